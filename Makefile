@@ -1,0 +1,60 @@
+# The same targets serve a person and CI. `make` alone explains them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= /usr/bin/python3
+VENV := .venv
+BIN := $(VENV)/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# What numalab needs from the distribution, by purpose.
+PACKAGES := \
+  qemu-system-x86 seabios libvirt-daemon libvirt-daemon-system libvirt-clients \
+  libvirt-dev pkg-config gcc python3-dev python3-venv \
+  make flex bison bc patch libelf-dev libssl-dev linux-source-6.12 xz-utils zstd lz4 kmod cpio \
+  mmdebstrap uidmap erofs-utils e2fsprogs debian-archive-keyring \
+  trace-cmd shellcheck numactl chromium fonts-dejavu-core
+
+.PHONY: help setup demo check test bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+setup: $(VENV)/.ready ## Install what is missing: Debian packages, virtual environment (idempotent)
+
+$(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
+	@if ! command -v apt-get >/dev/null; then \
+	  echo "This is not Debian. Install what these packages hold, then: touch $(VENV)/.packages && make setup"; \
+	  echo "  $(PACKAGES)"; test -e $(VENV)/.packages; \
+	fi
+	@missing=$$(for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || echo $$p; done); \
+	if command -v apt-get >/dev/null && [ -n "$$missing" ]; then \
+	  echo "installing:" $$missing; \
+	  $(SUDO) apt-get update -q >/dev/null && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing >/dev/null; \
+	fi
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the Python packages of requirements-dev.lock"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: setup ## The main job: a study of two kernels on real VMs, and its report
+	@$(BIN)/numalab run studies/group-construction.toml
+
+check: setup ## Format, lint, types, layers, shell scripts
+	@$(BIN)/ruff format --check --quiet lab tests || { echo "run: $(BIN)/ruff format lab tests"; exit 1; }
+	@$(BIN)/ruff check --quiet lab tests
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
+	@find images -type f \( -name '*.sh' -o -path '*/guest/*' \) -exec grep -lE '^#!/bin/sh' {} + \
+	  | xargs --no-run-if-empty shellcheck
+
+test: setup ## All tests: pure, golden, real boots, a real browser
+	@$(BIN)/pytest
+
+bench: setup ## Speed, as ratios against a reference run side by side
+	@$(BIN)/python -m tests.bench
+
+clean: ## Remove what was built here (not the cache of kernels and images)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,0 +1,1 @@
+"""numalab: a hardware-in-the-loop NUMA topology lab for Linux scheduler developers."""

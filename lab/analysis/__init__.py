@@ -1,0 +1,1 @@
+"""Events and counters into measures, and measures into comparisons."""

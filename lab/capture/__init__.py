@@ -1,0 +1,1 @@
+"""What to record in a guest, and recordings and counters into tables."""

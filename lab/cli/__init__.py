@@ -1,0 +1,1 @@
+"""The command line: arguments in, one call, printing out. The only room that prints or exits."""

@@ -1,0 +1,46 @@
+"""Linux cpulist and cpumask texts: `0-3,8` and `ff,00000001`.
+
+The formats are those of `bitmap_parselist()` and `%*pbl` / `%*pb` in the kernel's lib/bitmap.c.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration there is
+
+
+def parse_cpulist(text: str) -> tuple[int, ...]:
+    """Parse a cpulist such as `0-3,8` into its CPUs, ascending and without repetition.
+
+    An empty text is the empty list. Raises ValueError for anything that is not a cpulist, a range
+    that runs backwards, or a number of `MAX_CPUS` or more (the text may come from a guest).
+    """
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"not a cpulist: {text[:80]!r}")
+        low, high = int(first), int(last) if dash else int(first)
+        if high < low or high >= MAX_CPUS:
+            raise ValueError(f"range {part[:40]!r} is backwards or past CPU {MAX_CPUS - 1}")
+        cpus.update(range(low, high + 1))
+    return tuple(sorted(cpus))
+
+
+def format_cpulist(cpus: Iterable[int]) -> str:
+    """Format CPUs as the kernel's `%*pbl` does: ascending, runs of two or more as `first-last`."""
+    ordered = enumerate(sorted(set(cpus)))
+    runs = ([cpu for _, cpu in run] for _, run in groupby(ordered, lambda pair: pair[1] - pair[0]))
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def parse_cpumask(text: str) -> tuple[int, ...]:
+    """Parse a mask of 32-bit hexadecimal words, the most significant first (`%*pb`)."""
+    words = text.strip().split(",")
+    try:
+        mask = int("".join(word.rjust(8, "0") for word in words), 16)
+    except ValueError:
+        raise ValueError(f"not a cpumask: {text[:80]!r}") from None
+    if mask.bit_length() > MAX_CPUS:
+        raise ValueError(f"a mask of {mask.bit_length()} CPUs is past {MAX_CPUS}")
+    return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

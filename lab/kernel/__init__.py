@@ -1,0 +1,1 @@
+"""From a source, a series of patches and config fragments to a bzImage, built once."""

@@ -1,0 +1,1 @@
+"""Placement, domain XML, the hypervisor, the running guest, and the proof of placement."""

@@ -1,0 +1,1 @@
+"""Results as tables, text, JSON and one HTML page."""

@@ -1,0 +1,192 @@
+"""Where everything lies on disk: the only module that knows file names in a run directory.
+
+A result is `reports/<study>/<id>/`, with one folder a run under `runs/`. A run is written in
+`runs/<run>.running/` and renamed when it is whole, so what has its final name is never half done.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from typing import Any
+
+from lab.errors import HostError, UserError
+
+FORMAT = 1
+
+
+def project_dir() -> Path:
+    """Return the folder that holds `topologies/`, `studies/` and the other input folders.
+
+    `$NUMALAB_HOME` if set, else the current folder if it looks like one, else the checkout that
+    this package was installed from.
+    """
+    candidates = [Path.cwd(), Path(__file__).parent.parent]
+    if home := os.environ.get("NUMALAB_HOME"):
+        candidates.insert(0, Path(home))
+    for path in candidates:
+        if (path / "topologies").is_dir() and (path / "kernel-configs").is_dir():
+            return path
+    raise UserError("no topologies/ and kernel-configs/ here", file=candidates[0])
+
+
+def cache_dir(*parts: str) -> Path:
+    """Return a folder below `$NUMALAB_CACHE` or ~/.cache/numalab, created for this user only."""
+    base = os.environ.get("NUMALAB_CACHE")
+    if not base:
+        base = str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "numalab")
+    path = Path(base).joinpath(*parts)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot create {path}: {error.strerror}") from None
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name in the same folder, and rename it to `path` when the block succeeds.
+
+    The temporary name may be made a file or a folder; on any failure it is removed. A full disk
+    is a HostError that names the path.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        temporary = Path(scratch) / path.name
+        try:
+            yield temporary
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            temporary.replace(path)
+        except OSError as error:
+            if error.errno is None or isinstance(error, FileNotFoundError):
+                raise
+            raise HostError(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON document whole or not at all: indented, keys in the order given."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document that numalab wrote. UserError when it is missing or not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError("no such file", file=path) from None
+    except ValueError as error:
+        raise UserError(f"not JSON: {error}", file=path) from None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path` (created when missing) against other processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        flock(file, LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What ran and how it ended: JSON, see `docs/formats.md`."""
+        return self.path / "manifest.json"
+
+    @property
+    def console(self) -> Path:
+        """The kernel log, as it came out of ttyS0."""
+        return self.path / "console.log"
+
+    @property
+    def heartbeat(self) -> Path:
+        """One JSON object a line, as it came out of ttyS1."""
+        return self.path / "heartbeat.jsonl"
+
+    @property
+    def domain_xml(self) -> Path:
+        """The libvirt domain that was started."""
+        return self.path / "domain.xml"
+
+    @property
+    def job_disk(self) -> Path:
+        """The ext4 image that carries the job in and the results out."""
+        return self.path / "job.img"
+
+    @property
+    def out(self) -> Path:
+        """What the guest left in /job/out."""
+        return self.path / "out"
+
+    @property
+    def trace(self) -> Path:
+        """The recording, as trace-cmd wrote it in the guest."""
+        return self.out / "trace.dat"
+
+    @property
+    def trace_memory(self) -> Path:
+        """The guest's trace memory, saved when the guest did not end by itself."""
+        return self.path / "trace-memory.bin"
+
+    @property
+    def events(self) -> Path:
+        """The decoded events, Parquet."""
+        return self.path / "events.parquet"
+
+    @property
+    def measures(self) -> Path:
+        """The measures of this run, JSON."""
+        return self.path / "measures.json"
+
+
+@dataclass(frozen=True)
+class Results:
+    """The files of one execution of a study."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """The study as loaded and the list of runs, JSON."""
+        return self.path / "plan.json"
+
+    @property
+    def html(self) -> Path:
+        """The report for a browser."""
+        return self.path / "index.html"
+
+    @property
+    def changelog(self) -> Path:
+        """The report for a mail or a commit message."""
+        return self.path / "changelog.txt"
+
+    def run(self, run_id: str) -> RunDir:
+        """Return the folder of a finished run."""
+        return RunDir(self.path / "runs" / run_id)
+
+    def running(self, run_id: str) -> RunDir:
+        """Return the folder of a run that has not ended."""
+        return RunDir(self.path / "runs" / f"{run_id}.running")
+
+    def finished(self) -> Mapping[str, RunDir]:
+        """Return the runs that have a manifest, by id, in order of their names."""
+        found = sorted((self.path / "runs").glob("*/manifest.json"))
+        names = [path.parent for path in found if "." not in path.parent.name]
+        return {path.name: RunDir(path) for path in names}

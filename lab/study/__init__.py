@@ -1,0 +1,1 @@
+"""A study file into a plan, and a plan into results."""

@@ -1,0 +1,35 @@
+"""Sizes and times as people write them."""
+
+import re
+
+_SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB|TiB|B)?")
+_FACTOR = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def parse_size(text: str) -> int:
+    """Parse `512MiB`, `2 GiB` or a plain number of bytes into bytes. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a size: {text[:40]!r} (write 512MiB or 2GiB)")
+    return int(match[1]) * _FACTOR[match[2] or "B"]
+
+
+def format_size(size: int) -> str:
+    """Format bytes with the largest binary unit that keeps at least one whole digit."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size >= _FACTOR[unit]:
+            return f"{size / _FACTOR[unit]:.1f} {unit}".replace(".0 ", " ")
+    return f"{size} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration for people: `0.42 s`, `12.3 s`, `4 min 05 s`, `2 h 03 min`."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
