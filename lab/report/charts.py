@@ -1,0 +1,221 @@
+"""Vega-Lite specifications of the timelines: who ran on each CPU, and where each task was.
+
+Colours are signals (`params`), so the page can change them for a dark screen or for paper without
+building the chart again. The palette is Okabe and Ito's, made for every kind of colour vision.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab.report.figures import printable
+from lab.report.model import Span, Timeline
+from lab.topology.model import Topology
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+VEGA_LITE = "6.1"
+STEP = 17
+MOST_TASKS = 48
+
+# Orange, sky blue, green, purple, vermilion, blue, yellow: neighbours differ in lightness too.
+PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442")
+LIGHT = {
+    "fg": "#1c1e21",
+    "muted": "#5d636b",
+    "grid": "#e3e5e8",
+    "other": "#a9aeb5",
+}
+DARK = {
+    "fg": "#e6e7e9",
+    "muted": "#a2a8b0",
+    "grid": "#33373d",
+    "other": "#686e76",
+}
+
+# All charts give their labels the same room, so that their time axes lie below each other.
+LABEL_ROOM = {"minExtent": 84, "maxExtent": 84, "labelLimit": 78}
+
+Spec = dict[str, Any]
+
+OTHERS_GREY: Spec = {"test": "!datum.own", "value": {"expr": "other"}}
+
+
+def cpu_label(cpu: int, node: int) -> str:
+    """Name a CPU's row: its node first, because the rows are read in blocks of nodes."""
+    return f"N{node} CPU {cpu}"
+
+
+def cpu_labels(topology: Topology) -> list[str]:
+    """Return the rows of the CPU chart, all CPUs by node, those that never ran included."""
+    return [cpu_label(cpu, node.id) for node in topology.nodes for cpu in node.cpus]
+
+
+def own_tasks(timelines: Sequence[Timeline]) -> list[str]:
+    """Return the names of the tasks of interest in all timelines, sorted; none if too many."""
+    found = {span.task for line in timelines for span in line.spans if span.of_interest}
+    return sorted(printable(name) for name in found) if len(found) <= MOST_TASKS else []
+
+
+def node_color(topology: Topology, node: int) -> str:
+    """Return the colour of a node in all charts; the palette starts again after seven nodes."""
+    places = {each.id: place for place, each in enumerate(topology.nodes)}
+    return PALETTE[places.get(node, 0) % len(PALETTE)]
+
+
+def rows(spans: Sequence[Span]) -> list[Spec]:
+    """Return spans as the records that the charts draw."""
+    return [
+        {
+            "row": cpu_label(span.cpu, span.node),
+            "cpu": span.cpu,
+            "node": span.node,
+            "start": span.start_ms,
+            "end": span.end_ms,
+            "task": printable(span.task),
+            "own": int(span.of_interest),
+        }
+        for span in spans
+    ]
+
+
+def cpu_chart(timeline: Timeline, topology: Topology) -> Spec:
+    """Draw who ran on each CPU: tasks of interest in the node's colour, others grey, idle blank.
+
+    The spans are the data set `spans`, which whoever embeds the chart fills (see `rows`).
+    """
+    hovered = {"param": "hover", "empty": False, "value": {"expr": "fg"}}
+    color = _node_scale(topology) | {"condition": [hovered, OTHERS_GREY]}
+    return _chart(timeline, cpu_labels(topology), "row", color, params=[_zoom(), _hover()])
+
+
+def still_cpu_chart(timeline: Timeline, topology: Topology, spans: Sequence[Span]) -> Spec:
+    """Draw the CPU chart for a picture: with its spans, without what needs a pointer."""
+    color = _node_scale(topology) | {"condition": [OTHERS_GREY]}
+    chart = _chart(timeline, cpu_labels(topology), "row", color, params=[])
+    chart["layer"][0]["data"] = {"values": rows(spans)}
+    return chart
+
+
+def task_chart(timeline: Timeline, topology: Topology, tasks: Sequence[str]) -> Spec:
+    """Draw the stays (`timeline.stays`) of the tasks of interest on nodes, coloured by node."""
+    return _chart(timeline, list(tasks), "task", _node_scale(topology), params=[_zoom()])
+
+
+def _node_scale(topology: Topology) -> Spec:
+    nodes = [node.id for node in topology.nodes]
+    colors = [node_color(topology, node) for node in nodes]
+    scale = {"domain": nodes, "range": colors}
+    return {"field": "node", "type": "nominal", "scale": scale, "legend": None}
+
+
+def _chart(
+    timeline: Timeline, labels: list[str], field: str, color: Spec, *, params: list[Spec]
+) -> Spec:
+    spans: Spec = {
+        "data": {"name": "spans"},
+        "params": params,
+        "mark": {"type": "rect", "clip": True},
+        "encoding": {
+            "x": _time(timeline.length_ms),
+            "x2": {"field": "end"},
+            "y": _row_axis(field, labels),
+            "fill": color,
+            # Slices that touch would show a pale seam between them; half a pixel closes it.
+            "stroke": color,
+            "strokeWidth": {"value": 0.5},
+            "tooltip": _tooltip(),
+        },
+    }
+    return {
+        "$schema": SCHEMA,
+        "width": "container",
+        "height": STEP * len(labels),
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": {"left": 0, "right": 12, "top": 2, "bottom": 2},
+        "params": [{"name": name, "value": value} for name, value in LIGHT.items()],
+        "layer": [spans, *_marks(timeline)],
+        "config": _config(),
+    }
+
+
+def _time(length_ms: float) -> Spec:
+    return {
+        "field": "start",
+        "type": "quantitative",
+        "scale": {"domain": [0, length_ms], "nice": False},
+        "axis": {"title": "ms after the window's begin", "format": ",~f", "tickCount": 8},
+    }
+
+
+def _row_axis(field: str, labels: list[str]) -> Spec:
+    return {
+        "field": field,
+        "type": "nominal",
+        "sort": labels,
+        "scale": {"domain": labels, "paddingInner": 0.18, "paddingOuter": 0.1},
+        "axis": {"title": None, "grid": True, "tickBand": "extent", **LABEL_ROOM},
+    }
+
+
+def _tooltip() -> list[Spec]:
+    return [
+        {"field": "task", "type": "nominal", "title": "task"},
+        {"field": "cpu", "type": "nominal", "title": "CPU"},
+        {"field": "node", "type": "nominal", "title": "node"},
+        {"field": "start", "type": "quantitative", "title": "from [ms]", "format": ",.3f"},
+        {"field": "end", "type": "quantitative", "title": "to [ms]", "format": ",.3f"},
+    ]
+
+
+def _hover() -> Spec:
+    """Picking a task under the pointer shows everywhere it ran."""
+    return {
+        "name": "hover",
+        "select": {"type": "point", "fields": ["task"], "on": "pointerover", "clear": "pointerout"},
+    }
+
+
+def _zoom() -> Spec:
+    """Zoom needs the shift key, so that a wheel over a chart still moves the page."""
+    return {
+        "name": "zoom",
+        "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.shiftKey]"},
+        "bind": "scales",
+    }
+
+
+def _marks(timeline: Timeline) -> list[Spec]:
+    if not timeline.marks:
+        return []
+    values = [{"at": mark.at_ms, "text": printable(mark.text)} for mark in timeline.marks]
+    return [
+        {
+            "data": {"values": values},
+            "mark": {"type": "rule", "color": {"expr": "fg"}, "strokeDash": [3, 3], "clip": True},
+            "encoding": {
+                "x": {"field": "at", "type": "quantitative"},
+                "tooltip": [
+                    {"field": "text", "type": "nominal", "title": "mark"},
+                    {"field": "at", "type": "quantitative", "title": "at [ms]", "format": ",.3f"},
+                ],
+            },
+        }
+    ]
+
+
+def _config() -> Spec:
+    muted = {"expr": "muted"}
+    return {
+        "background": None,
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": muted,
+            "titleColor": muted,
+            "domainColor": {"expr": "grid"},
+            "tickColor": {"expr": "grid"},
+            "gridColor": {"expr": "grid"},
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+        },
+    }

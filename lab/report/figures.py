@@ -1,0 +1,144 @@
+"""How numbers and names are written: decimals, changes, and what a figure is worth in each mode."""
+
+import unicodedata
+from collections.abc import Iterable
+from math import ceil, log10
+
+from lab.report.model import Comparison, Kind, MeasureInfo, Mode, StudyReport, Summary
+
+NOT_SUPPORTED = "n/s"
+FROM_ZERO = "from 0"
+
+PLACEMENT_NOTE = "placement: which CPU or node was used, and how often; holds in every mode"
+TIMING_NOTES: dict[Mode, str] = {
+    "kvm": "timing: host time; holds only where the host placement of the variants matches",
+    "tcg": "timing: emulated CPUs on host time; says nothing about hardware, do not quote",
+    "icount": "timing: virtual time, counted in guest instructions; "
+    "repeatable, but not the speed of any hardware",
+}
+MODE_NOTES: dict[Mode, str] = {
+    "kvm": "hardware virtualisation",
+    "tcg": "multi-threaded emulation",
+    "icount": "deterministic emulation",
+}
+
+
+def kind_note(kind: Kind, mode: Mode) -> str:
+    """Say in one line what a figure of this kind is worth in this mode."""
+    return PLACEMENT_NOTE if kind == "placement" else TIMING_NOTES[mode]
+
+
+def decimals(values: Iterable[float | None]) -> int:
+    """Return how many decimals a row of figures needs: 0 to 3, fewer the larger the figures.
+
+    All figures of a row get the same number, so that they line up and none looks more exact.
+    """
+    known = [abs(value) for value in values if value is not None]
+    if all(value == int(value) for value in known):
+        return 0
+    largest = max(known)
+    return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest < limit), 0)
+
+
+def number(value: float | None, places: int, *, grouped: bool = False) -> str:
+    """Write a figure with `places` decimals; None is a figure the guest does not support."""
+    if value is None:
+        return NOT_SUPPORTED
+    text = f"{value:,.{places}f}" if grouped else f"{value:.{places}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.,") else text
+
+
+def row_decimals(summaries: Iterable[Summary | None]) -> int:
+    """Return the decimals for the means and standard deviations of one comparison.
+
+    Enough for the means, and more where a standard deviation would otherwise read as 0; never
+    more than 3, and none for means of 1000 and above.
+    """
+    known = [summary for summary in summaries if summary is not None]
+    places = decimals([summary.mean for summary in known])
+    spreads = [summary.stddev for summary in known if summary.stddev]
+    if not spreads or max(abs(summary.mean) for summary in known) >= 1000:
+        return places
+    return max(places, min(3, ceil(-log10(min(spreads)))))
+
+
+def change(comparison: Comparison, index: int) -> str:
+    """Write the change of variant `index` against the first: `+43%`, `0%`, or why there is none.
+
+    Whole percents as in kernel changelogs, one decimal below 10 %.
+    """
+    percent = comparison.changes[index]
+    if percent is not None:
+        text = f"{percent:+.0f}%" if abs(percent) >= 10 else f"{percent:+.1f}%"
+        return "0%" if text in {"+0.0%", "-0.0%"} else text
+    base, other = comparison.summaries[0], comparison.summaries[index]
+    if base is None or other is None:
+        return NOT_SUPPORTED
+    return "0%" if other.mean == base.mean else FROM_ZERO
+
+
+def samples(comparison: Comparison) -> str:
+    """Write how many runs each variant's figures rest on: `3`, or `3/2` where they differ."""
+    counts = [str(summary.n if summary else 0) for summary in comparison.summaries]
+    return counts[0] if len(set(counts)) == 1 else "/".join(counts)
+
+
+def label(info: MeasureInfo) -> str:
+    """Write a measure's name for people, its unit in brackets."""
+    return f"{info.name} [{info.unit}]" if info.unit else info.name
+
+
+def plain_ascii(text: str) -> str:
+    """Reduce any text to one line of printable ASCII, for mails and terminals.
+
+    Accents are dropped, everything else that is not ASCII becomes `?`. Control and bidirectional
+    characters, which could reorder or clear what a reader sees, never pass.
+    """
+    replaced = text.translate({0xB1: "+-", 0x2013: "-", 0x2014: "-", 0xD7: "x", 0x2212: "-"})
+    words = unicodedata.normalize("NFKD", " ".join(replaced.split()))
+    kept = (char for char in words if not unicodedata.combining(char))
+    return "".join(char if " " <= char <= "~" else "?" for char in kept)
+
+
+def printable(text: str) -> str:
+    """Write what would act on a terminal or reorder a line as an escape such as `\\u202e`.
+
+    That is every control, format and surrogate character (Unicode Cc, Cf, Cs).
+    """
+    return "".join(
+        _escape(char) if unicodedata.category(char) in {"Cc", "Cf", "Cs"} else char for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else char.encode("ascii", "backslashreplace").decode()
+
+
+def machine_line(report: StudyReport) -> str:
+    """Describe the machine in one line: name, nodes, CPUs, memory."""
+    topology = report.topology
+    return (
+        f"{topology.name}: {len(topology.nodes)} nodes, {topology.cpu_count} CPUs, "
+        f"{topology.memory_mib} MiB"
+    )
+
+
+def seeds_line(report: StudyReport) -> str:
+    """Say how many runs there are of each variant, with which seeds."""
+    parts = []
+    for variant in report.variants:
+        seeds = sorted(run.seed for run in report.runs if run.variant == variant.name)
+        parts.append((len(seeds), ", ".join(map(str, seeds))))
+    if len(set(parts)) == 1:
+        count, seeds_text = parts[0]
+        return f"{count} of each variant (seeds {seeds_text})"
+    return "; ".join(
+        f"{count} of {variant.name} (seeds {text})"
+        for variant, (count, text) in zip(report.variants, parts, strict=True)
+    )
+
+
+def runs_that_failed(report: StudyReport) -> int:
+    """Count the runs that did not end well; their figures are in no mean."""
+    return sum(run.status != "ok" for run in report.runs)

@@ -1,0 +1,103 @@
+"""Sched groups of several kernels side by side, in rows that a table can show."""
+
+from dataclasses import dataclass
+
+from lab.cpulist import format_cpulist
+from lab.report.model import StudyReport
+from lab.topology.model import Topology
+from lab.topology.sched_domains import CpuDomains, SchedDomain
+
+
+@dataclass(frozen=True)
+class GroupShown:
+    """One sched group: its CPUs, the nodes it touches, and its balance mask where it is smaller."""
+
+    cpus: str
+    nodes: tuple[int, ...]
+    mask: str
+
+
+@dataclass(frozen=True)
+class DomainShown:
+    """One sched domain of one CPU as one variant's kernel built it."""
+
+    name: str
+    span: str
+    flags: str
+    groups: tuple[GroupShown, ...]
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """The same domain level of the same CPU in each variant; None where a variant lacks it."""
+
+    cpu: int
+    node: int
+    level: int
+    variants: tuple[DomainShown | None, ...]
+    differs: bool
+
+
+def last_domain_rows(report: StudyReport) -> list[DomainRow]:
+    """Return the widest domain of the first CPU of each node: where group construction shows."""
+    rows = []
+    for node in report.topology.nodes:
+        if node.cpus:
+            found = _rows_of_cpu(report, min(node.cpus), node.id)
+            rows.extend(found[-1:])
+    return rows
+
+
+def all_domain_rows(report: StudyReport) -> list[DomainRow]:
+    """Return every domain of every CPU, from the smallest domain up."""
+    nodes = _node_of(report.topology)
+    cpus = sorted({each.cpu for variant in report.domains for each in variant.cpus})
+    return [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
+
+
+def domain_text(domain: DomainShown | None) -> str:
+    """Write a domain's groups as text: `{0-1,6-7} {2-5}`, for a mail."""
+    return " ".join(f"{{{group.cpus}}}" for group in domain.groups) if domain else "none"
+
+
+def _node_of(topology: Topology) -> dict[int, int]:
+    return {cpu: node.id for node in topology.nodes for cpu in node.cpus}
+
+
+def _rows_of_cpu(report: StudyReport, cpu: int, node: int) -> list[DomainRow]:
+    nodes = _node_of(report.topology)
+    found = [_domains_of(variant.cpus, cpu) for variant in report.domains]
+    rows = []
+    for level in range(max((len(domains) for domains in found), default=0)):
+        here = [domains[level] if level < len(domains) else None for domains in found]
+        shown = tuple(_shown(domain, nodes) if domain else None for domain in here)
+        differs = len({_identity(domain) for domain in here}) > 1
+        rows.append(DomainRow(cpu, node, level, shown, differs))
+    return rows
+
+
+def _domains_of(cpus: tuple[CpuDomains, ...], cpu: int) -> tuple[SchedDomain, ...]:
+    return next((each.domains for each in cpus if each.cpu == cpu), ())
+
+
+def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:
+    groups = tuple(
+        GroupShown(
+            format_cpulist(group.span),
+            tuple(sorted({nodes[cpu] for cpu in group.span if cpu in nodes})),
+            "" if set(group.mask) == set(group.span) else format_cpulist(group.mask),
+        )
+        for group in domain.groups
+    )
+    return DomainShown(domain.name, format_cpulist(domain.span), " ".join(domain.flags), groups)
+
+
+def _identity(domain: SchedDomain | None) -> object:
+    """Return what must be equal for two kernels' domains to count as the same.
+
+    The order of groups is left out: each CPU's list starts with its local group in both kernels.
+    """
+    if domain is None:
+        return None
+    groups = frozenset((group.span, group.mask) for group in domain.groups)
+    return domain.name, domain.span, groups

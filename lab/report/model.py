@@ -1,0 +1,203 @@
+"""What a report shows, as one plain value.
+
+`StudyReport` holds figures that other rooms computed; nothing here computes. Every renderer in
+this room takes one `StudyReport` and gives text or bytes, so a report can be made again from a
+stored result without a guest.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.topology.model import Topology
+from lab.topology.sched_domains import CpuDomains
+
+Kind = Literal["placement", "timing"]
+Direction = Literal["lower", "higher", "none"]
+Mode = Literal["kvm", "tcg", "icount"]
+Outcome = Literal["better", "worse", "different", "no difference shown", "not comparable"]
+
+
+@dataclass(frozen=True)
+class MeasureInfo:
+    """What a number means: its name, unit, which way is better, and where it comes from.
+
+    `kind` says what it is worth: *placement* holds in every mode, *timing* depends on the clock.
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: Kind
+    definition: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measure of one run. `value` is None when the guest could not measure it, never 0."""
+
+    measure: str
+    value: float | int | None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One value on the compared axis: usually one kernel. The first variant is the base."""
+
+    name: str
+    kernel: str
+    release: str
+    config_hash: str
+    source_version: str
+    series: tuple[str, ...] = ()
+    compiler: str = ""
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One placement fact: what was asked for and what was read back from the running process."""
+
+    subject: str
+    asked: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a run ran on, and how much of its recording survived."""
+
+    qemu: str
+    libvirt: str
+    host: str
+    image: str
+    image_digest: str
+    placement: str
+    events: int
+    lost_events: int
+    proof: tuple[Proof, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One boot of one variant with one seed. `status` is `ok` or the reason it is not."""
+
+    id: str
+    variant: str
+    seed: int
+    status: str
+    readings: tuple[Reading, ...]
+    provenance: Provenance
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The runs of one variant for one measure; `stddev` is the sample's, None for one run."""
+
+    n: int
+    mean: float
+    minimum: float
+    maximum: float
+    stddev: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure over all variants, in the order of `StudyReport.variants`.
+
+    A summary is None when no run of that variant could measure it. `changes` are percentages of
+    the first variant's mean; None for the first variant itself and where that mean is 0 or absent.
+    """
+
+    measure: str
+    summaries: tuple[Summary | None, ...]
+    changes: tuple[float | None, ...]
+    outcome: Outcome
+    verdict: str
+
+
+@dataclass(frozen=True)
+class SchedDomains:
+    """The sched domains and groups of every CPU as one variant's kernel printed them.
+
+    `errors` are the kernel's own `ERROR:` lines under `sched_verbose`.
+    """
+
+    variant: str
+    cpus: tuple[CpuDomains, ...]
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Span:
+    """A task ran on a CPU of a node, from `start_ms` to `end_ms` after the window's begin."""
+
+    cpu: int
+    node: int
+    start_ms: float
+    end_ms: float
+    task: str
+    of_interest: bool
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment worth a line across the timeline, such as a change of the tasks' affinity."""
+
+    at_ms: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Who ran where in one run of one variant. Time without a span is idle."""
+
+    variant: str
+    run: str
+    length_ms: float
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the study says should be seen, and what was."""
+
+    text: str
+    expected: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Everything a report shows. Tuples are in the order in which they are shown."""
+
+    study: str
+    question: str
+    verdict: str
+    reference: str
+    axis: str
+    mode: Mode
+    mode_reason: str
+    workload: str
+    created: str
+    again: tuple[str, ...]
+    topology: Topology
+    topology_svg: str
+    variants: tuple[Variant, ...]
+    measures: tuple[MeasureInfo, ...]
+    key_measures: tuple[str, ...]
+    runs: tuple[Run, ...]
+    comparisons: tuple[Comparison, ...]
+    domains: tuple[SchedDomains, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    def measure(self, name: str) -> MeasureInfo:
+        """Return what is known about a measure. Raises KeyError for a name the report lacks."""
+        for info in self.measures:
+            if info.name == name:
+                return info
+        raise KeyError(name)

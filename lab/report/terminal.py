@@ -1,0 +1,121 @@
+"""The report on a terminal: one table, then what each measure says, then what was claimed."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lab.report import figures
+from lab.report.model import Comparison, Outcome, StudyReport
+
+# Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
+OUTCOME_STYLES: dict[Outcome, str] = {
+    "better": "bold blue",
+    "worse": "bold dark_orange",
+    "different": "bold",
+    "no difference shown": "dim",
+    "not comparable": "dim",
+}
+
+
+def render_terminal(report: StudyReport) -> RenderableType:
+    """Render a study for a terminal of 100 columns or more; it reads the same without colour."""
+    parts: list[RenderableType] = [
+        _line(report.study, report.question),
+        _line("verdict", report.verdict, "bold"),
+        Text(),
+        _line("machine", figures.machine_line(report)),
+        _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
+        _line("runs", figures.seeds_line(report)),
+        _measures(report),
+        Text(),
+        *[_verdict(comparison) for comparison in report.comparisons],
+    ]
+    if report.claims:
+        parts.extend([Text(), *_claims(report)])
+    parts.extend([Text(), *_notes(report)])
+    return Group(*parts)
+
+
+def _line(name: str, text: str, style: str = "") -> RenderableType:
+    """Lay out `name  text` so that a long text wraps below itself, not below the name."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column()
+    grid.add_row(Text(figures.printable(name), "bold"), Text(figures.printable(text), style))
+    return grid
+
+
+def _reason(report: StudyReport) -> str:
+    return f" ({report.mode_reason})" if report.mode_reason else ""
+
+
+def _measures(report: StudyReport) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    table.add_column("\nMeasure", overflow="fold")
+    table.add_column("\nunit", overflow="fold", max_width=10)
+    for variant in report.variants:
+        name = figures.printable(variant.name)
+        table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
+        table.add_column("\nstddev", justify="right", no_wrap=True)
+    table.add_column("\nn", justify="right", no_wrap=True)
+    for variant in report.variants[1:]:
+        name = f"{figures.printable(variant.name)}\n" if len(report.variants) > 2 else "\n"
+        table.add_column(f"{name}change", justify="right", no_wrap=True)
+    table.add_column("\nkind", no_wrap=True)
+    for comparison in report.comparisons:
+        table.add_row(*_cells(report, comparison))
+    return table
+
+
+def _cells(report: StudyReport, comparison: Comparison) -> list[RenderableType]:
+    info = report.measure(comparison.measure)
+    places = figures.row_decimals(comparison.summaries)
+    cells: list[RenderableType] = [
+        Text(figures.printable(info.name)),
+        Text(figures.printable(info.unit)),
+    ]
+    for summary in comparison.summaries:
+        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
+        cells.append(figures.number(mean, places, grouped=True))
+        cells.append("" if stddev is None else figures.number(stddev, places, grouped=True))
+    cells.append(figures.samples(comparison))
+    style = OUTCOME_STYLES[comparison.outcome]
+    for index in range(1, len(report.variants)):
+        cells.append(Text(figures.change(comparison, index), style))
+    cells.append(info.kind)
+    return cells
+
+
+def _verdict(comparison: Comparison) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, min_width=19)
+    grid.add_column()
+    outcome = Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome])
+    grid.add_row(outcome, Text(figures.printable(comparison.verdict)))
+    return grid
+
+
+def _claims(report: StudyReport) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for claim in report.claims:
+        word, style = ("holds", "bold blue") if claim.holds else ("FAILS", "bold dark_orange")
+        text = f"{claim.text}: expected {claim.expected}, measured {claim.measured}"
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, min_width=19)
+        grid.add_column()
+        grid.add_row(Text(f"claim {word}", style), Text(figures.printable(text)))
+        lines.append(grid)
+    return lines
+
+
+def _notes(report: StudyReport) -> list[RenderableType]:
+    kinds = {report.measure(comparison.measure).kind for comparison in report.comparisons}
+    notes = [figures.kind_note(kind, report.mode) for kind in sorted(kinds)]
+    if any(None in comparison.summaries for comparison in report.comparisons):
+        notes.append(f"{figures.NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
+    if lost := sum(run.provenance.lost_events for run in report.runs):
+        notes.append(f"{lost} trace events were lost; figures from the trace may be too low")
+    if failed := figures.runs_that_failed(report):
+        notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    return [Text(note, "dim") for note in notes]

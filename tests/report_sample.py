@@ -1,0 +1,297 @@
+"""A synthetic study for the tests of reports: the shape of a real one, with invented figures."""
+
+import random
+from dataclasses import replace
+from statistics import mean, stdev
+from typing import Literal
+
+from lab.report.model import (
+    Claim,
+    Comparison,
+    Mark,
+    MeasureInfo,
+    Outcome,
+    Proof,
+    Provenance,
+    Reading,
+    Run,
+    SchedDomains,
+    Span,
+    StudyReport,
+    Summary,
+    Timeline,
+    Variant,
+)
+from lab.topology.model import CpuShape, Node, Topology
+from lab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(2)>",
+    '" onmouseover="alert(3)',
+    "\u202egnp.exe\u2066",
+    "\x1b[31mred\x07",
+    "a\nb\tc\x00d",
+    "{{ 7*7 }}${7*7}",
+    "\ud800\ufffd&amp;<!--",
+)
+
+MEASURES = (
+    ("idle_while_overloaded", "%", "lower", "placement", "trace: sched_switch, sched_wakeup"),
+    ("cpu_share_node_0", "%", "none", "placement", "trace: sched_switch"),
+    ("cpu_share_node_1", "%", "none", "placement", "trace: sched_switch"),
+    ("cpu_share_node_2", "%", "none", "placement", "trace: sched_switch"),
+    ("cpu_share_node_3", "%", "higher", "placement", "trace: sched_switch"),
+    ("migrations_between_nodes_1_and_3", "events", "none", "placement", "trace"),
+    ("hogs_done", "s", "lower", "timing", "workload"),
+    ("sched_move_numa", "events", "none", "placement", "trace: sched:sched_move_numa"),
+    ("sched_stick_numa", "events", "lower", "placement", "trace: sched:sched_stick_numa"),
+    ("sched_swap_numa", "events", "none", "placement", "trace: sched:sched_swap_numa"),
+    ("numa_pages_migrated", "pages", "none", "placement", "/proc/vmstat"),
+    ("cache_misses", "events", "lower", "timing", "perf stat"),
+)
+VALUES: dict[str, tuple[tuple[float | None, ...], tuple[float | None, ...]]] = {
+    "idle_while_overloaded": ((99.84, 99.85, 99.81), (0.72, 0.94, 1.21)),
+    "cpu_share_node_0": ((0, 0, 0), (0, 0, 0)),
+    "cpu_share_node_1": ((99.6, 99.7, 99.7), (49.9, 49.7, 50.2)),
+    "cpu_share_node_2": ((0, 0, 0), (0, 0, 0)),
+    "cpu_share_node_3": ((0, 0, 0), (49.6, 49.9, 49.3)),
+    "migrations_between_nodes_1_and_3": ((0, 0, 0), (4, 5, 6)),
+    "hogs_done": ((5.012, 5.013, 5.011), (5.009, 5.012, 5.010)),
+    "sched_move_numa": ((0, 0, 0), (4, 6, 11)),
+    "sched_stick_numa": ((1555, 1611, 1409), (16, 12, 9)),
+    "sched_swap_numa": ((0, 0, 0), (0, 1, 0)),
+    "numa_pages_migrated": ((0, 0, 0), (138981, 121639, 117142)),
+    "cache_misses": ((None, None, None), (None, None, None)),
+}
+SEEDS = (1, 2, 3)
+
+
+def ring() -> Topology:
+    nodes = tuple(Node(id=n, cpus=(2 * n, 2 * n + 1), memory_mib=512) for n in range(4))
+    far = ((10, 20, 30, 20), (20, 10, 20, 30), (30, 20, 10, 20), (20, 30, 20, 10))
+    return Topology(
+        name="ring-4",
+        summary="Four nodes in a ring; the far node is two hops away",
+        source="[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology",
+        nodes=nodes,
+        distances=far,
+        cpu_shape=CpuShape(sockets=4, dies=1, cores=2, threads=1),
+        llc="die",
+    )
+
+
+def domains(variant: Literal["before", "after"]) -> SchedDomains:
+    """Group construction from the first CPU's perspective (before) or from each CPU's (after)."""
+
+    def cpus(*nodes: int) -> tuple[int, ...]:
+        return tuple(sorted(cpu for node in nodes for cpu in (2 * node, 2 * node + 1)))
+
+    def group(span: tuple[int, ...], mask: tuple[int, ...]) -> SchedGroup:
+        return SchedGroup(span=span, mask=mask, capacity=1024 * len(span))
+
+    found = []
+    for cpu in range(8):
+        node = cpu // 2
+        near = cpus((node - 1) % 4, node, (node + 1) % 4)
+        old = (2, 0) if node == 2 else (0, 2)
+        centres = (node, (node + 2) % 4) if variant == "after" else old
+        wide = [
+            group(cpus((centre - 1) % 4, centre, (centre + 1) % 4), cpus(centre))
+            for centre in centres
+        ]
+        found.append(
+            CpuDomains(
+                cpu=cpu,
+                domains=(
+                    SchedDomain(0, "MC", cpus(node), ("SD_BALANCE_NEWIDLE",), ()),
+                    SchedDomain(1, "NUMA", near, ("SD_NUMA",), (group(near, near),)),
+                    SchedDomain(2, "NUMA", cpus(0, 1, 2, 3), ("SD_NUMA",), tuple(wide)),
+                ),
+            )
+        )
+    return SchedDomains(variant=variant, cpus=tuple(found))
+
+
+def timeline(variant: Literal["before", "after"], seed: int = 1) -> Timeline:
+    """Eight hogs in slices of about 4 ms, on node 1 only or spread over nodes 1 and 3."""
+    chance = random.Random(seed)
+    length = 5000.0
+    spans = []
+    for cpu in (2, 3, 6, 7) if variant == "after" else (2, 3):
+        mine = [hog for hog in range(8) if hog % 2 == cpu % 2]
+        if variant == "after":
+            mine = mine[:2] if cpu < 4 else mine[2:]
+        now, turn = (0.0, 0) if cpu < 4 else (120.0 + 40 * (cpu - 6), 0)
+        while now < length:
+            end = min(length, now + chance.uniform(2.5, 5.5))
+            spans.append(Span(cpu, cpu // 2, now, end, f"hog/{mine[turn % len(mine)]}", True))
+            now, turn = end + 0.004, turn + 1
+    for cpu in (0, 4):
+        for _ in range(40):
+            start = chance.uniform(0, length - 3)
+            spans.append(Span(cpu, cpu // 2, start, start + 2, "kworker/0:1", False))
+    marks = (Mark(100.0, "hogs allowed on nodes 1 and 3"),)
+    return Timeline(variant, f"{variant}-s{seed}", length, tuple(spans), marks)
+
+
+def summary(values: tuple[float | None, ...]) -> Summary | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    spread = stdev(known) if len(known) > 1 else None
+    return Summary(len(known), mean(known), min(known), max(known), spread)
+
+
+def comparison(name: str) -> Comparison:
+    before, after = (summary(values) for values in VALUES[name])
+    change, outcome = None, "no difference shown"
+    if before is None or after is None:
+        outcome = "not comparable"
+    else:
+        change = 100 * (after.mean / before.mean - 1) if before.mean else None
+        if before.mean != after.mean:
+            lower, higher = ("better", "worse") if after.mean < before.mean else ("worse", "better")
+            outcome = {"lower": lower, "higher": higher, "none": "different"}[info(name).direction]
+    kind: Outcome = outcome  # type: ignore[assignment]
+    text = {
+        "no difference shown": f"{name} is the same within the spread of 3 runs",
+        "not comparable": f"{name} was not measured in any run",
+    }.get(outcome, f"{name}: all runs of after lie beyond all runs of before")
+    return Comparison(name, (before, after), (None, change), kind, text)
+
+
+def info(name: str) -> MeasureInfo:
+    for known, unit, direction, kind, source in MEASURES:
+        if known == name:
+            what = "Over the time after the hogs were allowed on both nodes."
+            return MeasureInfo(name, unit, direction, kind, what, source)  # type: ignore[arg-type]
+    raise KeyError(name)
+
+
+def run(variant: str, seed: int) -> Run:
+    side, place = ("before", "after").index(variant), SEEDS.index(seed)
+    readings = tuple(Reading(name, VALUES[name][side][place]) for name, *_ in MEASURES)
+    proof = (
+        Proof("vCPU threads (1)", "host CPU 1", "host CPU 1"),
+        Proof("guest memory", "2048 MiB shared memfd", "2048 MiB shared memfd"),
+    )
+    return Run(
+        id=f"{variant}-s{seed}",
+        variant=variant,
+        seed=seed,
+        status="ok",
+        readings=readings,
+        seconds=21.4 + seed / 10,
+        provenance=Provenance(
+            qemu="7.2.19 (Debian 1:7.2+dfsg-7)",
+            libvirt="9.0.0",
+            host="Xeon, 2 CPUs, 1 node, Linux 6.1.0-37-amd64",
+            image="base",
+            image_digest="sha256:5ad1e2f0c8b7",
+            placement="1 vCPU thread for 8 vCPUs (icount), read back as pinned to host CPU 1",
+            events=104211 + seed,
+            lost_events=0,
+            proof=proof,
+        ),
+    )
+
+
+def sample_report() -> StudyReport:
+    variants = (
+        Variant(
+            name="before",
+            kernel="v6.12-old-groups",
+            release="6.12.48-old-groups",
+            config_hash="9c1f03aa52d1",
+            source_version="linux-source-6.12 6.12.48-1~bpo12+1",
+            series=("old-group-construction: 0001-sched-topology-build-groups-once.patch",),
+            compiler="gcc 12.2.0",
+            summary="6.12 with groups built from the first CPU's perspective",
+        ),
+        Variant(
+            name="after",
+            kernel="v6.12",
+            release="6.12.48",
+            config_hash="9c1f03aa52d1",
+            source_version="linux-source-6.12 6.12.48-1~bpo12+1",
+            compiler="gcc 12.2.0",
+            summary="6.12 as Debian ships it",
+        ),
+    )
+    return StudyReport(
+        study="group-construction",
+        question="Can the scheduler move tasks between nodes 1 and 3 of a four-node ring?",
+        verdict="Before, node 3 stays unused in all 3 runs; after, all four allowed CPUs are busy.",
+        reference="[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology, "
+        "Lauro Ramos Venancio, 2017-04-13",
+        axis="kernel",
+        mode="icount",
+        mode_reason="KVM did not boot a guest within 10 s",
+        workload="bound-hogs hogs=8 start=1 allowed=1,3 seconds=5",
+        created="2026-11-21 12:00 UTC",
+        again=(
+            "numalab run studies/group-construction.toml",
+            "numalab report reports/group-construction/1",
+        ),
+        topology=ring(),
+        topology_svg=drawing(),
+        variants=variants,
+        measures=tuple(info(name) for name, *_ in MEASURES),
+        key_measures=("idle_while_overloaded", "cpu_share_node_3", "sched_stick_numa"),
+        runs=tuple(run(variant, seed) for seed in SEEDS for variant in ("before", "after")),
+        comparisons=tuple(comparison(name) for name, *_ in MEASURES),
+        domains=(domains("before"), domains("after")),
+        timelines=(timeline("before"), timeline("after")),
+        claims=(
+            Claim("before leaves node 3 unused", "0 % in all seeds", "0 % in 3 of 3", True),
+            Claim("after uses all four CPUs", "> 80 % on each", "98.9 % or more", True),
+        ),
+    )
+
+
+def hostile_report() -> StudyReport:
+    """The sample with hostile texts in every place that a guest or a file can fill."""
+    report = sample_report()
+    line = report.timelines[0]
+    spans = tuple(
+        replace(span, task=HOSTILE[place % len(HOSTILE)]) for place, span in enumerate(line.spans)
+    )
+    nasty = HOSTILE[0] + HOSTILE[3]
+    first = report.runs[0]
+    return replace(
+        report,
+        study=HOSTILE[0],
+        question=HOSTILE[1] + HOSTILE[3],
+        verdict=HOSTILE[2],
+        variants=(replace(report.variants[0], release=nasty, series=HOSTILE), report.variants[1]),
+        runs=(
+            replace(
+                first,
+                status=HOSTILE[1],
+                provenance=replace(first.provenance, host=HOSTILE[7], proof=(Proof(*HOSTILE[:3]),)),
+            ),
+            *report.runs[1:],
+        ),
+        domains=(replace(report.domains[0], errors=HOSTILE), report.domains[1]),
+        timelines=(
+            replace(line, spans=spans, marks=(Mark(10.0, HOSTILE[1]),)),
+            report.timelines[1],
+        ),
+        claims=(Claim(HOSTILE[0], HOSTILE[1], HOSTILE[2], False),),
+    )
+
+
+def drawing() -> str:
+    """A stand-in for the topology's drawing."""
+    places = ((60, 40), (200, 40), (200, 140), (60, 140))
+    boxes = "".join(
+        f'<circle cx="{x}" cy="{y}" r="24" fill="none" stroke="#888"/>'
+        f'<text x="{x}" y="{y + 4}" text-anchor="middle" fill="#888" font-size="12">node {n}</text>'
+        for n, (x, y) in enumerate(places)
+    )
+    links = '<path d="M60 40H200V140H60Z" fill="none" stroke="#888" stroke-dasharray="2 2"/>'
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="260" height="180" viewBox="0 0 260 180">'
+        f"{links}{boxes}</svg>"
+    )

@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_sample import HOSTILE, comparison, sample_report
+
+from lab.report import figures
+from lab.report.model import Comparison, Summary
+
+
+def one(mean: float, stddev: float | None = 0.0) -> Summary:
+    return Summary(n=3, mean=mean, minimum=mean, maximum=mean, stddev=stddev)
+
+
+def pair(before: Summary | None, after: Summary | None, change: float | None = None) -> Comparison:
+    return Comparison("m", (before, after), (None, change), "different", "")
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ([0, 5, 1234], 0),
+        ([22801.0, 1950.0], 0),
+        ([0.25, 0.5], 3),
+        ([0.25, 12.0], 2),
+        ([99.5, 123.4], 1),
+        ([1234.5, 0.1], 0),
+        ([None, None], 0),
+        ([-0.25], 3),
+    ],
+)
+def test_decimals_follow_the_largest_figure(values: list[float | None], places: int) -> None:
+    assert figures.decimals(values) == places
+
+
+def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
+    assert figures.row_decimals([one(5.011, 0.001), one(5.012, 0.002)]) == 3
+    assert figures.row_decimals([one(5.0, 0.0), one(5.5, 0.0)]) == 2
+    assert figures.row_decimals([one(1500, 0.4), None]) == 0
+    assert figures.row_decimals([None, None]) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "text"),
+    [(None, 2, "n/s"), (-0.001, 2, "0.00"), (-1.5, 1, "-1.5"), (0, 0, "0"), (12345.6, 0, "12346")],
+)
+def test_number(value: float | None, places: int, text: str) -> None:
+    assert figures.number(value, places) == text
+
+
+def test_numbers_can_be_grouped() -> None:
+    assert figures.number(1698631, 0, grouped=True) == "1,698,631"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "text"),
+    [
+        (one(22801), one(27059), 18.67, "+19%"),
+        (one(100), one(97), -3.0, "-3.0%"),
+        (one(100), one(100.01), 0.01, "0%"),
+        (one(0), one(5), None, "from 0"),
+        (one(0), one(0), None, "0%"),
+        (None, one(5), None, "n/s"),
+        (one(5), None, None, "n/s"),
+    ],
+)
+def test_change(
+    before: Summary | None, after: Summary | None, change: float | None, text: str
+) -> None:
+    assert figures.change(pair(before, after, change), 1) == text
+
+
+def test_samples_tell_where_variants_differ_in_number() -> None:
+    assert figures.samples(comparison("sched_move_numa")) == "3"
+    assert figures.samples(pair(one(1), None)) == "3/0"
+
+
+def test_timing_is_worth_something_else_in_each_mode() -> None:
+    notes = {figures.kind_note("timing", mode) for mode in ("kvm", "tcg", "icount")}
+    assert len(notes) == 3
+    assert "every mode" in figures.kind_note("placement", "icount")
+
+
+def test_seeds_are_listed() -> None:
+    assert figures.seeds_line(sample_report()) == "3 of each variant (seeds 1, 2, 3)"
+
+
+@given(st.text())
+def test_plain_ascii_is_one_line_of_printable_ascii(text: str) -> None:
+    assert all(" " <= char <= "~" for char in figures.plain_ascii(text))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_printable_keeps_nothing_that_acts(text: str) -> None:
+    shown = figures.printable(text)
+    assert not any(char in shown for char in "\x1b\x07\n\t\x00\u202e\u2066\ud800")
+    assert "script" not in text or "script" in shown
+
+
+def test_printable_says_what_it_replaced() -> None:
+    assert figures.printable("\u202egnp") == "\\u202egnp"
+    assert figures.printable("a\x1bb") == "a\\x1bb"
+    assert figures.printable("Grüße ± 1") == "Grüße ± 1"

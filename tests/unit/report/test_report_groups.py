@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+from report_sample import sample_report
+
+from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
+
+
+def test_the_last_domain_of_each_nodes_first_cpu_is_shown() -> None:
+    rows = last_domain_rows(sample_report())
+    assert [(row.cpu, row.node, row.level) for row in rows] == [
+        (0, 0, 2),
+        (2, 1, 2),
+        (4, 2, 2),
+        (6, 3, 2),
+    ]
+
+
+def test_nodes_1_and_3_differ_and_nodes_0_and_2_do_not() -> None:
+    assert [row.differs for row in last_domain_rows(sample_report())] == [False, True, False, True]
+
+
+def test_groups_name_their_nodes_and_where_the_mask_is_smaller() -> None:
+    row = last_domain_rows(sample_report())[1]
+    before, after = row.variants
+    assert before is not None
+    assert after is not None
+    assert [group.nodes for group in before.groups] == [(0, 1, 3), (1, 2, 3)]
+    assert [group.nodes for group in after.groups] == [(0, 1, 2), (0, 2, 3)]
+    assert [(group.cpus, group.mask) for group in after.groups] == [
+        ("0-5", "2-3"),
+        ("0-1,4-7", "6-7"),
+    ]
+    assert domain_text(after) == "{0-5} {0-1,4-7}"
+    assert domain_text(None) == "none"
+
+
+def test_the_order_of_groups_alone_is_no_difference() -> None:
+    report = sample_report()
+    after = report.domains[1]
+    first = after.cpus[0]
+    turned = replace(first.domains[2], groups=first.domains[2].groups[::-1])
+    cpus = (replace(first, domains=(*first.domains[:2], turned)), *after.cpus[1:])
+    report = replace(report, domains=(after, replace(after, cpus=cpus)))
+    assert not any(row.differs for row in all_domain_rows(report))
+
+
+def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:
+    report = sample_report()
+    before = report.domains[0]
+    cpus = (replace(before.cpus[0], domains=before.cpus[0].domains[:1]), *before.cpus[1:])
+    report = replace(report, domains=(replace(before, cpus=cpus), before))
+    differing = [(row.cpu, row.level) for row in all_domain_rows(report) if row.differs]
+    assert differing == [(0, 1), (0, 2)]
+    assert last_domain_rows(report)[0].variants[0] is None
+
+
+def test_every_cpu_and_domain_is_listed() -> None:
+    rows = all_domain_rows(sample_report())
+    assert [(row.cpu, row.level) for row in rows] == [
+        (c, level) for c in range(8) for level in range(3)
+    ]
+
+
+def test_a_report_without_domains_has_no_rows() -> None:
+    report = replace(sample_report(), domains=())
+    assert last_domain_rows(report) == []
+    assert all_domain_rows(report) == []

@@ -1,0 +1,27 @@
+import struct
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from report_sample import hostile_report, sample_report
+
+from lab.report.picture import WIDTH, render_picture_png, render_picture_svg
+
+
+def test_the_picture_holds_the_drawing_and_both_timelines() -> None:
+    text = render_picture_svg(sample_report())
+    root = ElementTree.fromstring(text)
+    words = " ".join(root.itertext())
+    for word in ("node 3", "before: 6.12.48-old-groups", "after: 6.12.48", "N3 CPU 7", "icount"):
+        assert word in words
+    assert "http" not in text.replace("http://www.w3.org/", "")
+
+
+def test_hostile_texts_leave_the_picture_well_formed() -> None:
+    root = ElementTree.fromstring(render_picture_svg(hostile_report()))
+    assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+
+
+def test_the_png_has_the_size_asked_for() -> None:
+    png = render_picture_png(replace(sample_report(), timelines=()), scale=1)
+    assert png.startswith(b"\x89PNG\r\n")
+    assert struct.unpack(">I", png[16:20]) == (WIDTH,)

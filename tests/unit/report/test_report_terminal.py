@@ -1,0 +1,63 @@
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+
+from report_sample import hostile_report, sample_report
+from rich.console import Console
+
+from lab.report.model import StudyReport
+from lab.report.terminal import render_terminal
+
+
+def shown(report: StudyReport, *, color: bool = False) -> str:
+    out = StringIO()
+    console = Console(
+        file=out, width=100, force_terminal=color, color_system="256" if color else None
+    )
+    console.print(render_terminal(report))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def test_the_sample_study(golden: Callable[[str, str], None]) -> None:
+    text = shown(sample_report())
+    assert all(len(line) <= 100 for line in text.splitlines())
+    golden("report/terminal.txt", text)
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    report = sample_report()
+    colored = shown(report, color=True)
+    assert "\x1b[" in colored
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", colored)
+    assert [line.rstrip() for line in plain.splitlines()] == shown(report).splitlines()
+
+
+def test_a_guests_text_cannot_drive_the_terminal() -> None:
+    text = shown(hostile_report())
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "\\u202e" in text
+    assert "<script>alert(1)</script>" in text
+    text.encode("utf-8")
+
+
+def test_markup_in_a_text_stays_text() -> None:
+    report = replace(sample_report(), verdict="[bold]not[/bold] [/nothing] :boom:")
+    assert "[bold]not[/bold] [/nothing] :boom:" in shown(report)
+
+
+def test_what_spoils_the_figures_is_said() -> None:
+    report = sample_report()
+    first = replace(
+        report.runs[0],
+        status="guest hung",
+        provenance=replace(report.runs[0].provenance, lost_events=3),
+    )
+    claims = (replace(report.claims[0], holds=False),)
+    text = shown(replace(report, runs=(first, *report.runs[1:]), claims=claims))
+    assert "3 trace events were lost" in text
+    assert "1 of 6 runs failed" in text
+    assert "claim FAILS" in text
+    assert "n/s: the guest cannot measure it; it is not 0" in text
