@@ -22,6 +22,7 @@ from lab.report.model import (
     Timeline,
     Variant,
 )
+from lab.topology.drawing import render_svg
 from lab.topology.model import CpuShape, Node, Topology
 from lab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 
@@ -235,7 +236,7 @@ def sample_report() -> StudyReport:
             "numalab report reports/group-construction/1",
         ),
         topology=ring(),
-        topology_svg=drawing(),
+        topology_svg=render_svg(ring()),
         variants=variants,
         measures=tuple(info(name) for name, *_ in MEASURES),
         key_measures=("idle_while_overloaded", "cpu_share_node_3", "sched_stick_numa"),
@@ -279,19 +280,4 @@ def hostile_report() -> StudyReport:
             report.timelines[1],
         ),
         claims=(Claim(HOSTILE[0], HOSTILE[1], HOSTILE[2], False),),
-    )
-
-
-def drawing() -> str:
-    """A stand-in for the topology's drawing."""
-    places = ((60, 40), (200, 40), (200, 140), (60, 140))
-    boxes = "".join(
-        f'<circle cx="{x}" cy="{y}" r="24" fill="none" stroke="#888"/>'
-        f'<text x="{x}" y="{y + 4}" text-anchor="middle" fill="#888" font-size="12">node {n}</text>'
-        for n, (x, y) in enumerate(places)
-    )
-    links = '<path d="M60 40H200V140H60Z" fill="none" stroke="#888" stroke-dasharray="2 2"/>'
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="260" height="180" viewBox="0 0 260 180">'
-        f"{links}{boxes}</svg>"
     )

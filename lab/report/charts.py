@@ -19,16 +19,16 @@ MOST_TASKS = 48
 # Orange, sky blue, green, purple, vermilion, blue, yellow: neighbours differ in lightness too.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442")
 LIGHT = {
-    "fg": "#1c1e21",
-    "muted": "#5d636b",
-    "grid": "#e3e5e8",
-    "other": "#a9aeb5",
+    "fg": "#1b2733",
+    "muted": "#55636f",
+    "grid": "#dde2e8",
+    "other": "#a3abb4",
 }
 DARK = {
-    "fg": "#e6e7e9",
-    "muted": "#a2a8b0",
-    "grid": "#33373d",
-    "other": "#686e76",
+    "fg": "#e6edf3",
+    "muted": "#9fb0c0",
+    "grid": "#2a3846",
+    "other": "#5f6d7b",
 }
 
 # All charts give their labels the same room, so that their time axes lie below each other.

@@ -3,6 +3,7 @@
 Drawn by Vega-Lite without a browser, in light colours on white.
 """
 
+import re
 from textwrap import wrap
 from xml.etree import ElementTree
 
@@ -17,6 +18,9 @@ DRAWING = 280
 TOP = 84
 LINE = 17
 NOTE = 'font-size="12.5" fill="#5d636b"'
+DARK_RULES = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+VARIABLE = re.compile(r"--([\w-]+):([^;}]+)")
+USE = re.compile(r"var\(--([\w-]+)\)")
 SVG = "http://www.w3.org/2000/svg"
 
 
@@ -36,7 +40,7 @@ def render_picture_svg(report: StudyReport) -> str:
         f'<rect width="{WIDTH}" height="{total}" fill="#fff"/>',
         _text(EDGE, 28, figures.printable(report.question), 'font-size="16" font-weight="bold"'),
         *(_text(EDGE, 48 + LINE * i, line, NOTE) for i, line in enumerate(verdict)),
-        _placed(report.topology_svg, EDGE, TOP, DRAWING, DRAWING),
+        _placed(_fixed_colors(report.topology_svg), EDGE, TOP, DRAWING, DRAWING),
         *(_text(EDGE, TOP + DRAWING + LINE * i, line, NOTE) for i, line in enumerate(notes, 1)),
         _placed(timelines, EDGE + DRAWING + EDGE, TOP, room, height),
     ]
@@ -82,6 +86,18 @@ def _release(report: StudyReport, variant: str) -> str:
 
 def _text(x: float, y: float, text: str, style: str) -> str:
     return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
+
+
+def _fixed_colors(svg: str) -> str:
+    """Give a drawing that follows the reader's colour scheme its light colours for good.
+
+    The picture has white paper, and its renderer knows neither media queries nor `var()`.
+    """
+    text = DARK_RULES.sub("", svg)
+    values: dict[str, str] = {}
+    for name, value in VARIABLE.findall(text):
+        values.setdefault(name, value.strip())
+    return USE.sub(lambda found: values.get(found[1], found[0]), text)
 
 
 def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:

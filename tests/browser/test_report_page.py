@@ -1,0 +1,295 @@
+"""The report page in a real browser, opened from a file as a reader would."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from report_sample import HOSTILE, hostile_report, sample_report
+
+from lab.report.html import render_html
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+pytestmark = pytest.mark.browser
+
+
+@dataclass
+class Seen:
+    """A page, and everything it did that a reader would not see."""
+
+    page: Page
+    console: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        reason = f"{CHROMIUM} is not installed (apt-get install chromium)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, report in (("sample", sample_report()), ("hostile", hostile_report())):
+        (folder / f"{name}.html").write_text(render_html(report), encoding="utf-8")
+    return folder
+
+
+def opened(context: BrowserContext, path: Path) -> Seen:
+    seen = Seen(context.new_page())
+    seen.page.on("console", lambda message: seen.console.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
+    seen.page.on("dialog", lambda dialog: seen.console.append(f"dialog: {dialog.message}"))
+    seen.page.on("request", lambda request: seen.requests.append(request.url))
+    seen.page.goto(path.as_uri())
+    seen.page.wait_for_selector("html[data-ready]")
+    return seen
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def sample(context: BrowserContext, pages: Path) -> Seen:
+    return opened(context, pages / "sample.html")
+
+
+def column(page: Page, table: str, place: int) -> list[str]:
+    return page.locator(f"#{table} tbody tr > :nth-child({place + 1})").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", ["sample", "hostile"])
+def test_nothing_is_requested_and_nothing_complained_of(
+    context: BrowserContext, pages: Path, name: str
+) -> None:
+    seen = opened(context, pages / f"{name}.html")
+    seen.page.mouse.move(640, 800)
+    seen.page.wait_for_timeout(100)
+    assert seen.console == []
+    assert seen.requests == [(pages / f"{name}.html").as_uri()]
+
+
+def test_a_request_would_be_refused(sample: Seen, pages: Path) -> None:
+    sample.page.evaluate("() => { new Image().src = 'no-such.png'; }")
+    sample.page.wait_for_timeout(100)
+    assert any("Content Security Policy" in line for line in sample.console)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, width: int) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    seen = opened(context, pages / "sample.html")
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert seen.page.locator(".chart canvas").count() == 4
+    for box in (each.bounding_box() for each in seen.page.locator(".chart canvas").all()):
+        assert box is not None
+        assert box["width"] <= width
+    assert seen.console == []
+    context.close()
+
+
+def test_the_first_screen_answers_the_question(sample: Seen) -> None:
+    for selector in ("h1", ".verdict", ".first img", "#keys"):
+        box = sample.page.locator(selector).bounding_box()
+        assert box is not None
+        assert box["height"] > 10
+        assert box["y"] + box["height"] <= 900
+
+
+def contrast(page: Page, selector: str) -> float:
+    """Contrast of text against the page's ground, as WCAG 2.1 defines it."""
+    ratio: float = page.evaluate(
+        """(selector) => {
+          const light = (color) => {
+            const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map((v) => {
+              v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+          const a = light(getComputedStyle(document.querySelector(selector)).color);
+          const b = light(getComputedStyle(document.body).backgroundColor);
+          return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }""",
+        selector,
+    )
+    return ratio
+
+
+def test_the_page_and_its_charts_follow_the_colour_scheme(sample: Seen) -> None:
+    page = sample.page
+    grounds = []
+    pictures = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.wait_for_timeout(200)
+        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        pictures.append(page.locator(".chart canvas").first.screenshot())
+        for selector in ("body", ".meta", ".better", ".c0", ".c1", ".different"):
+            assert contrast(page, selector) >= 4.5, (scheme, selector)
+    assert grounds[0] != grounds[1]
+    assert pictures[0] != pictures[1]
+
+
+def test_a_table_sorts_both_ways_and_by_number(sample: Seen) -> None:
+    page = sample.page
+    head = page.locator("#each-run th", has_text="sched_stick_numa")
+    button = head.locator("button")
+    place = int(head.get_attribute("data-column") or "")
+    button.click()
+    assert column(page, "each-run", place) == ["9", "12", "16", "1,409", "1,555", "1,611"]
+    assert head.get_attribute("aria-sort") == "ascending"
+    button.click()
+    assert column(page, "each-run", place) == ["1,611", "1,555", "1,409", "16", "12", "9"]
+    assert head.get_attribute("aria-sort") == "descending"
+
+
+def test_missing_figures_sort_last_both_ways(sample: Seen) -> None:
+    page = sample.page
+    button = page.locator("#all thead tr:last-child th button", has_text="mean").first
+    for _ in range(2):
+        button.click()
+        assert column(page, "all", 2)[-1] == "n/s"
+
+
+def test_sorting_works_from_the_keyboard(sample: Seen) -> None:
+    page = sample.page
+    page.locator("#each-run th button").first.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert column(page, "each-run", 0)[0] == "before-s3"
+
+
+def test_a_table_is_copied_as_aligned_text(context: BrowserContext, sample: Seen) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = sample.page
+    page.locator("button[data-copy=all]").click()
+    page.wait_for_function("document.querySelector('[data-copy=all] ~ .said').textContent")
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].split("  ")[0] == "measure"
+    assert len(lines) == 1 + len(sample_report().measures)
+    end = lines[0].index("before mean") + len("before mean")
+    for line in lines[1:]:
+        assert line[:end].rstrip() == line[:end]
+        assert line[end : end + 2].strip() == ""
+    assert "Source:" not in "\n".join(lines)
+
+
+def test_the_changelog_is_copied_as_it_is(context: BrowserContext, sample: Seen) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = sample.page
+    page.locator("button[data-copy=changelog]").click()
+    page.wait_for_function("document.querySelector('[data-copy=changelog] ~ .said').textContent")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith(sample_report().question)
+    assert "mean  stddev" in text
+
+
+def test_copying_works_where_the_clipboard_is_refused(sample: Seen) -> None:
+    page = sample.page
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.evaluate(
+        "document.addEventListener('copy', () => { window.copied = document.activeElement.value })"
+    )
+    page.locator("button[data-copy=commands]").click()
+    page.wait_for_function("document.querySelector('[data-copy=commands] ~ .said').textContent")
+    assert page.evaluate("window.copied").splitlines() == list(sample_report().again)
+    assert page.locator("textarea").count() == 0
+
+
+def test_pointing_at_a_bar_names_task_cpu_node_and_time(sample: Seen) -> None:
+    page = sample.page
+    canvas = page.locator(".chart canvas").first
+    box = canvas.bounding_box()
+    assert box is not None
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 500, box["y"] + 2 + 17 * 2.5)
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    text = tip.inner_text()
+    assert "hog/" in text
+    for word in ("CPU", "node", "from [ms]", "to [ms]"):
+        assert word in text
+
+
+def test_all_charts_zoom_together_and_back(sample: Seen) -> None:
+    page = sample.page
+    charts = page.locator(".chart canvas").all()
+    before = [chart.screenshot() for chart in charts]
+    page.locator("button[data-zoom=in]").press("Enter")
+    page.wait_for_timeout(200)
+    assert all(a != chart.screenshot() for a, chart in zip(before, charts, strict=True))
+    page.locator("button[data-zoom=all]").click()
+    page.wait_for_timeout(200)
+    assert all(a == chart.screenshot() for a, chart in zip(before, charts, strict=True))
+
+
+def test_hostile_names_stay_text_in_page_and_tooltip(context: BrowserContext, pages: Path) -> None:
+    seen = opened(context, pages / "hostile.html")
+    page = seen.page
+    assert page.locator("h1").inner_text().startswith(HOSTILE[1])
+    assert page.locator("img").count() == 1
+    found = set()
+    canvas = page.locator(".chart canvas").first
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    for step in range(60):
+        page.mouse.move(box["x"] + 100 + step * 17, box["y"] + 2 + 17 * (2.5 + step % 2))
+        tip = page.locator("#vg-tooltip-element.visible td.value")
+        if tip.count():
+            found.add(tip.first.inner_text())
+            assert page.locator("#vg-tooltip-element :is(script, img)").count() == 0
+    assert HOSTILE[0] in found
+    assert HOSTILE[1] in found
+    assert seen.console == []
+
+
+def test_every_control_is_reached_by_the_keyboard_and_named(sample: Seen) -> None:
+    page = sample.page
+    controls = page.locator("button, a, summary, [tabindex]")
+    unnamed = controls.evaluate_all(
+        "(all) => all.filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label')))"
+        ".map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert unnamed == []
+    skipped = controls.evaluate_all("(all) => all.filter((e) => e.tabIndex < 0).length")
+    assert skipped == 0
+
+
+def test_the_page_prints_dark_on_white(browser: Browser, pages: Path, tmp_path: Path) -> None:
+    context = browser.new_context(color_scheme="dark")
+    seen = opened(context, pages / "sample.html")
+    seen.page.emulate_media(media="print", color_scheme="light")
+    seen.page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
+    assert not seen.page.locator(".tools").first.is_visible()
+    assert seen.console == []
+    context.close()
