@@ -1,0 +1,59 @@
+#!/bin/sh
+# The flight recorder, sourced by init: start, stop, extract, all on the trace instance `lab`.
+#
+# The kernel command line made the instance in reserved memory, or it is made here with
+# /job/buffer_kib for each CPU. Nobody reads it while the workload runs, so that no recorder task
+# disturbs the scheduler that is being watched. Starting and stopping are writes to tracefs, which
+# is all that `trace-cmd start` and `stop` do too, without a process of ours in the trace.
+
+TRACING=/sys/kernel/tracing
+INSTANCE=$TRACING/instances/lab
+
+capture_wanted() { [ -s /job/events ]; }
+
+# Lines of /job/events: `system:event`, or `system:event<TAB>filter`.
+capture_enable() {
+    while IFS='	' read -r event filter; do
+        case $event in '' | '#'*) continue ;; esac
+        folder=$INSTANCE/events/${event%%:*}/${event#*:}
+        if [ ! -e "$folder/enable" ]; then
+            complain "this kernel has no event $event"
+            return 1
+        fi
+        if [ -n "$filter" ] && ! printf '%s\n' "$filter" >"$folder/filter"; then
+            complain "the kernel refused the filter of $event: $filter"
+            return 1
+        fi
+        echo 1 >"$folder/enable" || return 1
+    done </job/events
+}
+
+capture_start() {
+    capture_wanted || return 0
+    clock=mono
+    [ -s /job/clock ] && read -r clock </job/clock
+    if [ ! -d $INSTANCE ]; then
+        kib=4096
+        [ -s /job/buffer_kib ] && read -r kib </job/buffer_kib
+        busybox mkdir $INSTANCE && echo "$kib" >$INSTANCE/buffer_size_kb || return 1
+    fi
+    echo 0 >$INSTANCE/tracing_on
+    # Choosing the clock also empties the buffer.
+    echo "$clock" >$INSTANCE/trace_clock || return 1
+    capture_enable || return 1
+    echo 1 >$INSTANCE/tracing_on
+}
+
+capture_stop() {
+    capture_wanted || return 0
+    echo 0 >$INSTANCE/tracing_on
+}
+
+capture_extract() {
+    [ -d $INSTANCE ] || return 0
+    # Before trace-cmd takes the events out: `entries:`, `overrun:` and so on of each CPU.
+    busybox cat $INSTANCE/per_cpu/cpu*/stats >/job/out/trace-stats.txt
+    # Compressing would keep an emulated CPU busy for longer than writing does.
+    trace-cmd extract -B lab --compression none -o /job/out/trace.dat >/job/out/trace-cmd.txt 2>&1 ||
+        complain "trace-cmd extract failed, see trace-cmd.txt"
+}
