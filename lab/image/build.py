@@ -1,0 +1,183 @@
+"""From a recipe to a root file system, cached in two layers by the content of their inputs.
+
+The first layer is a tarball of Debian packages; it takes a minute and changes with the recipe. The
+second is the erofs image with the guest's scripts and programs in it; it takes seconds.
+"""
+
+import hashlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import BuildError, HostError
+from lab.image.debian import EPOCH, HOST_FILES, Progress, installed_packages, pack_packages
+from lab.image.programs import FLAGS, compile_programs, compiler_inputs, sources
+from lab.image.recipe import Recipe, images_dir
+from lab.process import CommandFailed, find_program, run
+from lab.store import cache_dir, locked, read_json, replacing, write_json
+
+GUEST_DIR = "usr/lib/numalab"
+# Folders that the guest's init mounts something on, beside those Debian has.
+_MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
+_LAYOUT = "1"  # counts changes of this module that change what it makes
+_ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """A root file system that is ready: an erofs file whose size is a multiple of 2 MiB.
+
+    `digest` names the inputs it was made from; `packages` are `name=version`.
+    """
+
+    name: str
+    path: Path
+    digest: str
+    size: int
+    packages: tuple[str, ...]
+
+
+def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> BuiltImage:
+    """Return the recipe's image, building what the cache does not have.
+
+    `on_progress` is called with what goes on and the fraction that is done. Raises UserError for
+    a package that the suite lacks, HostError for a missing tool or a full disk, and BuildError.
+    """
+    say = on_progress or (lambda message, fraction: None)
+    with locked(cache_dir("images") / f"{recipe.name}.lock"):
+        packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
+        digest = _image_digest(packages)
+        folder = cache_dir("images", digest[:32])
+        if not (folder / "image.json").exists():
+            say("packing the image", 0.92)
+            facts = _pack_image(recipe, packages, digest, folder / "root.erofs")
+            # Written last: an image without it is not whole and is built again.
+            write_json(folder / "image.json", facts)
+        return _built(recipe, digest, folder)
+
+
+def built_image(recipe: Recipe) -> BuiltImage | None:
+    """Return the recipe's image if the cache has it, else None. Nothing is built."""
+    packages = _packages_tarball(recipe)
+    if not packages.exists():
+        return None
+    digest = _image_digest(packages)
+    folder = cache_dir("images") / digest[:32]
+    return _built(recipe, digest, folder) if (folder / "image.json").exists() else None
+
+
+def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage:
+    path = folder / "root.erofs"
+    facts = read_json(folder / "image.json")
+    return BuiltImage(recipe.name, path, digest, path.stat().st_size, tuple(facts["packages"]))
+
+
+def packages_digest(recipe: Recipe) -> str:
+    """Return the hash of what the first layer is made from."""
+    excluded = ("exclude", *recipe.exclude)
+    return _hash([_LAYOUT, recipe.suite, recipe.variant, *recipe.packages, *excluded])
+
+
+def _packages_tarball(recipe: Recipe) -> Path:
+    return cache_dir("images", "packages") / f"{packages_digest(recipe)[:32]}.tar"
+
+
+def _ensure_packages(recipe: Recipe, on_progress: Progress) -> Path:
+    tarball = _packages_tarball(recipe)
+    if not tarball.exists():
+        log = tarball.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        with replacing(tarball) as temporary:
+            pack_packages(recipe, temporary, log, on_progress)
+            # Beside the tarball, so that finding an image need not read 200 MB.
+            _digest_file(tarball).write_text(_hash_file(temporary), encoding="ascii")
+    return tarball
+
+
+def _digest_file(tarball: Path) -> Path:
+    return tarball.with_suffix(".sha256")
+
+
+def _image_digest(packages: Path) -> str:
+    """Hash what the second layer is made from: the packages, the guest's files, the programs."""
+    version, library = compiler_inputs()
+    parts = [_LAYOUT, str(EPOCH), _digest_file(packages).read_text(encoding="ascii"), *HOST_FILES]
+    for path in _guest_files():
+        parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
+        parts.append(_hash_file(path))
+    return _hash([*parts, *FLAGS, version, _hash_file(library)])
+
+
+def _guest_files() -> list[Path]:
+    guest = [path for path in (images_dir() / "guest").rglob("*") if path.is_file()]
+    return [*sorted(guest), *sources()]
+
+
+def _pack_image(
+    recipe: Recipe, packages: Path, digest: str, target: Path
+) -> dict[str, str | list[str]]:
+    with tempfile.TemporaryDirectory(prefix=".tree.", dir=cache_dir("images")) as scratch:
+        tree = Path(scratch) / "root"
+        tree.mkdir()
+        excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
+        _step(recipe, ["tar", "-xf", packages, "-C", tree, "--no-same-owner", *excluded])
+        _add_guest(tree)
+        status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
+        with replacing(target) as temporary:
+            make_erofs(tree, temporary, digest)
+            if (size := temporary.stat().st_size) > recipe.limit_mib << 20:
+                raise BuildError(
+                    f"image {recipe.name} has {size >> 20} MiB, limit_mib is {recipe.limit_mib}"
+                )
+    return {"recipe": recipe.name, "packages": list(installed_packages(status))}
+
+
+def _add_guest(tree: Path) -> None:
+    """Put the guest's scripts and programs into the tree, and the folders init mounts on."""
+    for folder in _MOUNT_POINTS:
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+    ours = tree / GUEST_DIR
+    shutil.copytree(images_dir() / "guest", ours)
+    compile_programs(ours)
+    for path in ours.rglob("*"):
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+    (tree / "etc/hostname").write_text("guest\n", encoding="ascii")
+
+
+def make_erofs(tree: Path, target: Path, digest: str) -> None:
+    """Pack a tree into an erofs image that depends on nothing but the tree and `digest`.
+
+    Every file belongs to root and has one time stamp; the image's UUID is made from `digest`
+    (hexadecimal). The data is not compressed: an emulated CPU would unpack it at every boot.
+    """
+    program = find_program("mkfs.erofs", "erofs-utils")
+    label = str(uuid.UUID(hex=digest[:32]))
+    try:
+        run([program, f"-T{EPOCH}", "-U", label, "--all-root", "-x-1", "--quiet", target, tree])
+    except CommandFailed as failed:
+        raise BuildError("mkfs.erofs failed", tail=failed.completed.stderr) from None
+    with target.open("ab") as file:
+        file.truncate(-(-file.tell() // _ALIGN) * _ALIGN)
+
+
+def _step(recipe: Recipe, argv: list[str | Path]) -> None:
+    try:
+        run(argv)
+    except CommandFailed as failed:
+        if "No space left" in failed.completed.stderr:
+            raise HostError("the disk is full", mend="free 1 GiB below ~/.cache") from None
+        raise BuildError(
+            f"image {recipe.name}: {argv[0]} failed", tail=failed.completed.stderr[-2000:]
+        ) from None
+
+
+def _hash(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
