@@ -17,6 +17,13 @@ from lab.errors import HostError
 
 TAIL_LINES = 20
 
+_running: set[int] = set()
+
+
+def is_running_child(pid: int) -> bool:
+    """Tell whether this module started the process and still has to collect its exit status."""
+    return pid in _running
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -119,7 +126,7 @@ def _start(
     stderr: int,
 ) -> "subprocess.Popen[bytes]":
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [str(word) for word in argv],
             cwd=cwd,
             env={**os.environ, **(env or {})},
@@ -130,6 +137,8 @@ def _start(
         )
     except FileNotFoundError as error:
         raise HostError(f"cannot start {argv[0]}: {error.strerror}: {error.filename}") from None
+    _running.add(process.pid)
+    return process
 
 
 def _end_tree(process: "subprocess.Popen[bytes]") -> None:
@@ -142,6 +151,7 @@ def _end_tree(process: "subprocess.Popen[bytes]") -> None:
                 break
             except (ProcessLookupError, subprocess.TimeoutExpired):
                 continue
+    _running.discard(process.pid)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()

@@ -141,9 +141,54 @@ class RunDir:
         return self.out / "trace.dat"
 
     @property
+    def exit_status(self) -> Path:
+        """The exit status of the command, decimal."""
+        return self.out / "status"
+
+    @property
+    def stdout(self) -> Path:
+        """What the command printed."""
+        return self.out / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        """What the command printed as errors."""
+        return self.out / "stderr"
+
+    @property
+    def dmesg(self) -> Path:
+        """The guest's whole kernel log, `sched_verbose` included."""
+        return self.out / "dmesg.txt"
+
+    @property
+    def vmstat_before(self) -> Path:
+        """/proc/vmstat before the command."""
+        return self.out / "vmstat.before"
+
+    @property
+    def vmstat_after(self) -> Path:
+        """/proc/vmstat after the command."""
+        return self.out / "vmstat.after"
+
+    @property
+    def trace_stats(self) -> Path:
+        """Entries, overruns and drops of each CPU's ring buffer."""
+        return self.out / "trace-stats.txt"
+
+    @property
     def trace_memory(self) -> Path:
         """The guest's trace memory, saved when the guest did not end by itself."""
         return self.path / "trace-memory.bin"
+
+    @property
+    def qemu_log(self) -> Path:
+        """What QEMU and libvirt said about a guest that was lost."""
+        return self.path / "qemu.log"
+
+    @property
+    def rescue(self) -> "RunDir":
+        """The guest that reads a lost guest's trace memory; removed when it is done."""
+        return RunDir(self.path / "rescue")
 
     @property
     def events(self) -> Path:
@@ -176,6 +221,16 @@ class Results:
     def changelog(self) -> Path:
         """The report for a mail or a commit message."""
         return self.path / "changelog.txt"
+
+    @property
+    def document(self) -> Path:
+        """The report for programs."""
+        return self.path / "report.json"
+
+    @property
+    def picture(self) -> Path:
+        """The report's picture, SVG."""
+        return self.path / "picture.svg"
 
     def run(self, run_id: str) -> RunDir:
         """Return the folder of a finished run."""

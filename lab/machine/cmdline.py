@@ -1,0 +1,47 @@
+"""The guest kernel's command line. Pure; every word says why it is there.
+
+Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
+"""
+
+from lab.errors import UserError
+from lab.machine.memory import Region
+
+TRACE_INSTANCE = "lab"
+_LONGEST = 2047  # COMMAND_LINE_SIZE on x86 is 2048, with the final NUL
+
+
+def render_cmdline(
+    region: Region | None, unwanted: tuple[Region, ...] = (), extra: tuple[str, ...] = ()
+) -> str:
+    """Render the command line of a guest whose trace instance lies in `region`.
+
+    `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
+    last, so that they win. Raises UserError for words the kernel would not read as one word, and
+    for a line that is too long.
+    """
+    words = [
+        "console=ttyS0",
+        "root=/dev/pmem0",  # the first NVDIMM
+        "rootfstype=erofs",
+        "ro",
+        "init=/usr/lib/numalab/init",
+        # An oops is a panic: a guest that goes on after one proves nothing.
+        "oops=panic",
+        # After a panic the guest stays as it is; pvpanic tells the host, which ends it.
+        "panic=0",
+        # Prints the sched domains and groups at boot; reports show them.
+        "sched_verbose",
+    ]
+    words += [f"memmap={hidden.size:#x}${hidden.address:#x}" for hidden in unwanted]
+    if region is not None:
+        words += [
+            f"memmap={region.size:#x}${region.address:#x}",
+            f"trace_instance={TRACE_INSTANCE}@{region.address:#x}:{region.size:#x}",
+        ]
+    for word in extra:
+        if not word or not word.isprintable() or (" " in word and '"' not in word):
+            raise UserError(f"{word!r} is not one word of a command line", key="cmdline")
+    line = " ".join([*words, *extra])
+    if len(line) > _LONGEST:
+        raise UserError(f"the kernel command line has {len(line)} characters, {_LONGEST} fit")
+    return line

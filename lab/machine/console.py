@@ -1,0 +1,149 @@
+"""What the guest says: the kernel log on ttyS0 and the beats on ttyS1. A guest may say anything.
+
+Lines are cut at a length, files at a size, and beats that are not exactly as agreed are counted
+and left out.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+Phase = Literal["boot", "setup", "workload", "collect", "done", "rescue"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+LONGEST_LINE = 64 << 10
+LARGEST_FILE = 16 << 20
+KEPT_OF_FLOOD = 1 << 20
+_READ = 1 << 20
+_LONGEST_MESSAGE = 4096
+EXCERPT_LINES = 12
+
+_STAMP = r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)?"
+_PANIC = re.compile(_STAMP + r"Kernel panic - not syncing")
+_PANIC_END = re.compile(r"---\[ end Kernel panic")
+# What the kernel prints first when something is wrong (lib/bug.c, arch/x86/kernel/dumpstack.c,
+# kernel/watchdog.c, kernel/rcu/tree_stall.h, mm/oom_kill.c in Linux 6.12).
+_TROUBLE = re.compile(
+    _STAMP
+    + r"(?:Kernel panic - not syncing|BUG: |Oops:|sysrq: Trigger a crash|general protection fault"
+    + r"|kernel BUG at |watchdog: BUG: soft lockup|watchdog: Watchdog detected hard LOCKUP"
+    + r"|rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls?|INFO: task .* blocked for"
+    + r"|Out of memory: Killed process|WARNING: CPU)"
+)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One line of the heartbeat: where the guest is, and its uptime in guest seconds."""
+
+    phase: Phase
+    uptime: float
+    status: int | None = None
+    message: str = ""
+
+
+def parse_beat(line: str) -> Beat:
+    """Parse one line of ttyS1. Raises ValueError for anything that is not exactly a beat."""
+    if len(line) > LONGEST_LINE:
+        raise ValueError("a line that is too long")
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError(f"not JSON: {line[:80]!r}") from None
+    if not isinstance(data, dict) or not data.keys() <= {"phase", "uptime", "status", "message"}:
+        raise ValueError(f"not a beat: {line[:80]!r}")
+    phase, uptime = data.get("phase"), data.get("uptime")
+    status, message = data.get("status"), data.get("message", "")
+    if phase not in PHASES:
+        raise ValueError(f"no such phase: {str(phase)[:40]!r}")
+    if not isinstance(uptime, int | float) or uptime is True or not 0 <= uptime < 1e9:
+        raise ValueError("uptime is not a number of seconds")
+    if status is not None and (type(status) is not int or not 0 <= status <= 255):
+        raise ValueError("status is not an exit status")
+    if not isinstance(message, str) or len(message) > _LONGEST_MESSAGE:
+        raise ValueError("message is not a short text")
+    return Beat(phase, float(uptime), status, message)
+
+
+def is_panic(line: str) -> bool:
+    """Tell whether this line of the kernel log is the first of a panic."""
+    return _PANIC.search(line) is not None
+
+
+def is_panic_end(line: str) -> bool:
+    """Tell whether this line is the last one of a panic."""
+    return _PANIC_END.search(line) is not None
+
+
+def excerpt(lines: Iterable[str], count: int = EXCERPT_LINES) -> str:
+    """Return the lines that tell best what happened: from the first trouble on, else the last.
+
+    Control characters are replaced, so that a guest cannot write to the user's terminal.
+    """
+    shown = [printable(line) for line in lines]
+    for number, line in enumerate(shown):
+        if _TROUBLE.search(line):
+            return "\n".join(shown[number : number + count])
+    return "\n".join(shown[-count:])
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would not print as itself."""
+    return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)[:400]
+
+
+class Follower:
+    """Reads the lines that are appended to a file as they come, and keeps the file bounded."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._partial = b""
+        self.floods = 0
+
+    def lines(self) -> list[str]:
+        """Return the complete lines that have come since the last call, each at most 64 KiB."""
+        data = self._partial + self._new()
+        *whole, rest = data.split(b"\n")
+        # Of a line that is too long the beginning is kept once; the rest is dropped as it comes.
+        self._partial = rest[: LONGEST_LINE + 1]
+        return [_text(line) for line in whole]
+
+    def rest(self) -> list[str]:
+        """Return what is left when nothing more will come, an unfinished last line included."""
+        lines = []
+        while new := self.lines():
+            lines += new
+        last, self._partial = self._partial, b""
+        return [*lines, _text(last)] if last else lines
+
+    def _new(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(_READ)
+        except OSError:
+            return b""
+        self._offset += len(data)
+        if self._offset > LARGEST_FILE:
+            self._cut()
+        return data
+
+    def _cut(self) -> None:
+        """Cut the file to its end. QEMU appends, so it goes on behind what is left here."""
+        self.floods += 1
+        with contextlib.suppress(OSError), self._path.open("r+b") as file:
+            file.seek(max(0, self._offset - KEPT_OF_FLOOD))
+            kept = b"[numalab: cut here, the guest printed too much]\n" + file.read(KEPT_OF_FLOOD)
+            file.truncate(0)
+            file.seek(0)
+            file.write(kept)
+            self._offset = len(kept)
+
+
+def _text(line: bytes) -> str:
+    return line[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r")

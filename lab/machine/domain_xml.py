@@ -1,0 +1,249 @@
+"""The libvirt domain of a machine. Pure: value in, XML out.
+
+Format: https://libvirt.org/formatdomain.html, as libvirt 9.0 reads it. What libvirt has no element
+for goes to QEMU as it is (`qemu:commandline`), each with its reason beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from lab.cpulist import format_cpulist
+from lab.errors import UserError
+from lab.machine.machine import Machine
+from lab.machine.memory import Region, backed_mib
+from lab.machine.owner import Owner
+from lab.machine.placement import Placement
+from lab.topology.model import Interconnect, Topology
+
+QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
+OWNER_NAMESPACE = "https://numalab.invalid/owner"
+# The same for all guests: it reaches the guest through SMBIOS, and its kernel stirs that into the
+# random numbers that must be the same in two runs of one seed.
+GUEST_UUID = "6e756d61-6c61-4b00-8000-000000000000"
+_EPOCH = "1704067200"  # 2024-01-01T00:00:00Z
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A file that the guest sees as an NVDIMM, and its size in bytes."""
+
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True)
+class DomainFiles:
+    """The files of one guest on the host."""
+
+    console: Path
+    heartbeat: Path
+    rootfs: Drive
+    job: Drive
+
+
+def render_domain(
+    machine: Machine,
+    placement: Placement,
+    files: DomainFiles,
+    *,
+    name: str,
+    cmdline: str,
+    owner: Owner,
+    restore: tuple[Path, Region] | None = None,
+) -> str:
+    """Render the domain that boots `machine` as `name`.
+
+    `restore` puts the content of a file at a place in the guest's memory before it starts (the
+    trace memory of a guest that was lost). Raises UserError for a file name that QEMU's option
+    syntax cannot carry.
+    """
+    ET.register_namespace("qemu", QEMU_NAMESPACE)
+    ET.register_namespace("numalab", OWNER_NAMESPACE)
+    domain = ET.Element("domain", type="kvm" if machine.mode == "kvm" else "qemu")
+    _text(domain, "name", name)
+    metadata = _add(domain, "metadata")
+    _add(metadata, f"{{{OWNER_NAMESPACE}}}owner", pid=owner.pid, started=owner.started)
+    _memory(domain, machine.topology)
+    _vcpus(domain, machine, placement)
+    _boot(domain, machine.bzimage, cmdline)
+    _features(domain, machine)
+    _cpu(domain, machine)
+    _clock(domain, machine)
+    for event, action in (("poweroff", "destroy"), ("reboot", "destroy"), ("crash", "preserve")):
+        _text(domain, f"on_{event}", action)
+    _devices(domain, files)
+    _qemu_arguments(domain, [*_nvdimms(files), *_determinism(machine), *_loader(restore)])
+    ET.indent(domain)
+    return ET.tostring(domain, encoding="unicode") + "\n"
+
+
+def parse_owner(text: str) -> Owner:
+    """Read back the owner from the metadata of a domain. Raises ValueError."""
+    try:
+        element = ET.fromstring(text)
+        return Owner(int(element.attrib["pid"]), int(element.attrib["started"]))
+    except (ET.ParseError, KeyError) as error:
+        raise ValueError(f"no owner in {text[:80]!r}") from error
+
+
+def _memory(domain: ET.Element, topology: Topology) -> None:
+    # Room in the address space for the two NVDIMMs; they are no RAM of the guest.
+    total = sum(map(backed_mib, topology.nodes))
+    _text(domain, "maxMemory", total + 4096, slots=2, unit="MiB")
+    _text(domain, "memory", total, unit="MiB")
+    backing = _add(domain, "memoryBacking")
+    # A memfd for each node, shared: numalab holds it open and can read it after the guest's death.
+    _add(backing, "source", type="memfd")
+    _add(backing, "access", mode="shared")
+
+
+def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
+    attributes = {"cpuset": format_cpulist(placement.host_cpus)} if placement.one_thread else {}
+    _text(domain, "vcpu", machine.topology.cpu_count, placement="static", **attributes)
+    tune = _add(domain, "cputune")
+    if not placement.one_thread:
+        # libvirt refuses vcpupin where all vCPUs are one thread; cpuset above pins that.
+        for vcpu, cpu in enumerate(placement.vcpus):
+            _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
+    _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
+
+
+def _boot(domain: ET.Element, bzimage: Path, cmdline: str) -> None:
+    system = _add(domain, "os")
+    _text(system, "type", "hvm", arch="x86_64", machine="q35")
+    _text(system, "kernel", bzimage)
+    _text(system, "cmdline", cmdline)
+
+
+def _features(domain: ET.Element, machine: Machine) -> None:
+    features = _add(domain, "features")
+    _add(features, "acpi")
+    _add(features, "apic")
+    if machine.mode == "kvm":
+        # The guest may rely on its vCPUs being pinned: no paravirtual spinlocks.
+        _add(_add(features, "kvm"), "hint-dedicated", state="on")
+
+
+def _cpu(domain: ET.Element, machine: Machine) -> None:
+    topology = machine.topology
+    if machine.mode != "kvm":
+        cpu = _add(domain, "cpu", mode="maximum", check="none", migratable="off")
+    elif machine.cpu_model == "qemu64":
+        cpu = _add(domain, "cpu", mode="custom", match="exact", check="none")
+        _text(cpu, "model", "qemu64", fallback="forbid")
+    else:
+        cpu = _add(domain, "cpu", mode="host-passthrough", check="none", migratable="off")
+    shape = topology.cpu_shape
+    if shape is not None:
+        _add(
+            cpu,
+            "topology",
+            sockets=shape.sockets,
+            dies=shape.dies,
+            cores=shape.cores,
+            threads=shape.threads,
+        )
+    if topology.llc == "none":
+        _add(cpu, "cache", mode="disable")
+    if machine.mode == "kvm" and machine.cpu_model == "host-no-arch-capabilities":
+        _add(cpu, "feature", policy="disable", name="arch-capabilities")
+    _numa(cpu, topology)
+
+
+def _numa(cpu: ET.Element, topology: Topology) -> None:
+    numa = _add(cpu, "numa")
+    for node in topology.nodes:
+        cpus = {"cpus": format_cpulist(node.cpus)} if node.cpus else {}
+        cell = _add(numa, "cell", id=node.id, **cpus, memory=backed_mib(node), unit="MiB")
+        distances = _add(cell, "distances")
+        for other, distance in enumerate(topology.distances[node.id]):
+            _add(distances, "sibling", id=other, value=distance)
+    if topology.interconnects:
+        _interconnects(numa, topology.interconnects)
+
+
+def _interconnects(numa: ET.Element, interconnects: Iterable[Interconnect]) -> None:
+    element = _add(numa, "interconnects")
+    for link in interconnects:
+        ends = {"initiator": link.initiator, "target": link.target, "type": "access"}
+        if link.latency_ns is not None:
+            _add(element, "latency", **ends, value=link.latency_ns)
+        if link.bandwidth_kib_s is not None:
+            _add(element, "bandwidth", **ends, value=link.bandwidth_kib_s, unit="KiB")
+
+
+def _clock(domain: ET.Element, machine: Machine) -> None:
+    if machine.mode == "icount":
+        # The guest's clock starts at a fixed date and follows its own virtual time.
+        clock = _add(domain, "clock", offset="absolute", start=_EPOCH)
+        _add(clock, "timer", name="rtc", track="guest")
+    else:
+        _add(domain, "clock", offset="utc")
+
+
+def _devices(domain: ET.Element, files: DomainFiles) -> None:
+    devices = _add(domain, "devices")
+    _add(devices, "controller", type="usb", model="none")
+    for port, path in enumerate((files.console, files.heartbeat)):
+        serial = _add(devices, "serial", type="file")
+        # Appending lets numalab cut a flooded file short while QEMU has it open.
+        _add(serial, "source", path=path, append="on")
+        _add(serial, "target", type="isa-serial", port=port)
+    _add(devices, "audio", id=1, type="none")
+    _add(devices, "memballoon", model="none")
+    _add(devices, "panic", model="isa")  # pvpanic
+
+
+def _nvdimms(files: DomainFiles) -> list[str]:
+    # libvirt's own nvdimm would open the root for writing (a guest's root user could change the
+    # file that all guests share) and touch every page of both before the start.
+    for drive in (files.rootfs, files.job):
+        if "," in str(drive.path):
+            raise UserError("QEMU cannot open a file with a comma in its name", file=drive.path)
+    root, job = files.rootfs, files.job
+    # QEMU describes NVDIMMs to the guest in the order of a hash table of their ids. With these two
+    # the root comes first; with other ids /dev/pmem0 may well be the job disk.
+    return [
+        *("-machine", "nvdimm=on"),
+        "-object",
+        f"memory-backend-file,id=rootfs,mem-path={root.path},share=on,readonly=on,size={root.size}",
+        *("-device", "nvdimm,id=nvdimm0,memdev=rootfs,unarmed=on,slot=0"),
+        *("-object", f"memory-backend-file,id=job,mem-path={job.path},share=on,size={job.size}"),
+        *("-device", "nvdimm,id=nvdimm1,memdev=job,slot=1"),
+    ]
+
+
+def _determinism(machine: Machine) -> list[str]:
+    arguments = ["-uuid", GUEST_UUID]
+    if machine.mode == "icount":
+        arguments += ["-icount", f"shift={machine.icount_shift},sleep=off"]
+        arguments += ["-seed", str(machine.seed)]
+    return arguments
+
+
+def _loader(restore: tuple[Path, Region] | None) -> list[str]:
+    if restore is None:
+        return []
+    path, region = restore
+    if "," in str(path):
+        raise UserError("QEMU cannot open a file with a comma in its name", file=path)
+    return ["-device", f"loader,file={path},addr={region.address:#x},force-raw=on"]
+
+
+def _qemu_arguments(domain: ET.Element, arguments: Sequence[str]) -> None:
+    line = _add(domain, f"{{{QEMU_NAMESPACE}}}commandline")
+    for argument in arguments:
+        _add(line, f"{{{QEMU_NAMESPACE}}}arg", value=argument)
+
+
+def _add(parent: ET.Element, tag: str, /, **attributes: object) -> ET.Element:
+    return ET.SubElement(parent, tag, {key: str(value) for key, value in attributes.items()})
+
+
+def _text(parent: ET.Element, tag: str, value: object, /, **attributes: object) -> ET.Element:
+    element = _add(parent, tag, **attributes)
+    element.text = str(value)
+    return element

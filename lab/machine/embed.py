@@ -1,0 +1,165 @@
+"""The folders in which libvirt's embedded driver keeps its state, and what a crash left there.
+
+One process at a time may use such a folder, so there are several below `cache_dir("libvirt")`,
+each held by a lock for as long as the process lives. A folder whose lock is free but in which a
+QEMU still runs belonged to a numalab that was killed.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+
+from lab.errors import HostError
+from lab.machine.owner import start_time
+from lab.store import cache_dir, replacing
+
+_MOST_ROOTS = 256
+# A Unix socket's path has at most 107 bytes (unix(7)); libvirt adds up to 55 for the monitor's.
+_LONGEST_ROOT = 50
+
+# What libvirt must do differently from a system daemon, and why.
+_CONFIG = """\
+# Written by numalab at each start.
+# QEMU runs as the user who runs numalab: it must reach that user's files, and nobody else's.
+user = "{user}"
+group = "{group}"
+dynamic_ownership = 0
+remember_owner = 0
+# No AppArmor or SELinux profile knows this folder; QEMU's own sandbox is on.
+security_driver = "none"
+seccomp_sandbox = 1
+# No cgroups and no mount namespace: they would need a privileged and undivided host.
+cgroup_controllers = []
+namespaces = []
+# No virtlogd.
+stdio_handler = "file"
+max_core = 0
+"""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A folder for the embedded driver, and the descriptor that holds its lock."""
+
+    path: Path
+    lock: int
+
+    def release(self) -> None:
+        """Let other processes use the folder, with nothing left running in it."""
+        end_leftovers(self.path)
+        with contextlib.suppress(OSError):
+            os.close(self.lock)
+
+
+def take_root() -> Root:
+    """Take a free folder, after having ended what dead processes left in any of them.
+
+    Raises HostError when there is none left.
+    """
+    base = _base()
+    mine: Root | None = None
+    for number in range(_MOST_ROOTS):
+        path = base / str(number)
+        if mine is not None and not path.exists():
+            return mine
+        root = _try_lock(path)
+        if root is None:
+            continue
+        end_leftovers(root.path)
+        if mine is None:
+            mine = root
+            _prepare(base, path)
+        else:
+            root.release()
+    if mine is None:
+        raise HostError(f"{_MOST_ROOTS} numalab processes are running already")
+    return mine
+
+
+def end_leftovers(root: Path) -> tuple[int, ...]:
+    """End each QEMU that a dead owner of this folder left running; returns their process ids.
+
+    The caller holds the folder's lock. Only a process whose id libvirt noted in the folder and
+    whose command line names the folder is ended.
+    """
+    ended = []
+    # The guests, and the QEMUs that libvirt asks what they can do.
+    notes = [*root.glob("run/qemu/*.pid"), *root.glob("lib/qemu/qmp-*/qmp.pid")]
+    for path in sorted(notes):
+        with contextlib.suppress(OSError, ValueError):
+            if end_process(int(path.read_text()), str(root)):
+                ended.append(int(path.read_text()))
+    # The notes about running domains; the cache of QEMU's capabilities stays.
+    for name in ("run", "lib"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    return tuple(ended)
+
+
+def end_process(pid: int, mark: str) -> bool:
+    """Kill a process if its command line holds `mark`, and wait until it is gone.
+
+    The process is held by a descriptor between looking and killing, so that its id cannot have
+    passed to another one.
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        if mark + "/" not in command:
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while start_time(pid) is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _base() -> Path:
+    base = cache_dir("libvirt")
+    if len(str(base)) <= _LONGEST_ROOT:
+        return base
+    # A deep cache folder: a short name beside it, for this user only.
+    digest = hashlib.sha256(str(base).encode()).hexdigest()[:8]
+    short = Path(tempfile.gettempdir()) / f"numalab-{os.getuid()}-{digest}"
+    short.mkdir(mode=0o700, exist_ok=True)
+    found = short.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or short.is_symlink():
+        raise HostError(
+            f"{short} belongs to somebody else", mend="set NUMALAB_CACHE to a short path"
+        )
+    return short
+
+
+def _try_lock(path: Path) -> Root | None:
+    path.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return Root(path, descriptor)
+
+
+def _prepare(base: Path, path: Path) -> None:
+    # One cache of QEMU's capabilities for all folders: probing QEMU takes seconds.
+    capabilities = base / "capabilities"
+    capabilities.mkdir(mode=0o700, exist_ok=True)
+    cache = path / "cache" / "qemu"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link = cache / "capabilities"
+    if not link.is_symlink():
+        shutil.rmtree(link, ignore_errors=True)
+        link.symlink_to(capabilities)
+    (path / "etc").mkdir(mode=0o700, exist_ok=True)
+    with replacing(path / "etc" / "qemu.conf") as temporary:
+        text = _CONFIG.format(user=f"+{os.getuid()}", group=f"+{os.getgid()}")
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,81 @@
+"""Follow a running guest until it ends or is lost."""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.machine.console import Beat, Follower, parse_beat
+from lab.machine.hypervisor import Ending, Guest
+from lab.machine.memory import HeldMemory
+from lab.machine.proof import MemoryProof, prove_memory
+from lab.machine.watch import Limits, Watchdog
+from lab.store import RunDir
+
+_TICK = 0.03
+_MOST_BEATS = 1_000_000
+
+
+@dataclass(frozen=True)
+class End:
+    """How it ended: why the guest is lost (empty: it powered off), and what it had said."""
+
+    reason: str
+    watchdog: Watchdog
+    memory: tuple[MemoryProof, ...]
+    floods: int
+
+
+def follow(
+    guest: Guest,
+    memory: HeldMemory,
+    run_dir: RunDir,
+    limits: Limits,
+    on_beat: Callable[[Beat], None] | None,
+) -> End:
+    """Read both consoles until the guest powers off, dies, or breaks a limit.
+
+    The guest is not ended here. `on_beat` sees each beat. Where the guest's memory lies is read
+    once, when the workload is done and QEMU is still there.
+    """
+    watchdog = Watchdog(limits, time.monotonic())
+    console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
+    proof: tuple[MemoryProof, ...] = ()
+    while True:
+        ending = guest.wait(_TICK)
+        now = time.monotonic()
+        for line in console.rest() if ending else console.lines():
+            watchdog.console(line, now)
+        for line in beats.rest() if ending else beats.lines():
+            _note_beat(watchdog, line, now, on_beat)
+        if "collect" in watchdog.phase_began and not proof and not ending:
+            proof = prove_memory(guest.pid, memory.inodes())
+        reason = _reason(ending) if ending else watchdog.verdict(now)
+        if reason is not None:
+            return End(reason, watchdog, proof, console.floods + beats.floods)
+
+
+def _note_beat(
+    watchdog: Watchdog, line: str, now: float, on_beat: Callable[[Beat], None] | None
+) -> None:
+    try:
+        beat = parse_beat(line)
+    except ValueError:
+        watchdog.bad_beats += 1
+        return
+    watchdog.beat(beat, now)
+    if on_beat is not None:
+        on_beat(beat)
+
+
+def _reason(ending: Ending) -> str:
+    """Say why a guest that ended is lost; an empty text for one that powered off."""
+    if ending.kind == "off":
+        return ""
+    if ending.kind == "crashed":
+        return "the guest's kernel panicked"
+    if ending.kind == "destroyed":
+        return "somebody else ended the guest"
+    if ending.signal is None:
+        return "QEMU ended unexpectedly"
+    return f"QEMU was killed by {signal.Signals(ending.signal).name}"

@@ -1,0 +1,172 @@
+"""One run: prepare, start, watch, collect; and keep everything when the guest is lost."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+
+from lab.errors import GuestLost, HostError, WorkloadFailed
+from lab.machine.console import Beat, excerpt
+from lab.machine.follow import End, follow
+from lab.machine.hypervisor import EMBED, connect
+from lab.machine.jobdisk import Collected, read_job_disk
+from lab.machine.machine import Job, Machine
+from lab.machine.memory import HeldMemory, Region
+from lab.machine.placement import Placement
+from lab.machine.proof import Proof
+from lab.machine.rescue import rescue_trace
+from lab.machine.start import prepare, started
+from lab.machine.watch import Limits
+from lab.store import RunDir, write_text
+
+_GAVE_UP = 125  # images/guest/init: the job could not be run at all
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run whose command ended, with whatever status.
+
+    `wall_seconds`: by step (prepare, start, boot, setup, workload, collect, off, gather), in
+    order. `guest_seconds`: the guest's uptime at its last beat. `notes`: what a reader of the
+    results should know, in words.
+    """
+
+    status: int
+    wall_seconds: dict[str, float]
+    guest_seconds: float
+    proof: Proof
+    collected: Collected
+    cmdline: str
+    versions: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def run_guest(
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    *,
+    connection: str = EMBED,
+    limits: Limits | None = None,
+    on_beat: Callable[[Beat], None] | None = None,
+    rescue: bool = True,
+) -> Outcome:
+    """Boot a guest, let it do its job, and take its results out to `run_dir`.
+
+    Whatever happens, no QEMU is left running. Raises GuestLost for a guest that panicked, hung
+    or was killed, after its console, its results so far and its trace up to the end have been
+    kept in `run_dir` (a second guest reads the trace memory, unless `rescue` is False);
+    WorkloadFailed where the guest says that it cannot run the job; HostError where it cannot be
+    started; PlacementMismatch where its threads are not where they were to be.
+    """
+    limits = limits or Limits()
+    watch = _Stopwatch()
+    hypervisor = connect(connection)
+    prepared = prepare(machine, job, run_dir)
+    watch.lap("prepare")
+    with ExitStack() as stack:
+        guest, memory, proof = stack.enter_context(started(hypervisor, machine, prepared))
+        watch.lap("start")
+        versions = guest.versions()
+        try:
+            end = follow(guest, memory, run_dir, limits, on_beat)
+        except BaseException:
+            guest.end()
+            _keep_memory(memory, prepared.region, run_dir)
+            with suppress(HostError):
+                read_job_disk(run_dir.job_disk, run_dir.out)
+            raise
+        guest.end()
+        watch.phases(end)
+        if end.reason:
+            _keep_memory(memory, prepared.region, run_dir)
+            write_text(run_dir.qemu_log, guest.log())
+    collected = _collect(run_dir, end)
+    watch.lap("gather")
+    status = _status(run_dir, end)
+    if end.reason or status is None:
+        note = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else ""
+        raise _lost(end, run_dir, note)
+    if status == _GAVE_UP and end.watchdog.message:
+        tail = excerpt(end.watchdog.kept)
+        raise WorkloadFailed(f"the guest cannot run the job: {end.watchdog.message}\n{tail}")
+    run_dir.job_disk.unlink(missing_ok=True)
+    return Outcome(
+        status=status,
+        wall_seconds=watch.laps,
+        guest_seconds=end.watchdog.uptime,
+        proof=replace(proof, memory=end.memory),
+        collected=collected,
+        cmdline=prepared.cmdline,
+        versions=versions,
+        notes=_notes(prepared.placement, collected, end),
+    )
+
+
+def _collect(run_dir: RunDir, end: End) -> Collected:
+    try:
+        return read_job_disk(run_dir.job_disk, run_dir.out)
+    except HostError:
+        if end.reason:  # a lost guest may leave a broken disk; the loss is what matters
+            return Collected({}, ("everything: the job disk cannot be read",))
+        raise
+
+
+def _status(run_dir: RunDir, end: End) -> int | None:
+    """Return the command's exit status: from the job disk, else from the last beat."""
+    try:
+        text = run_dir.exit_status.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        text = ""
+    if text.isdecimal() and len(text) <= 3 and int(text) <= 255:
+        return int(text)
+    return end.watchdog.status if end.watchdog.phase == "done" else None
+
+
+def _keep_memory(memory: HeldMemory, region: Region | None, run_dir: RunDir) -> None:
+    if region is not None:
+        with suppress(OSError):
+            memory.save(region, run_dir.trace_memory)
+
+
+def _lost(end: End, run_dir: RunDir, note: str) -> GuestLost:
+    reason = end.reason or "the guest powered off before its command had ended"
+    if end.watchdog.panic:
+        reason = f"the guest's kernel panicked: {end.watchdog.panic}"
+    return GuestLost(
+        reason + (f"\n  {note}" if note else ""),
+        kept=run_dir.path,
+        tail=excerpt(end.watchdog.kept),
+    )
+
+
+def _notes(placement: Placement, collected: Collected, end: End) -> tuple[str, ...]:
+    notes = [placement.note] if placement.note else []
+    notes += [f"not taken from the guest: {what}" for what in collected.left_out[:20]]
+    if end.watchdog.bad_beats:
+        notes.append(f"{end.watchdog.bad_beats} lines on ttyS1 were not beats")
+    if end.floods:
+        notes.append("the guest printed too much; its console is cut")
+    return tuple(notes)
+
+
+class _Stopwatch:
+    """Wall seconds by step."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """End a step."""
+        now = time.monotonic()
+        self.laps[name] = now - self._last
+        self._last = now
+
+    def phases(self, end: End) -> None:
+        """Take the guest's own phases, each from its first beat to the next one's."""
+        began = [("boot", self._last), *list(end.watchdog.phase_began.items())[1:]]
+        ends = [when for _, when in began[1:]] + [time.monotonic()]
+        for (name, start), stop in zip(began, ends, strict=True):
+            self.laps["off" if name == "done" else name] = stop - start
+        self._last = time.monotonic()

@@ -1,0 +1,115 @@
+"""Prepare a guest's files and start it, its placement proved before its first instruction."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import HostError, UserError
+from lab.machine.cmdline import TRACE_INSTANCE, render_cmdline
+from lab.machine.domain_xml import DomainFiles, Drive, render_domain
+from lab.machine.hypervisor import Guest, Hypervisor
+from lab.machine.jobdisk import make_job_disk, render_job
+from lab.machine.machine import NVDIMM_ALIGNMENT, Job, Machine
+from lab.machine.memory import (
+    HeldMemory,
+    Region,
+    backed_mib,
+    hold_memory,
+    trace_region,
+    unwanted_regions,
+)
+from lab.machine.owner import this_process
+from lab.machine.placement import Placement, plan_placement
+from lab.machine.proof import Proof, prove_threads
+from lab.store import RunDir, write_text
+
+_MIB = 1 << 20
+_counter = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A guest that could be started: its domain, plan and trace region."""
+
+    name: str
+    xml: str
+    cmdline: str
+    placement: Placement
+    region: Region | None
+
+
+def prepare(
+    machine: Machine, job: Job, run_dir: RunDir, *, restore: tuple[Path, Region] | None = None
+) -> Prepared:
+    """Write what the guest needs to `run_dir` and render its domain, without starting it."""
+    region = trace_region(machine.topology, machine.trace_memory_mib)
+    placement = plan_placement(machine.topology.cpu_count, _host_cpus(machine), machine.mode)
+    cmdline = render_cmdline(region, unwanted_regions(machine.topology), machine.extra_cmdline)
+    name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
+    try:
+        run_dir.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for stale in (run_dir.console, run_dir.heartbeat):
+            stale.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
+    files = DomainFiles(
+        console=run_dir.console.absolute(),
+        heartbeat=run_dir.heartbeat.absolute(),
+        rootfs=_rootfs(machine.rootfs),
+        job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
+    )
+    xml = render_domain(
+        machine,
+        placement,
+        files,
+        name=name,
+        cmdline=cmdline,
+        owner=this_process(),
+        restore=restore,
+    )
+    write_text(run_dir.domain_xml, xml)
+    trace = TRACE_INSTANCE if region else ""
+    make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+    return Prepared(name, xml, cmdline, placement, region)
+
+
+def _host_cpus(machine: Machine) -> tuple[int, ...]:
+    allowed = os.sched_getaffinity(0)
+    wrong = set(machine.host_cpus) - allowed
+    if wrong:
+        raise UserError(
+            f"host CPUs {sorted(wrong)} are not among those this process may use",
+            key="host_cpus",
+            choices=map(str, sorted(allowed)),
+        )
+    return machine.host_cpus or tuple(sorted(allowed))
+
+
+def _rootfs(path: Path) -> Drive:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise HostError(f"cannot read the root file system {path}: {error.strerror}") from None
+    if size == 0 or size % NVDIMM_ALIGNMENT:
+        raise HostError(f"{path} has {size} bytes, not a multiple of {NVDIMM_ALIGNMENT}")
+    return Drive(path.absolute(), size)
+
+
+@contextmanager
+def started(
+    hypervisor: Hypervisor, machine: Machine, prepared: Prepared
+) -> Iterator[tuple[Guest, HeldMemory, Proof]]:
+    """Start a guest, prove its placement, then let it run; at the end nothing of it is left."""
+    with ExitStack() as stack:
+        stack.callback(hypervisor.forget, prepared.name)
+        guest = hypervisor.start(prepared.name, prepared.xml)
+        stack.callback(guest.end)
+        sizes = [backed_mib(node) * _MIB for node in machine.topology.nodes]
+        memory = hold_memory(guest.pid, sizes)
+        stack.callback(memory.close)
+        proof = prove_threads(guest.pid, guest.vcpu_threads(), prepared.placement)
+        guest.resume()
+        yield guest, memory, proof

@@ -1,0 +1,86 @@
+"""The watchdog: tells from beats, kernel log and wall time whether a guest is lost. Pure."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from lab.machine.console import Beat, Phase, is_panic, is_panic_end, printable
+
+_KEPT_LINES = 400
+_PANIC_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a guest may take, in seconds of wall time.
+
+    `boot`: until its init speaks. `silence`: between two beats. `total`: from start to end. An
+    emulated guest on a busy host is slow; these are to find one that stands still.
+    """
+
+    boot: float = 120.0
+    silence: float = 90.0
+    total: float = 3600.0
+
+
+class Watchdog:
+    """Is told what the guest says and when, and says why the guest is lost as soon as it is.
+
+    All times are seconds of one monotonic clock.
+    """
+
+    def __init__(self, limits: Limits, started: float) -> None:
+        self._limits = limits
+        self._started = self._last_sign = started
+        self._panicked: float | None = None
+        self._panic_over = False
+        self.phase: Phase | None = None
+        self.uptime = 0.0
+        self.phase_began: dict[str, float] = {}
+        self.status: int | None = None
+        self.message = ""
+        self.bad_beats = 0
+        self.kept: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._panic_line = ""
+
+    def beat(self, beat: Beat, now: float) -> None:
+        """Note a beat."""
+        self._last_sign = now
+        self.phase, self.uptime = beat.phase, beat.uptime
+        self.phase_began.setdefault(beat.phase, now)
+        if beat.status is not None:
+            self.status = beat.status
+        if beat.message:
+            self.message = printable(beat.message)
+
+    def console(self, line: str, now: float) -> None:
+        """Note a line of the kernel log."""
+        if self._panicked is None and is_panic(line):
+            self._panicked, self._panic_line = now, printable(line)
+        if self._panicked is None or len(self.kept) < _KEPT_LINES:
+            self.kept.append(line)
+        if is_panic_end(line):
+            self._panic_over = True
+
+    @property
+    def panic(self) -> str:
+        """The first line of the panic, or an empty text."""
+        return self._panic_line
+
+    def verdict(self, now: float) -> str | None:
+        """Say why the guest is lost, or None while there is hope."""
+        if self._panicked is not None:
+            over = self._panic_over or now - self._panicked > _PANIC_SECONDS
+            return "the guest's kernel panicked" if over else None
+        limits = self._limits
+        if now - self._started > limits.total:
+            return f"the guest was not done after {limits.total:.0f} s (phase: {self._where})"
+        if self.phase is None:
+            late = now - self._started > limits.boot
+            return f"the guest did not reach its init within {limits.boot:.0f} s" if late else None
+        if now - self._last_sign > limits.silence:
+            return f"the guest has been silent for {limits.silence:.0f} s (phase: {self._where})"
+        return None
+
+    @property
+    def _where(self) -> str:
+        return f"{self.phase or 'kernel'}, uptime {self.uptime:.0f} s"
