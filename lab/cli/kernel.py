@@ -1,0 +1,154 @@
+"""`numalab kernel`: the named kernels, what goes into them, and building them."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from lab.cli.output import emit, progress_lines, say
+from lab.errors import HostError, UserError
+from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
+from lab.kernel.catalogue import (
+    KernelSpec,
+    find_kernel,
+    fragment_path,
+    load_kernels,
+    series_path,
+)
+from lab.kernel.configure import read_fragments
+from lab.kernel.kconfig import Option, merge
+from lab.kernel.series import load_series
+
+app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
+
+
+@app.command("list")
+def list_kernels(as_json: AsJson = False) -> None:
+    """List the named kernels: release, series, config, size, and whether each is built.
+
+    The names are those of kernel-configs/kernels.toml.
+    """
+    kernels = [(spec, *_in_cache(spec)) for spec in load_kernels().values()]
+    table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
+    for spec, built, lacks in kernels:
+        series = ", ".join(spec.series) or "-"
+        if built is None:
+            table.add_row(spec.name, lacks or "no", "-", series, "-", "-")
+            continue
+        size = f"{built.bzimage.stat().st_size / 2**20:.1f}"
+        table.add_row(spec.name, "yes", built.release, series, built.config_hash[:12], size)
+    emit([_summary(spec, built) for spec, built, _ in kernels], as_json, table)
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show what goes into a kernel (source, patches, fragments), and what was built from it."""
+    spec = find_kernel(name)
+    built = built_kernel(spec)
+    fragments = read_fragments(fragment_path(one) for one in spec.fragments)
+    series = [load_series(series_path(one)).info for one in spec.series]
+    value = _summary(spec, built) | {
+        "fragments": {one.name: one.summary for one in fragments},
+        "series": series,
+    }
+    lines = [f"{spec.name}: {spec.summary}", f"  source     {spec.source}"]
+    lines += [f"  fragment   {one.name}: {one.summary}" for one in fragments]
+    for info in series:
+        lines.append(f"  series     {info.name}")
+        lines += [f"             {subject}" for subject in info.patches]
+    lines += _built_lines(built)
+    emit(value, as_json, "\n".join(lines))
+
+
+@app.command()
+def build(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names from `numalab kernel list`.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Build every named kernel.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build kernels that are not in the cache.
+
+    The first one takes minutes, a variant that differs by a series takes seconds. Ctrl-C stops
+    cleanly; the next build goes on from there.
+    """
+    if every == bool(names):
+        raise UserError("name the kernels to build, or say --all", choices=load_kernels())
+    specs = list(load_kernels().values()) if every else [find_kernel(name) for name in names or ()]
+    result = []
+    for spec in specs:
+        already = built_kernel(spec)
+        if already is None:
+            with progress_lines(spec.name) as progress:
+                built = ensure_kernel(spec, on_progress=progress)
+            say(f"{spec.name}: built in {built.seconds:.0f} s")
+        result.append(already or built)
+    table = Table("kernel", "release", "seconds", "bzImage", box=None)
+    for one in result:
+        table.add_row(one.spec_name, one.release, f"{one.seconds:.0f}", str(one.bzimage))
+    emit(result, as_json, table)
+
+
+@app.command()
+def config(
+    name: Name,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print the whole .config; the kernel must be built.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the options that a kernel's fragments ask for, and where each line comes from."""
+    spec = find_kernel(name)
+    if full:
+        built = built_kernel(spec)
+        if built is None:
+            raise UserError(f"{name} is not built; run: numalab kernel build {name}")
+        text = built.config.read_text(encoding="utf-8")
+        emit({"kernel": name, "config": text}, as_json, text.rstrip("\n"))
+        return
+    options = merge(read_fragments(fragment_path(one) for one in spec.fragments))
+    emit(options, as_json, "\n".join(_option_lines(options)))
+
+
+def _in_cache(spec: KernelSpec) -> tuple[BuiltKernel | None, str | None]:
+    """Look a kernel up; a source that is not installed must not hide the other kernels."""
+    try:
+        return built_kernel(spec), None
+    except HostError as error:
+        return None, f"no ({error.mend})" if error.mend else "no"
+
+
+def _option_lines(options: tuple[Option, ...]) -> list[str]:
+    width = max((len(f"{one.name}={one.value}") for one in options), default=0)
+    return [
+        f"{f'{one.name}={one.value}':<{width}}  {one.fragment}.config:{one.line}  {one.reason}"
+        for one in options
+    ]
+
+
+def _summary(spec: KernelSpec, built: BuiltKernel | None) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "source": spec.source,
+        "series": spec.series,
+        "fragments": spec.fragments,
+        "built": built,
+    }
+
+
+def _built_lines(built: BuiltKernel | None) -> list[str]:
+    if built is None:
+        return ["  built      no"]
+    return [
+        f"  built      {built.bzimage}",
+        f"  release    {built.release} (source {built.source_version})",
+        f"  config     {built.config_hash[:12]}  {built.config}",
+        f"  digest     {built.digest}",
+        f"  compiler   {built.compiler}",
+        f"  took       {built.seconds:.0f} s",
+    ]

@@ -1,0 +1,240 @@
+"""Builds a kernel once: unpack, apply, configure, compile, keep by a digest of all inputs."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import BuildError, HostError
+from lab.kernel.built import BuiltKernel, load_built, store_built
+from lab.kernel.catalogue import KernelSpec, fragment_path, series_path
+from lab.kernel.configure import read_fragments, request_config
+from lab.kernel.kconfig import Option, merge
+from lab.kernel.series import Series, load_series
+from lab.kernel.source import Source, find_source, source_version, tree_dir, unpack
+from lab.kernel.tree import switch_tree
+from lab.process import CommandFailed, find_program, run, run_logged
+from lab.store import cache_dir, locked
+
+__all__ = ["BuiltKernel", "Progress", "built_kernel", "ensure_kernel"]
+
+Progress = Callable[[str, float | None], None]
+
+FORMAT = 1  # raise it when the build itself changes, so that old entries are not used
+
+# What would otherwise differ from build to build and host to host. rustc and pahole are not used,
+# but the configuration records their versions.
+SETTINGS: Mapping[str, str] = {
+    "KBUILD_BUILD_TIMESTAMP": "Sun Nov 17 22:15:08 UTC 2024",  # Linux 6.12's release
+    "KBUILD_BUILD_USER": "numalab",
+    "KBUILD_BUILD_HOST": "numalab",
+    "KBUILD_BUILD_VERSION": "1",
+    "ARCH": "x86_64",
+    "CROSS_COMPILE": "",
+    "LLVM": "",
+    "LOCALVERSION": "",
+    "KCFLAGS": "",
+    "KAFLAGS": "",
+    "KCPPFLAGS": "",
+    "RUSTC": "false",
+    "PAHOLE": "false",
+}
+
+# A `make` above this process must not hand its own flags down.
+ENVIRONMENT = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "LC_ALL": "C", "TZ": "UTC"}
+
+# Program -> Debian package; libelf and OpenSSL are looked for by their headers.
+TOOLS = {"make": "make", "gcc": "gcc", "ld": "binutils", "flex": "flex", "bison": "bison",
+         "bc": "bc", "lz4": "lz4", "perl": "perl"}  # fmt: skip
+HEADERS = {"gelf.h": "libelf-dev", "libelf.h": "libelf-dev", "openssl/": "libssl-dev"}
+
+STEPS = 1800  # lines that make prints for a whole build of 6.12, for the progress bar
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that decides what a kernel's bytes are."""
+
+    source: Source
+    series: tuple[Series, ...]
+    options: tuple[Option, ...]
+    compiler: str
+
+    @property
+    def config_digest(self) -> str:
+        """Names the build folder: source and configuration, but not the series."""
+        return _digest([FORMAT, self.source.digest, self._options, self.compiler, dict(SETTINGS)])
+
+    @property
+    def digest(self) -> str:
+        """Names the cache entry."""
+        patches = [[patch.digest for patch in series.patches] for series in self.series]
+        return _digest([self.config_digest, patches])
+
+    @property
+    def _options(self) -> list[list[str]]:
+        return [[option.name, option.value] for option in self.options]
+
+
+def read_inputs(spec: KernelSpec) -> Inputs:
+    """Read and check everything that goes into `spec`, without building.
+
+    Raises UserError for a bad fragment or series, HostError for a missing source or compiler.
+    """
+    fragments = read_fragments(fragment_path(name) for name in spec.fragments)
+    series = tuple(load_series(series_path(name)) for name in spec.series)
+    return Inputs(find_source(spec.source), series, merge(fragments), _compiler())
+
+
+def built_kernel(spec: KernelSpec) -> BuiltKernel | None:
+    """Return `spec` from the cache; None when it has not been built from its present inputs."""
+    return load_built(spec.name, read_inputs(spec).digest)
+
+
+def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> BuiltKernel:
+    """Build `spec` unless the cache has it.
+
+    `on_progress` gets a message and the fraction done, None where it is unknown. Raises UserError
+    (series, fragment, refused option), HostError (missing tool, full disk) and BuildError, which
+    ends with the last lines of the log.
+    """
+    tell = on_progress or (lambda _message, _fraction: None)
+    inputs = read_inputs(spec)
+    if (built := load_built(spec.name, inputs.digest)) is not None:
+        return built
+    for program, package in TOOLS.items():
+        find_program(program, package)
+    folder = tree_dir(inputs.source)
+    _check_path(folder)
+    tell("waiting for the source tree", None)
+    with locked(folder / "lock"):
+        # Another process may have built it while this one waited.
+        return load_built(spec.name, inputs.digest) or _build(spec, inputs, tell)
+
+
+def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
+    began = time.monotonic()
+    log = cache_dir("logs") / f"kernel-{spec.name}.log"
+    log.write_bytes(b"")
+    tell(f"unpacking {inputs.source.name}", None)
+    tree = unpack(inputs.source)
+    switch_tree(tree, inputs.series)
+    tell("configuring", None)
+    # A folder right below the tree makes kbuild use relative paths, which do not leak.
+    out = tree / f"build-{inputs.config_digest[:12]}"
+    make = _make(tree, out)
+
+    def configure(words: list[str]) -> None:
+        _run_make(spec, [*make, *words], log, lambda _line: None)
+
+    with _under_way(out):
+        config = request_config(tree, out, inputs.options, configure)
+        _compile(spec, make, out, log, tell)
+    return store_built(
+        spec_name=spec.name,
+        digest=inputs.digest,
+        bzimage=out / "arch/x86/boot/bzImage",
+        config=config,
+        release=(out / "include/config/kernel.release").read_text(encoding="utf-8").strip(),
+        series=tuple(series.info for series in inputs.series),
+        source_version=source_version(tree),
+        seconds=round(time.monotonic() - began, 1),
+        compiler=inputs.compiler,
+    )
+
+
+@contextmanager
+def _under_way(out: Path) -> Iterator[None]:
+    """Mark `out` while make works in it; start afresh where the mark of a killed build is left.
+
+    An interrupted make removes its half-written files. One that was killed cannot, and would take
+    them for finished ones the next time.
+    """
+    mark = out / "numalab.building"
+    if mark.exists():
+        shutil.rmtree(out)
+    out.mkdir(exist_ok=True)
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def _compile(spec: KernelSpec, make: list[str], out: Path, log: Path, tell: Progress) -> None:
+    """Run make, and tell how far it is: by its lines in a new build, unknown in a variant."""
+    variant = (out / "vmlinux").exists()
+    done = 0
+
+    def count(line: str) -> None:
+        nonlocal done
+        if found := re.fullmatch(r"  [A-Z][A-Z0-9]* +(\S+).*", line):
+            done += 1
+            tell(found[1], None if variant else min(done / STEPS, 0.99))
+
+    _run_make(spec, [*make, f"-j{len(os.sched_getaffinity(0))}", "bzImage"], log, count)
+
+
+def _make(tree: Path, out: Path) -> list[str]:
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    # nice: a build takes minutes, and somebody works on this host.
+    return ["nice", "-n", "10", "make", "-C", str(tree), f"O={out}", *settings]
+
+
+def _run_make(spec: KernelSpec, argv: list[str], log: Path, on_line: Callable[[str], None]) -> None:
+    errors: list[str] = []
+
+    def look(line: str) -> None:
+        if re.search(r"\berror\b|undefined reference|\*\*\* ", line) and len(errors) < 8:
+            errors.append(line)
+        on_line(line)
+
+    try:
+        run_logged(argv, log, env=ENVIRONMENT, on_line=look)
+    except CommandFailed as error:
+        raise build_failed(spec.name, errors, error.completed.stdout, log) from None
+
+
+def build_failed(name: str, errors: list[str], tail: str, log: Path) -> HostError | BuildError:
+    """Say why make failed, from its first error lines and its last lines."""
+    text = "\n".join([*errors, tail])
+    if "No space left on device" in text:
+        return HostError(
+            f"no space left on the disk while {name} was built\n  log: {log}",
+            mend="free 2 GB there, or set NUMALAB_CACHE to another disk",
+        )
+    for header, package in HEADERS.items():
+        if re.search(rf"{re.escape(header)}\S*: No such file", text):
+            return HostError(
+                f"{name} cannot be built without {header.rstrip('/')}\n  log: {log}",
+                mend=f"apt-get install {package}",
+            )
+    last = [line for line in tail.splitlines()[-10:] if line not in errors]
+    return BuildError(f"{name} does not build", log=log, tail="\n".join([*errors, *last]))
+
+
+def _compiler() -> str:
+    """Name compiler and linker: another version may make other bytes from the same source."""
+    names = []
+    for program in ("gcc", "ld"):
+        found = find_program(program, TOOLS[program])
+        names.append(run([found, "--version"], env=ENVIRONMENT).stdout.partition("\n")[0])
+    return "; ".join(names)
+
+
+def _check_path(folder: Path) -> None:
+    if re.search(r"[\s:]", str(folder)):
+        raise HostError(
+            f"kernels cannot be built below {folder}: kbuild takes no space or colon in a path",
+            mend="set NUMALAB_CACHE to another folder",
+        )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -1,0 +1,239 @@
+"""Unified diffs: parse one, and apply it to text without fuzz. Pure.
+
+What `git format-patch`, b4 and quilt write: new, deleted, renamed files and changed modes included,
+binary patches not. Format: "Detailed Unified" in the GNU diffutils manual; git-diff(1), "Generating
+patch text with -p".
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
+_NO_NEWLINE = "\\ No newline at end of file"
+_NEARBY = 400  # lines up and down in which a failing hunk's place is looked for
+
+
+class PatchError(Exception):
+    """The text is not a patch that can be read; says in which line."""
+
+
+class HunkFailed(Exception):
+    """A hunk does not fit the file. The text shows the file's own lines."""
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """One hunk: the old file's line (from 1) where it begins; its lines, first character kept."""
+
+    start: int
+    lines: tuple[str, ...]
+    newline_at_end: bool = True
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """The lines that the file must have."""
+        return tuple(line[1:] for line in self.lines if line[0] != "+")
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """The lines that take their place."""
+        return tuple(line[1:] for line in self.lines if line[0] != "-")
+
+
+@dataclass(frozen=True)
+class FilePatch:
+    """What a patch does to one file; `old` is None for a new file, `new` for a deleted one."""
+
+    old: str | None
+    new: str | None
+    hunks: tuple[Hunk, ...] = ()
+
+
+@dataclass
+class _Open:
+    """The file that is being parsed."""
+
+    old: str | None = None
+    new: str | None = None
+    hunks: list[Hunk] = field(default_factory=list)
+
+
+def parse_patch(text: str) -> tuple[FilePatch, ...]:
+    """Parse a patch, mail headers and signature and all. Raises PatchError."""
+    lines = text.split("\n")
+    files: list[_Open] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith("diff --git "):
+            files.append(_git_names(line, at))
+        elif line.startswith("--- ") and lines[at + 1 : at + 2] and lines[at + 1][:4] == "+++ ":
+            old, new = _name(line, at), _name(lines[at + 1], at + 1)
+            if not files or files[-1].hunks or not _git_header(lines, at):
+                files.append(_Open())
+            files[-1].old, files[-1].new = old, new
+            at += 1
+        elif files and line.startswith("@@ -"):
+            hunk, at = _parse_hunk(lines, at)
+            files[-1].hunks.append(hunk)
+            continue
+        elif files and not files[-1].hunks:
+            _extended_header(files[-1], line, at)
+        at += 1
+    if not files:
+        raise PatchError("holds no diff")
+    return tuple(FilePatch(file.old, file.new, tuple(file.hunks)) for file in files)
+
+
+def apply_patch(
+    files: tuple[FilePatch, ...], read: Callable[[str], str | None]
+) -> Mapping[str, str | None]:
+    """Apply a parsed patch; `read` gives a file's text, None if it does not exist.
+
+    Returns the new text of each touched file, None for a deleted one. Raises HunkFailed.
+    """
+    result: dict[str, str | None] = {}
+
+    def now(path: str) -> str | None:
+        return result[path] if path in result else read(path)
+
+    for file in files:
+        old_path, new_path = file.old, file.new
+        before = now(old_path) if old_path is not None else ""
+        if before is None:
+            raise HunkFailed(f"{old_path} does not exist")
+        if new_path is not None and new_path != old_path and now(new_path) is not None:
+            raise HunkFailed(f"{new_path} exists already")
+        after = _apply_hunks(file, before)
+        if old_path is not None and old_path != new_path:
+            if new_path is None and after:
+                raise HunkFailed(f"{old_path} has lines that the patch does not delete")
+            result[old_path] = None
+        if new_path is not None:
+            result[new_path] = after
+    return result
+
+
+def _apply_hunks(file: FilePatch, text: str) -> str:
+    lines = text.split("\n")
+    ends_with_newline = lines[-1] == ""
+    if ends_with_newline:
+        lines.pop()
+    shift = 0
+    for number, hunk in enumerate(file.hunks, 1):
+        wanted = max(hunk.start - 1, 0) + shift + (1 if not hunk.old and hunk.start else 0)
+        place = _find(lines, hunk.old, wanted)
+        if place is None:
+            raise HunkFailed(_explain(file, number, lines, wanted))
+        lines[place : place + len(hunk.old)] = hunk.new
+        if place + len(hunk.new) == len(lines):
+            ends_with_newline = hunk.newline_at_end
+        shift += place - wanted + len(hunk.new) - len(hunk.old)
+    return "\n".join(lines) + ("\n" if ends_with_newline and lines else "")
+
+
+def _find(lines: list[str], old: tuple[str, ...], wanted: int) -> int | None:
+    """Return where `old` stands: at `wanted`, or else at the nearest place, however far."""
+    if not old:
+        return min(wanted, len(lines))
+    last = len(lines) - len(old)
+    for distance in range(max(wanted, last - wanted, 0) + 1):
+        for place in (wanted - distance, wanted + distance):
+            if 0 <= place <= last and tuple(lines[place : place + len(old)]) == old:
+                return place
+    return None
+
+
+def _explain(file: FilePatch, number: int, lines: list[str], wanted: int) -> str:
+    """Show what the hunk wants beside what the file has where the hunk fits best."""
+    hunk = file.hunks[number - 1]
+    old = hunk.old
+
+    def alike(place: int) -> int:
+        return sum(a == b for a, b in zip(old, lines[place : place + len(old)], strict=False))
+
+    first, last = max(wanted - _NEARBY, 0), min(wanted + _NEARBY, max(len(lines) - 1, 0))
+    place = max(range(first, last + 1), key=lambda p: (alike(p), -abs(p - wanted)), default=0)
+    text = [f"hunk {number} of {len(file.hunks)} does not fit {file.old}"]
+    if hunk.new and _find(lines, hunk.new, wanted) is not None:
+        text[0] += "; it seems to be applied already"
+    text += ["the patch wants:", *(f"    {line}" for line in old)]
+    text.append(f"the file has, from line {place + 1} (> differs):")
+    for index, found in enumerate(lines[place : place + len(old)]):
+        text.append(f"  {'>' if found != old[index] else ' '} {found}")
+    return "\n".join(text)
+
+
+def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
+    header = _HUNK.fullmatch(lines[at])
+    if header is None:
+        raise PatchError(f"line {at + 1}: {lines[at][:60]!r} is not a hunk header")
+    old = int(header[2] if header[2] is not None else 1)
+    new = int(header[4] if header[4] is not None else 1)
+    hunk = Hunk(int(header[1]), ())
+    body: list[str] = []
+    begin, at = at + 1, at + 1
+    while old > 0 or new > 0:
+        line = lines[at] if at < len(lines) else None
+        if line is None or (line and line[0] not in " +-\\"):
+            raise PatchError(f"line {at + 1}: the hunk that begins in line {begin} is cut short")
+        line = line or " "  # mailers strip the blank of an empty context line
+        old -= line[0] in " -"
+        new -= line[0] in " +"
+        if line[0] != "\\":
+            body.append(line)
+        at += 1
+    if old < 0 or new < 0:
+        raise PatchError(f"the hunk in line {begin} has other lines than its header counts")
+    if at < len(lines) and lines[at] == _NO_NEWLINE:
+        # Behind the last line: an added or context line means that the new text ends so.
+        hunk = replace(hunk, newline_at_end=bool(body) and body[-1][0] == "-")
+        at += 1
+    return replace(hunk, lines=tuple(body)), at
+
+
+def _git_header(lines: list[str], at: int) -> bool:
+    """Tell whether the `---` line at `at` belongs to a `diff --git` line above it."""
+    for line in reversed(lines[max(at - 8, 0) : at]):
+        if line.startswith("diff --git "):
+            return True
+        if not re.match(r"(index|old mode|new mode|new file|deleted|similarity|rename) ?", line):
+            return False
+    return False
+
+
+def _git_names(line: str, at: int) -> _Open:
+    found = re.fullmatch(r"diff --git a/(.+) b/(.+)", line)
+    if found is None:
+        raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
+    return _Open(_safe(found[1], at), _safe(found[2], at))
+
+
+def _extended_header(file: _Open, line: str, at: int) -> None:
+    if line.startswith("new file mode "):
+        file.old = None
+    elif line.startswith("deleted file mode "):
+        file.new = None
+    elif line.startswith(("GIT binary patch", "Binary files ")):
+        raise PatchError(f"line {at + 1}: binary patches cannot be applied")
+    elif line.startswith("copy from "):
+        raise PatchError(f"line {at + 1}: patches that copy a file cannot be applied")
+
+
+def _name(line: str, at: int) -> str | None:
+    path = line[4:].partition("\t")[0].rstrip()
+    if path == "/dev/null":
+        return None
+    head, slash, rest = path.partition("/")
+    if not slash or not head:
+        raise PatchError(f"line {at + 1}: {path!r} has no leading a/ or b/ (only -p1 works)")
+    return _safe(rest, at)
+
+
+def _safe(path: str, at: int) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in path:
+        raise PatchError(f"line {at + 1}: {path!r} leads out of the source tree")
+    return path

@@ -1,0 +1,263 @@
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import BuildError, HostError, UserError
+from lab.kernel import build, source
+from lab.kernel.build import build_failed, built_kernel, ensure_kernel, read_inputs
+from lab.kernel.catalogue import find_kernel
+
+
+def packed(path: str) -> str:
+    """Return a file of the fake source package."""
+    return (source.PACKAGES.parent / "packing/linux-source-9.9" / path).read_text()
+
+
+def write_topology(project: Path, word: str) -> None:
+    """Let the series write `word` into the file that the fake make looks at."""
+    patch = project / "kernel-configs/series/change/0001-change.patch"
+    patch.write_text(patch.read_text().replace("+line ten", f"+{word}"))
+
+
+def test_builds_once_and_the_variant_in_the_same_tree(project: Path) -> None:
+    steps: list[tuple[str, float | None]] = []
+    plain = ensure_kernel(find_kernel("plain"), on_progress=lambda *step: steps.append(step))
+    assert plain.bzimage.read_text().startswith("line 1\n")
+    assert "CONFIG_SMP=y" in plain.config.read_text()
+    assert "CONFIG_EXPERT=y" in plain.config.read_text()
+    assert (plain.release, plain.source_version) == ("9.9.1", "9.9.1")
+    assert plain.series == ()
+    assert ("kernel/sched/topology.o", 1 / build.STEPS) in steps
+    assert built_kernel(find_kernel("plain")) == plain
+    assert ensure_kernel(find_kernel("plain")) == plain
+
+    assert built_kernel(find_kernel("changed")) is None
+    changed = ensure_kernel(find_kernel("changed"))
+    assert changed.bzimage.read_text() == plain.bzimage.read_text().replace("line 10", "line ten")
+    [info] = changed.series
+    assert (info.name, info.patches) == ("change", ("sched: change line ten",))
+    assert changed.digest != plain.digest
+    assert changed.config_hash == plain.config_hash
+    trees = list((plain.bzimage.parents[2] / "kernel-trees").glob("*/source/build-*"))
+    assert len(trees) == 1  # one tree and one build folder for both
+
+
+def test_the_same_inputs_give_the_same_bytes_after_a_variant(project: Path) -> None:
+    first = ensure_kernel(find_kernel("plain"))
+    before = first.bzimage.read_bytes()
+    ensure_kernel(find_kernel("changed"))
+    shutil.rmtree(first.bzimage.parent)
+    assert built_kernel(find_kernel("plain")) is None
+    again = ensure_kernel(find_kernel("plain"))
+    assert (again.digest, again.bzimage.read_bytes()) == (first.digest, before)
+
+
+def test_the_digest_depends_on_every_input(
+    project: Path, pack: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = find_kernel("changed")
+    seen = {read_inputs(spec).digest}
+
+    def is_new() -> bool:
+        digest = read_inputs(spec).digest
+        new = digest not in seen
+        seen.add(digest)
+        return new
+
+    assert not is_new()
+    fragment = project / "kernel-configs/guest.config"
+    text = fragment.read_text()
+    fragment.write_text(text.replace("More than one", "Many"))
+    assert not is_new()  # a reason is not an input
+    fragment.write_text(text + "\n# Why.\nCONFIG_A=3\n")
+    assert is_new()
+    write_topology(project, "line TEN")
+    assert is_new()
+    pack({"kernel/sched/topology.c": packed("kernel/sched/topology.c") + "more\n"})
+    assert is_new()
+    monkeypatch.setattr(build, "SETTINGS", {**build.SETTINGS, "KCFLAGS": "-O3"})
+    assert is_new()
+    monkeypatch.setattr(build, "_compiler", lambda: "another compiler")
+    assert is_new()
+    spec = replace(spec, series=())
+    assert is_new()
+
+
+def test_a_damaged_entry_is_built_again(project: Path) -> None:
+    built = ensure_kernel(find_kernel("plain"))
+    whole = built.bzimage.read_bytes()
+    built.bzimage.write_bytes(whole[:-1])
+    assert built_kernel(find_kernel("plain")) is None
+    assert ensure_kernel(find_kernel("plain")).bzimage.read_bytes() == whole
+    (built.bzimage.parent / "kernel.json").write_text('{"digest": 1}')
+    assert built_kernel(find_kernel("plain")) is None
+
+
+def test_a_missing_source_names_the_command(project: Path) -> None:
+    (source.PACKAGES / "linux-source-9.9.tar.xz").unlink()
+    with pytest.raises(HostError, match=r"mend: apt-get install linux-source-9\.9"):
+        ensure_kernel(find_kernel("plain"))
+
+
+def test_a_missing_tool_names_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "TOOLS", {**build.TOOLS, "no-such-tool": "some-package"})
+    with pytest.raises(HostError, match="no-such-tool is not installed\n  mend: apt-get install"):
+        ensure_kernel(find_kernel("plain"))
+
+
+def test_a_damaged_or_empty_tarball(project: Path, pack: Callable[..., Path]) -> None:
+    tarball = source.PACKAGES / "linux-source-9.9.tar.xz"
+    tarball.write_bytes(b"not a tarball")
+    with pytest.raises(BuildError, match=f"cannot unpack {re.escape(str(tarball))}"):
+        ensure_kernel(find_kernel("plain"))
+    shutil.rmtree(source.PACKAGES.parent / "packing")
+    pack({"README": "no kernel"})
+    with pytest.raises(BuildError, match="holds no kernel: there is no Makefile in it"):
+        ensure_kernel(find_kernel("plain"))
+    cache = Path(os.environ["NUMALAB_CACHE"]) / "kernel-trees"
+    assert list(cache.glob("*/source")) == []  # nothing that looks unpacked
+
+
+def test_a_refused_option_is_named_with_the_reason(project: Path) -> None:
+    fragment = project / "kernel-configs/guest.config"
+    asked = (("REFUSED", "y"), ("UNKNOWN", "n"), ("CHANGED", "3"), ("NOSUCH", "y"))
+    options = "".join(f"\n# Why.\nCONFIG_{name}={value}\n" for name, value in asked)
+    fragment.write_text(fragment.read_text() + options)
+    with pytest.raises(UserError) as caught:
+        ensure_kernel(find_kernel("plain"))
+    assert str(caught.value).splitlines() == [
+        f"{fragment}:7: CONFIG_REFUSED=y: the configuration refused it (depends on NEVER)",
+        "guest.config:13: CONFIG_CHANGED=3: the configuration has 7 instead",
+        "guest.config:16: CONFIG_NOSUCH=y: this source has no such option",
+    ]
+    assert built_kernel(find_kernel("plain")) is None
+
+
+def test_a_series_that_does_not_apply_names_the_patch(project: Path) -> None:
+    patch = project / "kernel-configs/series/change/0001-change.patch"
+    patch.write_text(patch.read_text().replace("-line 10", "-line X"))
+    with pytest.raises(UserError) as caught:
+        ensure_kernel(find_kernel("changed"))
+    assert str(caught.value).startswith(f"{patch}: does not apply: hunk 1 of 1 does not fit kernel")
+    assert "  > line 10" in str(caught.value)
+
+
+def test_a_compile_error_ends_with_the_log(project: Path) -> None:
+    write_topology(project, "BROKEN")
+    with pytest.raises(BuildError) as caught:
+        ensure_kernel(find_kernel("changed"))
+    text = str(caught.value)
+    assert text.startswith("changed does not build\n  | kernel/sched/topology.c:2:1: error: expec")
+    assert caught.value.log is not None
+    assert text.endswith(f"log: {caught.value.log}")
+    assert "error: expected declaration" in caught.value.log.read_text()
+    assert built_kernel(find_kernel("changed")) is None
+    write_topology(project, "line ten")
+
+
+def test_a_full_disk_is_one_message(project: Path) -> None:
+    write_topology(project, "FULL")
+    with pytest.raises(HostError, match="no space left on the disk while changed was built"):
+        ensure_kernel(find_kernel("changed"))
+
+
+def test_a_full_disk_while_unpacking_is_one_message(project: Path) -> None:
+    found = source.find_source("linux-source-9.9")
+    error = source.unpack_failed(found, "tar: x: Cannot write: No space left on device\n")
+    assert isinstance(error, HostError)
+    assert str(error).startswith("no space left on the disk of ")
+    assert "\n  mend: free 3 GB there" in str(error)
+
+
+def test_a_missing_header_names_its_package(project: Path) -> None:
+    write_topology(project, "LIBELF")
+    with pytest.raises(HostError, match=r"without gelf\.h\n  log: .*\n  mend: apt-get install lib"):
+        ensure_kernel(find_kernel("changed"))
+
+
+def test_first_errors_come_before_the_last_lines(tmp_path: Path) -> None:
+    tail = "\n".join(["make: *** [x] Error 2", "  CC later.o"])
+    error = build_failed("k", ["a.c:1: error: x", "make: *** [x] Error 2"], tail, tmp_path / "log")
+    assert isinstance(error, BuildError)
+    assert error.tail.splitlines() == ["a.c:1: error: x", "make: *** [x] Error 2", "  CC later.o"]
+
+
+def test_a_path_that_kbuild_cannot_take(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "with space"))
+    with pytest.raises(HostError, match="takes no space or colon in a path\n  mend: set NUMALAB"):
+        ensure_kernel(find_kernel("plain"))
+
+
+def test_a_build_that_was_killed_starts_afresh(project: Path) -> None:
+    plain = ensure_kernel(find_kernel("plain"))
+    cache = Path(os.environ["NUMALAB_CACHE"])
+    [out] = cache.glob("kernel-trees/*/source/build-*")
+    (out / "numalab.building").touch()
+    (out / "half.o").touch()
+    shutil.rmtree(plain.bzimage.parent)
+    assert ensure_kernel(find_kernel("plain")).digest == plain.digest
+    assert not (out / "half.o").exists()
+    assert not (out / "numalab.building").exists()
+
+
+def test_an_interrupted_build_leaves_nothing_that_looks_finished(
+    project: Path, pack: Callable[..., Path]
+) -> None:
+    makefile = packed("Makefile")
+    waits = makefile.replace("\t@cat kernel", "\t@touch $(O)/reached; sleep 60\n\t@cat kernel")
+    pack({"Makefile": waits})
+    script = (
+        "from pathlib import Path; import sys; import lab.kernel.source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from lab.kernel.build import *;"
+        "from lab.kernel.catalogue import find_kernel; ensure_kernel(find_kernel('plain'))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, source.PACKAGES], stderr=subprocess.PIPE, text=True
+    )
+    cache = Path(os.environ["NUMALAB_CACHE"])
+    deadline = time.monotonic() + 30
+    while not list(cache.glob("kernel-trees/*/source/build-*/reached")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=30)
+    assert "KeyboardInterrupt" in stderr
+    assert list((cache / "kernels").glob("*")) == []
+    assert built_kernel(find_kernel("plain")) is None
+
+
+def test_two_processes_build_one_after_the_other(project: Path) -> None:
+    script = (
+        "from pathlib import Path; import sys; import lab.kernel.source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from lab.kernel.build import *;"
+        "from lab.kernel.catalogue import find_kernel;"
+        "print(ensure_kernel(find_kernel(sys.argv[2])).digest)"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, source.PACKAGES, name],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("plain", "changed", "plain")
+    ]
+    digests = [child.communicate(timeout=60)[0].strip() for child in children]
+    assert all(child.returncode == 0 for child in children)
+    assert digests[0] == digests[2] != digests[1]
+    changed = built_kernel(find_kernel("changed"))
+    plain = built_kernel(find_kernel("plain"))
+    assert changed is not None
+    assert plain is not None
+    assert "line ten" in changed.bzimage.read_text()
+    assert "line ten" not in plain.bzimage.read_text()

@@ -1,0 +1,56 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.kernel.catalogue import find_kernel, fragment_path, load_kernels, series_path
+from lab.kernel.configure import read_fragments
+from lab.kernel.kconfig import merge
+from lab.kernel.series import load_series
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_the_kernels_of_this_repository_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_HOME", str(REPOSITORY))
+    kernels = load_kernels()
+    assert {"debian-6.12", "debian-6.12-undo-group-construction"} <= kernels.keys()
+    for spec in kernels.values():
+        options = merge(read_fragments(fragment_path(name) for name in spec.fragments))
+        assert {"CONFIG_NUMA_BALANCING", "CONFIG_SCHED_DEBUG"} <= {one.name for one in options}
+        for name in spec.series:
+            for patch in load_series(series_path(name)).patches:
+                assert "Undoes: " in patch.path.read_text() or not name.startswith("undo-")
+
+
+def test_find_kernel(project: Path) -> None:
+    assert find_kernel("changed").series == ("change",)
+    with pytest.raises(UserError, match=re.escape("no kernel is called 'x' (valid: plain, change")):
+        find_kernel("x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("kernel.plain", 'kernel."a b"', "kernel.a b: a kernel's name has up to 64 letters"),
+        ("linux-source-9.9", "v6.12", "source: 'v6.12' is not a Debian source package"),
+        ('["guest"]', '["gest"]', "fragments: no fragment is called 'gest' (valid: guest)"),
+        ('["guest"]', '["guest", "guest"]', "kernel.plain.fragments: 'guest' is named twice"),
+        ('["change"]', '["chang"]', "series: no series is called 'chang' (valid: change)"),
+        ("source =", "sorce =", "kernel.plain.sorce: unknown key; did you mean source?"),
+        ('summary = "as it is"\n', "", "kernel.plain.summary: this key is missing"),
+        ("[kernel.plain]", "[kernel.plain", "kernels.toml: not TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_kernels_toml_is_named(
+    project: Path, old: str, new: str, message: str
+) -> None:
+    file = project / "kernel-configs" / "kernels.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        load_kernels()
+    assert str(caught.value).startswith(str(file))
+    assert message in str(caught.value)

@@ -1,0 +1,111 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import UserError
+from lab.kernel.kconfig import (
+    merge,
+    parse_config,
+    parse_definition,
+    parse_fragment,
+    refusals,
+    render_request,
+)
+
+NAMES = st.from_regex(r"CONFIG_[A-Z][A-Z0-9_]{0,12}", fullmatch=True)
+VALUES = st.one_of(
+    st.sampled_from(["y", "n"]),
+    st.integers(-(2**31), 2**31).map(str),
+    st.integers(0, 2**32).map(hex),
+    st.from_regex(r'"[a-zA-Z0-9 ,=#()]{0,20}"', fullmatch=True),
+)
+GUEST = "# For guests.\n\n# Why SMP.\nCONFIG_SMP=y\n"
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=12))
+def test_what_is_written_in_a_fragment_is_what_is_asked_for(options: dict[str, str]) -> None:
+    text = "# Purpose.\n\n" + "".join(f"# Why {n}.\n{n}={v}\n" for n, v in options.items())
+    fragment = parse_fragment("any", text)
+    assert {one.name: one.value for one in fragment.options} == options
+    assert all(one.reason == f"Why {one.name}." for one in fragment.options)
+    assert fragment.summary == "Purpose."
+    asked = render_request("", merge([fragment]))
+    assert parse_config(asked) == options
+    assert refusals(fragment.options, parse_config(asked)) == ()
+
+
+@given(st.text(max_size=200))
+def test_any_text_parses_or_is_a_user_error(text: str) -> None:
+    try:
+        parse_fragment("any", text)
+    except UserError as error:
+        assert str(error).startswith("any.config")
+
+
+def test_reason_may_span_lines_and_is_not_set_means_off() -> None:
+    text = "# For\n# guests.\n\n# Why\n# not.\n# CONFIG_MODULES is not set\n"
+    fragment = parse_fragment("guest", text)
+    assert fragment.summary == "For guests."
+    [option] = fragment.options
+    assert (option.name, option.value, option.reason, option.line) == (
+        "CONFIG_MODULES", "n", "Why not.", 6,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CONFIG_SMP=y\n", "guest.config:1: CONFIG_SMP: has no reason: put a comment right above"),
+        (GUEST + "CONFIG_A=y\n", "guest.config:5: CONFIG_A: has no reason"),
+        (GUEST + "# far away\n\nCONFIG_A=y\n", "guest.config:7: CONFIG_A: has no reason"),
+        (
+            GUEST + "# again\nCONFIG_SMP=n\n",
+            "guest.config:6: CONFIG_SMP: was already given in line 4",
+        ),
+        (GUEST + "# module\nCONFIG_A=m\n", "guest.config:6: CONFIG_A: guests load no modules"),
+        (GUEST + "SMP=y\n", "guest.config:5: 'SMP=y' is neither a comment nor CONFIG_NAME=value"),
+        (GUEST + "CONFIG_A=yes\n", "'CONFIG_A=yes' is neither"),
+        ("# only this line\n# CONFIG", "guest.config: must begin with a comment"),
+        ("\n", "guest.config: must begin with a comment that says what it is for"),
+    ],
+)
+def test_what_is_wrong_in_a_fragment_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse_fragment("guest", text)
+
+
+def test_fragments_that_contradict_each_other_are_both_named() -> None:
+    one = parse_fragment("one", GUEST)
+    same = parse_fragment("same", GUEST)
+    other = parse_fragment("other", GUEST.replace("=y", "=n"))
+    assert merge([one, same]) == one.options
+    with pytest.raises(UserError) as caught:
+        merge([one, other])
+    assert str(caught.value) == "CONFIG_SMP: one.config:4 wants y and other.config:4 wants n"
+
+
+def test_request_leaves_out_what_fragments_decide() -> None:
+    options = merge([parse_fragment("guest", GUEST)])
+    base = "# a comment\nCONFIG_EXPERT=y\n# CONFIG_SMP is not set\nCONFIG_X=y\n"
+    assert render_request(base, options) == "CONFIG_EXPERT=y\nCONFIG_X=y\nCONFIG_SMP=y\n"
+
+
+def test_refusals_tell_missing_from_different() -> None:
+    text = "# For.\n\n# a\nCONFIG_A=y\n# b\nCONFIG_B=3\n# c\nCONFIG_C=n\n# d\nCONFIG_D=n\n"
+    options = parse_fragment("f", text).options
+    found = refusals(options, parse_config("CONFIG_B=4\nCONFIG_D=y\n"))
+    assert [(one.option.name, one.found) for one in found] == [
+        ("CONFIG_A", None), ("CONFIG_B", "4"), ("CONFIG_D", "y"),
+    ]  # fmt: skip
+
+
+def test_definition_gives_dependencies_of_all_places() -> None:
+    kconfig = (
+        "config A\n\tbool\n\tdepends on X && Y\n\thelp\n\t  depends on luck\n\n"
+        "menuconfig B\n\tbool\n\tdepends on Z\nconfig A\n\tdepends on W\n"
+    )
+    assert parse_definition("A", kconfig) == ("X && Y", "W")
+    assert parse_definition("B", kconfig) == ("Z",)
+    assert parse_definition("C", kconfig) is None
