@@ -1,0 +1,110 @@
+"""Predicts what a kernel will make of a topology, for every CPU."""
+
+from dataclasses import dataclass
+
+from lab.topology.model import Topology
+from lab.topology.predict.bits import cpus_of
+from lab.topology.predict.domains import (
+    Domain,
+    Group,
+    attached_domains,
+    build_domains,
+    set_numa_imbalance,
+    topology_levels,
+)
+from lab.topology.predict.firmware import GuestMachine, Vendor, guest_machine
+from lab.topology.predict.groups import GroupBuilder
+from lab.topology.predict.numa_levels import NumaLevels, NumaType, numa_levels
+from lab.topology.predict.rules import FLAG_ORDER, rules_for
+from lab.topology.sched_domains import (
+    SCHED_CAPACITY_SCALE,
+    CpuDomains,
+    SchedDomain,
+    SchedGroup,
+)
+
+DEFAULT_KERNEL = "6.12"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a kernel will say about a machine.
+
+    `cpus` are the sched domains of each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these
+    domains allows between nodes, in tasks (empty before 5.18). `warnings` are what the kernel
+    prints or warns about while it builds them.
+    """
+
+    topology: str
+    kernel: str
+    before_group_fix: bool
+    vendor: Vendor
+    machine: GuestMachine
+    levels: NumaLevels
+    cpus: tuple[CpuDomains, ...]
+    imb_numa_nr: tuple[tuple[int, ...], ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def numa_type(self) -> NumaType:
+        """The kernel's `sched_numa_topology_type`."""
+        return self.levels.type
+
+
+def predict(
+    topology: Topology,
+    kernel: str = DEFAULT_KERNEL,
+    *,
+    before_group_fix: bool = False,
+    vendor: Vendor = "amd",
+) -> Prediction:
+    """Predict sched domains and groups, following `sched_init_smp()` of that kernel version.
+
+    `kernel` is a version such as `6.12` or `6.12.117`. `before_group_fix` builds groups as kernels
+    before 4.13 did (the group construction bug). `vendor` is that of the guest's CPU model.
+    Raises UserError for a kernel version that is not known.
+    """
+    rules = rules_for(kernel)
+    machine = guest_machine(topology, vendor)
+    numa = numa_levels(machine, rules)
+    tree = build_domains(machine.cpu_count, topology_levels(machine, numa, rules))
+    builder = GroupBuilder(
+        tree, before_fix=before_group_fix, descended_sibling=rules.descended_sibling
+    )
+    builder.build()
+    if rules.imbalance:
+        set_numa_imbalance(tree, rules.llc_flag)
+    warnings = [*machine.warnings, *tree.broken, *builder.warnings]
+    attached = [attached_domains(lowest) for lowest in tree.lowest]
+    shared: dict[tuple[int, int], SchedGroup] = {}
+    return Prediction(
+        topology=topology.name,
+        kernel=rules.series,
+        before_group_fix=before_group_fix,
+        vendor=vendor,
+        machine=machine,
+        levels=numa,
+        cpus=tuple(
+            CpuDomains(cpu, tuple(_public(d, place, shared) for place, d in enumerate(domains)))
+            for cpu, domains in enumerate(attached)
+        ),
+        imb_numa_nr=tuple(
+            tuple(domain.imb_numa_nr for domain in domains) if rules.imbalance else ()
+            for domains in attached
+        ),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _public(domain: Domain, level: int, shared: dict[tuple[int, int], SchedGroup]) -> SchedDomain:
+    flags = tuple(flag for flag in (*FLAG_ORDER, "SD_SHARE_PKG_RESOURCES") if flag in domain.flags)
+    groups = tuple(_group(group, shared) for group in domain.groups)
+    return SchedDomain(level, domain.name, cpus_of(domain.span), flags, groups)
+
+
+def _group(group: Group, shared: dict[tuple[int, int], SchedGroup]) -> SchedGroup:
+    key = (group.span, group.mask)
+    if key not in shared:
+        capacity = SCHED_CAPACITY_SCALE * group.span.bit_count()
+        shared[key] = SchedGroup(cpus_of(group.span), cpus_of(group.mask), capacity)
+    return shared[key]

@@ -1,0 +1,85 @@
+"""What differs between kernel versions, where it matters to sched domains.
+
+Each field names the change. The versions are those of the mainline release that has the change;
+stable releases that took it as well are named where they are known.
+"""
+
+import re
+from dataclasses import dataclass
+
+from lab.errors import UserError
+
+RECLAIM_DISTANCE = 30  # include/linux/topology.h; AMD Zen sets node_reclaim_distance to 32
+
+# include/linux/sched/sd_flags.h, in the order of their bits (and of their names in debugfs).
+FLAG_ORDER = (
+    "SD_BALANCE_NEWIDLE",
+    "SD_BALANCE_EXEC",
+    "SD_BALANCE_FORK",
+    "SD_BALANCE_WAKE",
+    "SD_WAKE_AFFINE",
+    "SD_ASYM_CPUCAPACITY",
+    "SD_ASYM_CPUCAPACITY_FULL",
+    "SD_SHARE_CPUCAPACITY",
+    "SD_CLUSTER",
+    "SD_SHARE_LLC",
+    "SD_SERIALIZE",
+    "SD_ASYM_PACKING",
+    "SD_PREFER_SIBLING",
+    "SD_OVERLAP",
+    "SD_NUMA",
+)
+
+
+@dataclass(frozen=True)
+class KernelRules:
+    """How one kernel series builds sched domains.
+
+    - `package_level`: the level of a whole package, DIE until 6.6, PKG since 6.7 (f577cd57bfaa).
+    - `llc_flag`: SD_SHARE_PKG_RESOURCES until 6.8, SD_SHARE_LLC since 6.9 (54de442747037).
+    - `cluster_level`: x86 has the level CLS since 5.16 (66558b730f25).
+    - `cluster_flag`: SD_CLUSTER exists since 6.7 (b95303e0aeaf).
+    - `only_nodes_with_cpus`: NUMA levels come from nodes with CPUs since 5.18 (0fb3978b0aac);
+      before, from all nodes.
+    - `descended_sibling`: `find_descended_sibling()` exists since 5.13 (585b6d2723dc).
+    - `imbalance`: `imb_numa_nr` exists since 5.18 (e496132ebedd), with its 12.5 % rule for nodes
+      with one last-level cache since 6.0 (026b98a93bbd).
+    """
+
+    series: str
+    package_level: str
+    llc_flag: str
+    cluster_level: bool
+    cluster_flag: bool
+    only_nodes_with_cpus: bool
+    descended_sibling: bool
+    imbalance: bool
+
+
+_RULES = {
+    (5, 10): KernelRules(
+        "5.10", "DIE", "SD_SHARE_PKG_RESOURCES", False, False, False, False, False
+    ),
+    (6, 1): KernelRules("6.1", "DIE", "SD_SHARE_PKG_RESOURCES", True, False, True, True, True),
+    (6, 12): KernelRules("6.12", "PKG", "SD_SHARE_LLC", True, True, True, True, True),
+    # 7.0 adds arch_sched_node_distance() (06f2c90885e9, in 6.19), which only changes machines with
+    # Granite Rapids or Clearwater Forest CPUs; a guest of QEMU has neither.
+    (7, 0): KernelRules("7.0", "PKG", "SD_SHARE_LLC", True, True, True, True, True),
+}
+SERIES = tuple(rules.series for rules in _RULES.values())
+
+
+def rules_for(version: str) -> KernelRules:
+    """Return the rules of a kernel version such as `6.12`, `6.12.117-numalab` or `7.1`.
+
+    A version between two known ones follows the older one. Raises UserError for a text that is not
+    a version, and for a kernel before 5.10.
+    """
+    found = re.match(r"(\d{1,3})\.(\d{1,4})(?![\d])", version)
+    if found is None:
+        raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
+    wanted = (int(found[1]), int(found[2]))
+    known = [key for key in _RULES if key <= wanted]
+    if not known:
+        raise UserError(f"kernel {version[:40]} is older than 5.10", choices=SERIES)
+    return _RULES[max(known)]
