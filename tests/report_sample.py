@@ -48,7 +48,7 @@ MEASURES = (
     ("sched_move_numa", "events", "none", "placement", "trace: sched:sched_move_numa"),
     ("sched_stick_numa", "events", "lower", "placement", "trace: sched:sched_stick_numa"),
     ("sched_swap_numa", "events", "none", "placement", "trace: sched:sched_swap_numa"),
-    ("numa_pages_migrated", "pages", "none", "placement", "/proc/vmstat"),
+    ("vmstat_numa_pages_migrated", "pages", "none", "placement", "/proc/vmstat"),
     ("cache_misses", "events", "lower", "timing", "perf stat"),
 )
 VALUES: dict[str, tuple[tuple[float | None, ...], tuple[float | None, ...]]] = {
@@ -62,7 +62,7 @@ VALUES: dict[str, tuple[tuple[float | None, ...], tuple[float | None, ...]]] = {
     "sched_move_numa": ((0, 0, 0), (4, 6, 11)),
     "sched_stick_numa": ((1555, 1611, 1409), (16, 12, 9)),
     "sched_swap_numa": ((0, 0, 0), (0, 1, 0)),
-    "numa_pages_migrated": ((0, 0, 0), (138981, 121639, 117142)),
+    "vmstat_numa_pages_migrated": ((0, 0, 0), (138981, 121639, 117142)),
     "cache_misses": ((None, None, None), (None, None, None)),
 }
 SEEDS = (1, 2, 3)
@@ -97,6 +97,7 @@ def domains(variant: Literal["before", "after"]) -> SchedDomains:
         near = cpus((node - 1) % 4, node, (node + 1) % 4)
         old = (2, 0) if node == 2 else (0, 2)
         centres = (node, (node + 2) % 4) if variant == "after" else old
+        alone = tuple(group((each,), (each,)) for each in (cpu, cpu ^ 1))
         wide = [
             group(cpus((centre - 1) % 4, centre, (centre + 1) % 4), cpus(centre))
             for centre in centres
@@ -105,7 +106,7 @@ def domains(variant: Literal["before", "after"]) -> SchedDomains:
             CpuDomains(
                 cpu=cpu,
                 domains=(
-                    SchedDomain(0, "MC", cpus(node), ("SD_BALANCE_NEWIDLE",), ()),
+                    SchedDomain(0, "MC", cpus(node), ("SD_SHARE_LLC",), alone),
                     SchedDomain(1, "NUMA", near, ("SD_NUMA",), (group(near, near),)),
                     SchedDomain(2, "NUMA", cpus(0, 1, 2, 3), ("SD_NUMA",), tuple(wide)),
                 ),
@@ -156,9 +157,9 @@ def comparison(name: str) -> Comparison:
             outcome = {"lower": lower, "higher": higher, "none": "different"}[info(name).direction]
     kind: Outcome = outcome  # type: ignore[assignment]
     text = {
-        "no difference shown": f"{name} is the same within the spread of 3 runs",
-        "not comparable": f"{name} was not measured in any run",
-    }.get(outcome, f"{name}: all runs of after lie beyond all runs of before")
+        "no difference shown": "the 3 runs before and the 3 after overlap",
+        "not comparable": "no run before could measure it",
+    }.get(outcome, "all 3 runs after lie beyond all 3 before")
     return Comparison(name, (before, after), (None, change), kind, text)
 
 

@@ -182,7 +182,7 @@ def _pair(report: StudyReport, variant: Variant, index: int) -> Iterable[list[st
         info = report.measure(comparison.measure)
         pair = (comparison.summaries[0], comparison.summaries[index])
         if is_vm_counter(info):
-            sums.append((info.name, *pair))
+            sums.append((info.name.removeprefix("vmstat_"), *pair))
         elif is_event_count(info):
             counts.append((info.name, *pair))
         else:

@@ -4,6 +4,7 @@ Colours are signals (`params`), so the page can change them for a dark screen or
 building the chart again. The palette is Okabe and Ito's, made for every kind of colour vision.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ from lab.topology.model import Topology
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VEGA_LITE = "6.1"
-STEP = 17
+STEP, NARROWEST, TALLEST = 17, 6, 680  # pixels: a row, a row of many, a chart of many rows
 MOST_TASKS = 48
 
-# Orange, sky blue, green, purple, vermilion, blue, yellow: neighbours differ in lightness too.
-PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442")
+# Orange, sky blue, green, purple, vermilion, blue, yellow; and a violet for eight nodes.
+PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#6F4E9B")
 LIGHT = {
     "fg": "#1b2733",
     "muted": "#55636f",
@@ -32,10 +33,11 @@ DARK = {
 }
 
 # All charts give their labels the same room, so that their time axes lie below each other.
-LABEL_ROOM = {"minExtent": 84, "maxExtent": 84, "labelLimit": 78}
+LABEL_ROOM = {"minExtent": 84, "maxExtent": 84, "labelLimit": 78, "labelOverlap": True}
 
 Spec = dict[str, Any]
 
+DIGITS = re.compile(r"(\d+)")
 OTHERS_GREY: Spec = {"test": "!datum.own", "value": {"expr": "other"}}
 
 
@@ -50,13 +52,22 @@ def cpu_labels(topology: Topology) -> list[str]:
 
 
 def own_tasks(timelines: Sequence[Timeline]) -> list[str]:
-    """Return the names of the tasks of interest in all timelines, sorted; none if too many."""
+    """Return the names of the tasks of interest in all timelines; none if they are too many.
+
+    Sorted as people count: hog-9 before hog-10.
+    """
     found = {span.task for line in timelines for span in line.spans if span.of_interest}
-    return sorted(printable(name) for name in found) if len(found) <= MOST_TASKS else []
+    if len(found) > MOST_TASKS:
+        return []
+    return sorted((printable(name) for name in found), key=_natural)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in DIGITS.split(name)]
 
 
 def node_color(topology: Topology, node: int) -> str:
-    """Return the colour of a node in all charts; the palette starts again after seven nodes."""
+    """Return the colour of a node in all charts; the palette starts again after eight nodes."""
     places = {each.id: place for place, each in enumerate(topology.nodes)}
     return PALETTE[places.get(node, 0) % len(PALETTE)]
 
@@ -128,7 +139,7 @@ def _chart(
     return {
         "$schema": SCHEMA,
         "width": "container",
-        "height": STEP * len(labels),
+        "height": max(NARROWEST, min(STEP, TALLEST // max(1, len(labels)))) * len(labels),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": {"left": 0, "right": 12, "top": 2, "bottom": 2},
         "params": [{"name": name, "value": value} for name, value in LIGHT.items()],

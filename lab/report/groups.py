@@ -1,11 +1,13 @@
 """Sched groups of several kernels side by side, in rows that a table can show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.cpulist import format_cpulist
 from lab.report.model import StudyReport
 from lab.topology.model import Topology
 from lab.topology.sched_domains import CpuDomains, SchedDomain
+
+MOST_SINGLES = 4  # groups of one CPU that are listed; a node may have a hundred
 
 
 @dataclass(frozen=True)
@@ -19,19 +21,25 @@ class GroupShown:
 
 @dataclass(frozen=True)
 class DomainShown:
-    """One sched domain of one CPU as one variant's kernel built it."""
+    """One sched domain of one CPU as one variant's kernel built it.
+
+    `spans_nodes` tells a NUMA domain from one inside a node. `singles` counts groups of one CPU
+    each, which are not listed where there are many.
+    """
 
     name: str
     span: str
     flags: str
     groups: tuple[GroupShown, ...]
+    spans_nodes: bool
+    singles: int = 0
 
 
 @dataclass(frozen=True)
 class DomainRow:
-    """The same domain level of the same CPU in each variant; None where a variant lacks it."""
+    """The same domain level of the same CPUs in each variant; None where a variant lacks it."""
 
-    cpu: int
+    cpus: tuple[int, ...]
     node: int
     level: int
     variants: tuple[DomainShown | None, ...]
@@ -49,15 +57,27 @@ def last_domain_rows(report: StudyReport) -> list[DomainRow]:
 
 
 def all_domain_rows(report: StudyReport) -> list[DomainRow]:
-    """Return every domain of every CPU, from the smallest domain up."""
+    """Return every domain of every CPU, by node and then from the smallest domain up.
+
+    CPUs of one node that have the very same domain share a row.
+    """
     nodes = _node_of(report.topology)
     cpus = sorted({each.cpu for variant in report.domains for each in variant.cpus})
-    return [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
+    rows = [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
+    merged: dict[DomainRow, tuple[int, ...]] = {}
+    for row in rows:
+        key = replace(row, cpus=())
+        merged[key] = (*merged.get(key, ()), *row.cpus)
+    found = [replace(row, cpus=cpus) for row, cpus in merged.items()]
+    return sorted(found, key=lambda row: (row.node, row.level, row.cpus))
 
 
 def domain_text(domain: DomainShown | None) -> str:
     """Write a domain's groups as text: `{0-1,6-7} {2-5}`, for a mail."""
-    return " ".join(f"{{{group.cpus}}}" for group in domain.groups) if domain else "none"
+    if domain is None:
+        return "none"
+    listed = " ".join(f"{{{group.cpus}}}" for group in domain.groups)
+    return f"{domain.singles} groups of one CPU" if domain.singles else listed
 
 
 def _node_of(topology: Topology) -> dict[int, int]:
@@ -72,7 +92,7 @@ def _rows_of_cpu(report: StudyReport, cpu: int, node: int) -> list[DomainRow]:
         here = [domains[level] if level < len(domains) else None for domains in found]
         shown = tuple(_shown(domain, nodes) if domain else None for domain in here)
         differs = len({_identity(domain) for domain in here}) > 1
-        rows.append(DomainRow(cpu, node, level, shown, differs))
+        rows.append(DomainRow((cpu,), node, level, shown, differs))
     return rows
 
 
@@ -89,7 +109,15 @@ def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:
         )
         for group in domain.groups
     )
-    return DomainShown(domain.name, format_cpulist(domain.span), " ".join(domain.flags), groups)
+    single = len(groups) > MOST_SINGLES and all(len(group.span) == 1 for group in domain.groups)
+    return DomainShown(
+        name=domain.name,
+        span=format_cpulist(domain.span),
+        flags=" ".join(domain.flags),
+        groups=() if single else groups,
+        spans_nodes=len({nodes.get(cpu) for cpu in domain.span}) > 1,
+        singles=len(groups) if single else 0,
+    )
 
 
 def _identity(domain: SchedDomain | None) -> object:

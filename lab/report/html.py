@@ -21,7 +21,7 @@ from lab.report.changelog import render_changelog
 from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
 from lab.report.model import Comparison, Run, StudyReport, Summary
 from lab.report.strips import render_strip
-from lab.report.timeline import Drawn, drawable, packed, stays
+from lab.report.timeline import Drawn, of_tasks, on_cpus, packed
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_BYTES = 3 << 20
@@ -39,7 +39,7 @@ def render_html(report: StudyReport) -> str:
         keep_trailing_newline=True,
     )
     library, own = _library(), Markup((TEMPLATES / "page.js").read_text(encoding="utf-8"))
-    lines = [drawable(timeline) for timeline in report.timelines]
+    lines = [on_cpus(timeline) for timeline in report.timelines]
     by_measure = {comparison.measure: comparison for comparison in report.comparisons}
     keys = [by_measure[name] for name in report.key_measures if name in by_measure]
     return environment.get_template("index.html").render(
@@ -160,7 +160,8 @@ def _chart_data(report: StudyReport, lines: Sequence[Drawn]) -> dict[str, Any]:
         specs = {"cpu": charts.cpu_chart(timeline, report.topology)}
         if tasks:
             specs["task"] = charts.task_chart(timeline, report.topology, tasks)
-        spans = {"cpu": packed(drawn.spans), "task": packed(stays(timeline) if tasks else ())}
+        stays = of_tasks(timeline).spans if tasks else ()
+        spans = {"cpu": packed(drawn.spans), "task": packed(stays)}
         data.append({"specs": specs, "spans": spans, "length": timeline.length_ms})
     return {"light": charts.LIGHT, "dark": charts.DARK, "lines": data}
 

@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from lab.report import charts, figures
 from lab.report.model import StudyReport
-from lab.report.timeline import drawable
+from lab.report.timeline import on_cpus
 
 WIDTH, EDGE = 1080, 16
 DRAWING = 280
@@ -65,7 +65,7 @@ def _timelines(report: StudyReport) -> tuple[str, float]:
     room = WIDTH - DRAWING - 3 * EDGE
     charted, whole = [], {}
     for timeline in report.timelines:
-        spec = charts.still_cpu_chart(timeline, report.topology, drawable(timeline).spans)
+        spec = charts.still_cpu_chart(timeline, report.topology, on_cpus(timeline).spans)
         whole = {name: spec.pop(name) for name in ("$schema", "params", "config")}
         del spec["autosize"], spec["padding"]
         title = f"{timeline.variant}: {_release(report, timeline.variant)}"

@@ -1,11 +1,14 @@
 """The report on a terminal: one table, then what each measure says, then what was claimed."""
 
+from collections.abc import Sequence
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from lab.report import figures
+from lab.report.changelog import is_vm_counter
 from lab.report.model import Comparison, Outcome, StudyReport
 
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
@@ -19,7 +22,14 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 
 
 def render_terminal(report: StudyReport) -> RenderableType:
-    """Render a study for a terminal of 100 columns or more; it reads the same without colour."""
+    """Render a study for a terminal of 100 columns or more; it reads the same without colour.
+
+    The counters of /proc/vmstat are only counted: they would bury the rest, and all other forms
+    of the report list them.
+    """
+    counters = {info.name for info in report.measures if is_vm_counter(info)}
+    listed = [each for each in report.comparisons if each.measure not in counters]
+    told = [each for each in listed if each.measure in report.key_measures] or listed
     parts: list[RenderableType] = [
         _line(report.study, report.question),
         _line("verdict", report.verdict, "bold"),
@@ -27,13 +37,13 @@ def render_terminal(report: StudyReport) -> RenderableType:
         _line("machine", figures.machine_line(report)),
         _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
         _line("runs", figures.seeds_line(report)),
-        _measures(report),
+        _measures(report, listed),
         Text(),
-        *[_verdict(comparison) for comparison in report.comparisons],
+        *[_verdict(comparison) for comparison in told],
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
-    parts.extend([Text(), *_notes(report)])
+    parts.extend([Text(), *_notes(report, len(counters))])
     return Group(*parts)
 
 
@@ -50,7 +60,7 @@ def _reason(report: StudyReport) -> str:
     return f" ({report.mode_reason})" if report.mode_reason else ""
 
 
-def _measures(report: StudyReport) -> Table:
+def _measures(report: StudyReport, comparisons: Sequence[Comparison]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
     table.add_column("\nMeasure", overflow="fold")
     table.add_column("\nunit", overflow="fold", max_width=10)
@@ -63,7 +73,7 @@ def _measures(report: StudyReport) -> Table:
         name = f"{figures.printable(variant.name)}\n" if len(report.variants) > 2 else "\n"
         table.add_column(f"{name}change", justify="right", no_wrap=True)
     table.add_column("\nkind", no_wrap=True)
-    for comparison in report.comparisons:
+    for comparison in comparisons:
         table.add_row(*_cells(report, comparison))
     return table
 
@@ -92,7 +102,7 @@ def _verdict(comparison: Comparison) -> RenderableType:
     grid.add_column(no_wrap=True, min_width=19)
     grid.add_column()
     outcome = Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome])
-    grid.add_row(outcome, Text(figures.printable(comparison.verdict)))
+    grid.add_row(outcome, Text(figures.printable(f"{comparison.measure}: {comparison.verdict}")))
     return grid
 
 
@@ -109,7 +119,7 @@ def _claims(report: StudyReport) -> list[RenderableType]:
     return lines
 
 
-def _notes(report: StudyReport) -> list[RenderableType]:
+def _notes(report: StudyReport, counters: int) -> list[RenderableType]:
     kinds = {report.measure(comparison.measure).kind for comparison in report.comparisons}
     notes = [figures.kind_note(kind, report.mode) for kind in sorted(kinds)]
     if any(None in comparison.summaries for comparison in report.comparisons):
@@ -118,4 +128,6 @@ def _notes(report: StudyReport) -> list[RenderableType]:
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low")
     if failed := figures.runs_that_failed(report):
         notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    if counters:
+        notes.append(f"{counters} /proc/vmstat counters are left out here, in no other form")
     return [Text(note, "dim") for note in notes]

@@ -1,7 +1,7 @@
 """Spans of a timeline made few enough to draw, and packed small enough to embed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -9,69 +9,33 @@ from lab.report.figures import printable
 from lab.report.model import Span, Timeline
 
 MOST_SPANS = 12_000
-FEWEST_BINS = 200
+FEWEST_BINS = 60  # for a machine of 256 CPUs
+
+Row = Callable[[Span], Hashable]
+Who = tuple[int, int, str, bool]  # CPU, node, task, of interest
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The spans of a timeline as they are drawn; `resolution_ms` is None when none was merged."""
+    """The spans of a chart as they are drawn; `resolution_ms` is None when none was merged."""
 
     spans: tuple[Span, ...]
     resolution_ms: float | None
 
 
-def drawable(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
-    """Return spans that a browser draws at once, at most about `most` of them.
+def on_cpus(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
+    """Return what ran on each CPU, in at most about `most` spans, which a browser draws at once.
 
-    Where there are more, time is cut into equal bins, and each CPU's bin shows what took most of
-    it: a task, or idle. Equal neighbours become one span. The report says how long a bin is.
+    Where there are more, time is cut into equal bins. A CPU's bin is of interest, other or idle,
+    whichever took most of it, and names the task of that sort that ran longest. Equal neighbours
+    become one span. The report says how long a bin is.
     """
-    if len(timeline.spans) <= most:
-        return Drawn(timeline.spans, None)
-    by_cpu: dict[int, list[Span]] = defaultdict(list)
-    for span in timeline.spans:
-        by_cpu[span.cpu].append(span)
-    bins = max(FEWEST_BINS, most // len(by_cpu))
-    width = timeline.length_ms / bins
-    merged = [span for cpu in sorted(by_cpu) for span in _binned(by_cpu[cpu], width, bins)]
-    return Drawn(tuple(merged), width)
+    return _thinned(timeline.spans, timeline.length_ms, most, row=lambda span: span.cpu)
 
 
-def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
-    shares: list[dict[tuple[str, bool], float]] = [defaultdict(float) for _ in range(bins)]
-    cpu = node = 0
-    for span in spans:
-        cpu, node = span.cpu, span.node
-        first = max(0, int(span.start_ms / width))
-        last = min(bins - 1, int(span.end_ms / width))
-        for index in range(first, last + 1):
-            begin = max(span.start_ms, index * width)
-            end = min(span.end_ms, (index + 1) * width)
-            shares[index][span.task, span.of_interest] += max(0.0, end - begin)
-    result: list[Span] = []
-    for index, share in enumerate(shares):
-        winner = _winner(share, width)
-        if winner is None:
-            continue
-        start, end = index * width, (index + 1) * width
-        last_one = result[-1] if result else None
-        if (
-            last_one
-            and (last_one.task, last_one.of_interest) == winner
-            and (start - last_one.end_ms < width / 2)
-        ):
-            start = result.pop().start_ms
-        result.append(Span(cpu, node, start, end, *winner))
-    return result
-
-
-def _winner(share: dict[tuple[str, bool], float], width: float) -> tuple[str, bool] | None:
-    """Return the task that ran longest in a bin, or None if the CPU was idle for longer."""
-    if not share:
-        return None
-    task = max(share, key=lambda key: share[key])
-    idle = width - sum(share.values())
-    return task if share[task] >= idle else None
+def of_tasks(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
+    """Return where each task of interest stayed (see `stays`), thinned like `on_cpus`."""
+    return _thinned(stays(timeline), timeline.length_ms, most, row=lambda span: span.task)
 
 
 def stays(timeline: Timeline) -> tuple[Span, ...]:
@@ -80,20 +44,17 @@ def stays(timeline: Timeline) -> tuple[Span, ...]:
 
     The span's CPU is the first of the stay. The last stay ends with the task's last run.
     """
-    by_task: dict[str, list[Span]] = defaultdict(list)
-    for span in timeline.spans:
-        if span.of_interest:
-            by_task[span.task].append(span)
+    by_task = _by(tuple(s for s in timeline.spans if s.of_interest), lambda span: span.task)
     found: list[Span] = []
-    for task in sorted(by_task):
-        ran = sorted(by_task[task], key=lambda span: span.start_ms)
+    for spans in by_task.values():
+        ran = sorted(spans, key=lambda span: span.start_ms)
         begin = ran[0]
         for before, after in pairwise(ran):
             if after.node != begin.node:
                 found.append(replace(begin, end_ms=max(before.end_ms, after.start_ms)))
                 begin = after
         found.append(replace(begin, end_ms=ran[-1].end_ms))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda span: (span.task, span.start_ms)))
 
 
 def packed(spans: Sequence[Span]) -> dict[str, list[object]]:
@@ -112,3 +73,55 @@ def packed(spans: Sequence[Span]) -> dict[str, list[object]]:
         "end": [round(span.end_ms * 1000) for span in spans],
         "own": [int(span.of_interest) for span in spans],
     }
+
+
+def _by(spans: Iterable[Span], row: Row) -> dict[Hashable, list[Span]]:
+    found: dict[Hashable, list[Span]] = defaultdict(list)
+    for span in spans:
+        found[row(span)].append(span)
+    return found
+
+
+def _thinned(spans: tuple[Span, ...], length_ms: float, most: int, row: Row) -> Drawn:
+    if len(spans) <= most:
+        return Drawn(spans, None)
+    rows = _by(spans, row)
+    bins = max(FEWEST_BINS, most // len(rows))
+    width = length_ms / bins
+    merged = [span for mine in rows.values() for span in _binned(mine, width, bins)]
+    return Drawn(tuple(merged), width)
+
+
+def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
+    """Give each bin its winner, and join bins in a row that have the same one."""
+    shares: list[dict[Who, float]] = [defaultdict(float) for _ in range(bins)]
+    for span in spans:
+        who = span.cpu, span.node, span.task, span.of_interest
+        first = max(0, int(span.start_ms / width))
+        for index in range(first, min(bins - 1, int(span.end_ms / width)) + 1):
+            begin, end = max(span.start_ms, index * width), min(span.end_ms, (index + 1) * width)
+            shares[index][who] += max(0.0, end - begin)
+    found: list[tuple[int, int, Who]] = []
+    for index, share in enumerate(shares):
+        winner = _winner(share, width)
+        if winner is None:
+            continue
+        if found and found[-1][1] == index and found[-1][2] == winner:
+            found[-1] = (found[-1][0], index + 1, winner)
+        else:
+            found.append((index, index + 1, winner))
+    return [
+        Span(cpu, node, first * width, end * width, task, own)
+        for first, end, (cpu, node, task, own) in found
+    ]
+
+
+def _winner(share: dict[Who, float], width: float) -> Who | None:
+    """Return what ran longest in a bin among its largest sort, or None if it was mostly idle."""
+    sorts = {True: 0.0, False: 0.0}
+    for (_, _, _, own), time in share.items():
+        sorts[own] += time
+    largest = max(sorts, key=lambda own: sorts[own])
+    if sorts[largest] == 0 or sorts[largest] < width - sum(sorts.values()):
+        return None
+    return max((who for who in share if who[3] == largest), key=lambda who: share[who])

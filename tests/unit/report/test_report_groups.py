@@ -3,15 +3,17 @@ from dataclasses import replace
 from report_sample import sample_report
 
 from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
+from lab.report.model import SchedDomains
+from lab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 
 
 def test_the_last_domain_of_each_nodes_first_cpu_is_shown() -> None:
     rows = last_domain_rows(sample_report())
-    assert [(row.cpu, row.node, row.level) for row in rows] == [
-        (0, 0, 2),
-        (2, 1, 2),
-        (4, 2, 2),
-        (6, 3, 2),
+    assert [(row.cpus, row.node, row.level) for row in rows] == [
+        ((0,), 0, 2),
+        ((2,), 1, 2),
+        ((4,), 2, 2),
+        ((6,), 3, 2),
     ]
 
 
@@ -49,16 +51,30 @@ def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:
     before = report.domains[0]
     cpus = (replace(before.cpus[0], domains=before.cpus[0].domains[:1]), *before.cpus[1:])
     report = replace(report, domains=(replace(before, cpus=cpus), before))
-    differing = [(row.cpu, row.level) for row in all_domain_rows(report) if row.differs]
-    assert differing == [(0, 1), (0, 2)]
+    differing = [(row.cpus, row.level) for row in all_domain_rows(report) if row.differs]
+    assert differing == [((0,), 1), ((0,), 2)]
     assert last_domain_rows(report)[0].variants[0] is None
 
 
-def test_every_cpu_and_domain_is_listed() -> None:
+def test_every_cpu_and_domain_is_listed_and_equal_ones_share_a_row() -> None:
     rows = all_domain_rows(sample_report())
-    assert [(row.cpu, row.level) for row in rows] == [
-        (c, level) for c in range(8) for level in range(3)
+    found = sorted((cpu, row.level) for row in rows for cpu in row.cpus)
+    assert found == [(cpu, level) for cpu in range(8) for level in range(3)]
+    assert [(row.cpus, row.level) for row in rows if row.node == 1] == [
+        ((2,), 0),
+        ((3,), 0),
+        ((2, 3), 1),
+        ((2, 3), 2),
     ]
+
+
+def test_many_groups_of_one_cpu_are_counted() -> None:
+    report = sample_report()
+    groups = tuple(SchedGroup((cpu,), (cpu,), 1024) for cpu in range(8))
+    domain = SchedDomain(0, "MC", tuple(range(8)), (), groups)
+    domains = (SchedDomains("before", (CpuDomains(0, (domain,)),)),)
+    shown = all_domain_rows(replace(report, domains=domains))[0].variants[0]
+    assert domain_text(shown) == "8 groups of one CPU"
 
 
 def test_a_report_without_domains_has_no_rows() -> None:

@@ -1,11 +1,12 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import timeline
 
 from lab.report.model import Span, Timeline
-from lab.report.timeline import FEWEST_BINS, drawable, packed, stays
+from lab.report.timeline import Drawn, of_tasks, on_cpus, packed, stays
 
 
 def line(*spans: Span, length: float = 1000.0) -> Timeline:
@@ -14,26 +15,42 @@ def line(*spans: Span, length: float = 1000.0) -> Timeline:
 
 def test_few_spans_are_drawn_as_they_are() -> None:
     sample = timeline("after")
-    drawn = drawable(sample)
+    drawn = on_cpus(sample)
     assert drawn.spans == sample.spans
     assert drawn.resolution_ms is None
 
 
 def test_many_spans_are_merged_and_the_resolution_is_told() -> None:
     sample = timeline("after")
-    drawn = drawable(sample, most=1000)
-    assert drawn.resolution_ms == sample.length_ms / FEWEST_BINS
+    drawn = on_cpus(sample, most=1000)
+    assert drawn.resolution_ms == pytest.approx(sample.length_ms / (1000 // 6))
     assert len(drawn.spans) < len(sample.spans) / 4
     busy = {cpu: sum(s.end_ms - s.start_ms for s in drawn.spans if s.cpu == cpu) for cpu in (2, 6)}
-    assert busy[2] == sample.length_ms
+    assert busy[2] == pytest.approx(sample.length_ms)
     assert sample.length_ms - 150 < busy[6] < sample.length_ms - 90
 
 
-def test_a_bin_shows_what_took_most_of_it_and_idle_counts() -> None:
-    task = Span(0, 0, 0.0, 2.0, "short", True)
-    rest = Span(0, 0, 5.0, 10.0, "long", False)
-    drawn = drawable(line(task, rest, *[Span(1, 0, 0, 0.1, "x", True)] * 2), most=2)
-    assert [(s.cpu, s.task, s.start_ms, s.end_ms) for s in drawn.spans] == [(0, "long", 5.0, 10.0)]
+def shown(drawn: Drawn) -> list[tuple[str, float, float]]:
+    return [(span.task, span.start_ms, span.end_ms) for span in drawn.spans]
+
+
+def test_a_bin_shows_the_sort_that_took_most_of_it_and_its_longest_task() -> None:
+    # 60 bins of 10 ms.
+    busy = [Span(0, 0, n * 2.0, n * 2.0 + 1.9, f"own{n % 2}", True) for n in range(4)]
+    other = Span(0, 0, 8.0, 9.9, "other", False)
+    mostly_idle = Span(0, 0, 10.0, 14.0, "short", True)
+    rest = Span(0, 0, 25.0, 40.0, "long", False)
+    drawn = on_cpus(line(*busy, other, mostly_idle, rest, length=600.0), most=1)
+    assert shown(drawn) == [("own0", 0.0, 10.0), ("long", 20.0, 40.0)]
+
+
+def test_stays_are_thinned_by_the_node_that_took_most_of_a_bin() -> None:
+    hops = [Span(2 * (n % 2), n % 2, n, n + 0.5, "hog", True) for n in range(20)]
+    settled = Span(6, 3, 20.0, 30.0, "hog", True)
+    drawn = of_tasks(line(*hops, settled, length=600.0), most=1)
+    assert [span.node for span in drawn.spans][-1] == 3
+    assert shown(drawn)[-1] == ("hog", 20.0, 30.0)
+    assert len(drawn.spans) <= 3
 
 
 spans = st.builds(
@@ -47,7 +64,7 @@ spans = st.builds(
 
 @given(st.lists(spans, min_size=1, max_size=30))
 def test_merged_spans_stay_in_the_window_and_apart(found: list[Span]) -> None:
-    drawn = drawable(line(*found, length=100.0), most=0).spans
+    drawn = on_cpus(line(*found, length=100.0), most=0).spans
     for cpu in range(4):
         mine = [span for span in drawn if span.cpu == cpu]
         assert all(0 <= s.start_ms < s.end_ms <= 100.001 for s in mine)
