@@ -126,7 +126,8 @@ class PageSource:
         The first block that does not unpack ends the CPU: what follows cannot be found without it.
         """
         start = self._spool.tell()
-        cursor = Cursor(self._trace.data[: data.offset + data.size], data.offset)
+        # trace-cmd's size leaves out the number of blocks that comes first.
+        cursor = Cursor(self._trace.data[: data.offset + 4 + data.size], data.offset)
         try:
             for _ in range(cursor.number(4)):
                 packed, plain = cursor.number(4), cursor.number(4)

@@ -176,7 +176,11 @@ def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
     buffers: list[memoryview] = []
     while where and where not in seen:
         seen.add(where)
-        where = _options_v7(trace, where, sections, buffers)
+        try:
+            where = _options_v7(trace, where, sections, buffers)
+        except Damaged as error:
+            trace.problems.append(f"options: {error}")
+            break
     _header(trace, Cursor(_section(trace, sections, "header")))
     _ftrace_formats(trace, Cursor(_section(trace, sections, "ftrace")))
     _system_formats(trace, Cursor(_section(trace, sections, "events")))
@@ -189,6 +193,9 @@ def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
             _buffer_v7(trace, Cursor(body))
         except Damaged as error:
             trace.problems.append(f"a ring buffer: {error}")
+    if not trace.cpus and trace.problems:
+        # The options that say where the ring buffer is come last in the file.
+        raise Damaged(f"nothing says where its ring buffer is ({'; '.join(trace.problems)})")
 
 
 def _options_v7(

@@ -1,0 +1,75 @@
+"""Counters of the kernel, and texts of a guest that are not what they should be."""
+
+import pytest
+
+from lab.capture.counters import (
+    BufferStats,
+    CpuSchedstat,
+    difference,
+    parse_schedstat,
+    parse_trace_stats,
+    parse_vmstat,
+)
+
+STATS = """\
+cpu0
+entries: 204
+overrun: 3
+commit overrun: 2
+bytes: 1380
+oldest event ts:     0.904006
+now ts:     0.966426
+dropped events: 1
+read events: 0
+cpu1
+entries: 13
+overrun: 0
+commit overrun: 0
+dropped events: 0
+"""
+SCHEDSTAT = """\
+version 16
+timestamp 4294895068
+cpu0 0 0 0 0 0 0 7168102886 336842198 601
+domain0 03 0 0 0 0
+cpu1 0 0 0 0 0 0 12 34 5
+"""
+
+
+def test_vmstat_is_parsed_and_its_growth_taken() -> None:
+    before = parse_vmstat("numa_hit 10\nnuma_miss 0\nold 1\n")
+    after = parse_vmstat("numa_hit 25\nnuma_miss 0\nnew 7\n")
+    assert difference(before, after) == {"numa_hit": 15, "numa_miss": 0}
+
+
+@pytest.mark.parametrize("text", ["", "numa_hit\n", "numa_hit x\n", "numa_hit -1\n", "\0" * 99])
+def test_a_vmstat_that_is_none_gives_no_counter(text: str) -> None:
+    assert parse_vmstat(text) == {}
+
+
+def test_schedstat_gives_each_cpu_its_times() -> None:
+    assert parse_schedstat(SCHEDSTAT) == (
+        CpuSchedstat(0, 7168102886, 336842198, 601),
+        CpuSchedstat(1, 12, 34, 5),
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "version 14\ncpu0 0 0 0 0 0 0 1 2 3\n", "version 15\ncpu0 1 2\ncpux 1\n"]
+)
+def test_a_schedstat_that_is_not_understood_is_empty(text: str) -> None:
+    assert parse_schedstat(text) == ()
+
+
+def test_the_ring_buffers_statistics_say_what_was_lost() -> None:
+    first, second = parse_trace_stats(STATS)
+    assert first == BufferStats(cpu=0, entries=204, overrun=3, commit_overrun=2, dropped=1)
+    assert (first.lost, second.lost) == (6, 0)
+
+
+def test_the_form_in_a_trace_dat_is_understood_too() -> None:
+    assert parse_trace_stats("CPU: 3\nentries: 9\noverrun: 4\n") == (BufferStats(3, 9, 4, 0, 0),)
+
+
+def test_statistics_without_a_cpu_are_left_out() -> None:
+    assert parse_trace_stats("entries: 9\ncpu1\nnonsense\n") == ()

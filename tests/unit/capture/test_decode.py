@@ -1,0 +1,325 @@
+"""Recordings into tables: checked against trace-cmd, and with all that can befall a recording."""
+
+import random
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.capture import pages
+from lab.capture.decode import Decoded, decode_trace
+from lab.errors import LabError, UserError
+from lab.process import find_program, run
+from lab.topology.model import Node, Topology
+
+RING_4 = Topology(
+    name="ring-4",
+    summary="",
+    source="",
+    nodes=tuple(Node(n, (2 * n, 2 * n + 1), 512) for n in range(4)),
+    distances=((10, 20, 30, 20), (20, 10, 20, 30), (30, 20, 10, 20), (20, 30, 20, 10)),
+    cpu_shape=None,
+    llc="none",
+)
+OWN = {"time_ns", "cpu", "node", "event", "pid", "comm", "lost"}
+LINE = re.compile(r"^(?:\w+:)?\s*(.*)-(\d+)\s+\[(\d+)\]\s+(\d+)\.(\d{9}): (\S+):\s*(.*)$")
+
+
+def decode(path: Path, topology: Topology | None = RING_4) -> tuple[Decoded, pl.DataFrame]:
+    table = path.with_suffix(".parquet")
+    decoded = decode_trace(path, topology, table)
+    return decoded, pl.read_parquet(table)
+
+
+def decode_bytes(tmp_path: Path, data: bytes) -> tuple[Decoded, pl.DataFrame]:
+    path = tmp_path / "trace.dat"
+    path.write_bytes(data)
+    return decode(path)
+
+
+def report(path: Path) -> list[str]:
+    """Return the lines of `trace-cmd report` that stand for events."""
+    trace_cmd = find_program("trace-cmd", "trace-cmd")
+    text = run([trace_cmd, "report", "-t", "-R", path], timeout=120).stdout
+    return [line for line in text.splitlines() if LINE.match(line)]
+
+
+def assert_as_reported(line: str, row: dict[str, Any]) -> None:
+    match = LINE.match(line)
+    assert match is not None
+    comm, pid, cpu, seconds, nanoseconds, event, fields = match.groups()
+    assert row["comm"] == (None if comm.strip() == "<...>" else comm.strip())
+    assert (row["pid"], row["cpu"], row["event"]) == (int(pid), int(cpu), event)
+    assert row["time_ns"] == int(seconds) * 10**9 + int(nanoseconds)
+    shown = dict(re.findall(r"(\w+)=(.*?)(?= \w+=|$)", fields))
+    mine = {k.removeprefix("event_"): v for k, v in row.items() if k not in OWN and v is not None}
+    assert set(mine) == set(shown)
+    for name, value in mine.items():
+        if name != "ip":  # printed as a symbol
+            text = shown[name]
+            base = 16 if text.startswith("0x") else 10
+            wanted = text if isinstance(value, str) else int(text, base)
+            assert (value.rstrip("\n") if isinstance(value, str) else int(value)) == wanted
+
+
+def test_every_event_and_field_is_as_trace_cmd_reports_it(ring4_dat: Path) -> None:
+    decoded, table = decode(ring4_dat)
+    lines = report(ring4_dat)
+    assert len(lines) == decoded.events == table.height == 3408
+    for line, row in zip(lines, table.iter_rows(named=True), strict=True):
+        assert_as_reported(line, row)
+    assert decoded.whole
+    assert decoded.counts["sched_swap_numa"] == 5
+    assert (decoded.first_ns, decoded.last_ns) == (table["time_ns"][0], table["time_ns"][-1])
+
+
+def test_columns_are_typed_and_nodes_are_the_topologys(ring4_dat: Path) -> None:
+    _, table = decode(ring4_dat)
+    common: list[tuple[str, Any]] = list(table.schema.items())[:6]
+    assert common == [
+        ("time_ns", pl.Int64),
+        ("cpu", pl.Int16),
+        ("node", pl.Int16),
+        ("event", pl.String),
+        ("pid", pl.Int32),
+        ("comm", pl.String),
+    ]
+    assert table.schema["prev_state"] == pl.Int64
+    assert (table["node"] == table["cpu"] // 2).all()
+    swap = table.filter(pl.col("event") == "sched_swap_numa").row(0, named=True)
+    assert swap["src_nid"] == swap["src_cpu"] // 2
+    assert swap["next_pid"] is None
+
+
+@pytest.mark.parametrize("options", [["--file-version", "6"], ["--compression", "zstd"]])
+def test_other_versions_and_packings_give_the_same_table(
+    ring4_dat: Path, tmp_path: Path, options: list[str]
+) -> None:
+    other = tmp_path / "other.dat"
+    trace_cmd = find_program("trace-cmd", "trace-cmd")
+    run([trace_cmd, "convert", "-i", ring4_dat, "-o", other, *options], timeout=60)
+    assert other.read_bytes() != ring4_dat.read_bytes()
+    assert decode(other)[1].equals(decode(ring4_dat)[1])
+
+
+def test_a_table_made_in_small_pieces_is_the_same(
+    ring4_dat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded, whole = decode(ring4_dat)
+    monkeypatch.setattr(pages, "CHUNK_BYTES", 3 * 4096)
+    again, pieced = decode(ring4_dat)
+    assert pieced.equals(whole)
+    assert again == decoded
+
+
+HOSTILE = [
+    b"x prev_pid=1",
+    b"a=b next_pid=7",
+    b"new\nline",
+    b"\x1b[2Jclear",
+    b"==> swapper/0:0",
+    b"\xff\xfe not utf-8",
+    b"<script>",
+    "\u202eright".encode(),
+    b"sixteen bytes!!!",
+    b"",
+]
+
+
+@pytest.mark.parametrize("comm", HOSTILE)
+def test_a_hostile_task_name_stays_a_name(tmp_path: Path, write: Any, comm: bytes) -> None:
+    page = write.page(
+        1000,
+        write.item(5, write.switch(42, comm, 0, 43, b"next")),
+        write.item(5, write.wakeup(42, comm, 0)),
+    )
+    decoded, table = decode_bytes(tmp_path, write.trace_dat([page]))
+    name = comm[:16].decode("utf-8", "backslashreplace")
+    assert decoded.whole
+    assert table["prev_comm"].to_list() == [name, None]
+    assert table["event_comm"].to_list() == [None, name]
+    assert table["prev_pid"].to_list() == [42, None]
+    assert table["next_pid"].to_list() == [43, None]
+
+
+def test_fields_are_read_as_their_format_says(tmp_path: Path, write: Any) -> None:
+    page = write.page(
+        7,
+        write.item(3, write.executed(11, b"/bin/true")),
+        write.item(0, write.marker(11, b"numalab: begin")),
+        write.item(1, write.marker(11, b"m" * 300)),
+    )
+    _, table = decode_bytes(tmp_path, write.trace_dat([page], "11 true\n12 other\n"))
+    first = table.row(0, named=True)
+    assert (first["filename"], first["event_pid"], first["done"]) == ("/bin/true", 11, True)
+    assert first["small"] == -7
+    assert first["mask"] == struct.pack("<QQ", 1, 1 << 63).hex()
+    assert table["buf"].to_list() == [None, "numalab: begin\n", "m" * 300 + "\n"]
+    assert table["time_ns"].to_list() == [10, 10, 11]
+    assert table["comm"].to_list() == ["true"] * 3
+
+
+def test_times_are_followed_through_extensions_stamps_and_padding(
+    tmp_path: Path, write: Any
+) -> None:
+    wake = write.wakeup(1, b"a", 0)
+    stamp = struct.pack("<II", 31 | 5 << 5, 1 << 6)  # the absolute time 2**33 + 5
+    discarded = struct.pack("<II", 29 | 10 << 5, 8) + b"\0" * 4
+    page = write.page(
+        100,
+        write.item(1, wake),
+        write.item(1 << 30, wake),
+        stamp,
+        write.item(2, wake),
+        discarded,
+        write.item(1, wake),
+    )
+    path = tmp_path / "trace.dat"
+    path.write_bytes(write.trace_dat([page]))
+    decoded, table = decode(path)
+    assert decoded.whole
+    start = 101 + (1 << 30)
+    times = [101, start, (1 << 33) + 7, (1 << 33) + 18]
+    assert table["time_ns"].to_list() == times
+    shown = [LINE.match(line) for line in report(path)]
+    assert [int(m[4]) * 10**9 + int(m[5]) for m in shown if m] == times
+
+
+def test_lost_events_are_counted_and_have_a_row_where_they_were(tmp_path: Path, write: Any) -> None:
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    first = write.page(100, wake) + write.page(500, wake, missed=12)
+    second = write.page(300, wake, missed=-1)
+    decoded, table = decode_bytes(tmp_path, write.trace_dat([first, second]))
+    assert (decoded.lost, decoded.gaps, decoded.events) == (12, 2, 3)
+    assert not decoded.whole
+    lost = table.filter(pl.col("event") == "lost_events")
+    assert lost.select("time_ns", "cpu", "lost").rows() == [(300, 1, None), (500, 0, 12)]
+    assert table["event"].to_list().index("lost_events") == 1
+
+
+def test_events_of_all_cpus_come_in_the_order_of_their_times(tmp_path: Path, write: Any) -> None:
+    def cpu(start: int, step: int, count: int) -> Any:
+        wakes = [write.item(step, write.wakeup(i, b"t", 0)) for i in range(count)]
+        return write.page(start, *wakes)
+
+    data = write.trace_dat([cpu(0, 10, 30) + cpu(1000, 1, 30), cpu(5, 7, 40), b"", cpu(900, 9, 9)])
+    _, table = decode_bytes(tmp_path, data)
+    assert table["time_ns"].is_sorted()
+    assert table["cpu"].unique().sort().to_list() == [0, 1, 3]
+    assert table.height == 109
+
+
+def test_a_damaged_page_is_read_as_far_as_it_is_sound(tmp_path: Path, write: Any) -> None:
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    beyond = struct.pack("<II", 0, 1 << 20)  # a record of 1 MiB in a page of 4 KiB
+    data = write.trace_dat([write.page(1, wake, wake, beyond, wake) + write.page(99, wake)])
+    decoded, table = decode_bytes(tmp_path, data)
+    assert table["time_ns"].to_list() == [2, 3, 100]
+    assert decoded.unsound == 1
+
+
+def test_records_that_fit_no_event_are_counted(tmp_path: Path, write: Any) -> None:
+    short = write.item(1, write.wakeup(1, b"a", 0)[:16])
+    stranger = write.item(1, struct.pack("<HBBi", 999, 0, 0, 1) + b"\0" * 8)
+    data = write.trace_dat(
+        [write.page(1, short, stranger, write.item(1, write.wakeup(1, b"a", 0)))]
+    )
+    decoded, table = decode_bytes(tmp_path, data)
+    assert (decoded.unreadable, decoded.events, table.height) == (2, 1, 1)
+
+
+def test_a_text_outside_its_record_is_null(tmp_path: Path, write: Any) -> None:
+    record = bytearray(write.executed(11, b"/bin/true"))
+    record[8:12] = struct.pack("<I", 4000 << 16 | 36)
+    _, table = decode_bytes(
+        tmp_path, write.trace_dat([write.page(1, write.item(1, bytes(record)))])
+    )
+    assert table["filename"].to_list() == [None]
+    assert table["event_pid"].to_list() == [11]
+
+
+def test_a_recording_without_events_is_an_empty_table(tmp_path: Path, write: Any) -> None:
+    decoded, table = decode_bytes(tmp_path, write.trace_dat([b"", b""]))
+    assert (decoded.events, table.height) == (0, 0)
+    assert "time_ns" in table.columns
+
+
+def test_a_recording_cut_short_keeps_its_first_pages(tmp_path: Path, write: Any) -> None:
+    wakes = [write.item(1, write.wakeup(1, b"a", 0)) for _ in range(50)]
+    whole = write.trace_dat([b"".join(write.page(100 * i, *wakes) for i in range(4))])
+    decoded, table = decode_bytes(tmp_path, whole[: -2 * 4096 + 1000])
+    assert 100 < table.height < 150
+    assert (decoded.unsound, decoded.problems) == (
+        1,
+        ("7192 bytes of the ring buffer are not in the file",),
+    )
+
+
+def test_version_7_without_its_end_is_refused(ring4_dat: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.dat"
+    path.write_bytes(ring4_dat.read_bytes()[:-20_000])
+    with pytest.raises(UserError, match="nothing says where its ring buffer is"):
+        decode(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"not a trace at all, but long enough", "not a trace.dat"),
+        (b"\x17\x08\x44tracing8\0", r"version '8' of trace.dat \(valid: 6, 7\)"),
+        (b"\x17\x08\x44tracing6\0\x01", "big-endian"),
+        (b"\x17\x08\x44tracing6\0\x00\x08", "cut short or damaged"),
+    ],
+)
+def test_what_is_no_recording_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "trace.dat"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=message) as refused:
+        decode(path)
+    assert refused.value.file == path
+    assert not path.with_suffix(".parquet").exists()
+
+
+def test_a_missing_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        decode(tmp_path / "trace.dat")
+
+
+def _mutated(source: bytes, chance: random.Random, *, cut: bool = True) -> bytes:
+    data = bytearray(source)
+    if cut and chance.random() < 0.2:
+        del data[chance.randrange(len(data)) :]
+    for _ in range(chance.choice((1, 2, 40))):
+        at = chance.randrange(max(1, len(data)))
+        harm = chance.choice((b"\0" * 4, b"\xff" * 4, b"\xff\xff\xff\x7f", chance.randbytes(16)))
+        data[at : at + len(harm)] = harm
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_mutated_recording_never_crashes(tmp_path: Path, write: Any, seed: int) -> None:
+    wakes = [write.item(i, write.wakeup(i, b"t", 0)) for i in range(8)]
+    texts = [write.item(i, write.executed(i, b"/bin/x")) for i in range(8)]
+    source = write.trace_dat([write.page(10, *wakes), write.page(20, *texts, missed=3)], "1 a\n")
+    # The padding before the pages is not worth hitting.
+    chance = random.Random(seed)
+    try:
+        decode_bytes(tmp_path, _mutated(source, chance))
+    except LabError as error:
+        assert str(tmp_path) in str(error)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_real_recording_with_mutated_pages_never_crashes(
+    ring4_dat: Path, tmp_path: Path, seed: int
+) -> None:
+    source = ring4_dat.read_bytes()
+    start = 1_601_536  # where the pages of CPU 0 begin
+    end = start + 217_088
+    mutated = _mutated(source[start:end], random.Random(seed), cut=False)
+    _, table = decode_bytes(tmp_path, source[:start] + mutated[: end - start] + source[end:])
+    assert table["time_ns"].is_sorted()

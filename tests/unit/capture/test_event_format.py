@@ -1,0 +1,88 @@
+"""The kernel's event format texts, and packed blocks of a trace.dat."""
+
+import zlib
+
+import pytest
+
+from lab.capture.columns import column_name, schema_of
+from lab.capture.event_format import EventFormat, Field, parse_event_format
+from lab.capture.trace_file import Damaged, unpack
+
+TEXT = """\
+name: sched_migrate_task
+ID: 371
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:__data_loc char[] comm;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;
+\tfield:unsigned long mem_allowed[16];\toffset:16;\tsize:128;\tsigned:0;
+\tfield:bool dead;\toffset:144;\tsize:1;\tsigned:0;
+\tfield:char old[16];\toffset:145;\tsize:16;\tsigned:0;
+\tfield:const char * why;\toffset:168;\tsize:8;\tsigned:0;
+
+print fmt: "field:int fake;\toffset:1;\tsize:4;\tsigned:1;", REC->comm
+"""
+
+
+def test_fields_are_read_with_their_kinds() -> None:
+    parsed = parse_event_format(TEXT, "sched")
+    assert (parsed.id, parsed.system, parsed.name) == (371, "sched", "sched_migrate_task")
+    assert parsed.fields == (
+        Field("comm", "located text", 8, 4, signed=False),
+        Field("pid", "int", 12, 4, signed=True),
+        Field("mem_allowed", "bytes", 16, 128, signed=False),
+        Field("dead", "bool", 144, 1, signed=False),
+        Field("old", "text", 145, 16, signed=False),
+        Field("why", "int", 168, 8, signed=False),
+    )
+    assert parsed.least_bytes == 176
+
+
+@pytest.mark.parametrize("text", ["", "name: x\n", "ID: 1\n", "name: x\nID: 99999999999\n"])
+def test_a_text_without_name_or_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not an event format"):
+        parse_event_format(text, "sched")
+
+
+def _event(name: str, size: int, *, signed: bool) -> EventFormat:
+    return EventFormat(1, "s", name, (Field("value", "int", 8, size, signed=signed),))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [
+        ([(4, True), (4, True)], "Int32"),
+        ([(4, True), (8, True)], "Int64"),
+        ([(4, False), (2, False)], "UInt32"),
+        ([(8, False), (4, False)], "UInt64"),
+        ([(4, True), (4, False)], "Int64"),
+        ([(1, False), (2, True)], "Int16"),
+        ([(8, True), (8, False)], "Int64"),
+    ],
+)
+def test_events_share_a_column_that_holds_both(sizes: list[tuple[int, bool]], kind: str) -> None:
+    events = [_event(str(i), size, signed=signed) for i, (size, signed) in enumerate(sizes)]
+    assert str(schema_of(events)["value"]) == kind
+
+
+def test_a_number_and_a_text_of_one_name_share_a_text_column() -> None:
+    text = EventFormat(2, "s", "t", (Field("value", "text", 8, 16, signed=False),))
+    assert str(schema_of([_event("n", 4, signed=True), text])["value"]) == "String"
+
+
+def test_an_events_own_pid_is_not_the_running_tasks() -> None:
+    assert (column_name("pid"), column_name("comm"), column_name("prev_pid")) == (
+        "event_pid",
+        "event_comm",
+        "prev_pid",
+    )
+
+
+def test_packed_blocks_are_unpacked_and_bombs_refused() -> None:
+    packed = memoryview(zlib.compress(b"x" * 1000))
+    assert unpack(packed, 1000, "zlib") == b"x" * 1000
+    for plain, compression in ((999, "zlib"), (1 << 40, "zlib"), (1000, "zstd"), (1000, "lzo")):
+        with pytest.raises(Damaged):
+            unpack(packed, plain, compression)
