@@ -138,12 +138,12 @@ def _nodes(value: Value, table: ParameterTable, topology: Topology) -> tuple[int
     valid = f"nodes with CPUs on {topology.name}: {format_cpulist(usable)}"
     if table.type == "node" and not isinstance(value, int):
         raise ValueError(f"needs the number of a node, found {value!r} ({valid})")
-    ids = parse_cpulist(str(value))
+    ids = (value,) if isinstance(value, int) else parse_cpulist(str(value))
     if not ids:
         raise ValueError(f"needs at least one node ({valid})")
     for number in ids:
         if number not in usable:
-            lacks = "has no CPUs" if number < len(topology.nodes) else "is not there"
+            lacks = "has no CPUs" if 0 <= number < len(topology.nodes) else "is not there"
             raise ValueError(f"node {number} {lacks} ({valid})")
     return ids
 

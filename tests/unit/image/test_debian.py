@@ -1,0 +1,139 @@
+from pathlib import Path
+
+import pytest
+
+from lab.errors import BuildError, HostError, UserError
+from lab.image import debian
+from lab.image.debian import (
+    choose_mode,
+    installed_packages,
+    missing_package,
+    pack_packages,
+    parse_index_targets,
+    render_mmdebstrap,
+)
+from lab.image.recipe import Recipe
+
+RECIPE = Recipe(
+    name="tiny",
+    file=Path("images/tiny.toml"),
+    summary="",
+    suite="bookworm",
+    variant="essential",
+    packages=("dash", "numactl"),
+    exclude=("/usr/share/doc/*",),
+    limit_mib=64,
+)
+
+TARGETS = """\
+Debian|http://mirror.example/debian/|bookworm-updates|main|amd64
+Debian|http://mirror.example/debian/|bookworm|main|amd64
+Debian|http://mirror.example/debian/|bookworm|contrib|amd64
+Debian|http://mirror.example/debian/|bookworm|main|i386
+Debian|http://mirror.example/debian-security/|bookworm-security|main|amd64
+Debian|http://mirror.example/debian/|trixie|main|amd64
+Somebody|http://other.example/|bookworm|main|amd64
+"""
+
+
+def test_mmdebstrap_gets_the_recipe_and_the_mirrors() -> None:
+    argv = render_mmdebstrap(RECIPE, Path("/x/out.tar"), "unshare", ("deb u s main",))
+    assert argv == (
+        "--mode=unshare",
+        "--variant=essential",
+        "--format=tar",
+        "--include=dash,numactl",
+        '--aptopt=APT::Install-Recommends "false"',
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "bookworm",
+        "/x/out.tar",
+        "deb u s main",
+    )
+
+
+def test_mirrors_are_debians_main_of_the_suite_updates_and_security() -> None:
+    assert parse_index_targets(TARGETS, "bookworm") == (
+        "deb http://mirror.example/debian/ bookworm main",
+        "deb http://mirror.example/debian/ bookworm-updates main",
+        "deb http://mirror.example/debian-security/ bookworm-security main",
+    )
+
+
+def test_apt_may_not_have_fetched_its_lists_yet() -> None:
+    text = TARGETS.replace("Debian|", "$(ORIGIN)|")
+    assert len(parse_index_targets(text, "bookworm")) == 3
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", TARGETS.replace("|bookworm|", "|sid|")])
+def test_without_the_suite_itself_there_are_no_mirrors(text: str) -> None:
+    assert parse_index_targets(text, "bookworm") == ()
+
+
+def test_the_package_that_apt_did_not_find() -> None:
+    assert missing_package("Reading...\nE: Unable to locate package no-such\n") == "no-such"
+    assert missing_package("E: Package 'gone' has no installation candidate\n") == "gone"
+    assert missing_package("E: Could not resolve 'mirror.example'\n") is None
+
+
+def test_installed_packages_are_those_that_dpkg_calls_installed() -> None:
+    status = (
+        "Package: b\nStatus: install ok installed\nVersion: 1:2-3\nDescription: x\n more: y\n\n"
+        "Package: a\nStatus: install ok installed\nVersion: 1\n\n"
+        "Package: c\nStatus: deinstall ok config-files\nVersion: 9\n\n"
+    )
+    assert installed_packages(status) == ("a=1", "b=1:2-3")
+
+
+def test_root_needs_no_user_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "mend it"))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert choose_mode() == "root"
+
+
+def test_without_root_and_namespaces_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "mend it"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(HostError, match=r"no namespaces\n  mend: mend it"):
+        choose_mode()
+
+
+def fake_mmdebstrap(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "mmdebstrap"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr(debian, "choose_mode", lambda: "unshare")
+    monkeypatch.setattr(debian, "host_mirrors", lambda suite: ())
+
+
+def test_an_unknown_package_is_the_users_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_mmdebstrap(tmp_path, "echo 'E: Unable to locate package dsah' >&2; exit 25", monkeypatch)
+    with pytest.raises(UserError, match="bookworm has no package 'dsah'") as caught:
+        pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
+    assert (caught.value.file, caught.value.key) == (RECIPE.file, "packages")
+
+
+def test_any_other_failure_ends_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_mmdebstrap(tmp_path, "echo 'E: Could not resolve mirror.example'; exit 1", monkeypatch)
+    log = tmp_path / "log"
+    with pytest.raises(BuildError, match="Could not resolve") as caught:
+        pack_packages(RECIPE, tmp_path / "t.tar", log, lambda what, done: None)
+    assert caught.value.log == log
+    assert "Could not resolve" in log.read_text()
+
+
+def test_progress_follows_mmdebstraps_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_mmdebstrap(
+        tmp_path,
+        "echo 'I: downloading packages with apt...'; echo 'I: creating tarball...'",
+        monkeypatch,
+    )
+    seen: list[tuple[str, float | None]] = []
+    pack_packages(RECIPE, tmp_path / "t", tmp_path / "log", lambda *step: seen.append(step))
+    assert seen == [("downloading packages", 0.15), ("creating tarball", 0.88)]

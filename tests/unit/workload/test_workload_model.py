@@ -1,0 +1,152 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.topology.load import load_topology
+from lab.topology.model import Topology
+from lab.workload.model import list_workloads, load_workload, resolve
+
+MINIMAL = """
+summary = "s"
+stresses = "t"
+command = ["run", "{n}"]
+seconds = "1"
+[parameters.n]
+type = "integer"
+default = 3
+help = "h"
+"""
+
+Written = Callable[[str], Path]
+
+
+@pytest.fixture
+def ring() -> Topology:
+    return load_topology("ring-4")
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """Write a workload file named `mine` into a project of its own."""
+    for folder in ("topologies", "kernel-configs", "workloads"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+
+    def write(text: str) -> Path:
+        path = tmp_path / "workloads" / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_every_workload_of_the_project_fits_every_default(ring: Topology) -> None:
+    names = list_workloads()
+    assert {"bound-hogs", "numa-mem"} <= set(names)
+    for name in names:
+        bound = resolve(load_workload(name), {}, ring)
+        assert not [word for word in bound.argv if "{" in word]
+        assert bound.seconds > 0
+
+
+def test_bound_hogs_scale_with_the_allowed_nodes(ring: Topology) -> None:
+    workload = load_workload("bound-hogs")
+    bound = resolve(workload, {"start_node": 0, "allowed_nodes": "0-1,3", "seconds": 1.5}, ring)
+    assert bound.argv == ("/usr/lib/numalab/bound-hogs", "12", "1.5", "0-1", "0-3,6-7")
+    assert bound.parameters["hogs"] == 12
+    assert bound.allowed_cpus == (0, 1, 2, 3, 6, 7)
+    assert (bound.tasks, bound.seconds) == (("hog",), 1.5)
+
+
+def test_a_workload_that_names_no_nodes_may_use_every_cpu(ring: Topology) -> None:
+    assert resolve(load_workload("numa-mem"), {}, ring).allowed_cpus == tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key", "message"),
+    [
+        ({"strat_node": 1}, "strat_node", "no such parameter (valid: start_node, allowed_nodes"),
+        ({"start_node": 4}, "parameters.start_node", "node 4 is not there"),
+        ({"start_node": -1}, "parameters.start_node", "node -1 is not there"),
+        ({"start_node": "1"}, "parameters.start_node", "needs the number of a node"),
+        ({"allowed_nodes": "1,9"}, "parameters.allowed_nodes", "node 9 is not there"),
+        ({"allowed_nodes": ""}, "parameters.allowed_nodes", "at least one node"),
+        ({"allowed_nodes": "one"}, "parameters.allowed_nodes", "not a cpulist"),
+        ({"allowed_nodes": 1.5}, "parameters.allowed_nodes", "not a cpulist"),
+        ({"seconds": "3"}, "parameters.seconds", "needs a number, found '3'"),
+        ({"seconds": 0}, "parameters.seconds", "needs at least 0.1, found 0"),
+        ({"seconds": float("inf")}, "parameters.seconds", "needs a number"),
+        ({"hogs_per_cpu": 2.5}, "parameters.hogs_per_cpu", "needs an integer, found 2.5"),
+        ({"hogs_per_cpu": 65}, "parameters.hogs_per_cpu", "needs at most 64, found 65"),
+    ],
+)
+def test_a_wrong_parameter_is_explained(
+    ring: Topology, parameters: dict[str, str | int | float], key: str, message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(load_workload("bound-hogs"), parameters, ring)
+    assert caught.value.key == key
+    assert str(caught.value.file).endswith("workloads/bound-hogs.toml")
+    assert message in str(caught.value)
+
+
+def test_a_node_without_cpus_cannot_be_used() -> None:
+    machine = load_topology("memoryless-4")
+    empty = [node.id for node in machine.nodes if not node.cpus]
+    if not empty:
+        machine = load_topology("slow-memory-3")
+        empty = [node.id for node in machine.nodes if not node.cpus]
+    with pytest.raises(UserError, match="has no CPUs"):
+        resolve(load_workload("bound-hogs"), {"start_node": empty[0]}, machine)
+
+
+def test_an_unknown_workload_names_those_there_are() -> None:
+    with pytest.raises(UserError, match=r"did you mean bound-hogs\? \(valid: .*numa-mem"):
+        load_workload("bound-hog")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('seconds = "1"', "", "seconds: this key is missing"),
+        ('seconds = "1"', 'seconds = "1 +"', "not an expression: '1 +'"),
+        ('seconds = "1"', 'seconds = "m"', "seconds: nothing is called 'm' (valid: machine.cpus"),
+        ('"{n}"', '"{m}"', "command: '{m}': nothing is called 'm'"),
+        ('"integer"', '"node"', "nothing is called 'n.cpus'"),
+        ('"integer"', '"int"', "parameters.n.type"),
+        ("default = 3", "default = true", "parameters.n.default"),
+        ("default", "defualt", "unknown key; did you mean default?"),
+        ('command = ["run", "{n}"]', "command = []", "command"),
+        ('seconds = "1"', 'seconds = "1"\nallowed_nodes = "n"', "'n' is not a node parameter"),
+        ("[parameters.n]", '[derived]\nn = "1"\n[parameters.n]', "there is a parameter"),
+        ("[parameters.n]", "[parameters.N]", "parameters.N"),
+    ],
+)
+def test_a_wrong_file_is_explained(written: Written, old: str, new: str, message: str) -> None:
+    text = MINIMAL
+    if message.endswith("'n.cpus'"):
+        text = text.replace('seconds = "1"', 'seconds = "n.cpus"')
+        old, new = '"integer"', '"number"'
+    path = written(text.replace(old, new))
+    with pytest.raises(UserError) as caught:
+        load_workload("mine")
+    assert caught.value.file == path
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["(", "no groups", "(?P<value>x)(?P<other>y)", "(?P<label>x)"])
+def test_a_metric_needs_a_pattern_with_a_value(written: Written, pattern: str) -> None:
+    written(
+        f"{MINIMAL}\n[[metrics]]\nname = 'm'\npattern = '{pattern}'\nunit = 's'\n"
+        "direction = 'lower'\nkind = 'timing'\n"
+    )
+    with pytest.raises(UserError, match=r"metrics\[0\].pattern"):
+        load_workload("mine")
+
+
+def test_what_is_derived_must_be_above_zero(ring: Topology, written: Written) -> None:
+    written(MINIMAL + '[derived]\nhalf = "n // 100"\n')
+    with pytest.raises(UserError, match=r"derived.half: n // 100 is 0 here"):
+        resolve(load_workload("mine"), {}, ring)

@@ -1,0 +1,77 @@
+import re
+
+import pytest
+
+from lab.errors import WorkloadFailed
+from lab.workload.model import MetricSpec, load_workload
+from lab.workload.parse import MAX_LINE, parse_metrics
+
+# What the two programs printed in a guest.
+HOGS = """\
+hog 0 pid 109 cpu_seconds 1.267423 last_cpu 2
+hog 1 pid 110 cpu_seconds 2.110142 last_cpu 3
+"""
+NUMA_MEM = """\
+# Running 'numa/mem' benchmark:
+
+ # Running main, "perf bench numa numa-mem -p 2 -t 4 -P 64 -s 4 -zZ0q"
+          4.067 secs slowest (max) thread-runtime
+          4.000 secs fastest (min) thread-runtime
+          4.020 secs average thread-runtime
+          0.819 % difference between max/avg runtime
+          2.155 GB data processed, per thread
+         17.244 GB data processed, total
+          1.887 nsecs/byte/thread runtime
+          0.530 GB/sec/thread speed
+          4.240 GB/sec total speed
+"""
+
+
+def spec(pattern: str, *, required: bool = True) -> MetricSpec:
+    return MetricSpec("speed", re.compile(pattern), "GB/s", "higher", "timing", required)
+
+
+def test_bound_hogs_print_a_line_for_each_hog() -> None:
+    metrics = parse_metrics(load_workload("bound-hogs").metrics, HOGS)
+    assert [(m.name, m.label, m.value) for m in metrics] == [
+        ("hog_cpu_time", "0", 1.267423),
+        ("hog_cpu_time", "1", 2.110142),
+        ("hog_last_cpu", "0", 2.0),
+        ("hog_last_cpu", "1", 3.0),
+    ]
+    assert {m.kind for m in metrics if m.name == "hog_last_cpu"} == {"placement"}
+
+
+def test_perf_bench_numa_mem() -> None:
+    metrics = parse_metrics(load_workload("numa-mem").metrics, NUMA_MEM)
+    assert [(m.name, m.value, m.unit) for m in metrics] == [
+        ("thread_runtime", 4.02, "s"),
+        ("speed", 4.24, "GB/s"),
+    ]
+
+
+def test_a_line_counts_only_as_a_whole() -> None:
+    with pytest.raises(WorkloadFailed, match="did not print speed"):
+        parse_metrics([spec(r"(?P<value>\d+)")], "about 3 or so\n")
+
+
+def test_what_is_missing_quotes_the_end_of_the_output() -> None:
+    with pytest.raises(WorkloadFailed, match=r"did not print speed\n  \| Segmentation fault"):
+        parse_metrics([spec(r"(?P<value>\d+) GB")], "Segmentation fault\n")
+    with pytest.raises(WorkloadFailed, match="no output"):
+        parse_metrics([spec(r"(?P<value>\d+) GB")], "")
+
+
+def test_what_is_not_required_may_be_missing() -> None:
+    assert parse_metrics([spec(r"(?P<value>\d+) GB", required=False)], "nothing\n") == ()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e999", "three"])
+def test_a_value_must_be_a_finite_number(value: str) -> None:
+    with pytest.raises(WorkloadFailed, match="speed is not a number"):
+        parse_metrics([spec(r"speed (?P<value>\S+)")], f"speed {value}\n")
+
+
+def test_a_guest_cannot_make_a_line_endless() -> None:
+    with pytest.raises(WorkloadFailed):
+        parse_metrics([spec(r"x+ (?P<value>\d+)")], "x" * MAX_LINE + " 1\n")
