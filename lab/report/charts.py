@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.report.figures import printable
-from lab.report.model import Span, Timeline
+from lab.report.model import Mark, Span, Timeline
 from lab.topology.model import Topology
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -70,6 +70,11 @@ def node_color(topology: Topology, node: int) -> str:
     """Return the colour of a node in all charts; the palette starts again after eight nodes."""
     places = {each.id: place for place, each in enumerate(topology.nodes)}
     return PALETTE[places.get(node, 0) % len(PALETTE)]
+
+
+def inner_marks(timeline: Timeline) -> tuple[Mark, ...]:
+    """Return the marks inside the window; those at its very ends would only repeat what it is."""
+    return tuple(mark for mark in timeline.marks if 0 < mark.at_ms < timeline.length_ms)
 
 
 def rows(spans: Sequence[Span]) -> list[Spec]:
@@ -195,9 +200,10 @@ def _zoom() -> Spec:
 
 
 def _marks(timeline: Timeline) -> list[Spec]:
-    if not timeline.marks:
+    marks = inner_marks(timeline)
+    if not marks:
         return []
-    values = [{"at": mark.at_ms, "text": printable(mark.text)} for mark in timeline.marks]
+    values = [{"at": mark.at_ms, "text": printable(mark.text)} for mark in marks]
     return [
         {
             "data": {"values": values},

@@ -19,7 +19,7 @@ from lab.cpulist import format_cpulist
 from lab.report import charts, figures
 from lab.report.changelog import render_changelog
 from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
-from lab.report.model import Comparison, Run, StudyReport, Summary
+from lab.report.model import Comparison, Proof, Run, StudyReport, Summary
 from lab.report.strips import render_strip
 from lab.report.timeline import Drawn, of_tasks, on_cpus, packed
 
@@ -59,7 +59,7 @@ def render_html(report: StudyReport) -> str:
         node_colors={n.id: charts.node_color(report.topology, n.id) for n in report.topology.nodes},
         changelog=Markup.escape(render_changelog(report)),
         shared=_shared(report.runs),
-        run_values=[_run_values(report, run) for run in report.runs],
+        values=_run_values(report),
         proofs=_proofs(report.runs),
         figures=figures,
         cpulist=format_cpulist,
@@ -145,6 +145,7 @@ def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[dict[str, 
         {
             "timeline": timeline,
             "count": len(timeline.spans),
+            "marks": charts.inner_marks(timeline),
             "resolution": None
             if drawn.resolution_ms is None
             else figures.number(drawn.resolution_ms, figures.decimals([drawn.resolution_ms])),
@@ -166,14 +167,21 @@ def _chart_data(report: StudyReport, lines: Sequence[Drawn]) -> dict[str, Any]:
     return {"light": charts.LIGHT, "dark": charts.DARK, "lines": data}
 
 
-def _run_values(report: StudyReport, run: Run) -> dict[str, Any]:
-    values = {reading.measure: reading.value for reading in run.readings}
-    cells = []
+def _run_values(report: StudyReport) -> dict[str, Any]:
+    """Return every figure of every run: a row for each measure, runs by variant and seed."""
+    order = [variant.name for variant in report.variants]
+    runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
+    found = [{reading.measure: reading.value for reading in run.readings} for run in runs]
+    rows = []
+    summaries = {each.measure: each.summaries for each in report.comparisons}
     for info in report.measures:
-        value = values.get(info.name)
-        places = figures.decimals([value])
-        cells.append({"text": figures.number(value, places, grouped=True), "value": value})
-    return {"run": run, "cells": cells}
+        values = [values.get(info.name) for values in found]
+        spread = figures.row_decimals(summaries.get(info.name, ()))
+        places = max(figures.decimals(values), spread)
+        cells = [(value, figures.number(value, places, grouped=True)) for value in values]
+        rows.append((info, cells))
+    counts = [(variant, sum(run.variant == variant for run in runs)) for variant in order]
+    return {"runs": runs, "counts": counts, "rows": rows}
 
 
 def _shared(runs: Sequence[Run]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -201,9 +209,14 @@ def _ids_with(runs: Sequence[Run], values: Sequence[str], wanted: str) -> list[s
 
 def _proofs(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the placement facts of the runs; runs with equal facts are listed together."""
-    seen: dict[tuple[object, ...], list[str]] = {}
+    seen: dict[tuple[str, tuple[Proof, ...]], list[str]] = {}
     for run in runs:
         seen.setdefault((run.provenance.placement, run.provenance.proof), []).append(run.id)
     return [
-        {"summary": summary, "facts": facts, "runs": ids} for (summary, facts), ids in seen.items()
+        {"summary": summary, "facts": [(f, _agrees(f)) for f in facts], "runs": ids}
+        for (summary, facts), ids in seen.items()
     ]
+
+
+def _agrees(fact: Proof) -> bool:
+    return fact.asked == fact.found or fact.asked.split()[:1] == ["any"]

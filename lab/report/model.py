@@ -56,7 +56,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Proof:
-    """One placement fact: what was asked for and what was read back from the running process."""
+    """One placement fact: what was asked for and what was read back from the running process.
+
+    An `asked` that begins with `any` asks for nothing in particular, so nothing can disagree.
+    """
 
     subject: str
     asked: str

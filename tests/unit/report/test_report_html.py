@@ -11,7 +11,7 @@ from report_sample import hostile_report, ring, sample_report, timeline
 
 from lab.report import charts
 from lab.report.html import MOST_BYTES, embedded_json, render_html
-from lab.report.model import Span, Timeline
+from lab.report.model import Mark, Proof, Span, Timeline
 from lab.report.timeline import on_cpus
 
 
@@ -71,6 +71,7 @@ def test_every_measure_variant_and_run_is_in_a_table(page: str) -> None:
     tree = parsed(page)
     assert len(tree.xpath("//table[@id='all']/tbody/tr")) == len(report.measures)
     assert len(tree.xpath("//table[@id='each-run']/tbody/tr")) == len(report.runs)
+    assert len(tree.xpath("//table[@id='values']/tbody/tr")) == len(report.measures)
     text = tree.text_content()
     for variant in report.variants:
         for fact in (variant.release, variant.config_hash, variant.source_version):
@@ -81,7 +82,7 @@ def test_every_measure_variant_and_run_is_in_a_table(page: str) -> None:
 
 def test_tables_have_as_many_cells_as_names_to_copy(page: str) -> None:
     tree = parsed(page)
-    for name in ("groups-last", "groups-all", "all", "each-run"):
+    for name in ("groups-last", "groups-all", "all", "each-run", "values"):
         names = tree.xpath(f"//table[@id='{name}']/thead//th[@data-name]")
         for row in tree.xpath(f"//table[@id='{name}']/tbody/tr"):
             assert len(row) == len(names)
@@ -118,6 +119,26 @@ def test_runs_with_equal_facts_are_told_once_and_others_apart(page: str) -> None
     text = render_html(replace(report, runs=(report.runs[0], other, *report.runs[2:])))
     assert re.search(r"8\.2\.1 <span[^>]*>\(after-s1\)", text)
     assert text.count("1 vCPU thread for 8 vCPUs") == 1
+
+
+def test_a_placement_that_was_not_kept_stands_out() -> None:
+    report = sample_report()
+    facts = (
+        Proof("vCPU 0", "host CPU 1", "host CPU 0"),
+        Proof("memory of node 0", "any host node", "17 pages on host node 0"),
+        Proof("vCPU 1", "host CPU 1", "host CPU 1"),
+    )
+    runs = tuple(
+        replace(run, provenance=replace(run.provenance, proof=facts)) for run in report.runs
+    )
+    tree = parsed(render_html(replace(report, runs=runs)))
+    answers = tree.xpath("//section[@aria-labelledby='placement']//tbody/tr/td[3]")
+    assert [cell.text_content() for cell in answers] == ["NO", "yes", "yes"]
+
+
+def test_marks_at_the_ends_of_the_window_are_left_out() -> None:
+    line = replace(timeline("after"), marks=(Mark(0, "begin"), Mark(7, "half"), Mark(5000, "end")))
+    assert [mark.text for mark in charts.inner_marks(line)] == ["half"]
 
 
 def test_a_failed_run_and_lost_events_stand_out() -> None:
