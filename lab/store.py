@@ -8,10 +8,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fcntl import LOCK_EX, flock
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,19 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (created when missing) against other processes."""
+def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold an exclusive lock on `path` (created when missing) against other processes.
+
+    `on_wait` is called once if another process has the lock.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        flock(file, LOCK_EX)
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            flock(file, LOCK_EX)
         yield
 
 
@@ -159,6 +167,16 @@ class RunDir:
     def dmesg(self) -> Path:
         """The guest's whole kernel log, `sched_verbose` included."""
         return self.out / "dmesg.txt"
+
+    @property
+    def sysfs(self) -> Path:
+        """The guest's nodes: node<N>/cpulist, distance and meminfo."""
+        return self.out / "sysfs"
+
+    @property
+    def sched_domains(self) -> Path:
+        """/sys/kernel/debug/sched/domains, one `path:value` a line."""
+        return self.out / "sched_domains.txt"
 
     @property
     def vmstat_before(self) -> Path:

@@ -112,8 +112,7 @@ def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> B
         find_program(program, package)
     folder = tree_dir(inputs.source)
     _check_path(folder)
-    tell("waiting for the source tree", None)
-    with locked(folder / "lock"):
+    with locked(folder / "lock", lambda: tell("waiting for another build of this source", None)):
         # Another process may have built it while this one waited.
         return load_built(spec.name, inputs.digest) or _build(spec, inputs, tell)
 

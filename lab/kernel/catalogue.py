@@ -15,13 +15,18 @@ _SOURCE = re.compile(r"linux-source-[0-9]+\.[0-9]+")
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A named build: source, patch series in the order they are applied, config fragments."""
+    """A named build: source, patch series in the order they are applied, config fragments.
+
+    `groups_before_fix`: the series brings back the sched groups of kernels before 4.13, which the
+    prediction has to follow.
+    """
 
     name: str
     summary: str
     source: str
     series: tuple[str, ...]
     fragments: tuple[str, ...]
+    groups_before_fix: bool = False
 
 
 class _Kernel(Document):
@@ -29,6 +34,7 @@ class _Kernel(Document):
     source: str
     fragments: tuple[str, ...]
     series: tuple[str, ...] = ()
+    groups_before_fix: bool = False
 
 
 class _Kernels(Document):
@@ -76,7 +82,12 @@ def load_kernels() -> dict[str, KernelSpec]:
         _check_names(kernel.fragments, fragments, file, f"{key}.fragments", "fragment")
         _check_names(kernel.series, series, file, f"{key}.series", "series")
         found[name] = KernelSpec(
-            name, kernel.summary, kernel.source, kernel.series, kernel.fragments
+            name,
+            kernel.summary,
+            kernel.source,
+            kernel.series,
+            kernel.fragments,
+            kernel.groups_before_fix,
         )
     return found
 

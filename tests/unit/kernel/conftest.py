@@ -24,7 +24,7 @@ bzImage:
 \t  echo 'cc1: error: closing /tmp/x.s: No space left on device'; exit 1; fi
 \t@if grep -q LIBELF kernel/sched/topology.c; then \\
 \t  echo 'elf.h:5:10: fatal error: gelf.h: No such file or directory'; exit 1; fi
-\t@echo "$(KBUILD_BUILD_TIMESTAMP) $(MAKEFLAGS)" | grep -q 2024
+\t@test "$(KBUILD_BUILD_USER)" = numalab
 \t@cat kernel/sched/topology.c $(O)/.config > $(O)/arch/x86/boot/bzImage
 \t@touch $(O)/vmlinux
 """

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from lab.errors import BuildError, HostError, UserError
 from lab.kernel import build, source
 from lab.kernel.build import build_failed, built_kernel, ensure_kernel, read_inputs
 from lab.kernel.catalogue import find_kernel
+from lab.store import locked
 
 
 def packed(path: str) -> str:
@@ -261,3 +263,22 @@ def test_two_processes_build_one_after_the_other(project: Path) -> None:
     assert plain is not None
     assert "line ten" in changed.bzimage.read_text()
     assert "line ten" not in plain.bzimage.read_text()
+
+
+def test_waiting_for_another_build_is_said(project: Path) -> None:
+    folder = source.tree_dir(source.find_source("linux-source-9.9"))
+    steps: list[str] = []
+    with locked(folder / "lock"):
+        waiting = threading.Thread(
+            target=lambda: ensure_kernel(
+                find_kernel("plain"), on_progress=lambda text, _: steps.append(text)
+            )
+        )
+        waiting.start()
+        deadline = time.monotonic() + 30
+        while not steps:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert steps == ["waiting for another build of this source"]
+    waiting.join()
+    assert steps[-1] == "kernel/sched/topology.o"
