@@ -156,7 +156,12 @@ def _cut_at_gaps(stayed: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
         return stayed
     losses = lost.select("cpu", gap_ns="start_ns").sort("gap_ns")
     met = stayed.sort("start_ns").join_asof(
-        losses, left_on="start_ns", right_on="gap_ns", by="cpu", strategy="forward"
+        losses,
+        left_on="start_ns",
+        right_on="gap_ns",
+        by="cpu",
+        strategy="forward",
+        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
     )
     cut = (pl.col("gap_ns") < pl.col("end_ns")) & ~pl.col("borne_out")
     return met.with_columns(end_ns=pl.when(cut).then("gap_ns").otherwise("end_ns"))

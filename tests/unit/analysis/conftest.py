@@ -1,0 +1,124 @@
+"""Small traces written by hand, as tables like those that a recording is decoded into."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.topology.model import Node, Topology
+
+SCHEMA = {
+    "time_ns": pl.Int64,
+    "cpu": pl.Int16,
+    "node": pl.Int16,
+    "event": pl.String,
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "lost": pl.Int64,
+    "buf": pl.String,
+    "prev_comm": pl.String,
+    "prev_pid": pl.Int32,
+    "prev_state": pl.Int64,
+    "next_comm": pl.String,
+    "next_pid": pl.Int32,
+    "event_comm": pl.String,
+    "event_pid": pl.Int32,
+    "target_cpu": pl.Int32,
+    "orig_cpu": pl.Int32,
+    "dest_cpu": pl.Int32,
+}
+SLEEPS, PREEMPTED, RUNS = 1, 0x100, 0
+Row = dict[str, Any]
+
+
+def _task(task: str) -> tuple[str, int]:
+    """`hog:7` is the task hog with pid 7; `idle` is the idle task."""
+    if task == "idle":
+        return "swapper", 0
+    comm, _, pid = task.rpartition(":")
+    return comm, int(pid)
+
+
+def switch(time: int, cpu: int, prev: str, next_: str, state: int = RUNS) -> Row:
+    (left, left_pid), (came, came_pid) = _task(prev), _task(next_)
+    return {
+        "time_ns": time,
+        "cpu": cpu,
+        "event": "sched_switch",
+        "pid": left_pid,
+        "comm": left,
+        "prev_comm": left,
+        "prev_pid": left_pid,
+        "prev_state": state,
+        "next_comm": came,
+        "next_pid": came_pid,
+    }
+
+
+def wakeup(time: int, task: str, target: int, *, new: bool = False) -> Row:
+    comm, pid = _task(task)
+    name = "sched_wakeup_new" if new else "sched_wakeup"
+    row = {"time_ns": time, "cpu": target, "event": name, "pid": 0, "comm": "<idle>"}
+    return {**row, "event_comm": comm, "event_pid": pid, "target_cpu": target}
+
+
+def migrate(time: int, task: str, orig: int, dest: int) -> Row:
+    comm, pid = _task(task)
+    row = {"time_ns": time, "cpu": dest, "event": "sched_migrate_task", "pid": 0, "comm": "<idle>"}
+    return {**row, "event_comm": comm, "event_pid": pid, "orig_cpu": orig, "dest_cpu": dest}
+
+
+def mark(time: int, text: str, cpu: int = 0) -> Row:
+    row = {"time_ns": time, "cpu": cpu, "event": "print", "pid": 99, "comm": "marker"}
+    return {**row, "buf": f"{text}\n"}
+
+
+def lost(time: int, cpu: int, number: int | None = None) -> Row:
+    return {"time_ns": time, "cpu": cpu, "event": "lost_events", "lost": number}
+
+
+def other(time: int, cpu: int, event: str, pid: int = 0) -> Row:
+    return {"time_ns": time, "cpu": cpu, "event": event, "pid": pid, "comm": "<idle>"}
+
+
+def table(*rows: Row) -> pl.DataFrame:
+    """Make a table of rows in the order of their times; each CPU is a node of its own."""
+    whole = [{**dict.fromkeys(SCHEMA), "node": row["cpu"], **row} for row in rows]
+    return pl.DataFrame(whole, schema=SCHEMA, orient="row").sort("time_ns", maintain_order=True)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The functions above, for tests (which cannot import each other's modules)."""
+
+    switch: Callable[..., Row] = switch
+    wakeup: Callable[..., Row] = wakeup
+    migrate: Callable[..., Row] = migrate
+    mark: Callable[..., Row] = mark
+    lost: Callable[..., Row] = lost
+    other: Callable[..., Row] = other
+    table: Callable[..., pl.DataFrame] = table
+    sleeps: int = SLEEPS
+    preempted: int = PREEMPTED
+
+
+@pytest.fixture
+def trace() -> Trace:
+    """Write small traces."""
+    return Trace()
+
+
+@pytest.fixture
+def three_nodes() -> Topology:
+    """Three nodes of one CPU: CPU n is on node n."""
+    return Topology(
+        name="three",
+        summary="",
+        source="",
+        nodes=tuple(Node(n, (n,), 512) for n in range(3)),
+        distances=((10, 20, 30), (20, 10, 20), (30, 20, 10)),
+        cpu_shape=None,
+        llc="none",
+    )

@@ -1,0 +1,164 @@
+"""The measures of a run, checked by hand on a small trace."""
+
+from typing import Any
+
+import pytest
+
+from lab.analysis.measure import DEFINITIONS, Measure, explain, measure
+from lab.analysis.run import COLUMNS, measure_run
+from lab.errors import UserError
+from lab.topology.model import Topology
+
+
+def a_run(trace: Any) -> Any:
+    """Two hogs on CPU 0, allowed on CPUs 0 and 2; one of them is moved to CPU 2 after 60 of 100.
+
+    The window is from 100 to 200. Before 160 the hogs take turns on CPU 0 and CPU 2 is idle; then
+    hog 2 runs on CPU 2 from 170 on. A daemon runs on CPU 1 all the time.
+    """
+    return trace.table(
+        trace.switch(50, 1, "idle", "daemon:9"),
+        trace.switch(60, 2, "daemon:8", "idle", trace.sleeps),
+        trace.wakeup(70, "hog:2", 0),
+        trace.switch(80, 0, "idle", "hog:1"),
+        trace.mark(100, "numalab: begin"),
+        trace.switch(120, 0, "hog:1", "hog:2", trace.preempted),
+        trace.other(130, 0, "sched_stick_numa"),
+        trace.switch(140, 0, "hog:2", "hog:1", trace.preempted),
+        trace.other(155, 0, "sched_move_numa"),
+        trace.migrate(160, "hog:2", 0, 2),
+        trace.switch(170, 2, "idle", "hog:2"),
+        trace.mark(200, "numalab: end"),
+        trace.other(210, 0, "sched_move_numa"),
+        trace.migrate(220, "hog:2", 2, 0),
+    )
+
+
+def values(found: tuple[Measure, ...]) -> dict[str, float | int | None]:
+    return {measure.name: measure.value for measure in found}
+
+
+def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) -> None:
+    found = measure_run(
+        a_run(trace),
+        three_nodes,
+        tasks=["hog"],
+        allowed_cpus=[0, 2],
+        counters={"numa_hit": 7, "nr_free_pages": -5, "pgfault": 3},
+    )
+    assert values(found) == {
+        # hogs ran 100 on CPU 0 and 30 on CPU 2
+        "task_time_share_node0": pytest.approx(100 * 100 / 130),
+        "task_time_share_node1": 0,
+        "task_time_share_node2": pytest.approx(100 * 30 / 130),
+        "task_busy_share_cpu0": 100,
+        "task_busy_share_cpu2": 30,
+        "task_busy_share_min": 30,
+        "task_node_changes": 1,
+        "idle_while_overloaded": 60,  # from 100 to 160; from then on hog 2 counts on CPU 2
+        "unknown_time": 0,
+        "tasks_final_node0": 1,
+        "tasks_final_node1": 0,
+        "tasks_final_node2": 1,
+        "task_migrations": 1,
+        "task_node_migrations": 1,
+        "task_migrations_node0_node2": 1,
+        "sched_move_numa": 1,
+        "sched_swap_numa": 0,
+        "sched_stick_numa": 1,
+        "vmstat_numa_hit": 7,
+        "vmstat_pgfault": 3,
+    }
+
+
+def test_without_names_every_task_but_the_idle_ones_is_of_interest(
+    trace: Any, three_nodes: Topology
+) -> None:
+    found = values(measure_run(a_run(trace), three_nodes, tasks=[]))
+    assert found["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
+    assert found["task_busy_share_cpu1"] == 100
+    assert "task_migrations_node1_node2" in found
+
+
+def test_names_may_hold_wildcards(trace: Any, three_nodes: Topology) -> None:
+    for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
+        found = values(measure_run(a_run(trace), three_nodes, tasks=[pattern]))
+        expected = 0 if "|" in pattern else 100
+        assert found["task_busy_share_cpu0"] == expected, pattern
+
+
+def test_what_was_not_recorded_is_not_zero(trace: Any, three_nodes: Topology) -> None:
+    found = values(
+        measure_run(a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"])
+    )
+    assert found["sched_move_numa"] == 1
+    for name in ("sched_swap_numa", "task_busy_share_min", "idle_while_overloaded"):
+        assert found[name] is None
+    assert found["task_migrations"] is None
+    assert found["task_time_share_node0"] is None
+
+
+def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Any, three_nodes: Topology) -> None:
+    found = values(measure_run(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]))
+    assert found["task_time_share_node0"] is None
+    assert found["task_busy_share_min"] == 0
+
+
+def test_time_with_lost_events_is_left_out(trace: Any, three_nodes: Topology) -> None:
+    events = trace.table(
+        trace.switch(0, 2, "a:3", "idle", trace.sleeps),
+        trace.wakeup(0, "hog:2", 0),
+        trace.switch(0, 0, "idle", "hog:1"),
+        trace.mark(0, "numalab: begin"),
+        trace.switch(20, 0, "hog:1", "hog:2", trace.preempted),
+        trace.lost(60, 0, 5),
+        trace.switch(70, 0, "hog:1", "hog:2", trace.preempted),
+        trace.mark(100, "numalab: end"),
+    )
+    found = values(measure_run(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]))
+    assert found["unknown_time"] == 40
+    assert found["idle_while_overloaded"] == 100
+    assert found["task_busy_share_cpu0"] == 60
+
+
+def test_an_empty_trace_measures_nothing(trace: Any, three_nodes: Topology) -> None:
+    found = values(measure_run(trace.table(), three_nodes, tasks=["hog"]))
+    assert found["task_busy_share_min"] is None
+    assert found["idle_while_overloaded"] is None
+    assert found["sched_move_numa"] == 0
+
+
+def test_a_table_without_the_optional_columns_will_do(trace: Any, three_nodes: Topology) -> None:
+    events = a_run(trace).select("time_ns", "cpu", "node", "event", "pid", "comm")
+    assert values(measure_run(events, three_nodes, tasks=["hog"]))["task_migrations"] == 0
+    assert set(events.columns) < set(COLUMNS)
+
+
+def test_every_measure_can_be_explained(trace: Any, three_nodes: Topology) -> None:
+    for made in measure_run(a_run(trace), three_nodes, tasks=["hog"], counters={"numa_hit": 1}):
+        known = explain(made.name)
+        assert (known.unit, known.direction, known.kind, known.definition, known.source) == (
+            made.unit,
+            made.direction,
+            made.kind,
+            made.definition,
+            made.source,
+        )
+        assert "{" not in known.definition
+
+
+def test_an_unknown_measure_names_those_there_are() -> None:
+    with pytest.raises(UserError, match="no measure is called 'speed'") as refused:
+        explain("speed")
+    assert refused.value.choices == tuple(definition.name for definition in DEFINITIONS)
+
+
+def test_definitions_have_different_names_and_all_they_need() -> None:
+    assert len({definition.name for definition in DEFINITIONS}) == len(DEFINITIONS)
+    for definition in DEFINITIONS:
+        assert definition.definition.endswith(".")
+        assert definition.unit
+        assert definition.source
+    assert measure("task_busy_share_cpu{cpu}", 1.5, cpu=3).name == "task_busy_share_cpu3"
+    with pytest.raises(KeyError):
+        measure("speed", 1)

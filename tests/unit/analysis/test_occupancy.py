@@ -1,0 +1,116 @@
+"""Who ran where, and the policy for what a recording leaves open."""
+
+from typing import Any
+
+import polars as pl
+
+from lab.analysis.occupancy import spans
+from lab.analysis.window import Window, find_window, gaps, marks
+
+Span = tuple[int, int, int, int | None, str | None]
+
+
+def rows(found: pl.DataFrame) -> list[Span]:
+    return found.select("cpu", "start_ns", "end_ns", "pid", "comm").rows()
+
+
+def test_a_cpu_runs_a_task_from_one_switch_to_the_next(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.switch(10, 0, "a:1", "b:2"),
+        trace.switch(25, 0, "b:2", "idle", trace.sleeps),
+        trace.switch(40, 0, "idle", "a:1"),
+        trace.mark(50, "x"),
+    )
+    assert rows(spans(events, Window(0, 50))) == [
+        (0, 0, 10, 1, "a"),
+        (0, 10, 25, 2, "b"),
+        (0, 25, 40, 0, "swapper"),
+        (0, 40, 50, 1, "a"),
+    ]
+
+
+def test_spans_are_cut_to_the_window(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "a:1", "b:2"),
+        trace.switch(100, 0, "b:2", "a:1"),
+        trace.switch(200, 0, "a:1", "b:2"),
+    )
+    assert rows(spans(events, Window(50, 150))) == [(0, 50, 100, 2, "b"), (0, 100, 150, 1, "a")]
+
+
+def test_a_task_has_the_name_with_which_it_leaves(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "idle", "sh:5"),
+        trace.switch(10, 0, "hog:5", "idle", trace.sleeps),
+        trace.switch(20, 0, "idle", "hog:5"),
+    )
+    assert [span[4] for span in rows(spans(events, Window(0, 30)))] == ["hog", "swapper", "hog"]
+
+
+def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "a:1", "b:2"), trace.mark(5, "from cpu 1", cpu=1), trace.mark(9, "x")
+    )
+    found = spans(events, Window(0, 10)).filter(pl.col("cpu") == 1)
+    assert rows(found) == [(1, 0, 10, 99, "marker")]
+    assert found["known"].to_list() == [False]
+
+
+def test_a_cpu_without_any_event_was_idle(trace: Any) -> None:
+    found = spans(trace.table(trace.switch(5, 0, "a:1", "b:2")), Window(5, 10), cpus=[0, 3])
+    assert rows(found) == [(0, 5, 10, 2, "b"), (3, 5, 10, 0, "<idle>")]
+    assert found["known"].to_list() == [True, False]
+
+
+def test_who_ran_where_events_were_lost_is_unknown(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "a:1", "b:2"),
+        trace.other(20, 0, "sched_stick_numa"),
+        trace.lost(50, 0, 9),
+        trace.switch(60, 0, "c:3", "d:4"),
+        trace.mark(90, "x"),
+    )
+    assert rows(spans(events, Window(10, 90))) == [
+        (0, 10, 20, 2, "b"),
+        (0, 20, 50, None, None),
+        (0, 50, 60, 3, "c"),
+        (0, 60, 90, 4, "d"),
+    ]
+    assert gaps(events).rows() == [(0, 20, 50)]
+
+
+def test_before_an_overwritten_part_nothing_is_known(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 1, "a:1", "b:2"),
+        trace.lost(30, 0),
+        trace.switch(40, 0, "c:3", "d:4"),
+    )
+    assert rows(spans(events, Window(0, 40)))[:2] == [(0, 0, 30, None, None), (0, 30, 40, 3, "c")]
+
+
+def test_the_window_is_between_the_markers(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "a:1", "b:2"),
+        trace.mark(5, "numalab: end"),
+        trace.mark(10, "numalab: begin"),
+        trace.mark(15, "numalab: half"),
+        trace.mark(20, "numalab: begin"),
+        trace.mark(30, "numalab: end"),
+        trace.mark(40, "numalab: end"),
+    )
+    assert find_window(events) == Window(10, 30)
+    assert marks(events)["text"].to_list()[2] == "numalab: half"
+
+
+def test_a_missing_marker_is_said(trace: Any) -> None:
+    events = trace.table(trace.switch(3, 0, "a:1", "b:2"), trace.switch(9, 0, "b:2", "a:1"))
+    assert find_window(events) == Window(3, 9, begun=False, ended=False)
+    lost_end = trace.table(trace.mark(4, "numalab: begin"), trace.switch(9, 0, "b:2", "a:1"))
+    assert find_window(lost_end) == Window(4, 9, begun=True, ended=False)
+
+
+def test_no_event_at_all_is_an_empty_window_without_spans(trace: Any) -> None:
+    events = trace.table()
+    assert find_window(events).length_ns == 0
+    assert spans(events, find_window(events), [0]).is_empty()

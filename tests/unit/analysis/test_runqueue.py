@@ -1,0 +1,121 @@
+"""How many tasks were runnable on each CPU, and the policy for the first sight of a task."""
+
+from typing import Any
+
+import polars as pl
+
+from lab.analysis.runqueue import queue_lengths, stays
+from lab.analysis.window import Window
+
+Lengths = list[tuple[int, int, int]]
+
+
+def lengths(events: pl.DataFrame, cpu: int, window: Window) -> Lengths:
+    """Return (start, end, runnable) of one CPU, neighbours with the same number joined."""
+    found = queue_lengths(stays(events, window), window, [0, 1]).filter(pl.col("cpu") == cpu)
+    joined: Lengths = []
+    for start, end, number in found.select("start_ns", "end_ns", "runnable").rows():
+        if joined and joined[-1][2] == number:
+            joined[-1] = (joined[-1][0], end, number)
+        else:
+            joined.append((start, end, number))
+    return joined
+
+
+def test_a_task_counts_from_its_waking_to_its_sleep(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.wakeup(10, "a:1", 0),
+        trace.switch(15, 0, "idle", "a:1"),
+        trace.wakeup(20, "b:2", 0, new=True),
+        trace.switch(30, 0, "a:1", "b:2", trace.preempted),
+        trace.switch(40, 0, "b:2", "a:1", trace.sleeps),
+        trace.switch(50, 0, "a:1", "idle", trace.sleeps),
+        trace.mark(60, "x"),
+    )
+    assert lengths(events, 0, Window(0, 60)) == [
+        (0, 10, 0),
+        (10, 20, 1),
+        (20, 40, 2),
+        (40, 50, 1),
+        (50, 60, 0),
+    ]
+    assert lengths(events, 1, Window(0, 60)) == [(0, 60, 0)]
+
+
+def test_a_migrating_task_counts_on_its_destination_at_once(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.switch(10, 0, "a:1", "b:2", trace.preempted),
+        trace.migrate(20, "a:1", 0, 1),
+        trace.switch(25, 1, "idle", "a:1"),
+        trace.mark(40, "x"),
+    )
+    assert lengths(events, 0, Window(0, 40)) == [(0, 20, 2), (20, 40, 1)]
+    assert lengths(events, 1, Window(0, 40)) == [(0, 20, 0), (20, 40, 1)]
+
+
+def test_a_sleeping_task_that_migrates_is_not_runnable_until_it_wakes(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.switch(10, 0, "a:1", "idle", trace.sleeps),
+        trace.migrate(20, "a:1", 0, 1),
+        trace.wakeup(21, "a:1", 1),
+        trace.switch(30, 1, "idle", "a:1"),
+        trace.mark(40, "x"),
+    )
+    assert lengths(events, 0, Window(0, 40)) == [(0, 10, 1), (10, 40, 0)]
+    assert lengths(events, 1, Window(0, 40)) == [(0, 21, 0), (21, 40, 1)]
+
+
+def test_a_task_first_seen_coming_on_was_waiting_since_the_start(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"), trace.switch(30, 0, "a:1", "b:2", trace.sleeps), trace.mark(40, "x")
+    )
+    assert lengths(events, 0, Window(0, 40)) == [(0, 30, 2), (30, 40, 1)]
+
+
+def test_a_task_first_seen_migrating_was_what_the_next_event_proves(trace: Any) -> None:
+    waiting = trace.table(
+        trace.mark(0, "x"), trace.migrate(10, "a:1", 0, 1), trace.switch(20, 1, "idle", "a:1")
+    )
+    asleep = trace.table(
+        trace.mark(0, "x"), trace.migrate(10, "a:1", 0, 1), trace.wakeup(20, "a:1", 1)
+    )
+    window = Window(0, 30)
+    assert lengths(waiting, 0, window) == [(0, 10, 1), (10, 30, 0)]
+    assert lengths(asleep, 0, window) == [(0, 30, 0)]
+    assert lengths(asleep, 1, window) == [(0, 20, 0), (20, 30, 1)]
+
+
+def test_a_task_that_exits_is_gone(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.switch(10, 0, "a:1", "idle", 0x10),  # X: dead
+        trace.mark(20, "x"),
+    )
+    assert lengths(events, 0, Window(0, 20)) == [(0, 10, 1), (10, 20, 0)]
+
+
+def test_the_idle_task_does_not_wait(trace: Any) -> None:
+    events = trace.table(trace.switch(0, 0, "idle", "a:1"), trace.switch(9, 0, "a:1", "idle", 1))
+    assert stays(events, Window(0, 20))["pid"].unique().to_list() == [1]
+
+
+def test_after_lost_events_a_task_must_be_borne_out(trace: Any) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.wakeup(5, "gone:1", 0),
+        trace.wakeup(6, "stays:2", 0),
+        trace.lost(20, 0),
+        trace.switch(30, 0, "idle", "stays:2"),
+        trace.mark(40, "x"),
+    )
+    # `gone` is not seen again: from the last event before the loss (6) on it counts no more.
+    assert lengths(events, 0, Window(0, 40)) == [(0, 5, 0), (5, 40, 1)]
+
+
+def test_no_event_gives_empty_queues(trace: Any) -> None:
+    window = Window(0, 10)
+    assert stays(trace.table(), window).is_empty()
+    assert lengths(trace.table(), 0, window) == [(0, 10, 0)]
