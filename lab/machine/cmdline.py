@@ -10,14 +10,29 @@ TRACE_INSTANCE = "lab"
 _LONGEST = 2047  # COMMAND_LINE_SIZE on x86 is 2048, with the final NUL
 
 
+# What a real processor has to be measured for, and QEMU's is known for: saves 1.5 s of 3.5 at boot.
+_EMULATED = (
+    # TCG's TSC counts nanoseconds in icount mode, so at CONFIG_HZ=250 a jiffy has this many.
+    "lpj=4000000",
+    # All vCPUs read the same clock. It also makes sched_clock() stable.
+    "tsc=reliable",
+    # No check of the timer interrupt's wiring.
+    "no_timer_check",
+)
+
+
 def render_cmdline(
-    region: Region | None, unwanted: tuple[Region, ...] = (), extra: tuple[str, ...] = ()
+    region: Region | None,
+    *,
+    emulated: bool,
+    unwanted: tuple[Region, ...] = (),
+    extra: tuple[str, ...] = (),
 ) -> str:
     """Render the command line of a guest whose trace instance lies in `region`.
 
-    `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
-    last, so that they win. Raises UserError for words the kernel would not read as one word, and
-    for a line that is too long.
+    `emulated`: QEMU executes the guest (tcg, icount). `unwanted` is memory that the kernel must
+    leave alone (`unwanted_regions`). `extra` words come last, so that they win. Raises UserError
+    for words the kernel would not read as one word, and for a line that is too long.
     """
     words = [
         "console=ttyS0",
@@ -32,6 +47,8 @@ def render_cmdline(
         # Prints the sched domains and groups at boot; reports show them.
         "sched_verbose",
     ]
+    if emulated:
+        words += _EMULATED
     words += [f"memmap={hidden.size:#x}${hidden.address:#x}" for hidden in unwanted]
     if region is not None:
         words += [

@@ -107,19 +107,21 @@ class Follower:
 
     def lines(self) -> list[str]:
         """Return the complete lines that have come since the last call, each at most 64 KiB."""
-        data = self._partial + self._new()
-        *whole, rest = data.split(b"\n")
-        # Of a line that is too long the beginning is kept once; the rest is dropped as it comes.
-        self._partial = rest[: LONGEST_LINE + 1]
-        return [_text(line) for line in whole]
+        return self._split(self._new())
 
     def rest(self) -> list[str]:
         """Return what is left when nothing more will come, an unfinished last line included."""
-        lines = []
-        while new := self.lines():
-            lines += new
+        lines: list[str] = []
+        while data := self._new():
+            lines += self._split(data)
         last, self._partial = self._partial, b""
         return [*lines, _text(last)] if last else lines
+
+    def _split(self, data: bytes) -> list[str]:
+        *whole, rest = (self._partial + data).split(b"\n")
+        # Of a line that is too long the beginning is kept; the rest is dropped as it comes.
+        self._partial = rest[: LONGEST_LINE + 1]
+        return [_text(line) for line in whole]
 
     def _new(self) -> bytes:
         try:

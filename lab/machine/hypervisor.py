@@ -261,6 +261,12 @@ def connect(uri: str = EMBED) -> Hypervisor:
         return _open[uri]
 
 
+def library_version() -> tuple[int, str]:
+    """Return the version of the libvirt library, as libvirt's number and as text."""
+    number = int(libvirt.getVersion())
+    return number, _version(number)
+
+
 def disconnect_all() -> None:
     """End all guests of this process and close its connections. Safe to call again."""
     with _opening:

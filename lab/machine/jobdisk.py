@@ -233,6 +233,9 @@ def _debugfs(path: Path, commands: Sequence[str], cwd: Path, *, writing: bool = 
         )
     except (CommandFailed, CommandTimedOut) as error:
         raise HostError(f"the guest's job disk {path} cannot be read: {error}") from None
+    if "Filesystem not open" in completed.stderr:  # debugfs ends with status 0 all the same
+        why = completed.stderr.splitlines()[-2:][0]
+        raise HostError(f"the guest's job disk {path} cannot be read: {why}")
     return completed.stdout
 
 

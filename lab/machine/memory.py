@@ -22,7 +22,7 @@ _ALL_LOW = 0xB0000000
 _FOUR_GIB = 1 << 32
 # libvirt gives every node some memory. A node without any gets this much, and the kernel's
 # command line takes it away again before the kernel looks at the nodes.
-_UNWANTED_MIB = 2
+_UNWANTED_MIB = 128  # a memory section of x86 (SECTION_SIZE_BITS 27); untouched, it costs nothing
 # SeaBIOS keeps the ACPI tables at the end of low memory.
 _FIRMWARE = 16 * _MIB
 _FEWEST_LEFT_MIB = 128

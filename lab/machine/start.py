@@ -47,7 +47,12 @@ def prepare(
     """Write what the guest needs to `run_dir` and render its domain, without starting it."""
     region = trace_region(machine.topology, machine.trace_memory_mib)
     placement = plan_placement(machine.topology.cpu_count, _host_cpus(machine), machine.mode)
-    cmdline = render_cmdline(region, unwanted_regions(machine.topology), machine.extra_cmdline)
+    cmdline = render_cmdline(
+        region,
+        emulated=machine.mode != "kvm",
+        unwanted=unwanted_regions(machine.topology),
+        extra=machine.extra_cmdline,
+    )
     name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
     try:
         run_dir.path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,159 @@
+"""The domain XML: golden files, libvirt's own schema, and what must never change by accident."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from lxml import etree
+
+from lab.errors import UserError
+from lab.machine.cmdline import render_cmdline
+from lab.machine.domain_xml import (
+    OWNER_NAMESPACE,
+    QEMU_NAMESPACE,
+    DomainFiles,
+    Drive,
+    parse_owner,
+    render_domain,
+)
+from lab.machine.machine import CpuModel, Machine, Mode
+from lab.machine.memory import trace_region, unwanted_regions
+from lab.machine.owner import Owner
+from lab.machine.placement import plan_placement
+from lab.topology.load import load_topology
+from lab.topology.model import Interconnect
+
+SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
+
+
+def make_machine(mode: Mode, topology: str = "ring-4") -> Machine:
+    return Machine(load_topology(topology), Path("/k/bzImage"), Path("/r.erofs"), mode, 7, "m")
+
+
+def make_files(prefix: str = "/run") -> DomainFiles:
+    return DomainFiles(
+        Path(f"{prefix}/console.log"),
+        Path(f"{prefix}/heartbeat.jsonl"),
+        Drive(Path("/r.erofs"), 182 << 20),
+        Drive(Path(f"{prefix}/job.img"), 128 << 20),
+    )
+
+
+def render(
+    machine: Machine, host_cpus: tuple[int, ...] = (0, 1), files: DomainFiles | None = None
+) -> str:
+    region = trace_region(machine.topology, machine.trace_memory_mib)
+    return render_domain(
+        machine,
+        plan_placement(machine.topology.cpu_count, host_cpus, machine.mode),
+        files or make_files(),
+        name="m-1",
+        cmdline=render_cmdline(
+            region,
+            emulated=machine.mode != "kvm",
+            unwanted=unwanted_regions(machine.topology),
+        ),
+        owner=Owner(4242, 99),
+    )
+
+
+CASES: dict[str, tuple[str, Mode, tuple[int, ...]]] = {
+    "ring-4-tcg": ("ring-4", "tcg", (0, 1)),
+    "ring-4-icount": ("ring-4", "icount", (1,)),
+    "ring-4-kvm": ("ring-4", "kvm", tuple(range(16))),
+    "memoryless-4-tcg": ("memoryless-4", "tcg", (0, 1)),
+    "slow-memory-3-icount": ("slow-memory-3", "icount", (0,)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str, golden: Callable[[str, str], None]) -> None:
+    topology, mode, cpus = CASES[case]
+    golden(f"machine/{case}.xml", render(make_machine(mode, topology), cpus))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_valid_against_libvirts_schema(case: str) -> None:
+    topology, mode, cpus = CASES[case]
+    schema = etree.RelaxNG(etree.parse(SCHEMA))
+    document = etree.fromstring(render(make_machine(mode, topology), cpus).encode())
+    assert schema.validate(document), schema.error_log
+
+
+def test_the_schema_can_refuse() -> None:
+    schema = etree.RelaxNG(etree.parse(SCHEMA))
+    text = render(make_machine("tcg")).replace("<on_crash>preserve", "<on_crash>ignore")
+    assert not schema.validate(etree.fromstring(text.encode()))
+
+
+@pytest.mark.parametrize("model", ["host", "host-no-arch-capabilities", "qemu64"])
+def test_kvm_cpu_models(model: CpuModel) -> None:
+    domain = ET.fromstring(render(replace(make_machine("kvm"), cpu_model=model)))
+    cpu = domain.find("cpu")
+    assert cpu is not None
+    disabled = [f.get("name") for f in cpu.findall("feature") if f.get("policy") == "disable"]
+    assert (cpu.get("mode") == "host-passthrough") == (model != "qemu64")
+    assert disabled == (["arch-capabilities"] if model == "host-no-arch-capabilities" else [])
+
+
+def arguments(text: str) -> list[str]:
+    line = ET.fromstring(text).find(f"{{{QEMU_NAMESPACE}}}commandline")
+    assert line is not None
+    return [arg.get("value", "") for arg in line]
+
+
+def test_the_seed_reaches_qemu_in_icount_mode_only() -> None:
+    icount = arguments(render(make_machine("icount"), (0,)))
+    assert icount[icount.index("-seed") + 1] == "7"
+    assert icount[icount.index("-icount") + 1] == "shift=1,sleep=off"
+    assert "-seed" not in arguments(render(make_machine("tcg")))
+
+
+def test_the_root_cannot_be_written_by_the_guest() -> None:
+    backends = [arg for arg in arguments(render(make_machine("tcg"))) if "mem-path=" in arg]
+    assert ["readonly=on" in arg for arg in backends] == [True, False]
+
+
+def test_no_network_no_graphics_no_usb() -> None:
+    devices = ET.fromstring(render(make_machine("tcg"))).find("devices")
+    assert devices is not None
+    assert {device.tag for device in devices} == {
+        "controller", "serial", "audio", "memballoon", "panic",
+    }  # fmt: skip
+    assert [device.get("model") for device in devices.findall("controller")] == ["none"]
+
+
+def test_a_file_name_that_qemu_would_split_is_refused() -> None:
+    with pytest.raises(UserError, match="comma"):
+        render(make_machine("tcg"), files=make_files("/a,readonly=off"))
+
+
+def test_markup_in_paths_is_escaped() -> None:
+    domain = ET.fromstring(render(make_machine("tcg"), files=make_files("/a<b>&\"'")))
+    paths = [source.get("path") for source in domain.findall("devices/serial/source")]
+    assert paths[0] == "/a<b>&\"'/console.log"
+
+
+def test_interconnects_are_told() -> None:
+    machine = make_machine("tcg")
+    links = (Interconnect(0, 1, 90, 10_000_000), Interconnect(1, 0, None, 5))
+    machine = replace(machine, topology=replace(machine.topology, interconnects=links))
+    numa = ET.fromstring(render(machine)).find("cpu/numa/interconnects")
+    assert numa is not None
+    assert [(e.tag, e.get("value")) for e in numa] == [
+        ("latency", "90"), ("bandwidth", "10000000"), ("bandwidth", "5"),
+    ]  # fmt: skip
+
+
+def test_the_owner_can_be_read_back() -> None:
+    owner = ET.fromstring(render(make_machine("tcg"))).find(f"metadata/{{{OWNER_NAMESPACE}}}owner")
+    assert owner is not None
+    assert parse_owner(ET.tostring(owner, encoding="unicode")) == Owner(4242, 99)
+
+
+@pytest.mark.parametrize("text", ["", "<owner/>", '<owner pid="x" started="1"/>', "<"])
+def test_foreign_metadata_is_no_owner(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_owner(text)

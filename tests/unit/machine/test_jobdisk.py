@@ -1,0 +1,169 @@
+"""The job disk: the same job gives the same disk, and a hostile disk is taken apart safely."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.errors import HostError
+from lab.machine.jobdisk import (
+    Bounds,
+    Entry,
+    make_job_disk,
+    parse_listing,
+    read_job_disk,
+    render_job,
+)
+from lab.machine.machine import Job
+from lab.process import find_program, run
+
+MIB = 1 << 20
+
+
+def make(path: Path, size_mib: int = 8) -> Path:
+    job = Job(("true",), files={"sub/x": b"\0\1"})
+    make_job_disk(path, render_job(job, "lab"), size_mib)
+    return path
+
+
+def debugfs(disk: Path, *commands: str) -> None:
+    program = find_program("debugfs", "e2fsprogs")
+    run([program, "-w", "-f", "-", disk], stdin="\n".join(commands) + "\n")
+
+
+def test_the_same_job_gives_the_same_disk(tmp_path: Path) -> None:
+    first, second = make(tmp_path / "1.img"), make(tmp_path / "2.img")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size == 8 * MIB
+    assert not list(tmp_path.glob(".job.*"))
+
+
+def test_what_went_in_comes_out(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    collected = read_job_disk(disk, tmp_path / "o", folder="/")
+    assert collected.left_out == ()
+    assert (tmp_path / "o/files/sub/x").read_bytes() == b"\0\1"
+    assert (tmp_path / "o/argv").read_text() == "true\n"
+    assert collected.files["argv"] == 5
+
+
+def test_the_disks_space_is_reserved(tmp_path: Path) -> None:
+    assert make(tmp_path / "job.img").stat().st_blocks * 512 >= 8 * MIB
+
+
+def test_a_full_host_disk_is_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int, _offset: int, _size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(HostError, match=r"cannot write .*job.img: No space left on device"):
+        make(tmp_path / "job.img")
+
+
+def test_hostile_names_stay_inside(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    evil = tmp_path / "evil"
+    evil.write_text("evil\n")
+    names = ["..%", "-rf", ".hidden", "a b", "tab\tx", "\x1b[2J", "x" * 200]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    debugfs(
+        disk,
+        f'write {evil} "/out/a b"',
+        "symlink /out/passwd /etc/passwd",
+        "symlink /out/up ../../../../tmp",
+        "cd /out",
+        "mknod disk b 8 0",
+        "mknod tty c 5 0",
+        "mknod fifo p",
+        f"write {evil} -rf",
+        f"write {evil} .hidden",
+        f"write {evil} {names[-1]}",
+        f"write {evil} good.txt",
+        "mkdir ..x",
+    )
+    into = tmp_path / "o" / "out"
+    collected = read_job_disk(disk, into)
+    assert collected.files == {"good.txt": 5}
+    assert sorted(path.name for path in into.rglob("*")) == ["good.txt"]
+    assert sorted(path.name for path in into.parent.iterdir()) == ["out"]
+    text = "\n".join(collected.left_out)
+    assert "passwd: a symbolic link" in text and "up: a symbolic link" in text
+    assert "disk: a device" in text and "tty: a device" in text and "fifo: a fifo" in text
+    assert text.count("not a plain name") == 5
+
+
+def test_a_name_with_a_line_break_or_a_slash_is_left_out(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    evil = tmp_path / "evil"
+    evil.write_text("evil\n")
+    debugfs(disk, f"write {evil} /out/EVILNAMEEVILNAME", f"write {evil} /out/SLASHSLASHSLASH1")
+    # What no kernel would write: into the directory itself.
+    data = disk.read_bytes()
+    data = data.replace(b"EVILNAMEEVILNAME", b"x\n/12/100644/0/0")
+    data = data.replace(b"SLASHSLASHSLASH1", b"../../../escaped")
+    disk.write_bytes(data)
+    collected = read_job_disk(disk, tmp_path / "o" / "out")
+    assert collected.files == {}
+    assert not list(tmp_path.rglob("*escaped*"))
+    assert any("names that are no names" in why for why in collected.left_out)
+
+
+def test_a_sparse_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    small = tmp_path / "small"
+    small.write_bytes(b"x")
+    debugfs(disk, f"write {small} /out/bomb", "sif /out/bomb size 0x10000000000")
+    collected = read_job_disk(disk, tmp_path / "o")
+    assert collected.files == {}
+    assert collected.left_out == ("bomb: 1099511627776 bytes is too large",)
+
+
+def test_counts_sums_and_depth_are_bounded(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x" * 1000)
+    debugfs(disk, *(f"write {piece} /out/f{n}" for n in range(6)))
+    few = read_job_disk(disk, tmp_path / "few", bounds=Bounds(entries=3))
+    assert len(few.files) == 3 and few.left_out == (".: more than 3 files",)
+    small = read_job_disk(disk, tmp_path / "small", bounds=Bounds(total=2500))
+    assert len(small.files) == 2 and len(small.left_out) == 4
+    flat = read_job_disk(disk, tmp_path / "flat", folder="/", bounds=Bounds(depth=1))
+    assert "files: more than 1 folders deep" in flat.left_out
+
+
+def test_a_folder_that_contains_itself_is_visited_once(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    debugfs(disk, "mkdir /out/d", "link /out/d /out/d/loop")
+    collected = read_job_disk(disk, tmp_path / "o")
+    assert collected.files == {}
+
+
+@pytest.mark.parametrize("data", [b"", b"not a disk" * 1000, b"\0" * MIB])
+def test_no_disk_at_all(tmp_path: Path, data: bytes) -> None:
+    disk = tmp_path / "job.img"
+    disk.write_bytes(data)
+    with pytest.raises(HostError, match=r"job\.img"):
+        read_job_disk(disk, tmp_path / "o")
+
+
+def test_a_damaged_disk_gives_an_error_or_what_is_left(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    data = bytearray(disk.read_bytes())
+    for offset in range(4096, 200_000, 97):
+        data[offset] ^= 0xFF
+    disk.write_bytes(data)
+    with contextlib.suppress(HostError):
+        read_job_disk(disk, tmp_path / "o")
+    assert {path.name for path in tmp_path.iterdir()} <= {"job.img", "o"}
+
+
+def test_listing() -> None:
+    text = (
+        "/2/040755/0/0/.//\n/2/040755/0/0/..//\n/12/100644/0/0/stdout/42/\n"
+        "/13/040755/0/0/sysfs//\n/0/000000/0/0///\n/x/100644/0/0/y/1/\nrubbish\n"
+    )
+    entries, bad = parse_listing(text)
+    assert entries == [Entry(12, 0o100644, "stdout", 42), Entry(13, 0o040755, "sysfs", 0)]
+    assert bad == 2

@@ -1,0 +1,179 @@
+"""Machine, Job, command line, placement and memory layout: values that refuse nonsense."""
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import HostError, UserError
+from lab.machine.cmdline import render_cmdline
+from lab.machine.jobdisk import render_job
+from lab.machine.machine import Job, Machine
+from lab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
+from lab.machine.placement import plan_placement
+from lab.topology.load import load_topology
+from lab.topology.model import Node
+
+RING = load_topology("ring-4")
+MIB = 1 << 20
+
+
+def with_memory(*mib: int) -> Machine:
+    nodes = tuple(Node(i, (i,), size) for i, size in enumerate(mib))
+    topology = replace(RING, nodes=nodes)
+    return Machine(topology, Path("/k"), Path("/r"), "tcg", 1, "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "xen"}, "unknown mode 'xen' (valid: kvm, tcg, icount)"),
+        ({"name": "../x"}, "no name for a machine"),
+        ({"seed": -1}, "not a number from 0"),
+        ({"icount_shift": 11}, "not a number from 0 to 10"),
+    ],
+)
+def test_a_machine_refuses(change: dict[str, object], message: str) -> None:
+    machine = Machine(RING, Path("/k"), Path("/r"), "tcg", 1, "m")
+    with pytest.raises(UserError) as caught:
+        replace(machine, **change)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ({"argv": ()}, "no command"),
+        ({"argv": ("a\nb",)}, "line break"),
+        ({"argv": ("a",), "env": {"A-B": "x"}}, "environment variable"),
+        ({"argv": ("a",), "env": {"A": "x\ny"}}, "line break"),
+        ({"argv": ("a",), "tunables": {"/etc/passwd": "x"}}, "below /proc/sys"),
+        ({"argv": ("a",), "tunables": {"/proc/sys/../x": "x"}}, "below /proc/sys"),
+        ({"argv": ("a",), "tunables": {"/proc/sys/a": " "}}, "not one line"),
+        ({"argv": ("a",), "events": ("sched_switch",)}, "system:event"),
+        ({"argv": ("a",), "events": ("a:b\nc:d",)}, "system:event"),
+        ({"argv": ("a",), "clock": "mono; reboot"}, "trace clock"),
+        ({"argv": ("a",), "files": {"../x": b""}}, "relative file name"),
+        ({"argv": ("a",), "files": {"/x": b""}}, "relative file name"),
+    ],
+)
+def test_a_job_refuses(job: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Job(**job)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+words = st.text(st.characters(exclude_characters="\n\0", codec="utf-8"))
+
+
+@given(st.lists(words, min_size=1).map(tuple), words)
+def test_a_shell_reads_the_job_back_as_it_was(argv: tuple[str, ...], value: str) -> None:
+    files = render_job(Job(argv, env={"A": value}), "lab")
+    assert tuple(shlex.split(files["argv"].decode())) == argv
+    assert shlex.split(files["env"].decode()) == [f"A={value}"]
+
+
+def test_the_job_is_flat_files() -> None:
+    job = Job(("a", "b c"), events=("sched:x\tpid == 1",), tunables={"/proc/sys/k": "1 2"})
+    files = render_job(replace(job, files={"d/e": b"\0"}), "")
+    assert files["argv"] == b"a 'b c'\n"
+    assert files["events"] == b"sched:x\tpid == 1\n"
+    assert files["tunables"] == b"/proc/sys/k 1 2\n"
+    assert files["trace_instance"] == b""
+    assert files["files/d/e"] == b"\0"
+
+
+def test_the_command_line() -> None:
+    region = Region(0x10000000, 32 * MIB)
+    line = render_cmdline(region, emulated=True, extra=("quiet", "foo=1"))
+    assert (
+        " memmap=0x2000000$0x10000000 trace_instance=lab@0x10000000:0x2000000 quiet foo=1" in line
+    )
+    assert "tsc=reliable" in line
+    assert "tsc=reliable" not in render_cmdline(None, emulated=False)
+    assert "memmap" not in render_cmdline(None, emulated=False)
+
+
+@pytest.mark.parametrize("extra", [("a b",), ("",), ("x\n",), ("y" * 2048,)])
+def test_the_command_line_refuses(extra: tuple[str, ...]) -> None:
+    with pytest.raises(UserError):
+        render_cmdline(None, emulated=False, extra=extra)
+
+
+def test_vcpus_get_their_own_cpus_where_there_are_enough() -> None:
+    plan = plan_placement(4, (0, 2, 4, 6, 8), "kvm")
+    assert (plan.vcpus, plan.emulator, plan.note) == ((0, 2, 4, 6), (8,), "")
+
+
+def test_overcommitted_vcpus_are_dealt_out_evenly_and_it_is_said() -> None:
+    plan = plan_placement(8, (0, 1), "tcg")
+    assert plan.vcpus == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert plan.note == "overcommitted: 8 vCPUs on 2 host CPUs (0-1), up to 4 vCPUs on one"
+
+
+def test_icount_uses_one_host_cpu() -> None:
+    plan = plan_placement(8, (3, 5), "icount")
+    assert plan.host_cpus == (3,) and plan.one_thread
+    assert "one thread on host CPU 3" in plan.note
+
+
+@given(st.integers(1, 64), st.sets(st.integers(0, 99), min_size=1), st.sampled_from(["kvm", "tcg"]))
+def test_placement_is_even_and_within_bounds(count: int, cpus: set[int], mode: str) -> None:
+    plan = plan_placement(count, tuple(sorted(cpus)), mode)  # type: ignore[arg-type]
+    load = [plan.vcpus.count(cpu) for cpu in cpus]
+    assert len(plan.vcpus) == count and set(plan.host_cpus) <= cpus
+    assert max(load) - min(load) <= 1
+    assert (max(load) > 1) == ("overcommitted" in plan.note)
+
+
+def test_the_trace_region_lies_in_node_0_below_the_firmwares_tables() -> None:
+    machine = with_memory(512, 512)
+    assert trace_region(machine.topology, 32) == Region((512 - 16 - 32) * MIB, 32 * MIB)
+    assert trace_region(machine.topology, 0) is None
+    large = with_memory(8192)
+    assert trace_region(large.topology, 32) == Region((2048 - 16 - 32) * MIB, 32 * MIB)
+
+
+def test_too_little_memory_for_a_trace_is_refused() -> None:
+    with pytest.raises(UserError, match="too little to reserve 32 MiB"):
+        trace_region(with_memory(160, 512).topology, 32)
+
+
+def test_a_node_without_memory_gives_its_own_away() -> None:
+    assert unwanted_regions(with_memory(512, 0, 512, 0).topology) == (
+        Region(512 * MIB, 128 * MIB),
+        Region(1152 * MIB, 128 * MIB),
+    )
+    # Past 2.75 GiB q35 keeps 2 GiB below 4 GiB and the rest above.
+    assert unwanted_regions(with_memory(4096, 0).topology) == (
+        Region((4096 + 2048) * MIB, 128 * MIB),
+    )
+
+
+def test_node_0_needs_memory() -> None:
+    with pytest.raises(UserError, match="node 0 has no memory"):
+        with_memory(0, 512)
+
+
+def test_saved_memory_keeps_its_holes(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    with path.open("wb") as file:
+        file.truncate(64 * MIB)
+        file.seek(33 * MIB)
+        file.write(b"trace")
+    memory = HeldMemory((os.open(path, os.O_RDONLY),))
+    memory.save(Region(32 * MIB, 16 * MIB), tmp_path / "saved")
+    memory.close()
+    saved = tmp_path / "saved"
+    assert saved.stat().st_size == 16 * MIB
+    assert saved.read_bytes()[MIB : MIB + 5] == b"trace"
+    assert saved.stat().st_blocks * 512 < 8 * MIB
+
+
+def test_only_memory_of_the_expected_shape_is_held() -> None:
+    with pytest.raises(HostError, match=r"sizes \[\], not \[4096\]"):
+        hold_memory(os.getpid(), [4096])
