@@ -54,9 +54,22 @@ def check_document(table: dict[str, Any], model: type[D], path: Path) -> D:
         # Through JSON, where strict means no coercion but an array may still be a tuple.
         return model.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        # A misspelt key is also a missing one; the misspelling is what a person can mend.
-        unknown = [d for d in error.errors() if d["type"] == "extra_forbidden"]
-        raise _explained((unknown or error.errors())[0], model, path) from None
+        raise _all_explained(error, model, path)[0] from None
+
+
+def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[UserError, ...]:
+    """Return an error for every key that does not fit `model`, unknown keys first."""
+    try:
+        model.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        return tuple(_all_explained(error, model, path))
+    return ()
+
+
+def _all_explained(error: ValidationError, model: type[Document], path: Path) -> list[UserError]:
+    # A misspelt key is also a missing one; the misspelling is what a person can mend.
+    details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+    return [_explained(detail, model, path) for detail in details]
 
 
 def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserError:

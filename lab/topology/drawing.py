@@ -56,8 +56,8 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class _Curve:
-    """A line from `start` to `end`, bent towards `control`; `middle` is where a label goes."""
+class Curve:
+    """A line from `start` to `end`, bent towards `control` (a quadratic Bézier curve)."""
 
     start: Point
     control: Point
@@ -65,13 +65,22 @@ class _Curve:
 
     @property
     def middle(self) -> Point:
+        """The point half way, where a label goes."""
+        return self.at(0.5)
+
+    def at(self, part: float) -> Point:
+        """Return the point at `part` of the way, from 0 (start) to 1 (end)."""
+        rest = 1 - part
+        weights = (rest * rest, 2 * rest * part, part * part)
+        ends = (self.start, self.control, self.end)
         return (
-            (self.start[0] + 2 * self.control[0] + self.end[0]) / 4,
-            (self.start[1] + 2 * self.control[1] + self.end[1]) / 4,
+            sum(weight * point[0] for weight, point in zip(weights, ends, strict=True)),
+            sum(weight * point[1] for weight, point in zip(weights, ends, strict=True)),
         )
 
     @property
     def path(self) -> str:
+        """The curve in SVG's path language."""
         (a, b), (c, d), (e, f) = self.start, self.control, self.end
         return f"M{a:.1f} {b:.1f}Q{c:.1f} {d:.1f} {e:.1f} {f:.1f}"
 
@@ -83,11 +92,7 @@ def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
     """
     points = layout(topology)
     middle = _middle(points)
-    curves = {
-        (a, b): _curve(points, a, b, middle)
-        for a, b in topology.links
-        if not _between_clusters(topology, a, b)
-    }
+    curves = bowed_links(topology)
     body = [
         *_clusters(topology, points),
         *_links(topology, curves),
@@ -129,6 +134,20 @@ def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
     )
 
 
+def bowed_links(topology: Topology) -> dict[tuple[int, int], Curve]:
+    """Return the line of each link that is drawn: straight, or around the nodes in its way.
+
+    Links between clusters are left out; a bar stands for all of them.
+    """
+    points = layout(topology)
+    middle = _middle(points)
+    return {
+        (a, b): _curve(points, a, b, middle)
+        for a, b in topology.links
+        if not _between_clusters(topology, a, b)
+    }
+
+
 def _box(node: Node, point: Point) -> str:
     x, y = point
     listed = format_cpulist(node.cpus)
@@ -151,7 +170,7 @@ def _memory(mib: int) -> str:
     return f"{mib / 1024:g} GiB" if mib >= 1024 and mib % 256 == 0 else f"{mib} MiB"
 
 
-def _links(topology: Topology, curves: dict[tuple[int, int], _Curve]) -> list[str]:
+def _links(topology: Topology, curves: dict[tuple[int, int], Curve]) -> list[str]:
     """Draw each link, dashed by how far it reaches, and its distance where there is room."""
     lines, labels = [], []
     steps = sorted({_between(topology, a, b) for a, b in curves})
@@ -179,7 +198,7 @@ def _distance_text(topology: Topology, a: int, b: int) -> str:
     return str(there) if there == back else f"{there} / {back}"
 
 
-def _caption(topology: Topology, curves: dict[tuple[int, int], _Curve]) -> str:
+def _caption(topology: Topology, curves: dict[tuple[int, int], Curve]) -> str:
     """Say all distances in one line, and those of the links where they are not written."""
     everything = sorted({value for row in topology.distances for value in row})
     texts = [
@@ -262,7 +281,7 @@ def _middle(points: dict[int, Point]) -> Point:
     )
 
 
-def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> _Curve:
+def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
     """Join two nodes: straight, or in a bow around the nodes that are in the way."""
     start, end = points[a], points[b]
     half = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
@@ -271,7 +290,7 @@ def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> _Curve:
         _is_near(start, end, point) for node, point in points.items() if node not in (a, b)
     )
     if not passed:
-        return _Curve(start, half, end)
+        return Curve(start, half, end)
     across = ((start[1] - end[1]) / length, (end[0] - start[0]) / length)
     if across[1] > 0.01 or (abs(across[1]) <= 0.01 and across[0] > 0):
         across = (-across[0], -across[1])  # up, or to the left
@@ -279,7 +298,7 @@ def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> _Curve:
     sign = -1.0 if side < -1 else 1.0
     clear = abs(across[1]) * BOX_HEIGHT / 2 + abs(across[0]) * BOX_WIDTH / 2
     bow = 2 * (clear + 4 + 15 * passed) * sign
-    return _Curve(start, (half[0] + across[0] * bow, half[1] + across[1] * bow), end)
+    return Curve(start, (half[0] + across[0] * bow, half[1] + across[1] * bow), end)
 
 
 def _is_near(start: Point, end: Point, point: Point) -> bool:
@@ -309,7 +328,7 @@ def _flow(flow: Flow, points: dict[int, Point], middle: Point) -> list[str]:
     )
     tip = (end[0] - ux * (reach + 3) - uy * 9, end[1] - uy * (reach + 3) + ux * 9)
     tail = (start[0] + ux * (reach + 3) - uy * 9, start[1] + uy * (reach + 3) + ux * 9)
-    curve = _Curve(tail, control, (tip[0] - ux * 8, tip[1] - uy * 8))
+    curve = Curve(tail, control, (tip[0] - ux * 8, tip[1] - uy * 8))
     width = 1.5 + 6 * min(max(flow.weight, 0.0), 1.0)
     size = 5 + width
     head = (

@@ -1,8 +1,9 @@
 """The tables of a topology file: which keys there are, and which values each may have."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lab.document import Document
 from lab.topology.model import MAX_CPUS, MAX_DISTANCE, MAX_MEMORY_MIB, MAX_NODES, UNREACHABLE
@@ -119,3 +120,39 @@ class TopologyFile(Document):
     interconnects: Annotated[
         tuple[InterconnectTable, ...], Field(max_length=MAX_NODES * MAX_NODES)
     ] = Field(default=(), description="Latency and bandwidth, for the HMAT.")
+
+    # Without these two, a wrong value gives one message for each of the forms it may have.
+    @field_validator("cpus", mode="before")
+    @classmethod
+    def _check_cpus(cls, value: Any) -> Any:
+        if _is_count(value, MAX_CPUS):
+            return value
+        if _is_list_of(value, lambda v: _is_count(v, MAX_CPUS)):
+            return tuple(value)
+        if _is_list_of(value, lambda v: isinstance(v, str)):
+            return tuple(value)
+        raise ValueError(
+            f"give a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU "
+            f'lists such as "0-3,8"; found {repr(value)[:60]}'
+        )
+
+    @field_validator("memory_mib", mode="before")
+    @classmethod
+    def _check_memory(cls, value: Any) -> Any:
+        limit = MAX_MEMORY_MIB
+        if _is_count(value, limit):
+            return value
+        if _is_list_of(value, lambda v: _is_count(v, limit)):
+            return tuple(value)
+        raise ValueError(
+            f"give a number of MiB from 0 to {limit}, or a list of such numbers; "
+            f"found {repr(value)[:60]}"
+        )
+
+
+def _is_count(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limit
+
+
+def _is_list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(map(fits, value))

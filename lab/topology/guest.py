@@ -12,10 +12,11 @@ from lab.cpulist import parse_cpulist
 from lab.topology.predict.firmware import Vendor
 from lab.topology.sched_log import SchedLog, parse_sched_verbose
 
+ZEN_FAMILY = 0x17
 MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration there is
 
 _VERSION = re.compile(r"Linux version (\d+\.\d+\S{0,64})")
-_VENDOR = re.compile(r"smpboot: CPU0: (AMD|Intel)\b")
+_CPU = re.compile(r"smpboot: CPU0: (AMD|Intel)\b.{0,80}\(family: 0x([0-9a-f]{1,4})")
 _TOTAL = re.compile(r"MemTotal:\s+(\d{1,15}) kB")
 _DOMAIN_FILE = re.compile(r"cpu(\d{1,5})/domain(\d{1,2})/(name|flags):(.*)$")
 _NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
@@ -62,14 +63,23 @@ def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) ->
     before that is ignored) to their texts. `domains` has a line `path:value` for each file of
     /sys/kernel/debug/sched/domains, as `grep -r` prints it. `dmesg` is the kernel log.
     """
-    version, vendor = _VERSION.search(dmesg), _VENDOR.search(dmesg)
+    version = _VERSION.search(dmesg)
     return GuestView(
         nodes=_nodes(node_files),
         sched_log=parse_sched_verbose(dmesg),
         domain_files=_domain_files(domains.splitlines()),
         kernel=version[1] if version else None,
-        vendor=("amd" if vendor[1] == "AMD" else "intel") if vendor else None,
+        vendor=_vendor(dmesg),
     )
+
+
+def _vendor(dmesg: str) -> Vendor | None:
+    match = _CPU.search(dmesg)
+    if match is None:
+        return None
+    if match[1] == "Intel":
+        return "intel"
+    return "zen" if int(match[2], 16) >= ZEN_FAMILY else "amd"
 
 
 def _nodes(files: Mapping[str, str]) -> tuple[GuestNode, ...]:

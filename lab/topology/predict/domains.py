@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from lab.topology.predict.firmware import GuestMachine
 from lab.topology.predict.numa_levels import NumaLevels
-from lab.topology.predict.rules import RECLAIM_DISTANCE, KernelRules
+from lab.topology.predict.rules import KernelRules
 
 # Flags that sd_init() gives to every domain (5.10 to 7.0).
 BASE_FLAGS = frozenset(
@@ -95,7 +95,7 @@ def topology_levels(
             levels.append(Level("NODE", masks, frozenset(), False))
             continue
         flags = {"SD_NUMA"}
-        if numa.distances[place] > RECLAIM_DISTANCE:
+        if numa.distances[place] > machine.reclaim_distance:
             flags.add("far")
         levels.append(Level("NUMA", masks, frozenset(flags), True))
     return tuple(levels)

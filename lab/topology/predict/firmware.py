@@ -5,10 +5,11 @@ from typing import Literal
 
 from lab.topology.model import LOCAL_DISTANCE, Topology
 from lab.topology.predict.bits import mask_of
+from lab.topology.predict.rules import RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANCE
 
 REMOTE_DISTANCE = 20  # include/linux/topology.h
 
-Vendor = Literal["amd", "intel"]
+Vendor = Literal["amd", "zen", "intel"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class GuestMachine:
 
     `node_of_topology[n]` is the guest's number of the topology's node n. `nodes` are the CPU sets
     of the guest's nodes, `distances` the table that `node_distance()` reads. `smt`, `llc` are, for
-    each CPU, the set of CPUs that share its core and its last-level cache. `warnings` are what
-    the kernel prints about them.
+    each CPU, the set of CPUs that share its core and its last-level cache. Domains wider than
+    `reclaim_distance` do not balance new tasks. `warnings` are what the kernel prints.
     """
 
     node_of_topology: tuple[int, ...]
@@ -30,14 +31,16 @@ class GuestMachine:
     smt: tuple[int, ...]
     llc: tuple[int, ...]
     numa_in_package: bool
+    reclaim_distance: int
     warnings: tuple[str, ...]
 
 
 def guest_machine(topology: Topology, vendor: Vendor) -> GuestMachine:
     """Work out what the guest's kernel sees, for a QEMU CPU model of that vendor.
 
-    `amd` is qemu64, and `max` under TCG: without TOPOEXT the kernel takes the whole socket for the
-    last-level cache (`cpu_topology_fixup_amd()` and its forerunners). `intel` has dies and caches.
+    `amd` is qemu64, and `max` under TCG; `zen` is an AMD CPU of family 17h or later (QEMU's EPYC).
+    For both, the kernel takes the whole socket for the last-level cache (6.12,
+    arch/x86/kernel/cpu/topology_amd.c, checked by boots). `intel` says which cores share one.
     """
     numbers = node_numbers(topology)
     count = len(topology.nodes)
@@ -54,7 +57,17 @@ def guest_machine(topology: Topology, vendor: Vendor) -> GuestMachine:
     owner = tuple(numbers[topology.node_of_cpu(cpu)] for cpu in range(topology.cpu_count))
     smt, llc, in_package, warnings = _sibling_maps(topology, owner, vendor)
     return GuestMachine(
-        numbers, nodes, distances, valid, topology.cpu_count, owner, smt, llc, in_package, warnings
+        node_of_topology=numbers,
+        nodes=nodes,
+        distances=distances,
+        slit_used=valid,
+        cpu_count=topology.cpu_count,
+        node_of_cpu=owner,
+        smt=smt,
+        llc=llc,
+        numa_in_package=in_package,
+        reclaim_distance=ZEN_RECLAIM_DISTANCE if vendor == "zen" else RECLAIM_DISTANCE,
+        warnings=warnings,
     )
 
 
@@ -92,10 +105,9 @@ def _sibling_maps(
     shape = topology.packaging
     cpus = range(topology.cpu_count)
     several = shape.cpus > shape.sockets  # has_mp: a package has more than one CPU
-    shared = {
-        "intel": shape.die_of if topology.llc == "die" else shape.core_of,
-        "amd": shape.socket_of,
-    }[vendor]
+    shared = shape.socket_of
+    if vendor == "intel":
+        shared = shape.die_of if topology.llc == "die" else shape.core_of
     cores: dict[tuple[int, int], int] = {}
     caches: dict[tuple[int, int], int] = {}
     for cpu in cpus:

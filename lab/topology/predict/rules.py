@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from lab.errors import UserError
 
-RECLAIM_DISTANCE = 30  # include/linux/topology.h; AMD Zen sets node_reclaim_distance to 32
+RECLAIM_DISTANCE = 30  # include/linux/topology.h
+ZEN_RECLAIM_DISTANCE = 32  # init_amd_zen_common(), arch/x86/kernel/cpu/amd.c (a55c7454a8c8)
 
 # include/linux/sched/sd_flags.h, in the order of their bits (and of their names in debugfs).
 FLAG_ORDER = (
