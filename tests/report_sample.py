@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import mean, stdev
 from typing import Literal
 
+from lab.analysis.measure import explain
 from lab.report.model import (
     Claim,
     Comparison,
@@ -37,28 +38,22 @@ HOSTILE = (
     "\ud800\ufffd&amp;<!--",
 )
 
-MEASURES = (
-    ("idle_while_overloaded", "%", "lower", "placement", "trace: sched_switch, sched_wakeup"),
-    ("cpu_share_node_0", "%", "none", "placement", "trace: sched_switch"),
-    ("cpu_share_node_1", "%", "none", "placement", "trace: sched_switch"),
-    ("cpu_share_node_2", "%", "none", "placement", "trace: sched_switch"),
-    ("cpu_share_node_3", "%", "higher", "placement", "trace: sched_switch"),
-    ("migrations_between_nodes_1_and_3", "events", "none", "placement", "trace"),
-    ("hogs_done", "s", "lower", "timing", "workload"),
-    ("sched_move_numa", "events", "none", "placement", "trace: sched:sched_move_numa"),
-    ("sched_stick_numa", "events", "lower", "placement", "trace: sched:sched_stick_numa"),
-    ("sched_swap_numa", "events", "none", "placement", "trace: sched:sched_swap_numa"),
-    ("vmstat_numa_pages_migrated", "pages", "none", "placement", "/proc/vmstat"),
-    ("cache_misses", "events", "lower", "timing", "perf stat"),
-)
+OWN = {
+    "hog_cpu_time": MeasureInfo(
+        "hog_cpu_time", "s", "none", "timing", "What the hogs had of the CPUs.", "workload"
+    ),
+    "cache_misses": MeasureInfo(
+        "cache_misses", "events", "lower", "timing", "Misses of the last-level cache.", "perf stat"
+    ),
+}
 VALUES: dict[str, tuple[tuple[float | None, ...], tuple[float | None, ...]]] = {
     "idle_while_overloaded": ((99.84, 99.85, 99.81), (0.72, 0.94, 1.21)),
-    "cpu_share_node_0": ((0, 0, 0), (0, 0, 0)),
-    "cpu_share_node_1": ((99.6, 99.7, 99.7), (49.9, 49.7, 50.2)),
-    "cpu_share_node_2": ((0, 0, 0), (0, 0, 0)),
-    "cpu_share_node_3": ((0, 0, 0), (49.6, 49.9, 49.3)),
-    "migrations_between_nodes_1_and_3": ((0, 0, 0), (4, 5, 6)),
-    "hogs_done": ((5.012, 5.013, 5.011), (5.009, 5.012, 5.010)),
+    "task_time_share_node0": ((0, 0, 0), (0, 0, 0)),
+    "task_time_share_node1": ((99.6, 99.7, 99.7), (49.9, 49.7, 50.2)),
+    "task_time_share_node2": ((0, 0, 0), (0, 0, 0)),
+    "task_time_share_node3": ((0, 0, 0), (49.6, 49.9, 49.3)),
+    "task_migrations_node1_node3": ((0, 0, 0), (4, 5, 6)),
+    "hog_cpu_time": ((5.012, 5.013, 5.011), (5.009, 5.012, 5.010)),
     "sched_move_numa": ((0, 0, 0), (4, 6, 11)),
     "sched_stick_numa": ((1555, 1611, 1409), (16, 12, 9)),
     "sched_swap_numa": ((0, 0, 0), (0, 1, 0)),
@@ -164,16 +159,12 @@ def comparison(name: str) -> Comparison:
 
 
 def info(name: str) -> MeasureInfo:
-    for known, unit, direction, kind, source in MEASURES:
-        if known == name:
-            what = "Over the time after the hogs were allowed on both nodes."
-            return MeasureInfo(name, unit, direction, kind, what, source)  # type: ignore[arg-type]
-    raise KeyError(name)
+    return OWN.get(name) or MeasureInfo(**vars(explain(name)))
 
 
 def run(variant: str, seed: int) -> Run:
     side, place = ("before", "after").index(variant), SEEDS.index(seed)
-    readings = tuple(Reading(name, VALUES[name][side][place]) for name, *_ in MEASURES)
+    readings = tuple(Reading(name, VALUES[name][side][place]) for name in VALUES)
     proof = (
         Proof("vCPU threads (1)", "host CPU 1", "host CPU 1"),
         Proof("guest memory", "2048 MiB shared memfd", "2048 MiB shared memfd"),
@@ -239,10 +230,10 @@ def sample_report() -> StudyReport:
         topology=ring(),
         topology_svg=render_svg(ring()),
         variants=variants,
-        measures=tuple(info(name) for name, *_ in MEASURES),
-        key_measures=("idle_while_overloaded", "cpu_share_node_3", "sched_stick_numa"),
+        measures=tuple(info(name) for name in VALUES),
+        key_measures=("idle_while_overloaded", "task_time_share_node3", "sched_stick_numa"),
         runs=tuple(run(variant, seed) for seed in SEEDS for variant in ("before", "after")),
-        comparisons=tuple(comparison(name) for name, *_ in MEASURES),
+        comparisons=tuple(comparison(name) for name in VALUES),
         domains=(domains("before"), domains("after")),
         timelines=(timeline("before"), timeline("after")),
         claims=(

@@ -129,8 +129,16 @@
     const repaint = () => paint(dark.matches ? data.dark : data.light);
     repaint();
     dark.addEventListener("change", repaint);
-    addEventListener("beforeprint", () => paint(data.light));
-    addEventListener("afterprint", repaint);
+    let folded = [];
+    addEventListener("beforeprint", () => {
+      folded = $("details:not([open])");
+      folded.forEach((each) => { each.open = true; });
+      paint(data.light);
+    });
+    addEventListener("afterprint", () => {
+      folded.forEach((each) => { each.open = false; });
+      repaint();
+    });
     document.documentElement.dataset.ready = "true";
   }
   draw();

@@ -82,7 +82,7 @@ def test_every_measure_variant_and_run_is_in_a_table(page: str) -> None:
 
 def test_tables_have_as_many_cells_as_names_to_copy(page: str) -> None:
     tree = parsed(page)
-    for name in ("groups-last", "groups-all", "all", "each-run", "values"):
+    for name in ("groups-last", "groups-all", "all", "each-run", "values", "definitions"):
         names = tree.xpath(f"//table[@id='{name}']/thead//th[@data-name]")
         for row in tree.xpath(f"//table[@id='{name}']/tbody/tr"):
             assert len(row) == len(names)
