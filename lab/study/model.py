@@ -73,6 +73,7 @@ class Study(Document):
     workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
     capture: dict[str, Any] = Field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    key_measures: tuple[str, ...] = ()
     limits: LimitsTable = LimitsTable()
 
     @model_validator(mode="after")

@@ -1,0 +1,45 @@
+"""Compares the machine a guest reports with the topology, and with what was predicted of it."""
+
+from lab.errors import TopologyMismatch
+from lab.kernel.catalogue import KernelSpec
+from lab.store import RunDir
+from lab.topology.compare import compare_guest, format_differences
+from lab.topology.guest import parse_guest_view
+from lab.topology.model import Topology
+from lab.topology.predict.prediction import predict
+
+
+def check_topology(
+    topology: Topology,
+    kernel: KernelSpec,
+    directory: RunDir,
+    *,
+    reserved_mib: int,
+    allow: bool,
+) -> tuple[str, ...]:
+    """Compare what a guest left in `directory` with the prediction for its kernel.
+
+    `reserved_mib` is what the trace takes of the guest's memory. Raises TopologyMismatch that
+    shows both sides, or, with `allow`, returns the differences in words.
+    """
+    guest = parse_guest_view(
+        {
+            str(path.relative_to(directory.sysfs)): path.read_text("utf-8", "replace")
+            for path in sorted(directory.sysfs.glob("node*/*"))
+        },
+        directory.sched_domains.read_text("utf-8", "replace"),
+        directory.dmesg.read_text("utf-8", "replace"),
+    )
+    prediction = predict(
+        topology,
+        guest.kernel or "",
+        before_group_fix=kernel.groups_before_fix,
+        vendor=guest.vendor or "amd",
+    )
+    differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
+    if differences and not allow:
+        raise TopologyMismatch(
+            f"the guest is not the machine that {topology.name} describes\n"
+            + format_differences(differences)
+        )
+    return tuple(f"{d.subject}: expected {d.expected}, found {d.found}" for d in differences)

@@ -1,0 +1,219 @@
+"""Runs a plan: boot, decode, measure, one run after the other."""
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from lab.capture.decode import decode_trace
+from lab.capture.spec import render_events
+from lab.errors import CaptureIncomplete, GuestLost, LabError, UserError, WorkloadFailed
+from lab.machine.hypervisor import EMBED
+from lab.machine.kvm import Choice
+from lab.machine.machine import Job, Machine
+from lab.machine.run import Outcome, run_guest
+from lab.machine.watch import Limits
+from lab.store import FORMAT, Results, RunDir, read_json, write_json
+from lab.study import manifest
+from lab.study.check import check_topology
+from lab.study.measure import measure
+from lab.study.model import Variant
+from lab.study.plan import Plan, PlannedRun
+from lab.study.prepare import Prepared
+from lab.topology.model import Topology
+from lab.workload.model import BoundWorkload
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How runs are executed on this host."""
+
+    choice: Choice
+    connection: str = EMBED
+    allow_mismatch: bool = False
+    fail_fast: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that gave no result, and why."""
+
+    run: str
+    error: LabError
+
+
+@dataclass
+class Tally:
+    """What became of the runs of a plan."""
+
+    finished: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
+# (run id, phase or result in words, runs ended)
+Tell = Callable[[str, str, int], None]
+
+
+def execute(
+    plan: Plan, prepared: Prepared, results: Results, setting: Setting, tell: Tell
+) -> Tally:
+    """Execute the runs that `results` lacks, in the plan's order.
+
+    A run that fails leaves what there was in its folder, and the others go on (unless
+    `fail_fast`). Ctrl-C ends the running guest, keeps its folder as `<run>.interrupted`, and goes
+    on to the caller. Raises UserError when `results` belong to another study.
+    """
+    _claim_results(plan, results)
+    tally = Tally()
+    for number, run in enumerate(plan.runs):
+        if run.id in results.finished():
+            tally.kept.append(run.id)
+            continue
+
+        def on_phase(text: str, run_id: str = run.id, done: int = number) -> None:
+            tell(run_id, text, done)
+
+        try:
+            _execute(_Cell(plan, run, prepared, setting, results.running(run.id), on_phase))
+        except LabError as error:
+            tally.failures.append(Failure(run.id, error))
+            tell(run.id, f"failed: {error}", number + 1)
+            if setting.fail_fast:
+                break
+        else:
+            tally.finished.append(run.id)
+            tell(run.id, "done", number + 1)
+    return tally
+
+
+def _claim_results(plan: Plan, results: Results) -> None:
+    if results.plan.exists() and read_json(results.plan).get("digest") != plan.digest:
+        raise UserError("these results are of another study or an older version", file=results.path)
+    results.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_json(
+        results.plan,
+        {
+            "format": FORMAT,
+            "study": plan.name,
+            "digest": plan.digest,
+            "file": plan.study.model_dump(mode="json"),
+            "runs": [dataclasses.asdict(run) for run in plan.runs],
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One run and all it needs."""
+
+    plan: Plan
+    run: PlannedRun
+    prepared: Prepared
+    setting: Setting
+    directory: RunDir
+    on_phase: Callable[[str], None]
+
+    @property
+    def topology(self) -> Topology:
+        return self.plan.topologies[self.run.topology]
+
+    @property
+    def workload(self) -> BoundWorkload:
+        return self.plan.workload_of(self.run)
+
+    @property
+    def variant(self) -> Variant:
+        return self.plan.study.variants[self.run.variant]
+
+
+def _execute(cell: _Cell) -> None:
+    """Execute one run in `<run>.running` and give the folder the name of what became of it."""
+    path = cell.directory.path
+    shutil.rmtree(path, ignore_errors=True)
+    began = time.monotonic()
+    record = manifest.inputs(cell.plan, cell.run, cell.prepared, cell.setting.choice)
+    final = f"{cell.run.id}.failed"
+    try:
+        outcome = _boot(cell)
+        record |= manifest.outcome(outcome)
+        if outcome.status != 0:
+            raise WorkloadFailed(f"the workload exited with status {outcome.status}")
+        cell.on_phase("measuring")
+        record |= _measured(cell) | {"status": "ok"}
+        final = cell.run.id
+    except KeyboardInterrupt:
+        final = f"{cell.run.id}.interrupted"
+        record |= {"status": "interrupted"}
+        raise
+    except LabError as error:
+        status = "lost" if isinstance(error, GuestLost) else "failed"
+        record |= {"status": status, "reason": str(error)} | _salvaged(cell)
+        raise
+    finally:
+        record["seconds"] = round(time.monotonic() - began, 2)
+        if path.is_dir():
+            write_json(cell.directory.manifest, record)
+            shutil.rmtree(path.with_name(final), ignore_errors=True)
+            path.rename(path.with_name(final))
+
+
+def _boot(cell: _Cell) -> Outcome:
+    machine = Machine(
+        topology=cell.topology,
+        bzimage=cell.prepared.kernels[cell.variant.kernel].bzimage,
+        rootfs=cell.prepared.image.path,
+        mode=cell.setting.choice.mode,
+        cpu_model=cell.setting.choice.cpu_model,
+        seed=cell.run.seed,
+        name=cell.run.id,
+        trace_memory_mib=cell.plan.capture.buffer_mib,
+    )
+    job = Job(
+        argv=cell.workload.argv,
+        tunables={path: str(value) for path, value in cell.variant.tunables.items()},
+        events=render_events(cell.plan.capture),
+        clock=cell.plan.capture.clock,
+    )
+    limits = cell.plan.study.limits
+    return run_guest(
+        machine,
+        job,
+        cell.directory,
+        connection=cell.setting.connection,
+        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
+        on_beat=lambda beat: cell.on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
+    )
+
+
+def _measured(cell: _Cell) -> manifest.Record:
+    """Check the machine, decode the recording, take the measures."""
+    directory, capture = cell.directory, cell.plan.capture
+    differences = check_topology(
+        cell.topology,
+        cell.plan.kernels[cell.variant.kernel],
+        directory,
+        reserved_mib=capture.buffer_mib,
+        allow=cell.setting.allow_mismatch,
+    )
+    decoded = decode_trace(directory.trace, cell.topology, directory.events)
+    if capture.lost_is_error and not decoded.whole:
+        raise CaptureIncomplete(
+            f"{decoded.lost} events were lost at {decoded.gaps} places;"
+            " a larger buffer_mib in [capture] may help"
+        )
+    measures = measure(directory, cell.topology, cell.workload, capture)
+    write_json(directory.measures, [dataclasses.asdict(each) for each in measures])
+    return {"trace": manifest.trace(decoded), "topology_differences": list(differences)}
+
+
+def _salvaged(cell: _Cell) -> manifest.Record:
+    """Decode as much of a failed run's recording as there is; it is kept, but gives no result."""
+    directory = cell.directory
+    if directory.trace.exists() and not directory.events.exists():
+        with suppress(LabError):
+            decoded = decode_trace(directory.trace, cell.topology, directory.events)
+            return {"trace": manifest.trace(decoded)}
+    return {}

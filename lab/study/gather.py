@@ -1,0 +1,206 @@
+"""From what the runs left to one report. Nothing here needs a guest, so it can be done again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.analysis import compare
+from lab.cpulist import format_cpulist
+from lab.errors import UserError
+from lab.report import model
+from lab.store import FORMAT, Results, RunDir, read_json
+from lab.study.model import Claim, Study
+from lab.study.timeline import run_timeline
+from lab.topology.drawing import render_svg
+from lab.topology.load import load_topology
+from lab.topology.sched_log import parse_sched_verbose
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A finished run, as it was stored."""
+
+    directory: RunDir
+    manifest: Json
+    measures: Mapping[str, Json]
+
+    def value(self, measure: str) -> float | int | None:
+        found = self.measures.get(measure)
+        return None if found is None else found["value"]
+
+
+def gather(results: Results) -> model.StudyReport:
+    """Read all finished runs of `results` and put together what a report shows.
+
+    Raises UserError when there are none, or when a newer numalab wrote them.
+    """
+    plan = read_json(results.plan)
+    if plan.get("format") != FORMAT:
+        raise UserError(
+            f"written by another numalab: format {plan.get('format')}, this one reads {FORMAT}",
+            file=results.plan,
+        )
+    study = Study.model_validate_json(json.dumps(plan["file"]))
+    order = {run["id"]: place for place, run in enumerate(plan["runs"])}
+    runs = [_load(directory) for directory in results.finished().values()]
+    runs.sort(key=lambda run: order.get(run.manifest["run"], len(order)))
+    if not runs:
+        raise UserError("no run has finished", file=results.path)
+    infos = _infos(runs)
+    first = runs[0].manifest
+    topology = load_topology(study.topologies[0])
+    return model.StudyReport(
+        study=plan["study"],
+        question=study.question,
+        verdict=_verdict(study, runs, len(order)),
+        reference=study.source,
+        axis="kernel",
+        mode=first["mode"],
+        mode_reason=first["mode_reason"],
+        workload=" ".join(first["workload"]["argv"]),
+        created=first["started"],
+        again=(f"numalab run studies/{plan['study']}.toml --mode {first['mode']}",),
+        topology=topology,
+        topology_svg=render_svg(topology),
+        variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
+        measures=infos,
+        key_measures=study.key_measures or tuple(dict.fromkeys(c.measure for c in study.claims)),
+        runs=tuple(_run(run, infos) for run in runs),
+        comparisons=tuple(_comparison(info, study, runs) for info in infos),
+        domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
+        timelines=tuple(_timeline(name, runs) for name in study.variants if _of(runs, name)),
+        claims=tuple(_claim(claim, runs) for claim in study.claims),
+    )
+
+
+def _load(directory: RunDir) -> _Run:
+    measures = {each["name"]: each for each in read_json(directory.measures)}
+    return _Run(directory, read_json(directory.manifest), measures)
+
+
+def _of(runs: Sequence[_Run], variant: str) -> list[_Run]:
+    return [run for run in runs if run.manifest["variant"] == variant]
+
+
+def _infos(runs: Sequence[_Run]) -> tuple[model.MeasureInfo, ...]:
+    """Describe every measure that some run has, in the order in which they were taken."""
+    found: dict[str, model.MeasureInfo] = {}
+    for run in runs:
+        for name, each in run.measures.items():
+            about = {key: value for key, value in each.items() if key != "value"}
+            found.setdefault(name, model.MeasureInfo(**about))
+    return tuple(found.values())
+
+
+def _comparison(info: model.MeasureInfo, study: Study, runs: Sequence[_Run]) -> model.Comparison:
+    """Compare every variant with the first; the last one's verdict is the row's."""
+    values = [
+        [run.value(info.name) for run in of] for name in study.variants if (of := _of(runs, name))
+    ]
+    compared = [compare.compare(values[0], each, info.direction) for each in values[1:]]
+    last = compared[-1] if compared else None
+    return model.Comparison(
+        measure=info.name,
+        summaries=tuple(_summary(compare.summarise(each)) for each in values),
+        changes=(None, *(each.change for each in compared)),
+        outcome=last.outcome if last else "not comparable",
+        verdict=last.verdict if last else "only one variant has run",
+    )
+
+
+def _summary(summary: compare.Summary | None) -> model.Summary | None:
+    return model.Summary(**vars(summary)) if summary else None
+
+
+def _variant(name: str, runs: Sequence[_Run]) -> model.Variant:
+    kernel = _of(runs, name)[0].manifest["kernel"]
+    return model.Variant(
+        name=name,
+        kernel=kernel["name"],
+        release=kernel["release"],
+        config_hash=kernel["config_hash"],
+        source_version=kernel["source_version"],
+        series=tuple(f"{s['name']} ({len(s['patches'])} patches)" for s in kernel["series"]),
+        compiler=kernel["compiler"],
+    )
+
+
+def _run(run: _Run, infos: Sequence[model.MeasureInfo]) -> model.Run:
+    about = run.manifest
+    trace, proof = about["trace"], about["proof"]
+    return model.Run(
+        id=about["run"],
+        variant=about["variant"],
+        seed=about["seed"],
+        status=about["status"],
+        readings=tuple(model.Reading(info.name, run.value(info.name)) for info in infos),
+        provenance=model.Provenance(
+            qemu=about["versions"].get("qemu", "unknown"),
+            libvirt=about["versions"].get("libvirt", "unknown"),
+            host="{processor}, {cpus} CPUs, {memory_mib} MiB, Linux {kernel}".format(
+                **about["host"]
+            ),
+            image=about["image"]["name"],
+            image_digest=about["image"]["digest"],
+            placement=proof["note"] or "one host CPU for each vCPU",
+            events=trace["events"],
+            lost_events=trace["lost"],
+            proof=(*map(_thread, proof["threads"]), *map(_memory, proof["memory"])),
+        ),
+        seconds=about["seconds"],
+    )
+
+
+def _thread(thread: Json) -> model.Proof:
+    asked, found = (f"host CPU {format_cpulist(thread[key])}" for key in ("planned", "allowed"))
+    return model.Proof(thread["role"], asked, found)
+
+
+def _memory(memory: Json) -> model.Proof:
+    pages = (f"{count} on host node {node}" for node, count in memory["pages"].items())
+    found = ", ".join(pages) or "no page touched"
+    return model.Proof(
+        f"memory of node {memory['node']}", "any host node", f"{found} ({memory['page_kib']} KiB)"
+    )
+
+
+def _domains(name: str, runs: Sequence[_Run]) -> model.SchedDomains:
+    directory = _of(runs, name)[0].directory
+    text = directory.dmesg.read_text(encoding="utf-8", errors="replace")
+    log = parse_sched_verbose(text)
+    return model.SchedDomains(name, log.cpus, log.errors)
+
+
+def _timeline(name: str, runs: Sequence[_Run]) -> model.Timeline:
+    """Draw the first run of a variant; the table says how the others compare."""
+    run = _of(runs, name)[0]
+    workload = run.manifest["workload"]
+    return run_timeline(run.directory, name, run.manifest["run"], workload["tasks"])
+
+
+def _claim(claim: Claim, runs: Sequence[_Run]) -> model.Claim:
+    values = [run.value(claim.measure) for run in _of(runs, claim.variant)]
+    bounds = ((">=", claim.at_least), ("<=", claim.at_most))
+    known = [value for value in values if value is not None]
+    measured = f"{min(known):g} to {max(known):g}" if known else "not measured"
+    return model.Claim(
+        text=claim.text,
+        expected=" and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None),
+        measured=f"{measured} ({len(values)} runs)",
+        holds=bool(values) and all(claim.holds(value) for value in values),
+    )
+
+
+def _verdict(study: Study, runs: Sequence[_Run], planned: int) -> str:
+    """Say in one sentence whether what the study expects was seen."""
+    checked = [_claim(claim, runs) for claim in study.claims]
+    broken = [claim.text for claim in checked if not claim.holds]
+    missing = f"; {planned - len(runs)} runs gave no result" if planned > len(runs) else ""
+    if not checked:
+        return f"{len(runs)} of {planned} runs finished{missing}."
+    if broken:
+        return f"Not seen in every run: {'; '.join(broken)}{missing}."
+    return f"Seen in all {len(runs)} runs: {'; '.join(claim.text for claim in checked)}{missing}."

@@ -1,0 +1,112 @@
+"""A study and everything it names, loaded and checked whole before anything is built or booted."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.analysis.measure import explain
+from lab.capture.spec import CaptureSpec, load_capture
+from lab.errors import UserError
+from lab.image.recipe import Recipe, load_recipe
+from lab.kernel.catalogue import KernelSpec, find_kernel
+from lab.study.model import Study, load_study
+from lab.topology.load import load_topology
+from lab.topology.model import Topology
+from lab.workload.model import BoundWorkload, load_workload, resolve
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One boot of one cell of the matrix with one seed."""
+
+    id: str
+    topology: str
+    workload: int
+    variant: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a study in the order in which they are to run, and all they need.
+
+    `workloads` holds, for each topology, the study's workloads fitted to it, in the study's order.
+    """
+
+    name: str
+    path: Path
+    study: Study
+    topologies: Mapping[str, Topology]
+    kernels: Mapping[str, KernelSpec]
+    workloads: Mapping[str, tuple[BoundWorkload, ...]]
+    recipe: Recipe
+    capture: CaptureSpec
+    runs: tuple[PlannedRun, ...]
+    digest: str
+
+    def workload_of(self, run: PlannedRun) -> BoundWorkload:
+        """Return the workload of a run, fitted to the run's topology."""
+        return self.workloads[run.topology][run.workload]
+
+
+def plan_study(path: Path) -> Plan:
+    """Load a study and all that it refers to, and list its runs.
+
+    The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
+    whatever drifts on the host meets both alike. Raises UserError for anything that is wrong.
+    """
+    study = load_study(path)
+    topologies = {topology.name: topology for topology in map(load_topology, study.topologies)}
+    _check_measures(study, path)
+    names = {variant.kernel for variant in study.variants.values()}
+    workloads = {
+        name: tuple(
+            resolve(load_workload(use.name), use.parameters, topology) for use in study.workloads
+        )
+        for name, topology in topologies.items()
+    }
+    return Plan(
+        name=path.stem,
+        path=path,
+        study=study,
+        topologies=topologies,
+        kernels={name: find_kernel(name) for name in sorted(names)},
+        workloads=workloads,
+        recipe=load_recipe(study.image),
+        capture=load_capture(study.capture, path),
+        runs=_runs(study, workloads, path),
+        digest=_digest(study),
+    )
+
+
+def _check_measures(study: Study, path: Path) -> None:
+    named = [(f"claims[{i}].measure", claim.measure) for i, claim in enumerate(study.claims)]
+    named += [(f"key_measures[{i}]", name) for i, name in enumerate(study.key_measures)]
+    for key, name in named:
+        try:
+            explain(name)
+        except UserError as error:
+            raise UserError(str(error), file=path, key=key) from None
+
+
+def _runs(
+    study: Study, workloads: Mapping[str, tuple[BoundWorkload, ...]], path: Path
+) -> tuple[PlannedRun, ...]:
+    runs = tuple(
+        PlannedRun(f"{topology}_{workload.name}_{variant}_{seed}", topology, index, variant, seed)
+        for seed in study.seeds
+        for topology, bound in workloads.items()
+        for index, workload in enumerate(bound)
+        for variant in study.variants
+    )
+    if len({run.id for run in runs}) != len(runs):
+        raise UserError("two workloads have the same name", file=path, key="workloads")
+    return runs
+
+
+def _digest(study: Study) -> str:
+    """Tell one study from a changed one, so that a resumed run never mixes the two."""
+    text = json.dumps(study.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,59 @@
+"""What runs need before the first of them starts: kernels, the root file system, the mode."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lab.image.build import BuiltImage, ensure_image
+from lab.image.recipe import Recipe
+from lab.kernel.build import BuiltKernel, ensure_kernel
+from lab.kernel.catalogue import KernelSpec
+from lab.machine.kvm import Choice, pick_mode
+
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Kernels by name and the image, all built."""
+
+    kernels: Mapping[str, BuiltKernel]
+    image: BuiltImage
+
+
+def prepare(
+    kernels: Iterable[KernelSpec], recipe: Recipe, on_progress: Progress | None = None
+) -> Prepared:
+    """Build what the cache lacks: the image first, because it fails sooner if it fails.
+
+    Raises BuildError or HostError.
+    """
+
+    def tell(what: str) -> Progress:
+        return lambda text, part: on_progress(f"{what}: {text}", part) if on_progress else None
+
+    image = ensure_image(recipe, on_progress=tell(f"image {recipe.name}"))
+    built = {
+        spec.name: ensure_kernel(spec, on_progress=tell(f"kernel {spec.name}")) for spec in kernels
+    }
+    return Prepared(built, image)
+
+
+def choose_mode(
+    wanted: str, prepared: Prepared, connection: str, on_progress: Progress | None = None
+) -> Choice:
+    """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
+
+    Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not work.
+    """
+    choices = [
+        pick_mode(
+            wanted,
+            kernel.bzimage,
+            prepared.image.path,
+            connection=connection,
+            on_progress=on_progress,
+        )
+        for kernel in prepared.kernels.values()
+    ]
+    # Runs in different modes could not be compared.
+    return next((choice for choice in choices if choice.mode != "kvm"), choices[0])

@@ -1,0 +1,16 @@
+"""Writes a report's files beside the runs that it is of."""
+
+from lab.report.changelog import render_changelog
+from lab.report.document import render_document
+from lab.report.html import render_html
+from lab.report.model import StudyReport
+from lab.report.picture import render_picture_svg
+from lab.store import Results, write_text
+
+
+def publish(report: StudyReport, results: Results) -> None:
+    """Write index.html, changelog.txt, report.json and picture.svg, each whole or not at all."""
+    write_text(results.html, render_html(report))
+    write_text(results.changelog, render_changelog(report))
+    write_text(results.document, render_document(report))
+    write_text(results.picture, render_picture_svg(report))

@@ -1,0 +1,39 @@
+"""Who ran where in one run, for the report's drawing."""
+
+import polars as pl
+
+from lab.analysis.occupancy import IDLE_PID, spans
+from lab.analysis.window import find_window, marks
+from lab.report.model import Mark, Span, Timeline
+from lab.store import RunDir
+from lab.study.measure import load_events
+
+MARKER = "numalab: "
+MOST_MARKS = 50
+
+
+def run_timeline(directory: RunDir, variant: str, run: str, tasks: list[str]) -> Timeline:
+    """Return the spans of every CPU in a run's window, in milliseconds from its begin."""
+    events = load_events(directory)
+    window = find_window(events)
+    ran = spans(events, window).filter(pl.col("pid") != IDLE_PID)
+
+    def ms(time: int) -> float:
+        return (time - window.start_ns) / 1e6
+
+    return Timeline(
+        variant=variant,
+        run=run,
+        length_ms=window.length_ns / 1e6,
+        spans=tuple(
+            Span(cpu, node, ms(start), ms(end), f"{comm}/{pid}", comm in tasks)
+            for cpu, node, start, end, pid, comm in ran.select(
+                "cpu", "node", "start_ns", "end_ns", "pid", "comm"
+            ).iter_rows()
+        ),
+        marks=tuple(
+            Mark(ms(time), text.removeprefix(MARKER))
+            for time, text in marks(events).iter_rows()
+            if window.start_ns <= time <= window.end_ns
+        )[:MOST_MARKS],
+    )

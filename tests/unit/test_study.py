@@ -1,0 +1,94 @@
+"""Plans: which runs, in which order, and what is refused before anything is built."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.store import Results, write_json
+from lab.study.execute import _claim_results
+from lab.study.model import Claim, find_study
+from lab.study.plan import plan_study
+
+STUDY = """
+question = "?"
+topologies = ["ring-4"]
+seeds = [1, 2]
+[variants.before]
+kernel = "debian-6.12-undo-group-construction"
+[variants.after]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "tried.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_variants_of_a_seed_are_next_to_each_other(tmp_path: Path) -> None:
+    plan = plan_study(write(tmp_path, STUDY))
+    assert [run.id for run in plan.runs] == [
+        "ring-4_bound-hogs_before_1",
+        "ring-4_bound-hogs_after_1",
+        "ring-4_bound-hogs_before_2",
+        "ring-4_bound-hogs_after_2",
+    ]
+    assert plan.workload_of(plan.runs[0]).allowed_cpus == (2, 3, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ring-4"', '"ring-5"', r"ring-5.*ring-4"),
+        ('"debian-6.12"', '"debian-6.21"', r"debian-6\.21.*debian-6\.12"),
+        ('"bound-hogs"', '"bound-dogs"', r"bound-dogs.*bound-hogs"),
+        ("seeds = [1, 2]", 'seeds = [1]\nimage = "bass"', r"bass.*base"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", r"only once"),
+        ('name = "bound-hogs"', 'name = "bound-hogs"\nparameters = { allowed_nodes = "1,9" }', "9"),
+        ("[variants.before]", "[capture]\nsets = ['nume']\n[variants.before]", r"capture\.sets"),
+        (
+            "[variants.before]",
+            "[[claims]]\ntext='t'\nvariant='after'\nmeasure='task_buzy'\nat_most=1\n[variants.before]",
+            r"claims\[0\]\.measure: no measure is called 'task_buzy'",
+        ),
+    ],
+)
+def test_what_a_study_names_must_be_there(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan_study(write(tmp_path, STUDY.replace(old, new, 1)))
+
+
+def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="same name"):
+        plan_study(write(tmp_path, STUDY + '[[workloads]]\nname = "bound-hogs"\n'))
+
+
+def test_a_claim_is_bounded_on_both_sides() -> None:
+    claim = Claim(text="t", variant="after", measure="m", at_least=1, at_most=2)
+    assert [claim.holds(value) for value in (0.9, 1, 2, 2.1, None)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
+    plan = plan_study(write(tmp_path, STUDY))
+    results = Results(tmp_path / "results")
+    _claim_results(plan, results)
+    _claim_results(plan, results)
+    write_json(results.plan, {"digest": "another"})
+    with pytest.raises(UserError, match="another study"):
+        _claim_results(plan, results)
+
+
+def test_the_shipped_study_is_planned() -> None:
+    plan = plan_study(find_study("group-construction"))
+    assert len(plan.runs) == 6
+    assert plan.kernels["debian-6.12-undo-group-construction"].groups_before_fix
