@@ -86,9 +86,10 @@ def table_of_counts(
     """Lay out counts as `perf stat -r` prints them: `name  555 ( +- 25.92% )  8 ( +- 38.45% )`."""
     columns = [[_count(summary) for summary in side] for side in zip(*_sides(rows), strict=True)]
     sizes = [max((len(cell[0]) for cell in column), default=0) for column in columns]
+    noises = [max((len(cell[1]) for cell in column), default=0) for column in columns]
     cells = [
-        [f"{value.rjust(size)} {noise:13}" for value, noise in column]
-        for column, size in zip(columns, sizes, strict=True)
+        [f"{value:>{size}} {noise:{room}}" if room else value for value, noise in column]
+        for column, size, room in zip(columns, sizes, noises, strict=True)
     ]
     return _two_columns(head, [name for name, _, _ in rows], cells)
 
@@ -159,8 +160,8 @@ def _header(report: StudyReport) -> list[str]:
 
 
 def _kernel(variant: Variant) -> str:
-    series = f" + {', '.join(variant.series)}" if variant.series else ""
-    return f"{variant.release} ({variant.source_version}{series})"
+    source = "" if variant.source_version in variant.release else f" ({variant.source_version})"
+    return " + ".join([f"{variant.release}{source}", *variant.series])
 
 
 def _field(name: str, text: str) -> list[str]:

@@ -51,12 +51,12 @@ def cpu_labels(topology: Topology) -> list[str]:
     return [cpu_label(cpu, node.id) for node in topology.nodes for cpu in node.cpus]
 
 
-def own_tasks(timelines: Sequence[Timeline]) -> list[str]:
-    """Return the names of the tasks of interest in all timelines; none if they are too many.
+def own_tasks(timeline: Timeline) -> list[str]:
+    """Return the names of the tasks of interest of a timeline; none if they are too many.
 
     Sorted as people count: hog-9 before hog-10.
     """
-    found = {span.task for line in timelines for span in line.spans if span.of_interest}
+    found = {span.task for span in timeline.spans if span.of_interest}
     if len(found) > MOST_TASKS:
         return []
     return sorted((printable(name) for name in found), key=_natural)
@@ -70,6 +70,11 @@ def node_color(topology: Topology, node: int) -> str:
     """Return the colour of a node in all charts; the palette starts again after eight nodes."""
     places = {each.id: place for place, each in enumerate(topology.nodes)}
     return PALETTE[places.get(node, 0) % len(PALETTE)]
+
+
+def longest_ms(timelines: Sequence[Timeline]) -> float:
+    """Return where the time axis of all charts ends."""
+    return max((timeline.length_ms for timeline in timelines), default=0.0)
 
 
 def inner_marks(timeline: Timeline) -> tuple[Mark, ...]:
@@ -93,27 +98,34 @@ def rows(spans: Sequence[Span]) -> list[Spec]:
     ]
 
 
-def cpu_chart(timeline: Timeline, topology: Topology) -> Spec:
+def cpu_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
     """Draw who ran on each CPU: tasks of interest in the node's colour, others grey, idle blank.
 
-    The spans are the data set `spans`, which whoever embeds the chart fills (see `rows`).
+    The time axis ends at `until_ms`, the longest timeline's length, so that charts compare. The
+    spans are the data set `spans`, which whoever embeds the chart fills (see `rows`).
     """
     hovered = {"param": "hover", "empty": False, "value": {"expr": "fg"}}
     color = _node_scale(topology) | {"condition": [hovered, OTHERS_GREY]}
-    return _chart(timeline, cpu_labels(topology), "row", color, params=[_zoom(), _hover()])
+    return _chart(
+        timeline, until_ms, cpu_labels(topology), "row", color, params=[_zoom(), _hover()]
+    )
 
 
-def still_cpu_chart(timeline: Timeline, topology: Topology, spans: Sequence[Span]) -> Spec:
+def still_cpu_chart(
+    timeline: Timeline, topology: Topology, until_ms: float, spans: Sequence[Span]
+) -> Spec:
     """Draw the CPU chart for a picture: with its spans, without what needs a pointer."""
     color = _node_scale(topology) | {"condition": [OTHERS_GREY]}
-    chart = _chart(timeline, cpu_labels(topology), "row", color, params=[])
+    chart = _chart(timeline, until_ms, cpu_labels(topology), "row", color, params=[])
     chart["layer"][0]["data"] = {"values": rows(spans)}
     return chart
 
 
-def task_chart(timeline: Timeline, topology: Topology, tasks: Sequence[str]) -> Spec:
+def task_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
     """Draw the stays (`timeline.stays`) of the tasks of interest on nodes, coloured by node."""
-    return _chart(timeline, list(tasks), "task", _node_scale(topology), params=[_zoom()])
+    return _chart(
+        timeline, until_ms, own_tasks(timeline), "task", _node_scale(topology), params=[_zoom()]
+    )
 
 
 def _node_scale(topology: Topology) -> Spec:
@@ -124,14 +136,20 @@ def _node_scale(topology: Topology) -> Spec:
 
 
 def _chart(
-    timeline: Timeline, labels: list[str], field: str, color: Spec, *, params: list[Spec]
+    timeline: Timeline,
+    until_ms: float,
+    labels: list[str],
+    field: str,
+    color: Spec,
+    *,
+    params: list[Spec],
 ) -> Spec:
     spans: Spec = {
         "data": {"name": "spans"},
         "params": params,
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": _time(timeline.length_ms),
+            "x": _time(until_ms),
             "x2": {"field": "end"},
             "y": _row_axis(field, labels),
             "fill": color,
@@ -153,11 +171,11 @@ def _chart(
     }
 
 
-def _time(length_ms: float) -> Spec:
+def _time(until_ms: float) -> Spec:
     return {
         "field": "start",
         "type": "quantitative",
-        "scale": {"domain": [0, length_ms], "nice": False},
+        "scale": {"domain": [0, until_ms], "nice": False},
         "axis": {"title": "ms after the window's begin", "format": ",~f", "tickCount": 8},
     }
 

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from math import ceil, log10
 
 from lab.report.model import Comparison, Kind, MeasureInfo, Mode, StudyReport, Summary
@@ -37,7 +38,7 @@ def decimals(values: Iterable[float | None]) -> int:
     if all(value == int(value) for value in known):
         return 0
     largest = max(known)
-    return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest < limit), 0)
+    return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest <= limit), 0)
 
 
 def number(value: float | None, places: int, *, grouped: bool = False) -> str:
@@ -113,6 +114,17 @@ def printable(text: str) -> str:
 def _escape(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else char.encode("ascii", "backslashreplace").decode()
+
+
+def moment(text: str) -> str:
+    """Write an ISO 8601 time for people, to the minute and in UTC; any other text as it is."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if time.tzinfo is None:
+        return text
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def machine_line(report: StudyReport) -> str:

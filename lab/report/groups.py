@@ -1,12 +1,15 @@
 """Sched groups of several kernels side by side, in rows that a table can show."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from lab.cpulist import format_cpulist
 from lab.report.model import StudyReport
 from lab.topology.model import Topology
 from lab.topology.sched_domains import CpuDomains, SchedDomain
 
+Difference = Literal["", "masks", "groups"]
 MOST_SINGLES = 4  # groups of one CPU that are listed; a node may have a hundred
 
 
@@ -37,13 +40,16 @@ class DomainShown:
 
 @dataclass(frozen=True)
 class DomainRow:
-    """The same domain level of the same CPUs in each variant; None where a variant lacks it."""
+    """The same domain level of the same CPUs in each variant; None where a variant lacks it.
+
+    `differs` says in what the variants do: the groups (or the domain itself), or only the masks.
+    """
 
     cpus: tuple[int, ...]
     node: int
     level: int
     variants: tuple[DomainShown | None, ...]
-    differs: bool
+    differs: Difference
 
 
 def last_domain_rows(report: StudyReport) -> list[DomainRow]:
@@ -91,7 +97,7 @@ def _rows_of_cpu(report: StudyReport, cpu: int, node: int) -> list[DomainRow]:
     for level in range(max((len(domains) for domains in found), default=0)):
         here = [domains[level] if level < len(domains) else None for domains in found]
         shown = tuple(_shown(domain, nodes) if domain else None for domain in here)
-        differs = len({_identity(domain) for domain in here}) > 1
+        differs = _difference(here)
         rows.append(DomainRow((cpu,), node, level, shown, differs))
     return rows
 
@@ -120,12 +126,17 @@ def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:
     )
 
 
-def _identity(domain: SchedDomain | None) -> object:
-    """Return what must be equal for two kernels' domains to count as the same.
+def _difference(domains: Sequence[SchedDomain | None]) -> Difference:
+    """Say in what the same domain of several kernels differs.
 
-    The order of groups is left out: each CPU's list starts with its local group in both kernels.
+    The order of groups is left out: each CPU's list starts with its local group in every kernel.
     """
-    if domain is None:
-        return None
-    groups = frozenset((group.span, group.mask) for group in domain.groups)
-    return domain.name, domain.span, groups
+
+    def differ(of: Callable[[SchedDomain], object]) -> bool:
+        return len({of(domain) if domain else None for domain in domains}) > 1
+
+    if differ(lambda d: (d.name, d.span, frozenset(group.span for group in d.groups))):
+        return "groups"
+    if differ(lambda d: frozenset((group.span, group.mask) for group in d.groups)):
+        return "masks"
+    return ""

@@ -55,7 +55,6 @@ def render_html(report: StudyReport) -> str:
         node_ids=[node.id for node in report.topology.nodes],
         charts=_chart_notes(report, lines),
         chart_data=embedded_json(_chart_data(report, lines)),
-        tasks=charts.own_tasks(report.timelines),
         node_colors={n.id: charts.node_color(report.topology, n.id) for n in report.topology.nodes},
         changelog=Markup.escape(render_changelog(report)),
         shared=_shared(report.runs),
@@ -145,6 +144,7 @@ def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[dict[str, 
         {
             "timeline": timeline,
             "count": len(timeline.spans),
+            "tasks": charts.own_tasks(timeline),
             "marks": charts.inner_marks(timeline),
             "resolution": None
             if drawn.resolution_ms is None
@@ -155,16 +155,16 @@ def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[dict[str, 
 
 
 def _chart_data(report: StudyReport, lines: Sequence[Drawn]) -> dict[str, Any]:
-    tasks = charts.own_tasks(report.timelines)
+    until = charts.longest_ms(report.timelines)
     data = []
     for timeline, drawn in zip(report.timelines, lines, strict=True):
-        specs = {"cpu": charts.cpu_chart(timeline, report.topology)}
-        if tasks:
-            specs["task"] = charts.task_chart(timeline, report.topology, tasks)
-        stays = of_tasks(timeline).spans if tasks else ()
-        spans = {"cpu": packed(drawn.spans), "task": packed(stays)}
-        data.append({"specs": specs, "spans": spans, "length": timeline.length_ms})
-    return {"light": charts.LIGHT, "dark": charts.DARK, "lines": data}
+        specs = {"cpu": charts.cpu_chart(timeline, report.topology, until)}
+        spans = {"cpu": packed(drawn.spans)}
+        if charts.own_tasks(timeline):
+            specs["task"] = charts.task_chart(timeline, report.topology, until)
+            spans["task"] = packed(of_tasks(timeline).spans)
+        data.append({"specs": specs, "spans": spans})
+    return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "lines": data}
 
 
 def _run_values(report: StudyReport) -> dict[str, Any]:
@@ -176,8 +176,9 @@ def _run_values(report: StudyReport) -> dict[str, Any]:
     summaries = {each.measure: each.summaries for each in report.comparisons}
     for info in report.measures:
         values = [values.get(info.name) for values in found]
-        spread = figures.row_decimals(summaries.get(info.name, ()))
-        places = max(figures.decimals(values), spread)
+        places = figures.decimals(values)
+        if places:  # not for counts, whose stddev alone needs decimals
+            places = max(places, figures.row_decimals(summaries.get(info.name, ())))
         cells = [(value, figures.number(value, places, grouped=True)) for value in values]
         rows.append((info, cells))
     counts = [(variant, sum(run.variant == variant for run in runs)) for variant in order]

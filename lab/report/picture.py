@@ -63,12 +63,13 @@ def _timelines(report: StudyReport) -> tuple[str, float]:
     import vl_convert  # noqa: PLC0415
 
     room = WIDTH - DRAWING - 3 * EDGE
+    until = charts.longest_ms(report.timelines)
     charted, whole = [], {}
     for timeline in report.timelines:
-        spec = charts.still_cpu_chart(timeline, report.topology, on_cpus(timeline).spans)
+        spec = charts.still_cpu_chart(timeline, report.topology, until, on_cpus(timeline).spans)
         whole = {name: spec.pop(name) for name in ("$schema", "params", "config")}
         del spec["autosize"], spec["padding"]
-        title = f"{timeline.variant}: {_release(report, timeline.variant)}"
+        title = f"{timeline.variant}: {_kernel(report, timeline.variant)}"
         charted.append(spec | {"width": room - 110, "title": {"text": figures.printable(title)}})
     if not charted:
         return f'<svg xmlns="{SVG}" width="1" height="1"/>', 1
@@ -80,8 +81,9 @@ def _timelines(report: StudyReport) -> tuple[str, float]:
     return svg, float(root.attrib["height"]) * room / float(root.attrib["width"])
 
 
-def _release(report: StudyReport, variant: str) -> str:
-    return next((v.release for v in report.variants if v.name == variant), "unknown")
+def _kernel(report: StudyReport, variant: str) -> str:
+    found = (f"{v.kernel} ({v.release})" for v in report.variants if v.name == variant)
+    return next(found, "unknown kernel")
 
 
 def _text(x: float, y: float, text: str, style: str) -> str:

@@ -111,8 +111,7 @@
 
   async function draw() {
     const places = $(".chart");
-    const wholeEnd = Math.max(0, ...data.lines.map((line) => line.length));
-    whole = [0, wholeEnd];
+    whole = [0, data.until];
     for (const place of places) {
       const line = data.lines[Number(place.dataset.line)];
       const spec = line.specs[place.dataset.chart];

@@ -100,3 +100,9 @@ def test_printable_says_what_it_replaced() -> None:
     assert figures.printable("\u202egnp") == "\\u202egnp"
     assert figures.printable("a\x1bb") == "a\\x1bb"
     assert figures.printable("Grüße ± 1") == "Grüße ± 1"
+
+
+def test_moments_are_told_in_utc_and_other_texts_as_they_are() -> None:
+    assert figures.moment("2026-11-21T14:16:04+02:00") == "2026-11-21 12:16 UTC"
+    assert figures.moment("2026-11-21T14:16:04") == "2026-11-21T14:16:04"
+    assert figures.moment("yesterday") == "yesterday"

@@ -18,7 +18,12 @@ def test_the_last_domain_of_each_nodes_first_cpu_is_shown() -> None:
 
 
 def test_nodes_1_and_3_differ_and_nodes_0_and_2_do_not() -> None:
-    assert [row.differs for row in last_domain_rows(sample_report())] == [False, True, False, True]
+    assert [row.differs for row in last_domain_rows(sample_report())] == [
+        "",
+        "groups",
+        "",
+        "groups",
+    ]
 
 
 def test_groups_name_their_nodes_and_where_the_mask_is_smaller() -> None:
@@ -44,6 +49,20 @@ def test_the_order_of_groups_alone_is_no_difference() -> None:
     cpus = (replace(first, domains=(*first.domains[:2], turned)), *after.cpus[1:])
     report = replace(report, domains=(after, replace(after, cpus=cpus)))
     assert not any(row.differs for row in all_domain_rows(report))
+
+
+def test_masks_that_differ_alone_are_told_apart_from_groups() -> None:
+    report = sample_report()
+    after = report.domains[1]
+    first = after.cpus[0]
+    whole = tuple(replace(group, mask=group.span) for group in first.domains[2].groups)
+    cpus = (
+        replace(first, domains=(*first.domains[:2], replace(first.domains[2], groups=whole))),
+        *after.cpus[1:],
+    )
+    report = replace(report, domains=(after, replace(after, cpus=cpus)))
+    assert last_domain_rows(report)[0].differs == "masks"
+    assert last_domain_rows(report)[1].differs == ""
 
 
 def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:

@@ -176,14 +176,27 @@ def test_many_spans_make_a_page_of_the_allowed_size() -> None:
 def test_the_charts_are_valid_vega_lite() -> None:
     vl_convert = pytest.importorskip("vl_convert")
     line = timeline("after")
-    tasks = charts.own_tasks([line])
+    tasks = charts.own_tasks(line)
     assert tasks == [f"hog/{n}" for n in range(8)]
-    for spec in (charts.cpu_chart(line, ring()), charts.task_chart(line, ring(), tasks)):
+    for spec in (
+        charts.cpu_chart(line, ring(), 10.0),
+        charts.task_chart(line, ring(), 10.0),
+    ):
         assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
-    still = charts.still_cpu_chart(line, ring(), on_cpus(line).spans)
+    still = charts.still_cpu_chart(line, ring(), 10.0, on_cpus(line).spans)
     assert vl_convert.vegalite_to_vega(still, vl_version=charts.VEGA_LITE)["marks"]
+
+
+def test_all_charts_share_the_longest_time_axis() -> None:
+    lines = [timeline("before"), replace(timeline("after"), length_ms=7000.0)]
+    text = render_html(replace(sample_report(), timelines=tuple(lines)))
+    assert charts.longest_ms(lines) == 7000
+    data = json.loads(parsed(text).xpath("string(//script[@id='chart-data'])"))
+    for line in data["lines"]:
+        for spec in line["specs"].values():
+            assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 7000]
 
 
 def test_too_many_tasks_of_interest_get_no_chart_of_their_own() -> None:
     spans = tuple(Span(0, 0, n, n + 1, f"t{n}", True) for n in range(charts.MOST_TASKS + 1))
-    assert charts.own_tasks([Timeline("a", "r", 100, spans)]) == []
+    assert charts.own_tasks(Timeline("a", "r", 100, spans)) == []
