@@ -179,6 +179,7 @@ def _from_shape(
         layout |= {"rows": rows, "columns": columns}
         make = shapes.torus_links if shape.kind == "torus" else shapes.mesh_links
         if shape.wiring == "rows-and-columns":
+            layout["wiring"] = shape.wiring
             make = shapes.row_column_links
         links = make(rows, columns)
     elif shape.kind == "backplane":
