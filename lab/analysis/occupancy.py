@@ -40,55 +40,92 @@ def spans(events: pl.DataFrame, window: Window, cpus: Iterable[int] = ()) -> pl.
     if events.is_empty():
         return pl.DataFrame(schema=SCHEMA)
     first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
-    rows = _by_segment(events)
-    switched = _switched(rows, last)
-    parts = [switched, _lost(rows, first), _without_switch(rows, last)]
-    parts.append(_without_event(rows, cpus, min(first, window.start_ns), last))
+    rows = _numbered(events)
+    stretches = _stretches(rows, first, last)
+    parts = [_switched(rows, stretches), _lost(events, first), _without_switch(stretches)]
+    parts.append(_without_event(events, cpus, min(first, window.start_ns), last))
     whole = pl.concat([part.select(list(_PART)) for part in parts])
     nodes = events.group_by("cpu").agg(pl.col("node").first())
     placed = whole.join(nodes, on="cpu", how="left").select(list(SCHEMA))
     return clip(placed, window).sort("cpu", "start_ns")
 
 
-def _by_segment(events: pl.DataFrame) -> pl.DataFrame:
-    """Number the stretches of each CPU between lost events, and give each its start and end."""
-    lost = pl.col("event") == "lost_events"
-    rows = events.lazy().with_columns(segment=lost.cum_sum().over("cpu"))
-    return rows.with_columns(
-        segment_start=pl.when(pl.col("segment") == 0)
-        .then(pl.lit(events["time_ns"][0]))
-        .otherwise(pl.col("time_ns").min().over("cpu", "segment")),
-        segment_end=pl.col("time_ns").max().over("cpu", "segment"),
-        segments=pl.col("segment").max().over("cpu"),
-    ).collect()
+def _numbered(events: pl.DataFrame) -> pl.DataFrame:
+    """Number the stretches of each CPU between lost events."""
+    lost = events["event"] == "lost_events"
+    if not lost.any():
+        return events.with_columns(segment=pl.lit(0, pl.UInt32))
+    return events.with_columns(segment=lost.cast(pl.UInt32).cum_sum()).with_columns(
+        # Counted over all CPUs at once, the numbers of one CPU only grow with its own losses.
+        segment=pl.when(pl.col("event") == "lost_events")
+        .then("segment")
+        .forward_fill()
+        .over("cpu")
+        .fill_null(0)
+    )
 
 
-def _switched(rows: pl.DataFrame, last: int) -> pl.DataFrame:
+def _stretches(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
+    """Return a row for each stretch of a CPU: cpu, segment, from_ns, to_ns, switched, pid, comm.
+
+    The first stretch begins with the recording, the last one ends with it.
+    """
+    own = rows.group_by("cpu", "segment").agg(
+        from_ns=pl.col("time_ns").min(),
+        to_ns=pl.col("time_ns").max(),
+        switched=(pl.col("event") == "sched_switch").any(),
+        pid=pl.col("pid").drop_nulls().last(),
+        comm=pl.col("comm").drop_nulls().last(),
+    )
+    return own.with_columns(
+        from_ns=pl.when(pl.col("segment") == 0).then(first).otherwise("from_ns"),
+        to_ns=pl.when(pl.col("segment") == pl.col("segment").max().over("cpu"))
+        .then(last)
+        .otherwise("to_ns"),
+    )
+
+
+def _switched(rows: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
     """Return the spans that sched_switch bounds."""
     if "prev_pid" not in rows.columns:
         return pl.DataFrame(schema=_PART)
     group = ["cpu", "segment"]
-    switches = rows.filter(pl.col("event") == "sched_switch")
-    ends = pl.when(pl.col("segment") == pl.col("segments")).then(last).otherwise("segment_end")
-    left_as = pl.col("prev_comm").shift(-1).over(group)
-    left = pl.col("prev_pid").shift(-1).over(group)
-    after = switches.select(
+    switches = (
+        rows.filter(pl.col("event") == "sched_switch")
+        .select(*group, "time_ns", "prev_pid", "prev_comm", "next_pid", "next_comm")
+        .join(
+            stretches.select(*group, "from_ns", "to_ns"),
+            on=group,
+            how="left",
+            maintain_order="left",
+        )
+        .sort(*group, "time_ns", maintain_order=True)
+    )
+    after = pl.struct(group) == pl.struct(group).shift(-1)
+    follows = after.fill_null(value=False)
+    ends = pl.when(follows).then(pl.col("time_ns").shift(-1)).otherwise("to_ns")
+    renamed = follows & (pl.col("prev_pid").shift(-1) == pl.col("next_pid"))
+    ran = switches.select(
         "cpu",
         start_ns="time_ns",
-        end_ns=pl.col("time_ns").shift(-1).over(group).fill_null(ends),
+        end_ns=ends,
         pid="next_pid",
-        comm=pl.when(left == pl.col("next_pid")).then(left_as).otherwise("next_comm"),
+        comm=pl.when(renamed).then(pl.col("prev_comm").shift(-1)).otherwise("next_comm"),
         known=pl.lit(True),
     )
-    before = switches.filter(pl.int_range(pl.len()).over(group) == 0).select(
-        "cpu",
-        start_ns="segment_start",
-        end_ns="time_ns",
-        pid="prev_pid",
-        comm="prev_comm",
-        known=pl.lit(True),
+    before = (
+        switches.group_by(group)
+        .agg(pl.all().first())
+        .select(
+            "cpu",
+            start_ns="from_ns",
+            end_ns="time_ns",
+            pid="prev_pid",
+            comm="prev_comm",
+            known=pl.lit(True),
+        )
     )
-    return pl.concat([before, after])
+    return pl.concat([before, ran])
 
 
 def _lost(rows: pl.DataFrame, first: int) -> pl.DataFrame:
@@ -108,21 +145,10 @@ def _lost(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     )
 
 
-def _without_switch(rows: pl.DataFrame, last: int) -> pl.DataFrame:
+def _without_switch(stretches: pl.DataFrame) -> pl.DataFrame:
     """Return one span for each stretch in which a CPU has events but no sched_switch."""
-    whole = pl.when(pl.col("segment") == pl.col("segments")).then(last).otherwise("segment_end")
-    return (
-        rows.with_columns(switched=(pl.col("event") == "sched_switch").any().over("cpu", "segment"))
-        .filter(~pl.col("switched"))
-        .with_columns(end_ns=whole)
-        .group_by("cpu", "segment", maintain_order=True)
-        .agg(
-            start_ns=pl.col("segment_start").first(),
-            end_ns=pl.col("end_ns").first(),
-            pid=pl.col("pid").drop_nulls().last(),
-            comm=pl.col("comm").drop_nulls().last(),
-            known=pl.lit(False),
-        )
+    return stretches.filter(~pl.col("switched")).select(
+        "cpu", "pid", "comm", start_ns="from_ns", end_ns="to_ns", known=pl.lit(False)
     )
 
 

@@ -69,10 +69,8 @@ def idle_while_overloaded(
     if not window.length_ns:
         return None, 0.0
     state = (
-        steps.group_by("at")
-        .agg(pl.exclude("at").sum())
-        .sort("at")
-        .select("at", pl.exclude("at").cum_sum() > 0)
+        steps.sort("at")
+        .select("at", pl.exclude("at").fill_null(0).cum_sum() > 0)
         .with_columns(length=pl.col("at").shift(-1).fill_null(window.end_ns) - pl.col("at"))
     )
     lost = int(state.filter("unknown")["length"].sum())

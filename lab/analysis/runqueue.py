@@ -91,10 +91,9 @@ def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.D
             queued.select("cpu", at="end_ns", step=-one),
         ]
     )
+    # Of several steps at one moment all but the last have no length, and go.
     return (
-        steps.group_by("cpu", "at")
-        .agg(pl.col("step").sum())
-        .sort("cpu", "at")
+        steps.sort("cpu", "at")
         .select(
             "cpu",
             start_ns="at",

@@ -1,5 +1,6 @@
 """The measures of a run, checked by hand on a small trace."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,6 +146,13 @@ def test_every_measure_can_be_explained(trace: Any, three_nodes: Topology) -> No
             made.source,
         )
         assert "{" not in known.definition
+
+
+def test_every_measure_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "measures.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| `")]
+    named = {f"`{definition.name}`" for definition in DEFINITIONS}
+    assert named <= set(rows)
 
 
 def test_an_unknown_measure_names_those_there_are() -> None:
