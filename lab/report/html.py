@@ -59,7 +59,7 @@ def render_html(report: StudyReport) -> str:
         changelog=Markup.escape(render_changelog(report)),
         shared=_shared(report.runs),
         values=_run_values(report),
-        proofs=_proofs(report.runs),
+        placement=_placement(report.runs),
         figures=figures,
         cpulist=format_cpulist,
         domain_text=domain_text,
@@ -193,30 +193,31 @@ def _shared(runs: Sequence[Run]) -> list[tuple[str, list[tuple[str, str]]]]:
         ("host", [run.provenance.host for run in runs]),
         ("image", [f"{r.provenance.image} {r.provenance.image_digest}".strip() for r in runs]),
     ]
-    found = []
-    for name, values in facts:
-        distinct = list(dict.fromkeys(values))
-        whose = [
-            "all runs" if len(distinct) == 1 else ", ".join(_ids_with(runs, values, value))
-            for value in distinct
-        ]
-        found.append((name, list(zip(distinct, whose, strict=True))))
-    return found
+    return [(name, _by_value(runs, values)) for name, values in facts]
+
+
+def _by_value(runs: Sequence[Run], values: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each distinct value with the runs that have it, or `all runs`."""
+    distinct = list(dict.fromkeys(values))
+    whose = [
+        "all runs" if len(distinct) == 1 else ", ".join(_ids_with(runs, values, value))
+        for value in distinct
+    ]
+    return list(zip(distinct, whose, strict=True))
 
 
 def _ids_with(runs: Sequence[Run], values: Sequence[str], wanted: str) -> list[str]:
     return [run.id for run, value in zip(runs, values, strict=True) if value == wanted]
 
 
-def _proofs(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the placement facts of the runs; runs with equal facts are listed together."""
-    seen: dict[tuple[str, tuple[Proof, ...]], list[str]] = {}
-    for run in runs:
-        seen.setdefault((run.provenance.placement, run.provenance.proof), []).append(run.id)
-    return [
-        {"summary": summary, "facts": [(f, _agrees(f)) for f in facts], "runs": ids}
-        for (summary, facts), ids in seen.items()
-    ]
+def _placement(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return how the runs were placed, and every fact with its run and whether it agrees."""
+    facts = [(run.id, fact, _agrees(fact)) for run in runs for fact in run.provenance.proof]
+    return {
+        "summaries": _by_value(runs, [run.provenance.placement for run in runs]),
+        "facts": facts,
+        "agreeing": sum(agrees for _, _, agrees in facts),
+    }
 
 
 def _agrees(fact: Proof) -> bool:

@@ -82,7 +82,7 @@ def test_every_measure_variant_and_run_is_in_a_table(page: str) -> None:
 
 def test_tables_have_as_many_cells_as_names_to_copy(page: str) -> None:
     tree = parsed(page)
-    for name in ("groups-last", "groups-all", "all", "each-run", "values", "definitions"):
+    for name in ("groups-last", "groups-all", "all", "each-run", "values", "definitions", "proof"):
         names = tree.xpath(f"//table[@id='{name}']/thead//th[@data-name]")
         for row in tree.xpath(f"//table[@id='{name}']/tbody/tr"):
             assert len(row) == len(names)
@@ -132,8 +132,10 @@ def test_a_placement_that_was_not_kept_stands_out() -> None:
         replace(run, provenance=replace(run.provenance, proof=facts)) for run in report.runs
     )
     tree = parsed(render_html(replace(report, runs=runs)))
-    answers = tree.xpath("//section[@aria-labelledby='placement']//tbody/tr/td[3]")
-    assert [cell.text_content() for cell in answers] == ["NO", "yes", "yes"]
+    answers = tree.xpath("//table[@id='proof']/tbody/tr/td[last()]")
+    assert [cell.text_content() for cell in answers] == ["NO", "yes", "yes"] * len(runs)
+    assert tree.xpath("//details[@open]//table[@id='proof']")
+    assert "12 of 18 facts agree" in tree.text_content()
 
 
 def test_marks_at_the_ends_of_the_window_are_left_out() -> None:
