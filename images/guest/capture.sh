@@ -1,4 +1,6 @@
 #!/bin/sh
+# shellcheck disable=SC2034 # init reads CAPTURE_REASON
+#
 # The flight recorder, sourced by init: start, stop, extract, all on the trace instance `lab`.
 #
 # The kernel command line made the instance in reserved memory, or it is made here with
@@ -9,6 +11,9 @@
 TRACING=/sys/kernel/tracing
 INSTANCE=$TRACING/instances/lab
 
+# Why the recording could not start, for the host.
+CAPTURE_REASON="the recording could not be started"
+
 capture_wanted() { [ -s /job/events ]; }
 
 # Lines of /job/events: `system:event`, or `system:event<TAB>filter`.
@@ -17,11 +22,11 @@ capture_enable() {
         case $event in '' | '#'*) continue ;; esac
         folder=$INSTANCE/events/${event%%:*}/${event#*:}
         if [ ! -e "$folder/enable" ]; then
-            complain "this kernel has no event $event"
+            CAPTURE_REASON="this kernel has no event $event"
             return 1
         fi
         if [ -n "$filter" ] && ! printf '%s\n' "$filter" >"$folder/filter"; then
-            complain "the kernel refused the filter of $event: $filter"
+            CAPTURE_REASON="the kernel refused the filter of $event: $filter"
             return 1
         fi
         echo 1 >"$folder/enable" || return 1
@@ -35,10 +40,12 @@ capture_start() {
     if [ ! -d $INSTANCE ]; then
         kib=4096
         [ -s /job/buffer_kib ] && read -r kib </job/buffer_kib
+        CAPTURE_REASON="no trace instance with $kib KiB for each CPU could be made"
         busybox mkdir $INSTANCE && echo "$kib" >$INSTANCE/buffer_size_kb || return 1
     fi
     echo 0 >$INSTANCE/tracing_on
     # Choosing the clock also empties the buffer.
+    CAPTURE_REASON="this kernel has no trace clock $clock"
     echo "$clock" >$INSTANCE/trace_clock || return 1
     capture_enable || return 1
     echo 1 >$INSTANCE/tracing_on
