@@ -70,6 +70,7 @@ class PageSource:
             taken = np.concatenate([carried, np.arange(start, end)])
             taken = taken[np.lexsort((page[taken], array[taken]))]
             words = self._words(array[taken], page[taken])
+            self._forget()
             records = find_records(words, self._trace.layout)
             yield PageChunk(words, cpus[array[taken]], taken >= start, records, since, until)
             carried = taken[np.unique(records.page[records.time >= until])]
@@ -101,6 +102,12 @@ class PageSource:
 
     def _words(self, array: Ints, page: Ints) -> Words:
         return np.concatenate([self._arrays[a][1][page[array == a]] for a in np.unique(array)])
+
+    def _forget(self) -> None:
+        """Let go of the mapped pages that were read: a long recording would fill the memory."""
+        mapped = self._memory.obj if isinstance(self._memory, memoryview) else self._memory
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
     def _array(self, offset: int, size: int) -> Words:
         """Return one CPU's pages as rows of words; a last page that is cut short ends in zeros."""
