@@ -288,6 +288,10 @@ def _interconnects(document: TopologyFile) -> tuple[Interconnect, ...]:
         for end in ("initiator", "target"):
             if getattr(each, end) >= document.nodes:
                 raise RuleBroken(f"{key}.{end}", f"there is no node {getattr(each, end)}")
+        if not _cpus(document)[each.initiator]:
+            raise RuleBroken(
+                f"{key}.initiator", f"node {each.initiator} has no CPUs that could make an access"
+            )
         if each.latency_ns is None and each.bandwidth_kib_s is None:
             raise RuleBroken(key, "give latency_ns, bandwidth_kib_s or both")
         if (each.initiator, each.target) in seen:

@@ -18,7 +18,7 @@ def topologies_dir() -> Path:
 
 
 def list_topologies() -> tuple[str, ...]:
-    """Return the names of the shipped topologies, sorted with numbers in order of size."""
+    """Return the names of the shipped topologies, sorted."""
     return tuple(sorted(path.stem for path in topologies_dir().glob("*.toml")))
 
 

@@ -1,0 +1,38 @@
+"""docs/topologies.md, its pictures and the JSON Schema are what the code generates today."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.topology.catalogue import PICTURES, render_catalogue
+from lab.topology.drawing import render_svg
+from lab.topology.load import list_topologies, load_topology
+from lab.topology.schema import render_schema
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def expect(request: pytest.FixtureRequest, path: Path, text: str) -> None:
+    if request.config.getoption("--regenerate"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"{path} is missing; run pytest {Path(__file__).parent} --regenerate"
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    shipped = [load_topology(name) for name in list_topologies()]
+    expect(request, DOCS / "topologies.md", render_catalogue(shipped))
+
+
+@pytest.mark.parametrize("name", list_topologies())
+def test_every_picture_is_up_to_date(request: pytest.FixtureRequest, name: str) -> None:
+    expect(request, DOCS / PICTURES / f"{name}.svg", render_svg(load_topology(name)))
+
+
+def test_no_picture_is_left_over() -> None:
+    assert {path.stem for path in (DOCS / PICTURES).glob("*.svg")} == set(list_topologies())
+
+
+def test_the_schema_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    expect(request, DOCS / "topology.schema.json", render_schema())

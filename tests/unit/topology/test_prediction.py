@@ -1,0 +1,168 @@
+"""The prediction against real boots: what 6.12 guests reported, recorded as text."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.cpulist import format_cpulist
+from lab.errors import UserError
+from lab.topology.compare import compare_guest, format_differences
+from lab.topology.guest import GuestView, parse_guest_view
+from lab.topology.load import list_topologies, load_topology
+from lab.topology.model import Topology
+from lab.topology.predict.firmware import guest_machine, node_numbers
+from lab.topology.predict.numa_levels import find_closest, hop_mask
+from lab.topology.predict.prediction import Prediction, predict
+from lab.topology.predict.rules import rules_for
+
+BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
+RECORDED = sorted(path.name for path in BOOTS.glob("*.txt"))
+
+
+def recorded(name: str) -> tuple[Topology, GuestView]:
+    """Read a boot: the machine that was started, and what its guest left."""
+    machine = re.sub(r"\.(6\.12|undo|amd|zen|intel)\.txt$", "", name)
+    own = BOOTS / f"{machine}.toml"
+    topology = load_topology(own if own.exists() else machine)
+    nodes, domains, dmesg = re.split(r"^# \w+\n", (BOOTS / name).read_text(), flags=re.M)[1:]
+    files = dict(line.split(":", 1) for line in nodes.splitlines())
+    return topology, parse_guest_view(files, domains, dmesg)
+
+
+def predicted(name: str, topology: Topology, guest: GuestView) -> Prediction:
+    assert guest.kernel is not None
+    assert guest.vendor is not None
+    old = name.endswith(".undo.txt")
+    return predict(topology, guest.kernel, vendor=guest.vendor, before_group_fix=old)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_real_boot_agrees(name: str) -> None:
+    topology, guest = recorded(name)
+    assert guest.kernel == "6.12.117"
+    assert guest.domain_files
+    differences = compare_guest(topology, predicted(name, topology, guest), guest)
+    assert not differences, format_differences(differences)
+
+
+def test_every_shipped_machine_was_booted() -> None:
+    booted = {name.removesuffix(".6.12.txt") for name in RECORDED if name.endswith(".6.12.txt")}
+    assert booted == set(list_topologies())
+
+
+def test_the_old_construction_does_not_agree_with_the_new_kernel() -> None:
+    topology, guest = recorded("ring-4.6.12.txt")
+    old = predict(topology, guest.kernel or "", before_group_fix=True)
+    subjects = {each.subject for each in compare_guest(topology, old, guest)}
+    assert "CPU 2, domain 2 (NUMA 0-7), groups" in subjects
+
+
+def nodes_of(topology: Topology, cpus: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(topology.node_of_cpu(cpu) for cpu in cpus))
+
+
+@pytest.mark.parametrize(
+    ("before_fix", "expected"),
+    [
+        (False, [{(0, 1, 3), (1, 2, 3)}, {(0, 1, 2), (0, 2, 3)}] * 2),
+        (True, [{(0, 1, 3), (1, 2, 3)}] * 4),
+    ],
+)
+def test_the_groups_of_the_2017_patch(
+    before_fix: bool, expected: list[set[tuple[int, ...]]]
+) -> None:
+    ring = load_topology("ring-4")
+    prediction = predict(ring, before_group_fix=before_fix)
+    found = [
+        {nodes_of(ring, group.span) for group in prediction.cpus[2 * node].domains[-1].groups}
+        for node in range(4)
+    ]
+    assert found == expected
+    for each in prediction.cpus:
+        assert each.cpu in each.domains[-1].groups[0].span
+
+
+def test_line_4_follows_the_kernels_own_comment() -> None:
+    line = load_topology("line-4")
+    prediction = predict(line)
+    groups = [
+        [nodes_of(line, group.span) for group in prediction.cpus[cpu].domains[2].groups]
+        for cpu in (0, 2, 4, 6)
+    ]
+    assert groups[1] == [(0, 1, 2), (2, 3)]
+    assert groups[2] == [(1, 2, 3), (0, 1)]
+    # Nodes 0 and 3 cannot use their neighbours' spans, which are wider than their own domain.
+    assert all(set(group) <= {0, 1, 2} for group in groups[0])
+    assert all(set(group) <= {1, 2, 3} for group in groups[3])
+
+
+def test_before_5_13_groups_reach_out_of_their_domain() -> None:
+    line = load_topology("line-4")
+    domain = predict(line, "5.10").cpus[0].domains[2]
+    assert any(not set(group.span) <= set(domain.span) for group in domain.groups)
+    domain = predict(line, "6.1").cpus[0].domains[2]
+    assert all(set(group.span) <= set(domain.span) for group in domain.groups)
+
+
+def test_names_and_flags_change_with_the_version() -> None:
+    uneven = load_topology(BOOTS / "uneven.toml")
+    assert predict(uneven, "6.1").cpus[0].domains[0].name == "DIE"
+    assert predict(uneven, "6.12").cpus[0].domains[0].name == "PKG"
+    ring = load_topology("ring-4")
+    assert "SD_SHARE_PKG_RESOURCES" in predict(ring, "6.1").cpus[0].domains[0].flags
+    assert "SD_SHARE_LLC" in predict(ring, "7.0").cpus[0].domains[0].flags
+
+
+def test_nodes_without_cpus_made_levels_before_5_18() -> None:
+    machine = load_topology("slow-memory-3")
+    assert predict(machine, "5.10").levels.distances == (10, 20, 30, 40)
+    assert predict(machine, "6.12").levels.distances == (10, 20)
+    assert predict(machine, "5.10").numa_type != predict(machine, "6.12").numa_type
+
+
+def test_versions() -> None:
+    assert rules_for("6.12.117-numalab").series == "6.12"
+    assert rules_for("6.6").series == "6.1"
+    assert rules_for("7.1-rc2").series == "7.0"
+    for wrong in ("4.19", "six", "", "6", "6.x"):
+        with pytest.raises(UserError):
+            rules_for(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ring-2", "direct"),
+        ("full-8", "direct"),
+        ("ring-4", "glueless mesh"),
+        ("mesh-8", "glueless mesh"),
+        ("opteron-8", "glueless mesh"),
+        ("backplane-8", "backplane"),
+        ("epyc-nps4", "backplane"),
+    ],
+)
+def test_numa_type(name: str, expected: str) -> None:
+    assert predict(load_topology(name)).numa_type == expected
+
+
+def test_the_closest_cpu() -> None:
+    ring = load_topology("ring-4")
+    prediction = predict(ring)
+    machine = guest_machine(ring, "amd")
+    assert find_closest(prediction.levels, machine, (4, 6), 0) == 6
+    assert find_closest(prediction.levels, machine, (1, 6), 0) == 1
+    assert find_closest(prediction.levels, machine, (), 0) is None
+    assert format_cpulist(hop_mask(prediction.levels, 0, 1)) == "0-3,6-7"
+
+
+def test_the_kernel_numbers_nodes_with_cpus_first() -> None:
+    assert node_numbers(load_topology(BOOTS / "cpuless1.toml")) == (0, 3, 1, 2)
+    assert node_numbers(load_topology(BOOTS / "swap.toml")) == (2, 0, 1, 3)
+
+
+def test_the_allowed_imbalance() -> None:
+    # One cache in a node of two CPUs: 12.5 % rounds up to one task, and wider domains allow more.
+    ring = predict(load_topology("ring-4"))
+    assert ring.imb_numa_nr[0] == (0, 1, 1)
+    assert predict(load_topology("ring-4"), "5.10").imb_numa_nr[0] == ()
