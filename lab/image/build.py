@@ -22,7 +22,7 @@ from lab.store import cache_dir, locked, read_json, replacing, write_json
 GUEST_DIR = "usr/lib/numalab"
 # Folders that the guest's init mounts something on, beside those Debian has.
 _MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
-_LAYOUT = "1"  # counts changes of this module that change what it makes
+_LAYOUT = "2"  # counts changes of this module that change what it makes
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
 
 
@@ -123,7 +123,9 @@ def _pack_image(
         tree = Path(scratch) / "root"
         tree.mkdir()
         excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
-        _step(recipe, ["tar", "-xf", packages, "-C", tree, "--no-same-owner", *excluded])
+        # Modes as they are in the tarball, whatever the umask and whoever builds.
+        modes = ["--no-same-owner", "--preserve-permissions"]
+        _step(recipe, ["tar", "-xf", packages, "-C", tree, *modes, *excluded])
         _add_guest(tree)
         status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
         with replacing(target) as temporary:
@@ -137,14 +139,18 @@ def _pack_image(
 
 def _add_guest(tree: Path) -> None:
     """Put the guest's scripts and programs into the tree, and the folders init mounts on."""
-    for folder in _MOUNT_POINTS:
-        (tree / folder).mkdir(parents=True, exist_ok=True)
+    for folder in (*_MOUNT_POINTS, str(Path(GUEST_DIR).parent)):
+        for path in reversed([tree / folder, *(tree / folder).parents]):
+            if not path.is_dir():
+                path.mkdir()
+                path.chmod(0o755)  # mkdir's own mode is cut by the umask
     ours = tree / GUEST_DIR
     shutil.copytree(images_dir() / "guest", ours)
     compile_programs(ours)
-    for path in ours.rglob("*"):
+    hostname = tree / "etc/hostname"
+    hostname.write_text("guest\n", encoding="ascii")
+    for path in (hostname, ours, *ours.rglob("*")):
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-    (tree / "etc/hostname").write_text("guest\n", encoding="ascii")
 
 
 def make_erofs(tree: Path, target: Path, digest: str) -> None:

@@ -1,3 +1,4 @@
+import os
 import shutil
 import tarfile
 from dataclasses import replace
@@ -118,6 +119,19 @@ def test_two_builds_are_the_same_bytes(recipe: Recipe, tmp_path: Path) -> None:
     second = ensure_image(recipe)
     assert second.digest == first.digest
     assert second.path.read_bytes() == kept.read_bytes()
+
+
+def test_the_umask_of_who_builds_does_not_matter(recipe: Recipe) -> None:
+    first = ensure_image(recipe)
+    data = first.path.read_bytes()
+    (first.path.parent / "image.json").unlink()
+    before = os.umask(0o077)
+    try:
+        second = ensure_image(recipe)
+    finally:
+        os.umask(before)
+    assert second.digest == first.digest
+    assert second.path.read_bytes() == data
 
 
 def test_the_order_in_which_files_were_made_does_not_matter(tmp_path: Path) -> None:
