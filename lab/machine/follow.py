@@ -3,8 +3,10 @@
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from lab.errors import HostError
 from lab.machine.console import Beat, Follower, parse_beat
 from lab.machine.hypervisor import Ending, Guest
 from lab.machine.memory import HeldMemory
@@ -13,6 +15,7 @@ from lab.machine.watch import Limits, Watchdog
 from lab.store import RunDir
 
 _TICK = 0.03
+_LAST_WORDS = 3.0
 _MOST_BEATS = 1_000_000
 
 
@@ -43,6 +46,8 @@ def follow(
     proof: tuple[MemoryProof, ...] = ()
     while True:
         ending = guest.wait(_TICK)
+        if ending is not None and ending.kind == "crashed":
+            _let_it_speak(guest, console, watchdog)
         now = time.monotonic()
         for line in console.rest() if ending else console.lines():
             watchdog.console(line, now)
@@ -53,6 +58,21 @@ def follow(
         reason = _reason(ending) if ending else watchdog.verdict(now)
         if reason is not None:
             return End(reason, watchdog, proof, console.floods + beats.floods)
+
+
+def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
+    """Let a kernel that has panicked print what happened.
+
+    pvpanic stops the guest from the panic notifiers, and where another CPU held the console, the
+    kernel prints only after those (kernel/panic.c in 6.12: console_flush_on_panic()).
+    """
+    with suppress(HostError):
+        guest.resume()
+    deadline = time.monotonic() + _LAST_WORDS
+    while watchdog.verdict(time.monotonic()) is None and time.monotonic() < deadline:
+        for line in console.lines():
+            watchdog.console(line, time.monotonic())
+        time.sleep(_TICK)
 
 
 def _note_beat(

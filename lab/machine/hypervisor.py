@@ -211,6 +211,11 @@ class Hypervisor:
             raise
         return guest
 
+    @property
+    def guests(self) -> tuple[str, ...]:
+        """The names of the guests that this process has started and not yet forgotten."""
+        return tuple(self._guests)
+
     def forget(self, name: str) -> None:
         """Forget a guest that has ended, with QEMU's log of it."""
         guest = self._guests.pop(name, None)

@@ -53,9 +53,14 @@ def _collect() -> None:
 
 
 def _is_orphan(pid: int) -> bool:
-    """Tell whether this is a QEMU that was not started by lab.process, which collects its own."""
+    """Tell whether this is a QEMU that nobody else will collect.
+
+    libvirt waits itself for a QEMU that it only asks something; that one is in our session. One
+    that runs as a daemon has left it. What lab.process started, it collects.
+    """
     try:
         comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+        outside = os.getsid(pid) != os.getsid(0)
     except OSError:
         return False
-    return comm.startswith(_QEMU) and not is_running_child(pid)
+    return comm.startswith(_QEMU) and outside and not is_running_child(pid)

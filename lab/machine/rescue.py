@@ -36,7 +36,8 @@ def rescue_trace(
     if run_dir.trace.exists():
         return "its trace had been written already"
     rescue_dir = run_dir.rescue
-    mode: Mode = "kvm" if machine.mode == "kvm" else "tcg"
+    # Not tcg: what reads a lost guest's trace should not be lost itself (see cmdline.py).
+    mode: Mode = "kvm" if machine.mode == "kvm" else "icount"
     rescuer = replace(machine, mode=mode, name=f"{machine.name[:70]}-rescue")
     try:
         prepared = prepare(

@@ -49,7 +49,7 @@ def prepare(
     placement = plan_placement(machine.topology.cpu_count, _host_cpus(machine), machine.mode)
     cmdline = render_cmdline(
         region,
-        emulated=machine.mode != "kvm",
+        mode=machine.mode,
         unwanted=unwanted_regions(machine.topology),
         extra=machine.extra_cmdline,
     )

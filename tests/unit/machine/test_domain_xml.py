@@ -52,7 +52,7 @@ def render(
         name="m-1",
         cmdline=render_cmdline(
             region,
-            emulated=machine.mode != "kvm",
+            mode=machine.mode,
             unwanted=unwanted_regions(machine.topology),
         ),
         owner=Owner(4242, 99),

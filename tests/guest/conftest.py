@@ -1,0 +1,83 @@
+"""What every test with a real guest shares: a kernel, an image, and a way to boot them."""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from guest_types import LIMITS, Boot, MakeMachine
+
+from lab.errors import HostError
+from lab.image.build import BuiltImage, ensure_image
+from lab.image.recipe import load_recipe
+from lab.kernel.build import BuiltKernel, ensure_kernel
+from lab.kernel.catalogue import find_kernel
+from lab.machine.machine import Job, Machine, Mode
+from lab.machine.run import Outcome, run_guest
+from lab.machine.watch import Limits
+from lab.store import RunDir
+from lab.topology.load import load_topology
+
+KERNEL = "debian-6.12"
+IMAGE = "base"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything below this folder: it boots a real guest."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.guest)
+
+
+@pytest.fixture(scope="session")
+def kernel() -> BuiltKernel:
+    """The kernel that guests boot, built unless it is cached."""
+    try:
+        return ensure_kernel(find_kernel(KERNEL))
+    except HostError as error:
+        _missing(error)
+
+
+@pytest.fixture(scope="session")
+def image() -> BuiltImage:
+    """The root file system of the guests, built unless it is cached."""
+    try:
+        return ensure_image(load_recipe(IMAGE))
+    except HostError as error:
+        _missing(error)
+
+
+def _missing(error: HostError) -> NoReturn:
+    """A missing tool fails in CI, where everything has to be there, and skips elsewhere."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(error))
+    pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_machine(kernel: BuiltKernel, image: BuiltImage) -> MakeMachine:
+    def make(topology: str = "ring-2", mode: Mode = "icount", seed: int = 7) -> Machine:
+        model = load_topology(topology)
+        return Machine(model, kernel.bzimage, image.path, mode, seed, "test")
+
+    return make
+
+
+@pytest.fixture
+def boot(make_machine: MakeMachine, tmp_path: Path) -> Boot:
+    count = 0
+
+    def run(
+        *argv: str,
+        machine: Machine | None = None,
+        events: tuple[str, ...] = (),
+        limits: Limits = LIMITS,
+    ) -> tuple[Outcome, RunDir]:
+        nonlocal count
+        count += 1
+        run_dir = RunDir(tmp_path / f"run-{count}")
+        job = Job(argv, events=events)
+        return run_guest(machine or make_machine(), job, run_dir, limits=limits), run_dir
+
+    return run

@@ -1,0 +1,122 @@
+"""Real guests: what was asked for is what runs, in every mode."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from guest_types import LIMITS, Boot, MakeMachine
+
+from lab.errors import WorkloadFailed
+from lab.machine.console import Beat
+from lab.machine.hypervisor import connect
+from lab.machine.kvm import pick_mode
+from lab.machine.machine import Job
+from lab.machine.run import run_guest
+from lab.machine.start import prepare
+from lab.store import RunDir
+
+
+def test_the_guest_sees_the_topologys_distances(boot: Boot, make_machine: MakeMachine) -> None:
+    machine = make_machine("ring-4", mode="tcg")
+    outcome, run_dir = boot("numactl", "-H", machine=machine)
+    assert outcome.status == 0
+    lines = (run_dir.out / "stdout").read_text().splitlines()
+    table = lines[lines.index("node distances:") + 2 :]
+    rows = [tuple(map(int, line.partition(":")[2].split())) for line in table]
+    assert tuple(filter(None, rows)) == machine.topology.distances
+    for node in machine.topology.nodes:
+        assert f"node {node.id} cpus: {' '.join(map(str, node.cpus))}" in lines
+    assert [proof.node for proof in outcome.proof.memory] == [0, 1, 2, 3]
+    assert all(sum(proof.pages.values()) > 1000 for proof in outcome.proof.memory)
+
+
+def test_what_the_command_does_comes_back(boot: Boot, make_machine: MakeMachine) -> None:
+    script = "echo out; echo err >&2; cat /job/files/deep/x; exit 3"
+    outcome, run_dir = boot("sh", "-c", script, events=("sched:sched_switch",))
+    assert outcome.status == 3
+    assert (run_dir.out / "stdout").read_text() == "out\n"
+    assert "err\n" in (run_dir.out / "stderr").read_text()
+    assert run_dir.trace.stat().st_size > 100_000
+    assert not run_dir.job_disk.exists() and not run_dir.trace_memory.exists()
+    assert list(outcome.wall_seconds)[:3] == ["prepare", "start", "boot"]
+    assert outcome.wall_seconds["prepare"] < outcome.wall_seconds["boot"]
+    assert "Power down" in run_dir.console.read_text()
+
+
+def test_threads_are_where_the_plan_put_them(boot: Boot, make_machine: MakeMachine) -> None:
+    last = max(os.sched_getaffinity(0))
+    outcome, _ = boot("true", machine=replace(make_machine(mode="tcg"), host_cpus=(last,)))
+    threads = {thread.role: thread for thread in outcome.proof.threads}
+    vcpus = [role for role in threads if role.startswith("vcpu ")]
+    assert len(vcpus) == make_machine().topology.cpu_count
+    assert all(thread.allowed == (last,) for thread in threads.values())
+    assert "overcommitted" in outcome.notes[0]
+
+
+def test_a_job_reaches_the_guest_whole(make_machine: MakeMachine, tmp_path: Path) -> None:
+    beats: list[Beat] = []
+    job = Job(
+        ("sh", "-c", 'echo "$WORD"; cat /job/files/data; cat /proc/sys/kernel/numa_balancing'),
+        env={"WORD": 'it\'s $HOME "quoted"'},
+        tunables={"/proc/sys/kernel/numa_balancing": "0"},
+        files={"data": b"file\n"},
+    )
+    run_dir = RunDir(tmp_path / "run")
+    outcome = run_guest(make_machine(), job, run_dir, limits=LIMITS, on_beat=beats.append)
+    assert (run_dir.out / "stdout").read_text() == 'it\'s $HOME "quoted"\nfile\n0\n'
+    phases = list(dict.fromkeys(beat.phase for beat in beats))
+    assert phases == ["boot", "setup", "workload", "collect", "done"]
+    assert (outcome.status, outcome.guest_seconds) == (0, beats[-1].uptime)
+
+
+def test_a_tunable_that_the_kernel_lacks(make_machine: MakeMachine, tmp_path: Path) -> None:
+    job = Job(("true",), tunables={"/proc/sys/kernel/no_such_thing": "1"})
+    with pytest.raises(WorkloadFailed, match="no tunable /proc/sys/kernel/no_such_thing"):
+        run_guest(make_machine(), job, RunDir(tmp_path / "run"), limits=LIMITS)
+
+
+def test_a_node_without_memory(boot: Boot, make_machine: MakeMachine) -> None:
+    _, run_dir = boot("numactl", "-H", machine=make_machine("memoryless-4"))
+    lines = (run_dir.out / "stdout").read_text().splitlines()
+    assert "node 2 size: 0 MB" in lines
+    assert "node 2 cpus: 4 5" in lines
+
+
+def test_icount_repeats_itself_and_the_seed_matters(boot: Boot, make_machine: MakeMachine) -> None:
+    command = ("cat", "/proc/self/maps", "/proc/uptime", "/proc/sys/kernel/random/uuid")
+    runs = [
+        boot(
+            *command, machine=make_machine(mode="icount", seed=seed), events=("sched:sched_switch",)
+        )
+        for seed in (7, 7, 8)
+    ]
+    first, again, other = (read_out(run_dir) for _, run_dir in runs)
+    assert first.keys() == again.keys() and "trace.dat" in first
+    assert [name for name in first if first[name] != again[name]] == []
+    assert first["stdout"] != other["stdout"]
+    allowed = {thread.allowed for thread in runs[0][0].proof.threads}
+    assert len(allowed) == 1 and len(allowed.pop()) == 1
+
+
+def read_out(run_dir: RunDir) -> dict[str, bytes]:
+    files = (path for path in run_dir.out.rglob("*") if path.is_file())
+    return {str(path.relative_to(run_dir.out)): path.read_bytes() for path in files}
+
+
+def test_auto_ends_in_a_mode_that_works_and_says_why(make_machine: MakeMachine) -> None:
+    machine = make_machine()
+    choice = pick_mode("auto", machine.bzimage, machine.rootfs)
+    assert choice.mode in ("kvm", "icount")
+    assert choice.reason
+    said: list[str] = []
+    again = pick_mode(
+        "auto", machine.bzimage, machine.rootfs, on_progress=lambda text, _: said.append(text)
+    )
+    assert again == choice and said == []  # from the cache
+
+
+def test_qemus_command_line_can_be_had(make_machine: MakeMachine, tmp_path: Path) -> None:
+    prepared = prepare(make_machine(), Job(("true",)), RunDir(tmp_path / "run"))
+    line = connect().command_line(prepared.xml)
+    assert "-sandbox on" in line and "memory-backend-memfd" in line
