@@ -207,6 +207,7 @@ def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, A
             for each in cpus
         ],
         "warnings": list(prediction.warnings),
+        "errors": list(prediction.errors),
     }
 
 

@@ -202,6 +202,11 @@ def _groups(topology: Topology, prediction: Prediction) -> list[Hazard]:
             )
         )
     found += [
+        Hazard("kernel error", f'sched_verbose prints "{text}"', "sched_domain_debug_one()")
+        for text in prediction.errors
+        if "symmetric" not in text
+    ]
+    found += [
         Hazard("kernel warning", warning, "kernel/sched/topology.c")
         for warning in prediction.warnings
         if warning not in prediction.machine.warnings

@@ -28,9 +28,7 @@ def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
 
     5.10 (with the sort by bitmap that stable took from 5.12) looks at CPU-less nodes as well.
     """
-    everyone = range(len(machine.nodes))
-    nodes = [node for node in everyone if machine.nodes[node]]
-    counted = nodes if rules.only_nodes_with_cpus else list(everyone)
+    counted = counted_nodes(machine, rules)
     distances = tuple(sorted({machine.distances[a][b] for a in counted for b in counted}))
     masks = []
     for limit in distances:
@@ -41,6 +39,12 @@ def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
                     level[a] |= machine.nodes[b]
         masks.append(tuple(level))
     return NumaLevels(distances, tuple(masks), numa_type(machine, distances, counted))
+
+
+def counted_nodes(machine: GuestMachine, rules: KernelRules) -> list[int]:
+    """Return the nodes whose distances make levels."""
+    everyone = range(len(machine.nodes))
+    return [node for node in everyone if machine.nodes[node] or not rules.only_nodes_with_cpus]
 
 
 def numa_type(machine: GuestMachine, levels: tuple[int, ...], nodes: Iterable[int]) -> NumaType:

@@ -16,6 +16,7 @@ from lab.topology.predict.firmware import GuestMachine, Vendor, guest_machine
 from lab.topology.predict.groups import GroupBuilder
 from lab.topology.predict.numa_levels import NumaLevels, NumaType, numa_levels
 from lab.topology.predict.rules import FLAG_ORDER, rules_for
+from lab.topology.predict.verbose import expected_errors
 from lab.topology.sched_domains import (
     SCHED_CAPACITY_SCALE,
     CpuDomains,
@@ -32,7 +33,7 @@ class Prediction:
 
     `cpus` are the sched domains of each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these
     domains allows between nodes, in tasks (empty before 5.18). `warnings` are what the kernel
-    prints or warns about while it builds them.
+    warns about while it builds them, `errors` its `ERROR:` lines under sched_verbose.
     """
 
     topology: str
@@ -44,6 +45,7 @@ class Prediction:
     cpus: tuple[CpuDomains, ...]
     imb_numa_nr: tuple[tuple[int, ...], ...]
     warnings: tuple[str, ...]
+    errors: tuple[str, ...]
 
     @property
     def numa_type(self) -> NumaType:
@@ -77,6 +79,10 @@ def predict(
     warnings = [*machine.warnings, *tree.broken, *builder.warnings]
     attached = [attached_domains(lowest) for lowest in tree.lowest]
     shared: dict[tuple[int, int], SchedGroup] = {}
+    cpus = tuple(
+        CpuDomains(cpu, tuple(_public(d, place, shared) for place, d in enumerate(domains)))
+        for cpu, domains in enumerate(attached)
+    )
     return Prediction(
         topology=topology.name,
         kernel=rules.series,
@@ -84,15 +90,13 @@ def predict(
         vendor=vendor,
         machine=machine,
         levels=numa,
-        cpus=tuple(
-            CpuDomains(cpu, tuple(_public(d, place, shared) for place, d in enumerate(domains)))
-            for cpu, domains in enumerate(attached)
-        ),
+        cpus=cpus,
         imb_numa_nr=tuple(
             tuple(domain.imb_numa_nr for domain in domains) if rules.imbalance else ()
             for domains in attached
         ),
         warnings=tuple(dict.fromkeys(warnings)),
+        errors=expected_errors(machine, rules, cpus, before_group_fix),
     )
 
 
