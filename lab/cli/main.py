@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -29,7 +30,8 @@ COMMANDS = {
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of what happened (docs/errors.md)."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]
     try:
         _app(_wanted(sys.argv[1:]))(standalone_mode=True)
@@ -39,12 +41,17 @@ def main() -> NoReturn:
         say(f"numalab: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        say("numalab: interrupted")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OUTPUT_CLOSED)
     sys.exit(0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Say at once that Ctrl-C was heard; ending the guest and keeping its files takes a moment."""
+    say("numalab: interrupted")
+    raise KeyboardInterrupt
 
 
 def _wanted(arguments: list[str]) -> str | None:

@@ -129,5 +129,5 @@ def _notes(report: StudyReport, counters: int) -> list[RenderableType]:
     if failed := figures.runs_that_failed(report):
         notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
     if counters:
-        notes.append(f"{counters} /proc/vmstat counters are left out here, in no other form")
+        notes.append(f"{counters} /proc/vmstat counters: see the page or changelog.txt")
     return [Text(note, "dim") for note in notes]

@@ -160,11 +160,13 @@ def _thread(thread: Json) -> model.Proof:
 
 
 def _memory(memory: Json) -> model.Proof:
-    pages = (f"{count} on host node {node}" for node, count in memory["pages"].items())
-    found = ", ".join(pages) or "no page touched"
-    return model.Proof(
-        f"memory of node {memory['node']}", "any host node", f"{found} ({memory['page_kib']} KiB)"
+    size = memory["page_kib"]
+    pages = (
+        f"{count} pages of {size} KiB on host node {node}"
+        for node, count in memory["pages"].items()
     )
+    found = ", ".join(pages) or "no page touched"
+    return model.Proof(f"memory of node {memory['node']}", "any host node", found)
 
 
 def _domains(name: str, runs: Sequence[_Run]) -> model.SchedDomains:
@@ -182,13 +184,17 @@ def _timeline(name: str, runs: Sequence[_Run]) -> model.Timeline:
 
 
 def _claim(claim: Claim, runs: Sequence[_Run]) -> model.Claim:
-    values = [run.value(claim.measure) for run in _of(runs, claim.variant)]
-    bounds = ((">=", claim.at_least), ("<=", claim.at_most))
+    found = [run.measures.get(claim.measure, {}) for run in _of(runs, claim.variant)]
+    values = [each.get("value") for each in found]
     known = [value for value in values if value is not None]
-    measured = f"{min(known):g} to {max(known):g}" if known else "not measured"
+    unit = next((each["unit"] for each in found if each), "")
+    bounds = ((">=", claim.at_least), ("<=", claim.at_most))
+    measured = f"{min(known):.4g} to {max(known):.4g} {unit}" if known else "not measured"
     return model.Claim(
         text=claim.text,
-        expected=" and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None),
+        expected=" and ".join(
+            f"{sign} {bound:g} {unit}" for sign, bound in bounds if bound is not None
+        ),
         measured=f"{measured} ({len(values)} runs)",
         holds=bool(values) and all(claim.holds(value) for value in values),
     )

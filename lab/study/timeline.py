@@ -3,6 +3,7 @@
 import polars as pl
 
 from lab.analysis.occupancy import IDLE_PID, spans
+from lab.analysis.placement import of_interest
 from lab.analysis.window import find_window, marks
 from lab.report.model import Mark, Span, Timeline
 from lab.store import RunDir
@@ -26,9 +27,9 @@ def run_timeline(directory: RunDir, variant: str, run: str, tasks: list[str]) ->
         run=run,
         length_ms=window.length_ns / 1e6,
         spans=tuple(
-            Span(cpu, node, ms(start), ms(end), f"{comm}/{pid}", comm in tasks)
-            for cpu, node, start, end, pid, comm in ran.select(
-                "cpu", "node", "start_ns", "end_ns", "pid", "comm"
+            Span(cpu, node, ms(start), ms(end), f"{comm}/{pid}", mine)
+            for cpu, node, start, end, pid, comm, mine in ran.select(
+                "cpu", "node", "start_ns", "end_ns", "pid", "comm", mine=of_interest(tasks)
             ).iter_rows()
         ),
         marks=tuple(

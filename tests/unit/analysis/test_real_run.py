@@ -10,7 +10,6 @@ from lab.analysis.occupancy import spans
 from lab.analysis.placement import migrations, node_changes
 from lab.analysis.run import measure_run
 from lab.analysis.runqueue import queue_lengths, stays
-from lab.analysis.timeline import timeline
 from lab.analysis.window import Window, find_window
 from lab.capture.decode import decode_trace
 from lab.topology.model import Node, Topology
@@ -93,13 +92,3 @@ def test_shares_add_up(events: pl.DataFrame) -> None:
     assert sum(shares) == pytest.approx(100)
     assert sum(values[f"tasks_final_node{node}"] or 0 for node in range(4)) == 10
     assert [values[f"sched_{what}_numa"] for what in ("move", "swap", "stick")] == [6, 5, 10]
-
-
-def test_the_timeline_shows_the_same_time_as_the_spans(
-    events: pl.DataFrame, window: Window
-) -> None:
-    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
-    ran = spans(events, window, CPUS).filter(pl.col("pid") != 0)
-    drawn = timeline(spans(events, window, CPUS), window, columns=2000)
-    assert drawn.select(length).item() == pytest.approx(ran.select(length).item(), rel=0.02)
-    assert drawn.height < ran.height
