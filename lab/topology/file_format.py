@@ -121,6 +121,13 @@ class TopologyFile(Document):
         tuple[InterconnectTable, ...], Field(max_length=MAX_NODES * MAX_NODES)
     ] = Field(default=(), description="Latency and bandwidth, for the HMAT.")
 
+    @field_validator("summary", "source")
+    @classmethod
+    def _check_printable(cls, value: str) -> str:
+        if value.isprintable():
+            return value
+        raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
+
     # Without these two, a wrong value gives one message for each of the forms it may have.
     @field_validator("cpus", mode="before")
     @classmethod

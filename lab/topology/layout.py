@@ -72,8 +72,8 @@ def _near(topology: Topology, a: int, b: int, near: int) -> bool:
 
 def _circle(count: int) -> list[Point]:
     """Place nodes clockwise, with a level edge on top (so four nodes make a square)."""
-    if count == 1:
-        return [(0.0, -STEP_Y)]
+    if count <= 1:
+        return [(0.0, -STEP_Y)] * count
     if count == 2:
         return [(0.0, 0.0), (STEP_X, 0.0)]
     radius_x = max(STEP_X / 2 / sin(pi / count), STEP_X * 0.72)

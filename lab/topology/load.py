@@ -39,6 +39,8 @@ def load_topology(name_or_path: str | Path) -> Topology:
 
 def load_topology_file(path: Path) -> Topology:
     """Load the topology file at `path`; its name is the file's. Raises UserError."""
+    if not path.stem.isprintable():
+        raise UserError("a file name with control characters cannot name a topology", file=path)
     document = read_document(path, TopologyFile)
     try:
         return build_topology(path.stem, document)

@@ -1,0 +1,287 @@
+"""What holds for any machine, and that no input ends in a traceback."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from lab.document import check_document
+from lab.errors import UserError
+from lab.topology.build import RuleBroken, broken_rules, build_topology
+from lab.topology.drawing import render_svg
+from lab.topology.export import (
+    render_cells_xml,
+    render_cpu_xml,
+    render_dot,
+    render_numactl,
+    render_qemu,
+)
+from lab.topology.file_format import TopologyFile
+from lab.topology.guest import parse_guest_view
+from lab.topology.load import (
+    check_topology_file,
+    list_topologies,
+    load_topology_file,
+    topologies_dir,
+)
+from lab.topology.model import Topology
+from lab.topology.predict.firmware import Vendor
+from lab.topology.predict.hazards import hazards
+from lab.topology.predict.prediction import predict
+from lab.topology.predict.rules import SERIES
+from lab.topology.read_any import read_machine
+from lab.topology.read_numactl import parse_numactl
+from lab.topology.sched_log import parse_sched_verbose
+from lab.topology.terminal import render_terminal
+from lab.topology.write_file import render_topology_file
+
+RNG = Path("/usr/share/libvirt/schemas/domain.rng")
+DOMAIN = (
+    "<domain type='qemu'><name>x</name><memory>1</memory><vcpu>1</vcpu>"
+    "<os><type arch='x86_64'>hvm</type></os>{cpu}</domain>"
+)
+
+texts = st.text(min_size=1, max_size=30).filter(str.isprintable)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw the plain values of a topology file; most are valid."""
+    nodes = draw(st.integers(1, 9))
+    counts = draw(st.lists(st.integers(0, 4), min_size=nodes, max_size=nodes))
+    table: dict[str, Any] = {
+        "summary": draw(texts),
+        "source": draw(st.just("") | texts),
+        "nodes": nodes,
+        "memory_mib": draw(
+            st.integers(1, 4096) | st.lists(st.integers(0, 4096), min_size=nodes, max_size=nodes)
+        ),
+        "cpus": draw(st.just(counts) | st.integers(1, 6) | st.just(_shuffled(draw, counts))),
+    }
+    if draw(st.booleans()):
+        table["cpu"] = {
+            "threads": draw(st.sampled_from([1, 2])),
+            "dies": draw(st.sampled_from([1, 1, 2])),
+            "llc": draw(st.sampled_from(["die", "none"])),
+        }
+        if draw(st.booleans()):
+            table["cpu"]["sockets"] = draw(st.sampled_from([1, 2, nodes]))
+    table |= draw(st.one_of(shapes(nodes), links(nodes), matrices(nodes)))
+    return table
+
+
+def _shuffled(draw: st.DrawFn, counts: list[int]) -> list[str]:
+    cpus = iter(draw(st.permutations(range(sum(counts)))))
+    return [",".join(str(next(cpus)) for _ in range(count)) for count in counts]
+
+
+def shapes(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
+    kinds: list[dict[str, Any]] = [
+        {"kind": kind} for kind in ("ring", "full", "line", "star", "hypercube", "backplane")
+    ]
+    for rows in (rows for rows in range(1, nodes + 1) if nodes % rows == 0):
+        grid = {"rows": rows, "columns": nodes // rows}
+        kinds += [{"kind": "torus", **grid}, {"kind": "mesh", **grid}]
+        kinds.append({"kind": "mesh", "wiring": "rows-and-columns", **grid})
+
+    def with_distances(shape: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+        steps = st.lists(st.integers(1, 25), min_size=9, max_size=9)
+        return steps.map(lambda found: {"shape": shape | {"distances": _fitting(shape, found)}})
+
+    def _fitting(shape: dict[str, Any], steps: list[int]) -> list[int]:
+        every = [10 + sum(steps[:hop]) for hop in range(9)]
+        for width in range(9):
+            trial = {"summary": "x", "nodes": nodes, "cpus": 1, "memory_mib": 1}
+            table = trial | {"shape": shape | {"distances": every[: width + 1]}}
+            try:
+                build_topology("x", check_document(table, TopologyFile, Path("x")))
+            except RuleBroken:
+                continue
+            return every[: width + 1]
+        return every
+
+    return st.sampled_from(kinds).flatmap(with_distances)
+
+
+def links(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
+    pairs = [(a, b) for b in range(nodes) for a in range(b)]
+    if not pairs:
+        return st.just({"links": [], "distances": [10]})
+    chosen = st.lists(st.sampled_from(pairs), min_size=1, unique=True)
+    weight = st.integers(11, 254)
+    return chosen.flatmap(
+        lambda found: st.tuples(*(weight for _ in found)).map(
+            lambda weights: {
+                "links": [[a, b, value] for (a, b), value in zip(found, weights, strict=True)]
+            }
+        )
+    )
+
+
+def matrices(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
+    values = st.lists(
+        st.sampled_from([10, 11, 16, 20, 22, 30, 31, 40, 254, 255]),
+        min_size=nodes * nodes,
+        max_size=nodes * nodes,
+    )
+    return values.map(
+        lambda found: {
+            "matrix": [
+                [10 if a == b else found[a * nodes + b] for b in range(nodes)] for a in range(nodes)
+            ]
+        }
+    )
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Topology:
+    """Draw a valid topology."""
+    table = draw(tables())
+    document = check_document(table, TopologyFile, Path("drawn"))
+    if broken_rules(document):
+        table |= {"cpus": draw(st.integers(1, 4)), "memory_mib": 64}
+        table.pop("cpu", None)
+        if broken_rules(check_document(table, TopologyFile, Path("drawn"))):
+            table.pop("shape", None)
+            table.pop("links", None)
+            table |= draw(matrices(table["nodes"]))
+        document = check_document(table, TopologyFile, Path("drawn"))
+    return build_topology("drawn", document)
+
+
+def parsed(text: str) -> Topology:
+    document = check_document(tomllib.loads(text), TopologyFile, Path("drawn"))
+    return build_topology("drawn", document)
+
+
+@given(machines())
+def test_written_files_read_back(topology: Topology) -> None:
+    assert parsed(render_topology_file(topology)) == topology
+
+
+@given(machines())
+def test_what_numactl_prints_reads_back(topology: Topology) -> None:
+    found = parse_numactl(render_numactl(topology), name="drawn", source="", file="x").topology
+    assert found.distances == topology.distances
+    assert found.nodes == topology.nodes
+
+
+@pytest.fixture(scope="module")
+def schema() -> etree.RelaxNG:
+    assert RNG.exists(), "apt-get install libvirt-daemon"
+    return etree.RelaxNG(etree.parse(str(RNG)))
+
+
+@settings(max_examples=60)
+@given(topology=machines())
+def test_libvirts_schema_accepts_the_xml(schema: etree.RelaxNG, topology: Topology) -> None:
+    for xml in (render_cpu_xml(topology), f"<cpu>{render_cells_xml(topology)}</cpu>"):
+        document = etree.fromstring(DOMAIN.format(cpu=xml))
+        assert schema.validate(document), schema.error_log
+
+
+@settings(deadline=None)
+@given(
+    machines(),
+    st.sampled_from(SERIES),
+    st.booleans(),
+    st.sampled_from(["amd", "zen", "intel"]),
+)
+def test_every_prediction_is_whole(
+    topology: Topology, series: str, before_fix: bool, vendor: Vendor
+) -> None:
+    prediction = predict(topology, series, before_group_fix=before_fix, vendor=vendor)
+    everyone = set(range(topology.cpu_count))
+    new_enough = series != "5.10" and not before_fix
+    for each in prediction.cpus:
+        below: set[int] = {each.cpu}
+        for level, domain in enumerate(each.domains):
+            span = set(domain.span)
+            assert domain.level == level
+            assert below < span, "domains grow strictly"
+            below = span
+            covered = set().union(*(group.span for group in domain.groups))
+            if not prediction.errors and not prediction.warnings:
+                assert covered == span or not new_enough, "groups cover their domain"
+                assert each.cpu in domain.groups[0].span, "the local group comes first"
+        if len(everyone) > 1:
+            assert below == everyone, "the last domain spans all CPUs"
+
+
+@settings(deadline=None)
+@given(machines())
+def test_every_machine_can_be_shown(topology: Topology) -> None:
+    etree.fromstring(render_svg(topology))
+    assert topology.name in render_terminal(topology)
+    assert render_qemu(topology).startswith("qemu-system-x86_64")
+    assert render_dot(topology).startswith("graph")
+    for hazard in hazards(topology, predict(topology)):
+        assert hazard.text
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=300), st.sampled_from(list_topologies()), st.integers(0, 400))
+def test_a_damaged_file_gives_user_errors(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, name: str, place: int
+) -> None:
+    whole = (topologies_dir() / f"{name}.toml").read_bytes()
+    file = tmp_path_factory.getbasetemp() / "damaged.toml"
+    file.write_bytes(whole[:place] + noise + whole[place + len(noise) // 2 :])
+    errors = check_topology_file(file)
+    try:
+        load_topology_file(file)
+    except UserError:
+        assert errors
+    else:
+        assert not errors
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-300, 300) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+KEYS = sorted(TopologyFile.model_fields)
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables(), st.sampled_from(KEYS), json_values)
+def test_a_wrong_value_gives_a_user_error(table: dict[str, Any], key: str, value: Any) -> None:
+    try:
+        document = check_document(table | {key: value}, TopologyFile, Path("x"))
+    except UserError as error:
+        assert str(error).startswith("x: ")
+        return
+    if not broken_rules(document):
+        predict(build_topology("x", document))
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=400))
+def test_noise_is_never_imported(noise: bytes) -> None:
+    with pytest.raises(UserError):
+        read_machine("-", noise, name="x")
+
+
+SEED = (Path(__file__).parents[2] / "data" / "topology" / "numactl-4.txt").read_text()
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(SEED)), st.text(max_size=20), st.integers(0, 30))
+def test_damaged_numactl_output(place: int, noise: str, cut: int) -> None:
+    damaged = SEED[:place] + noise + SEED[place + cut :]
+    try:
+        found = read_machine("-", damaged.encode("utf-8", "replace"), name="x").topology
+    except UserError:
+        return
+    predict(found)
+
+
+@given(st.text(max_size=500))
+def test_any_log_can_be_read(text: str) -> None:
+    parse_sched_verbose("CPU0 attaching sched-domain(s):\n domain-0: " + text)
+    parse_guest_view({"node0/cpulist": text, "node0/distance": text}, text, text)
