@@ -296,6 +296,13 @@ def _interconnects(document: TopologyFile) -> tuple[Interconnect, ...]:
             raise RuleBroken(key, "give latency_ns, bandwidth_kib_s or both")
         if (each.initiator, each.target) in seen:
             raise RuleBroken(key, f"node {each.initiator} to {each.target} is given twice")
+        # virDomainNumaDefValidate() in libvirt: "Link already defined".
+        if each.initiator != each.target and (each.target, each.initiator) in seen:
+            raise RuleBroken(
+                key,
+                f"the way from node {each.target} to node {each.initiator} is given already, and "
+                "libvirt takes a pair of nodes in one direction only",
+            )
         seen.add((each.initiator, each.target))
     return tuple(
         Interconnect(each.initiator, each.target, each.latency_ns, each.bandwidth_kib_s)

@@ -41,7 +41,8 @@ distances = [10, 20, 30]  # of 0 hops, 1 hop, 2 hops
   CPUs), `dies` in a socket, `threads` in a core, and `llc` (`"die"` or `"none"`). Fewer sockets
   than nodes give several nodes in one socket. CPUs that do not divide evenly become one socket
   each.
-- `[[interconnects]]` gives `latency_ns` and `bandwidth_kib_s` from `initiator` to `target` (HMAT).
+- `[[interconnects]]` gives `latency_ns` and `bandwidth_kib_s` from `initiator` to `target` (HMAT),
+  for each pair of nodes in one direction.
 
 At most 64 nodes and 256 CPUs. `numalab topology schema` prints a JSON Schema for editors
 (`docs/topology.schema.json`), `numalab topology check FILE` everything that is wrong with a file

@@ -208,8 +208,13 @@ def test_every_prediction_is_whole(
             if not prediction.errors and not prediction.warnings:
                 assert covered == span or not new_enough, "groups cover their domain"
                 assert each.cpu in domain.groups[0].span, "the local group comes first"
-        if len(everyone) > 1:
+        # One way farther than the other may leave a CPU with one group, and so without a domain.
+        if len(everyone) > 1 and _symmetric(topology):
             assert below == everyone, "the last domain spans all CPUs"
+
+
+def _symmetric(topology: Topology) -> bool:
+    return topology.distances == tuple(zip(*topology.distances, strict=True))
 
 
 @settings(deadline=None)
