@@ -52,12 +52,7 @@ class GuestLost(LabError):
 
     def __init__(self, reason: str, *, kept: Path | None = None, tail: str = "") -> None:
         self.reason, self.kept, self.tail = reason, kept, tail
-        text = reason
-        if tail:
-            text += "\n" + "\n".join(f"  | {line}" for line in tail.splitlines())
-        if kept is not None:
-            text += f"\n  kept: {kept}"
-        super().__init__(text)
+        super().__init__(_with_evidence(reason, tail, "kept", kept))
 
 
 class BuildError(LabError):
@@ -67,12 +62,7 @@ class BuildError(LabError):
 
     def __init__(self, message: str, *, log: Path | None = None, tail: str = "") -> None:
         self.log, self.tail = log, tail
-        text = message
-        if tail:
-            text += "\n" + "\n".join(f"  | {line}" for line in tail.splitlines())
-        if log is not None:
-            text += f"\n  log: {log}"
-        super().__init__(text)
+        super().__init__(_with_evidence(message, tail, "log", log))
 
 
 class TopologyMismatch(LabError):
@@ -97,3 +87,11 @@ class WorkloadFailed(LabError):
     """The guest is fine, but the workload in it exited with an error or printed nonsense."""
 
     exit_code = 9
+
+
+def _with_evidence(message: str, tail: str, what: str, path: Path | None) -> str:
+    """Put the last lines of a log, indented, and its place below a message."""
+    lines = [message, *(f"  | {line}" for line in tail.splitlines())]
+    if path is not None:
+        lines.append(f"  {what}: {path}")
+    return "\n".join(lines)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from statistics import mean, stdev
 from typing import Literal
 
+from lab.analysis.compare import Outcome, Summary
 from lab.analysis.measure import explain
 from lab.report.model import (
     Claim,
     Comparison,
     Mark,
     MeasureInfo,
-    Outcome,
     Proof,
     Provenance,
     Reading,
@@ -19,7 +19,6 @@ from lab.report.model import (
     SchedDomains,
     Span,
     StudyReport,
-    Summary,
     Timeline,
     Variant,
 )

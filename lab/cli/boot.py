@@ -29,7 +29,7 @@ def command(
         list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
-    connection: Annotated[str, typer.Option(help="The libvirt connection.")] = EMBED,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
     ] = False,

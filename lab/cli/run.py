@@ -30,7 +30,7 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the newest results of this study.")
     ] = False,
-    connection: Annotated[str, typer.Option(help="The libvirt connection.")] = EMBED,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
     ] = False,

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from math import sqrt
 from textwrap import wrap
 
+from lab.analysis.compare import Summary
 from lab.report import figures
-from lab.report.model import Comparison, MeasureInfo, StudyReport, Summary, Variant
+from lab.report.model import Comparison, MeasureInfo, StudyReport, Variant
 
 WIDTH = 75
 GAP = "  "

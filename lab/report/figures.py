@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import ceil, log10
 
-from lab.report.model import Comparison, Kind, MeasureInfo, Mode, StudyReport, Summary
+from lab.analysis.compare import Summary
+from lab.analysis.measure import Kind
+from lab.report.model import Comparison, MeasureInfo, Mode, StudyReport
 
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"

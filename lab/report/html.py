@@ -15,11 +15,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from lab.analysis.compare import Summary
 from lab.cpulist import format_cpulist
 from lab.report import charts, figures
 from lab.report.changelog import render_changelog
 from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
-from lab.report.model import Comparison, Proof, Run, StudyReport, Summary
+from lab.report.model import Comparison, Proof, Run, StudyReport
 from lab.report.strips import render_strip
 from lab.report.timeline import Drawn, of_tasks, on_cpus, packed
 

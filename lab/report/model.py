@@ -8,28 +8,14 @@ stored result without a guest.
 from dataclasses import dataclass
 from typing import Literal
 
+from lab.analysis.compare import Outcome, Summary
+from lab.analysis.measure import Definition
 from lab.topology.model import Topology
 from lab.topology.sched_domains import CpuDomains
 
-Kind = Literal["placement", "timing"]
-Direction = Literal["lower", "higher", "none"]
+# What a report says of a measure is its definition.
+MeasureInfo = Definition
 Mode = Literal["kvm", "tcg", "icount"]
-Outcome = Literal["better", "worse", "different", "no difference shown", "not comparable"]
-
-
-@dataclass(frozen=True)
-class MeasureInfo:
-    """What a number means: its name, unit, which way is better, and where it comes from.
-
-    `kind` says what it is worth: *placement* holds in every mode, *timing* depends on the clock.
-    """
-
-    name: str
-    unit: str
-    direction: Direction
-    kind: Kind
-    definition: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -92,17 +78,6 @@ class Run:
     readings: tuple[Reading, ...]
     provenance: Provenance
     seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The runs of one variant for one measure; `stddev` is the sample's, None for one run."""
-
-    n: int
-    mean: float
-    minimum: float
-    maximum: float
-    stddev: float | None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lab.analysis.compare import Outcome
 from lab.report import figures
 from lab.report.changelog import is_vm_counter
-from lab.report.model import Comparison, Outcome, StudyReport
+from lab.report.model import Comparison, StudyReport
 
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
 OUTCOME_STYLES: dict[Outcome, str] = {

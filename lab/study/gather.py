@@ -104,15 +104,11 @@ def _comparison(info: model.MeasureInfo, study: Study, runs: Sequence[_Run]) -> 
     last = compared[-1] if compared else None
     return model.Comparison(
         measure=info.name,
-        summaries=tuple(_summary(compare.summarise(each)) for each in values),
+        summaries=tuple(compare.summarise(each) for each in values),
         changes=(None, *(each.change for each in compared)),
         outcome=last.outcome if last else "not comparable",
         verdict=last.verdict if last else "only one variant has run",
     )
-
-
-def _summary(summary: compare.Summary | None) -> model.Summary | None:
-    return model.Summary(**vars(summary)) if summary else None
 
 
 def _variant(name: str, runs: Sequence[_Run]) -> model.Variant:

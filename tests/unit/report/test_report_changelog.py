@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import hostile_report, sample_report
 
+from lab.analysis.compare import Summary
 from lab.report.changelog import (
     WIDTH,
     relative_error,
@@ -16,7 +17,7 @@ from lab.report.changelog import (
     table_of_means,
     table_of_sums,
 )
-from lab.report.model import Comparison, Summary
+from lab.report.model import Comparison
 
 # "SPECjbb2005 results on an 8 NUMA nodes machine with mesh topology", from the mail "[RFC 2/3]
 # sched/topology: fix sched groups on NUMA machines with mesh topology" of 13 April 2017.

@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import HOSTILE, comparison, sample_report
 
+from lab.analysis.compare import Summary
 from lab.report import figures
-from lab.report.model import Comparison, Summary
+from lab.report.model import Comparison
 
 
 def one(mean: float, stddev: float | None = 0.0) -> Summary:
