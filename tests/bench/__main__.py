@@ -1,0 +1,182 @@
+"""`make bench`: how fast things are, each against a reference that runs beside it on this host.
+
+A ratio says more than seconds: both sides meet the same host, load and cache. The two sides of a
+pair take turns, and the middle one of several rounds counts.
+"""
+
+import json
+import resource
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from lab.capture.decode import decode_trace
+from lab.capture.spec import load_capture, render_events
+from lab.image.recipe import load_recipe
+from lab.kernel.catalogue import find_kernel
+from lab.machine.hypervisor import connect
+from lab.machine.machine import Job, Machine
+from lab.machine.run import run_guest
+from lab.machine.start import prepare as prepare_guest
+from lab.store import RunDir
+from lab.study.prepare import Prepared, prepare
+from lab.topology.load import load_topology
+
+ROUNDS = 3
+EVENTS = tuple(
+    f"sched:sched_{name}"
+    for name in ("switch", "waking", "wakeup", "migrate_task", "stat_runtime", "process_fork")
+)
+HACKBENCH = ("hackbench", "-g", "3", "-l", "1500")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: what, ours and the reference in one unit, and what is aimed at."""
+
+    what: str
+    ours: float
+    reference: float | None
+    goal: str
+    unit: str = "s"
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours as a multiple of the reference."""
+        return self.ours / self.reference if self.reference else None
+
+
+def main() -> None:
+    """Measure everything and print it, as a table or with --json."""
+    prepared = prepare([find_kernel("debian-6.12")], load_recipe("base"))
+    with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:
+        rows = [*runs(prepared, Path(folder)), *decoding(prepared, Path(folder)), *commands()]
+    if "--json" in sys.argv[1:]:
+        print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=1))
+        return
+    table = Table(box=None)
+    for heading in ("what", "ours", "reference", "ratio", "goal"):
+        table.add_column(heading, justify="left" if heading in ("what", "goal") else "right")
+    for row in rows:
+        reference = "" if row.reference is None else f"{row.reference:.2f} {row.unit}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        table.add_row(row.what, f"{row.ours:.2f} {row.unit}", reference, ratio, row.goal)
+    Console(width=110).print(table)
+
+
+def machine(prepared: Prepared, name: str) -> Machine:
+    """Return the machine that is booted: ring-4, in tcg mode."""
+    kernel = prepared.kernels["debian-6.12"]
+    topology = load_topology("ring-4")
+    return Machine(topology, kernel.bzimage, prepared.image.path, "tcg", seed=1, name=name)
+
+
+def runs(prepared: Prepared, folder: Path) -> Iterator[Row]:
+    """Boot by numalab and by hand in turns."""
+    ours, by_hand, outside = [], [], []
+    for number in range(ROUNDS):
+        directory = RunDir(folder / f"run-{number}")
+        job = Job(("true",), events=render_events(load_capture({}, Path("bench"))))
+        outcome = run_guest(machine(prepared, "bench"), job, directory)
+        wall = outcome.wall_seconds
+        decoded = _seconds(lambda d=directory: _decode(d))  # type: ignore[misc]
+        outside.append(wall["prepare"] + wall["start"] + wall["gather"] + decoded)
+        ours.append(wall["start"] + wall["boot"])
+        by_hand.append(_boot_by_hand(machine(prepared, "hand"), RunDir(folder / f"hand-{number}")))
+    yield Row(
+        "start to the guest's init / the same QEMU by hand", median(ours), median(by_hand), "<= 1.1"
+    )
+    yield Row("a run outside the guest", median(outside), None, "<= 1.5 s")
+
+
+def _boot_by_hand(machine: Machine, directory: RunDir) -> float:
+    """Start the QEMU that libvirt would start, without libvirt; return seconds to the init."""
+    prepared = prepare_guest(machine, Job(("true",)), directory)
+    words = shlex.split(connect().command_line(prepared.xml))
+    argv: list[str] = []
+    skip = False
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        # Its monitor and secrets are libvirt's own; -S would wait for it.
+        if skip or word in ("-S", "-daemonize") or ("=" in word.partition("/")[0] and not argv):
+            skip = False
+        elif word in ("-mon", "-pidfile") or "monitor" in after or "masterKey" in after:
+            skip = True
+        else:
+            argv.append(word)
+    began = time.monotonic()
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        while not (directory.heartbeat.exists() and directory.heartbeat.stat().st_size):
+            if process.poll() is not None or time.monotonic() - began > 120:
+                errors = process.stderr.read().decode() if process.stderr else ""
+                raise RuntimeError(f"QEMU by hand did not boot: {errors}\n{shlex.join(argv)}")
+            time.sleep(0.01)
+        return time.monotonic() - began
+    finally:
+        process.kill()
+        process.wait()
+
+
+def decoding(prepared: Prepared, folder: Path) -> Iterator[Row]:
+    """Decode a large recording, and let trace-cmd print it."""
+    directory = RunDir(folder / "large")
+    large = replace(machine(prepared, "large"), trace_memory_mib=96, job_disk_mib=256)
+    outcome = run_guest(large, Job(HACKBENCH, events=EVENTS), directory)
+    if outcome.status:
+        raise RuntimeError(directory.stderr.read_text())
+    pairs = [
+        (_seconds(lambda: _decode(directory)), _seconds(lambda: _trace_cmd_report(directory.trace)))
+        for _ in range(ROUNDS)
+    ]
+    events = _decode(directory)
+    ours, reference = (median(side) for side in zip(*pairs, strict=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    yield Row(f"decode {events} events / trace-cmd report", ours, reference, "<= 1.0")
+    yield Row("memory at the peak of all this", peak, None, "<= 1024 MiB", "MiB")
+
+
+def _decode(directory: RunDir) -> int:
+    return decode_trace(directory.trace, load_topology("ring-4"), directory.events).events
+
+
+def _trace_cmd_report(trace: Path) -> None:
+    with Path("/dev/null").open("w") as null:
+        subprocess.run(["trace-cmd", "report", str(trace)], stdout=null, stderr=null, check=True)
+
+
+def commands() -> Iterator[Row]:
+    """Time commands as whole processes, start of Python included."""
+    python = _median(lambda: _run("-c", "pass"))
+    show = _median(lambda: _numalab("topology", "show", "ring-4"))
+    yield Row("numalab topology show ring-4 / python -c pass", show, python, "<= 0.5 s")
+
+
+def _numalab(*words: str) -> None:
+    _run("-c", "from lab.cli.main import main; main()", *words)
+
+
+def _run(*words: str) -> None:
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+
+
+def _median(measured: Callable[[], object]) -> float:
+    return median(_seconds(measured) for _ in range(ROUNDS))
+
+
+def _seconds(measured: Callable[[], object]) -> float:
+    began = time.monotonic()
+    measured()
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The commands as a user types them, on real guests: what they print, and how they end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from lab.image.build import BuiltImage
+from lab.kernel.build import BuiltKernel
+
+NUMALAB = [sys.executable, "-c", "from lab.cli.main import main; main()"]
+STUDY = """
+question = "Does one seed give one trace?"
+topologies = ["ring-4"]
+seeds = [5]
+key_measures = ["task_time_share_node3"]
+{more}
+[variants.after]
+kernel = "debian-6.12"
+[variants.again]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+parameters = {{ seconds = 1 }}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(kernel: BuiltKernel, image: BuiltImage) -> None:
+    """Nothing below has to build first."""
+
+
+def numalab(*words: str, timeout: float = 500) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*NUMALAB, *words], capture_output=True, text=True, check=False, timeout=timeout
+    )
+
+
+def guests(folder: Path) -> list[str]:
+    """Return the QEMU processes that have a file below `folder` open."""
+    found = subprocess.run(
+        ["pgrep", "-a", "qemu-system"], capture_output=True, text=True, check=False
+    )
+    return [line for line in found.stdout.splitlines() if str(folder) in line]
+
+
+def test_numactl_prints_the_distances_of_the_ring() -> None:
+    done = numalab("boot", "ring-4", "--mode", "tcg", "--", "numactl", "-H")
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("node distances:\n")[2].splitlines()[1:]
+    assert [row.split()[1:] for row in table] == [
+        ["10", "20", "30", "20"],
+        ["20", "10", "20", "30"],
+        ["30", "20", "10", "20"],
+        ["20", "30", "20", "10"],
+    ]
+
+
+def test_boot_exits_as_the_command_did() -> None:
+    done = numalab("boot", "ring-2", "--mode", "tcg", "--", "sh", "-c", "echo oops >&2; exit 42")
+    assert (done.returncode, done.stdout) == (42, "")
+    assert done.stderr.endswith("oops\n")
+
+
+def test_boot_as_json() -> None:
+    done = numalab("boot", "ring-2", "--mode", "tcg", "--json", "--", "echo", "a b")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["stdout"] == "a b\n"
+
+
+def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None:
+    """In icount mode two runs of one seed have the same events, row for row and field for field."""
+    study = tmp_path / "same.toml"
+    study.write_text(STUDY.format(more='mode = "icount"'))
+    done = numalab("run", str(study), "--output", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [set(run["measures"]) == {m["name"] for m in document["measures"]}
+            for run in document["runs"]] == [True, True]  # fmt: skip
+    tables = [
+        pl.read_parquet(
+            tmp_path / "out" / "runs" / f"ring-4_bound-hogs_{name}_5" / "events.parquet"
+        )
+        for name in ("after", "again")
+    ]
+    assert tables[0].height > 300
+    assert tables[0].equals(tables[1], null_equal=True)
+    for name in ("index.html", "changelog.txt", "report.json", "picture.svg"):
+        assert (tmp_path / "out" / name).stat().st_size > 500
+    again = numalab("report", str(tmp_path / "out"), "--json")
+    assert json.loads(again.stdout) == document
+
+
+def test_interrupted_studies_resume(tmp_path: Path) -> None:
+    study = tmp_path / "stopped.toml"
+    study.write_text(STUDY.format(more='mode = "tcg"'))
+    out = tmp_path / "out"
+    command = [*NUMALAB, "run", str(study), "--output", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not guests(out) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "numalab: interrupted" in stderr
+    assert "Traceback" not in stderr
+    assert not guests(out)
+    folders = [path.name for path in (out / "runs").iterdir()]
+    assert folders == ["ring-4_bound-hogs_after_5.interrupted"]
+    manifest = json.loads((out / "runs" / folders[0] / "manifest.json").read_text())
+    assert manifest["status"] == "interrupted"
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert not [path for path in (out / "runs").iterdir() if path.name.endswith(".running")]
+
+
+def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
+    study = tmp_path / "wrong.toml"
+    claim = 'text = "no time on node 1"\nvariant = "after"\nmeasure = "task_time_share_node1"\n'
+    study.write_text(
+        STUDY.format(more='mode = "tcg"').replace('[variants.again]\nkernel = "debian-6.12"\n', "")
+        + f"[[claims]]\n{claim}at_most = 0\n"
+    )
+    done = numalab("run", str(study), "--output", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stderr
+    assert "Not seen in every run: no time on node 1" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("boot", "ring-4"), 2, "Missing argument"),
+        (("boot", "ring-9", "--", "true"), 2, "'ring-9' (valid: "),
+        (("boot", "ring-2", "--mode", "xen", "--", "true"), 2, "unknown mode 'xen'"),
+        (("boot", "ring-2", "--kernel", "linux-1", "--", "true"), 2, "debian-6.12"),
+        (("run", "no-such-study"), 2, "group-construction"),
+        (("report", "/no/such/results"), 2, "no such file"),
+    ],
+)
+def test_wrong_words_end_with_2(words: tuple[str, ...], code: int, message: str) -> None:
+    done = numalab(*words)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
+    """A run whose folder is on a full file system ends with 3 and leaves no guest."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(small)], check=True)
+    try:
+        done = numalab(
+            "boot", "ring-2", "--mode", "tcg", "--keep", str(small / "run"), "--", "true"
+        )
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    assert done.returncode == 3, done.stderr
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not guests(tmp_path)

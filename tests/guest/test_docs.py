@@ -1,0 +1,68 @@
+"""Every command that the documentation shows runs, and ends as it says."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXIT = re.compile(r"#\s*exits with (\d+)\s*$")
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Yield (page, command) for each line `$ command` in a fenced block, each command once."""
+    seen = set()
+    for page in PAGES:
+        fenced = False
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("```"):
+                fenced = not fenced
+            elif fenced and line.startswith("$ ") and line[2:] not in seen:
+                seen.add(line[2:])
+                yield page.name, line[2:]
+
+
+COMMANDS = [each for each in shown() if not each[1].startswith("make ")]
+TARGETS = [command for _, command in shown() if command.startswith("make ")]
+
+
+def test_the_readme_shows_commands() -> None:
+    assert any(page == "README.md" for page, _ in COMMANDS)
+    assert "make demo" in TARGETS
+    assert "make test" in TARGETS
+
+
+@pytest.mark.parametrize("command", TARGETS)
+def test_a_target_that_is_shown_is_there(command: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{command.split()[1]}:.*##", makefile, re.MULTILINE)
+
+
+def test_no_command_hides_from_this_test() -> None:
+    """A line of a fenced block that begins with our command is shown as `$ numalab ...`."""
+    for page in PAGES:
+        blocks = re.findall(
+            r"^```.*?\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+        for block in blocks:
+            assert not re.search(r"^\s*(numalab|make) [a-z]", block, re.MULTILINE), page
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_a_command_that_is_shown_runs(page: str, command: str) -> None:
+    code = EXIT.search(command)
+    path = f"{ROOT / '.venv' / 'bin'}:"
+    done = subprocess.run(
+        ["bash", "-c", f'PATH="{path}$PATH"; {command}'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1100,
+    )
+    assert done.returncode == (int(code[1]) if code else 0), f"{page}: {done.stderr[-2000:]}"
+    assert "Traceback" not in done.stderr
