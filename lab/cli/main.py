@@ -21,6 +21,8 @@ COMMANDS = {
     "run": "Run a study: build, boot, record, measure, report.",
     "report": "Print or write the report of results that exist.",
     "boot": "Run one command in a guest and print what it prints.",
+    "place": "Say where a guest would run on this host, and what that distorts.",
+    "host": "The host as hardware: show it, record it.",
     "doctor": "Say what this host has and lacks, and how to mend it.",
     "topology": "Machines: list, show, check, predict, compare, import.",
     "kernel": "Kernels: list, show, build.",

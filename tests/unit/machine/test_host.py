@@ -1,231 +1,175 @@
-"""The host's side: owners, embedded roots, leftovers, KVM's verdict, the doctor."""
+"""The host as hardware: read from its files, recorded, read back, and refused when it is wrong."""
 
+import json
 import os
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from host_tree import SERVERS, Server, write_tree
 
-from lab.errors import GuestLost, HostError, LabError, UserError
-from lab.machine import doctor, embed, kvm
-from lab.machine.console import Beat
-from lab.machine.hypervisor import connect, disconnect_all
-from lab.machine.kvm import Choice, pick_mode
-from lab.machine.machine import Job, Machine
-from lab.machine.owner import Owner, is_alive, start_time, this_process
-from lab.store import RunDir
+from lab.errors import HostError, UserError
+from lab.machine.host import (
+    cautions,
+    host_to_dict,
+    parse_chosen,
+    parse_meminfo,
+    parse_steal,
+    parse_switch,
+)
+from lab.machine.read_host import read_host, read_host_file
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("NUMALAB_CACHE", str(cache))
-    yield cache
-    shutil.rmtree(embed._base(), ignore_errors=True)
+HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
+SMALL = Server(((10, 20), (20, 10)), 2, 2, 2, 2, 4096, ids=(0, 8))
 
 
-def test_this_process_is_alive_and_another_start_is_not() -> None:
-    me = this_process()
-    assert is_alive(me)
-    assert not is_alive(Owner(me.pid, me.started + 1))
-    assert start_time(2**22 + 1) is None
-
-
-def test_a_zombie_counts_as_gone() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    deadline = time.monotonic() + 20
-    while start_time(child.pid) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    child.wait()
-
-
-def test_two_roots_at_once_and_one_again() -> None:
-    first = embed.take_root()
-    second = embed.take_root()
-    assert first.path != second.path
-    first.release()
-    again = embed.take_root()
-    assert again.path == first.path
-    again.release()
-    second.release()
-
-
-def test_a_root_is_short_and_for_its_user_only() -> None:
-    root = embed.take_root()
-    try:
-        assert len(str(root.path)) < 60
-        assert root.path.stat().st_mode & 0o777 == 0o700
-        text = (root.path / "etc" / "qemu.conf").read_text()
-        assert "seccomp_sandbox = 1" in text and f'user = "+{os.getuid()}"' in text
-    finally:
-        root.release()
-
-
-def sleeper(*words: str) -> "subprocess.Popen[bytes]":
-    code = "import time; print(flush=True); time.sleep(100)"
-    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    return process
-
-
-def test_only_its_own_leftovers_are_ended(tmp_path: Path) -> None:
-    root = tmp_path / "0"
-    guest = sleeper(f"-chardev path={root}/lib/qemu/monitor.sock")
-    probe = sleeper(f"unix:{root}/lib/qemu/qmp-X/qmp.monitor")
-    other = sleeper(f"-chardev path={tmp_path}/01/lib/qemu/monitor.sock")
-    try:
-        (root / "run/qemu").mkdir(parents=True)
-        (root / "lib/qemu/qmp-X").mkdir(parents=True)
-        (root / "run/qemu/a.pid").write_text(str(guest.pid))
-        (root / "run/qemu/b.pid").write_text(str(other.pid))
-        (root / "run/qemu/c.pid").write_text("not a number")
-        (root / "run/qemu/d.pid").write_text(str(2**22 + 1))
-        (root / "lib/qemu/qmp-X/qmp.pid").write_text(str(probe.pid))
-        (root / "cache").mkdir()
-        ended = embed.end_leftovers(root)
-        assert set(ended) == {guest.pid, probe.pid}
-        assert guest.wait(10) == -9 and probe.wait(10) == -9
-        assert other.poll() is None
-        assert sorted(path.name for path in root.iterdir()) == ["cache"]
-    finally:
-        for process in (guest, probe, other):
-            process.kill()
-            process.wait()
-
-
-def test_a_connection_that_cannot_be_opened() -> None:
-    with pytest.raises(HostError) as caught:
-        connect("qemu+unix:///system?socket=/no/such/socket")
-    assert "cannot connect to libvirt" in str(caught.value)
-    assert "mend: " in str(caught.value)
-
-
-def test_a_domain_that_libvirt_refuses() -> None:
-    hypervisor = connect("test:///default")
-    with pytest.raises(HostError, match="the guest could not be started"):
-        hypervisor.start("x", "<domain type='test'/>")
-    assert hypervisor.guests == ()
-    disconnect_all()
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    path = tmp_path / "kvm"
-    path.touch()
-    monkeypatch.setattr(kvm, "_DEVICE", path)
-    return path
-
-
-def fake_guests(
-    monkeypatch: pytest.MonkeyPatch, endings: dict[str, LabError | None]
-) -> list[tuple[str, str]]:
-    """Let probes end as told for each CPU model; return the list of what was tried."""
-    tried: list[tuple[str, str]] = []
-
-    def run_guest(machine: Machine, job: Job, run_dir: RunDir, **options: object) -> None:
-        tried.append((machine.mode, machine.cpu_model))
-        error = endings[machine.cpu_model]
-        if error is not None:
-            raise error
-        on_beat = options["on_beat"]
-        assert callable(on_beat)
-        on_beat(Beat("boot", 1.0))
-
-    monkeypatch.setattr(kvm, "run_guest", run_guest)
-    return tried
-
-
-@pytest.fixture
-def bzimage(tmp_path: Path) -> Path:
-    path = tmp_path / "bzImage"
-    path.write_bytes(b"kernel")
-    return path
-
-
-def test_auto_takes_kvm_where_it_works_and_tries_once(
-    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_recording_is_what_the_reader_makes_of_the_server(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    aborted = HostError("the guest could not be started: QEMU aborted")
-    tried = fake_guests(monkeypatch, {"host": aborted, "host-no-arch-capabilities": None})
-    choice = pick_mode("auto", bzimage, bzimage)
-    assert (choice.mode, choice.cpu_model) == ("kvm", "host-no-arch-capabilities")
-    assert pick_mode("auto", bzimage, bzimage) == choice
-    assert tried == [("kvm", "host"), ("kvm", "host-no-arch-capabilities")]
+    host = read_host(write_tree(SERVERS[name], tmp_path))
+    path = HOSTS / f"{name}.json"
+    if request.config.getoption("--regenerate"):
+        path.write_text(json.dumps(host_to_dict(host), indent=1) + "\n", encoding="utf-8")
+    assert read_host_file(path) == host
 
 
-def test_auto_ends_in_icount_where_the_guest_hangs(
-    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hung = GuestLost("the guest did not reach its init within 15 s\n  more")
-    tried = fake_guests(monkeypatch, {"host": hung})
-    choice = pick_mode("auto", bzimage, bzimage)
-    reason = "the guest did not reach its init within 15 s (CPU model host)"
-    assert choice == Choice("icount", "host", f"KVM does not run a guest here: {reason}")
-    with pytest.raises(HostError, match="did not reach its init"):
-        pick_mode("kvm", bzimage, bzimage)
-    assert len(tried) == 1
+def test_nodes_cpus_and_caches_are_read(tmp_path: Path) -> None:
+    host = read_host(write_tree(SMALL, tmp_path))
+    assert [node.id for node in host.nodes] == [0, 8]
+    assert [node.cpus for node in host.nodes] == [(0, 1, 4, 5), (2, 3, 6, 7)]
+    assert [(node.memory_mib, node.free_mib) for node in host.nodes] == [(4096, 3072)] * 2
+    assert host.distances == ((10, 20), (20, 10))
+    cpu = host.cpu_of[6]
+    assert (cpu.socket, cpu.siblings, cpu.llc) == (1, (2, 6), (2, 3, 6, 7))
+    assert host.node_of_cpu[6] == 1
+    assert (host.boost, host.numa_balancing, host.ksm) == (False, False, False)
+    assert host.transparent_hugepages == "madvise"
+    assert (host.nohz_full, host.steal_percent, host.load) == ((), 0.0, 0.08)
 
 
-def test_another_kernel_is_tried_anew(
-    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = fake_guests(monkeypatch, {"host": None})
-    pick_mode("auto", bzimage, bzimage)
-    bzimage.write_bytes(b"another")
-    pick_mode("auto", bzimage, bzimage)
-    assert len(tried) == 2
+def test_a_cpu_that_is_offline_is_nowhere(tmp_path: Path) -> None:
+    write_tree(SMALL, tmp_path)
+    (tmp_path / "sys/devices/system/cpu/online").write_text("0-6\n")
+    host = read_host(tmp_path)
+    assert host.cpu_ids == tuple(range(7))
+    assert host.nodes[1].cpus == (2, 3, 6)
+    assert host.cpu_of[3].siblings == (3,)
 
 
-def test_without_the_device_nothing_is_tried(
-    bzimage: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(kvm, "_DEVICE", tmp_path / "none")
-    tried = fake_guests(monkeypatch, {})
-    assert pick_mode("auto", bzimage, bzimage).mode == "icount"
-    assert tried == []
+def test_a_kernel_without_numa_is_one_node(tmp_path: Path) -> None:
+    for name, text in {
+        "sys/devices/system/cpu/online": "0-1",
+        "proc/meminfo": "MemTotal: 2097152 kB\nMemFree: 1048576 kB\n",
+        "proc/loadavg": "1.5 0 0 1/2 3",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    host = read_host(tmp_path)
+    assert [(node.id, node.cpus, node.memory_mib) for node in host.nodes] == [(0, (0, 1), 2048)]
+    assert host.distances == ((10,),)
+    assert host.steal_percent is None and host.boost is None
 
 
-def test_modes_that_need_no_trial(bzimage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = fake_guests(monkeypatch, {})
-    assert pick_mode("tcg", bzimage, bzimage).mode == "tcg"
-    assert pick_mode("icount", bzimage, bzimage).mode == "icount"
-    with pytest.raises(UserError, match="valid: auto, kvm, tcg, icount"):
-        pick_mode("xen", bzimage, bzimage)
-    assert tried == []
+def test_this_host_can_be_read() -> None:
+    assert set(read_host().cpu_ids) >= os.sched_getaffinity(0)
 
 
-def test_the_doctor_finds_this_host_able() -> None:
-    found = {check.name: check for check in doctor.checks()}
-    assert {"QEMU", "libvirt", "KVM", "trace-cmd", "memory", "disk", "hugepages"} <= found.keys()
-    for check in found.values():
-        assert check.found
-        assert check.ok or check.mend or not check.needed
-    disconnect_all()
+def test_no_host_is_a_host_error(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="cpu/online"):
+        read_host(tmp_path)
 
 
-def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, package: str) -> Path:
-        raise HostError(f"{name} is not installed", mend=f"apt-get install {package}")
+def test_what_disturbs_timing_is_named(tmp_path: Path) -> None:
+    files = {
+        "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
+        "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
+        "sys/kernel/mm/ksm/run": "1\n",
+        "proc/sys/kernel/numa_balancing": "1\n",
+        "proc/loadavg": "3.20 0 0 1/2 3\n",
+        "proc/stat": "cpu  50 0 0 48 0 0 0 2 0 0\n",
+    }
+    server = Server(((10,),), 1, 2, 2, 2, 4096, files=files)
+    host = read_host(write_tree(server, tmp_path))
+    words = "\n".join(cautions(host, (1,)))
+    for part in (
+        "powersave",
+        "boost",
+        "NUMA balancing",
+        "KSM",
+        "2.0 %",
+        "load of 3.2",
+        "3 are not",
+    ):
+        assert part in words
+    assert "powersave" not in "\n".join(cautions(host, (0,)))
 
-    monkeypatch.setattr(doctor, "find_program", missing)
-    found = {check.name: check for check in doctor.checks()}
-    assert not found["QEMU"].ok
-    assert found["QEMU"].mend == "apt-get install qemu-system-x86"
-    assert found["trace-cmd"].mend == "apt-get install trace-cmd"
-    assert "trace-cmd is not installed" in found["trace-cmd"].found
-    disconnect_all()
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parse_chosen, "always [madvise] never\n", "madvise"),
+        (parse_chosen, "", ""),
+        (parse_switch, "2\n", True),
+        (parse_switch, "0\n", False),
+        (parse_switch, "on\n", None),
+        (parse_steal, "cpu 1 2\n", None),
+        (parse_steal, "cpu  75 0 0 0 0 0 0 25 9 9\ncpu0 1\n", 25.0),
+        (parse_meminfo, "Node 0 MemTotal: 4096 kB\nNode 0 MemFree: 1024 kB\n", (4, 1)),
+    ],
+)
+def test_single_files(parse: Callable[[str], object], text: str, value: object) -> None:
+    assert parse(text) == value
 
 
-def test_the_doctor_on_a_small_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_NEEDED_MEMORY", 1 << 60)
-    monkeypatch.setattr(doctor, "_NEEDED_DISK", 1 << 60)
-    found = {check.name: check for check in (doctor._memory(), doctor._disk())}
-    assert not found["memory"].ok and "4 GiB" in found["memory"].mend
-    assert not found["disk"].ok and "NUMALAB_CACHE" in found["disk"].mend
+def recording() -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((HOSTS / "two-node.json").read_text())
+    return value
+
+
+def set_at(value: Any, key: str, new: object) -> None:
+    *parents, last = key.split(".")
+    for part in parents:
+        value = value[int(part)] if part.isdecimal() else value[part]
+    value[int(last) if last.isdecimal() else last] = new
+
+
+@pytest.mark.parametrize(
+    ("key", "new", "message"),
+    [
+        ("nodes", [], "nodes: "),
+        ("nodes.0.id", 1, "two nodes have the same id"),
+        ("nodes.0.cpus", "0-3", "not every CPU of cpus is in exactly one node"),
+        ("nodes.0.cpus", "3-0", "nodes[0].cpus: range '3-0' is backwards"),
+        ("nodes.0.memory_mib", -1, "nodes[0].memory_mib: "),
+        ("distances", [[10]], "no table of 2 x 2"),
+        ("distances.0.1", 300, "distances[0][1]: "),
+        ("cpus.0.llc", "5", "CPU 0 is not among its own"),
+        ("cpus.0.siblings", "0,900", "siblings or llc that are not in cpus"),
+        ("load", "much", "load: "),
+        ("governer", "x", "governer: unknown key"),
+    ],
+)
+def test_a_wrong_recording_is_refused(key: str, new: object, message: str, tmp_path: Path) -> None:
+    value = recording()
+    set_at(value, key, new)
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(UserError) as caught:
+        read_host_file(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"{", "not JSON"), (b"[]", "no JSON object"), (b"\xff\xfe", "not JSON"), (b"{}", "missing")],
+)
+def test_a_file_that_is_no_recording(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=message):
+        read_host_file(path)
+    with pytest.raises(UserError, match="cannot read"):
+        read_host_file(tmp_path / "none.json")

@@ -1,0 +1,221 @@
+"""The planner: one-to-one where the host is large enough, even where it is not."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer.testing
+from host_tree import SERVERS, Server, write_tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.cli import place
+from lab.errors import UserError
+from lab.machine.correspond import assign, compare
+from lab.machine.host import Host, HostCpu, HostNode
+from lab.machine.planner import plan, preferred
+from lab.machine.read_host import read_host, read_host_file
+from lab.topology.load import list_topologies, load_topology
+from lab.topology.model import Topology
+
+HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
+TWO, FOUR, EIGHT = (read_host_file(HOSTS / f"{name}.json") for name in SERVERS)
+MESH = load_topology("mesh-8")
+
+
+def small_host(nodes: int, cores: int, threads: int, isolated: tuple[int, ...] = ()) -> Host:
+    """A host of nodes in a line; CPU n + all cores is the SMT sibling of CPU n."""
+    total = nodes * cores
+    cpus = tuple(
+        HostCpu(cpu, 0, tuple(range(cpu % total, total * threads, total)), (cpu,), "")
+        for cpu in range(total * threads)
+    )
+    places = tuple(
+        HostNode(n, tuple(c.id for c in cpus if c.id % total // cores == n), 1024, 512, ())
+        for n in range(nodes)
+    )
+    distances = tuple(tuple(10 + 10 * abs(a - b) for b in range(nodes)) for a in range(nodes))
+    return replace(TWO, nodes=places, distances=distances, cpus=cpus, isolated=isolated, load=0.0)
+
+
+def test_mesh_8_is_one_to_one_on_an_eight_node_server() -> None:
+    made = plan(MESH, EIGHT, "kvm")
+    assert sorted(made.host_nodes) == list(range(8))
+    assert made.host_nodes != tuple(range(8))  # its nodes are numbered otherwise
+    assert made.distances.rank_correlation == pytest.approx(1.0)
+    assert len(set(made.vcpus)) == MESH.cpu_count
+    assert all(
+        made.vcpus[vcpu] in EIGHT.nodes[made.host_nodes[node.id]].cpus
+        for node in MESH.nodes
+        for vcpu in node.cpus
+    )
+    assert made.distorts == () and made.timing
+    assert not set(made.emulator) & set(made.vcpus)
+
+
+def test_mesh_8_on_a_small_host_is_overcommitted_evenly_and_says_so() -> None:
+    made = plan(MESH, small_host(1, 2, 1), "kvm")
+    assert made.vcpus == (0,) * 8 + (1,) * 8
+    assert made.emulator == (0, 1)
+    assert made.distorts == (
+        "overcommitted: 16 vCPUs on 2 host CPUs (0-1), up to 8 vCPUs on one",
+        "8 guest nodes share 1 host node",
+    )
+    assert not made.timing
+
+
+def test_a_ring_on_a_two_socket_server_loses_the_order_of_its_distances() -> None:
+    made = plan(load_topology("ring-4"), FOUR, "kvm")
+    assert sorted(made.host_nodes) == [0, 1, 2, 3]
+    assert "distances have another order on the host (rank correlation 0.50)" in made.distorts[0]
+    assert not made.timing
+
+
+def test_a_ring_is_found_in_a_mesh() -> None:
+    made = plan(load_topology("ring-4"), EIGHT, "kvm")
+    assert made.distances.rank_correlation == pytest.approx(1.0)
+
+
+def test_nodes_that_do_not_fit_share_host_nodes_evenly() -> None:
+    made = plan(load_topology("ring-8"), FOUR, "kvm")
+    assert Counter(made.host_nodes) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert made.most_on_one == 1
+    assert made.distorts == ("8 guest nodes share 4 host nodes",)
+
+
+def test_isolated_cpus_come_first_and_housekeeping_ones_run_the_emulator() -> None:
+    made = plan(load_topology("ring-4"), FOUR, "kvm")
+    assert set(made.vcpus) <= set(FOUR.isolated)
+    assert not set(made.emulator) & set(FOUR.isolated)
+
+
+def test_a_node_with_too_few_cpus_is_passed_over() -> None:
+    host = small_host(3, 4, 1)
+    assert (
+        1
+        not in plan(load_topology("ring-2"), host, "kvm", {0, 1, 2, 3, 4, 8, 9, 10, 11}).host_nodes
+    )
+
+
+def test_icount_has_one_cpu_and_its_node() -> None:
+    made = plan(MESH, FOUR, "icount")
+    assert set(made.vcpus) == set(made.emulator) == {4}  # the first isolated one
+    assert set(made.host_nodes) == {0}
+    assert made.one_thread and not made.timing
+    assert made.distorts == ("all 16 vCPUs share one thread on host CPU 4",)
+
+
+def test_cpus_that_the_host_lacks() -> None:
+    with pytest.raises(UserError, match=r"none of the CPUs 900"):
+        plan(MESH, TWO, "kvm", (900,))
+
+
+def test_siblings_used_together_are_said() -> None:
+    made = plan(MESH, small_host(1, 8, 2), "kvm")
+    assert made.most_on_one == 1
+    assert any("16 vCPUs share their host core" in what for what in made.distorts)
+
+
+@pytest.mark.parametrize("name", list_topologies())
+@pytest.mark.parametrize("host", [TWO, FOUR, EIGHT], ids=list(SERVERS))
+def test_every_shipped_machine_has_a_plan(name: str, host: Host) -> None:
+    topology = load_topology(name)
+    made = plan(topology, host, "kvm")
+    assert len(made.vcpus) == topology.cpu_count
+    assert len(made.host_nodes) == len(topology.nodes)
+    assert made.most_on_one == 1
+
+
+def guest(sizes: list[int]) -> Topology:
+    """Nodes of these many CPUs in a line."""
+    first = load_topology("ring-2")
+    numbers = iter(range(sum(sizes)))
+    nodes = tuple(
+        replace(first.nodes[0], id=i, cpus=tuple(next(numbers) for _ in range(size)))
+        for i, size in enumerate(sizes)
+    )
+    count = range(len(sizes))
+    distances = tuple(tuple(10 + 10 * abs(a - b) for b in count) for a in count)
+    return replace(first, nodes=nodes, distances=distances, cpu_shape=None)
+
+
+sizes = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(any)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes, st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.data())
+def test_plans_are_whole_and_even(
+    cpus: list[int], nodes: int, cores: int, threads: int, data: st.DataObject
+) -> None:
+    host = small_host(nodes, cores, threads)
+    host = replace(host, isolated=tuple(data.draw(st.sets(st.sampled_from(host.cpu_ids)))))
+    allowed = data.draw(st.sets(st.sampled_from(host.cpu_ids), min_size=1))
+    topology = guest(cpus)
+    made = plan(topology, host, "kvm", allowed)
+    assert len(made.vcpus) == topology.cpu_count
+    assert {*made.vcpus, *made.emulator} <= allowed
+    for number in range(len(host.nodes)):
+        usable = allowed & set(host.nodes[number].cpus)
+        here = Counter(cpu for cpu in made.vcpus if host.node_of_cpu[cpu] == number)
+        if sum(here.values()) > len(usable):  # overcommitted: every CPU, evenly
+            assert set(here) == usable
+            assert max(here.values()) - min(here.values()) <= 1
+        else:
+            assert set(here.values()) <= {1}
+            for cpu in here:  # a sibling only where no whole core is left
+                used = len(set(host.cpu_of[cpu].siblings) & set(here))
+                idle = [c for c in usable if not set(host.cpu_of[c].siblings) & set(here)]
+                assert used == 1 or not idle
+    for node in topology.nodes:  # no guest node is torn apart
+        assert all(
+            host.nodes[host.node_of_cpu[made.vcpus[vcpu]]].id == made.host_nodes[node.id]
+            for vcpu in node.cpus
+        )
+    if len(topology.nodes) <= sum(bool(allowed & set(n.cpus)) for n in host.nodes):
+        assert len(set(made.host_nodes)) == len(topology.nodes)
+    assert made.most_on_one == max(Counter(made.vcpus).values())
+    assert (made.most_on_one > 1) == any("overcommitted" in what for what in made.distorts)
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=25, deadline=None)
+def test_a_renumbered_machine_is_recognised(order: list[int]) -> None:
+    host = [[MESH.distances[a][b] for b in order] for a in order]
+    found = compare(MESH.distances, host, assign(MESH.distances, host))
+    assert (found.reversed, found.levelled) == (0, 0)
+
+
+def test_the_order_of_distances_is_compared() -> None:
+    line = ((10, 20, 30), (20, 10, 20), (30, 20, 10))
+    found = compare(line, line, (1, 0, 2))
+    assert found.compared == 8
+    assert (found.reversed, found.levelled) == (4, 4)
+    assert found.rank_correlation == pytest.approx(-0.5)
+    assert found.worst.startswith("nodes ")
+
+
+def test_preferred_takes_isolated_threads_of_different_cores_first() -> None:
+    assert preferred(small_host(1, 2, 2, isolated=(1, 2)), range(4)) == (1, 2, 0, 3)
+
+
+def test_host_nodes_are_named_by_their_own_numbers(tmp_path: Path) -> None:
+    host = read_host(
+        write_tree(Server(((10, 20), (20, 10)), 2, 2, 1, 2, 4096, ids=(0, 8)), tmp_path)
+    )
+    assert set(plan(load_topology("ring-2"), host, "kvm").host_nodes) == {0, 8}
+
+
+def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
+    app = typer.Typer()
+    app.command()(place.command)
+    words = ["mesh-8", "--host", str(HOSTS / "eight-node.json"), "--json"]
+    done = typer.testing.CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    value = json.loads(done.stdout)
+    assert value["timing"] is True and value["most_on_one"] == 1
+    done = typer.testing.CliRunner().invoke(app, words[:-1])
+    assert "one-to-one: distorts nothing" in done.stdout
+    done = typer.testing.CliRunner().invoke(app, ["mesh-8", "--mode", "xen"])
+    assert isinstance(done.exception, UserError)
