@@ -15,6 +15,7 @@ from lab.topology.load import (
     check_topology_file,
     list_topologies,
     load_topology,
+    load_topology_file,
     topology_to_dict,
 )
 from lab.topology.model import Topology
@@ -122,7 +123,7 @@ def check(
         if errors:
             wrong = True
         else:
-            topology = load_topology(file if file.suffix == ".toml" else f"./{file}")
+            topology = load_topology_file(file)
             found = hazards(topology, predict(topology))
         results.append(
             {

@@ -26,6 +26,8 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
         raise UserError(f"not hwloc's XML: the root is <{root.tag[:40]}>", file=file)
     objects = list(root.iter("object"))
     nodes = [_node(each, file) for each in objects if each.get("type") == "NUMANode"]
+    if not nodes:
+        raise UserError("no NUMA node found", file=file)
     order = [node.id for node in nodes]
     sockets = sum(each.get("type") in ("Package", "Socket") for each in objects)
     cores = sum(each.get("type") == "Core" for each in objects)

@@ -184,6 +184,16 @@ def _groups(topology: Topology, prediction: Prediction) -> list[Hazard]:
                 "build_overlap_sched_groups(), kernel/sched/topology.c",
             )
         )
+    alone = [each.cpu for each in prediction.cpus if not each.domains]
+    if alone and topology.cpu_count > 1:
+        found.append(
+            Hazard(
+                "no sched domain",
+                f"the kernel attaches no sched domain to CPU {_numbers(alone)}: no load is ever "
+                "balanced there",
+                "sd_degenerate(), kernel/sched/topology.c",
+            )
+        )
     outside = sorted(
         {
             each.cpu

@@ -1,0 +1,122 @@
+"""`numalab topology`, as a user types it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lab.cli.topology import app
+from lab.errors import UserError
+
+DATA = Path(__file__).parents[2] / "data" / "topology"
+GOLDEN_FORMS = ("text", "dot", "xml", "qemu", "vng", "numactl", "toml")
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), input=stdin)
+
+
+def test_list() -> None:
+    rows = json.loads(run("list", "--json").stdout)
+    assert {"ring-4", "opteron-8", "slow-memory-3"} <= {row["name"] for row in rows}
+    assert "Four nodes in a ring" in run("list").stdout
+
+
+@pytest.mark.parametrize("form", GOLDEN_FORMS)
+@pytest.mark.parametrize("name", ["ring-4", "slow-memory-3"])
+def test_show(golden: Callable[[str, str], None], form: str, name: str) -> None:
+    result = run("show", name, "--format", form)
+    assert result.exit_code == 0
+    golden(f"topology/{name}.{form}", result.stdout)
+
+
+def test_show_json_and_svg() -> None:
+    shown = json.loads(run("show", "ring-4", "--json").stdout)
+    assert shown["distances"][1] == [20, 10, 20, 30]
+    assert shown["nodes"][3] == {"id": 3, "cpus": "6-7", "memory_mib": 768}
+    assert run("show", "ring-4", "--format", "svg").stdout.startswith("<svg ")
+
+
+def test_virtme_ng_needs_memory() -> None:
+    error = run("show", "memoryless-4", "--format", "vng").exception
+    assert isinstance(error, UserError)
+    assert "node 2, which has no memory" in str(error)
+
+
+def test_predict() -> None:
+    result = run("predict", "ring-4", "--json")
+    document = json.loads(result.stdout)
+    assert document["numa_type"] == "glueless mesh"
+    top = document["cpus"][2]["domains"][-1]
+    assert top["groups"] == [{"span": "0-5", "mask": "2-3"}, {"span": "0-1,4-7", "mask": "6-7"}]
+    assert "SD_OVERLAP" in top["flags"]
+
+
+def test_predict_one_cpu_before_the_fix() -> None:
+    result = run("predict", "ring-4", "--cpu", "2", "--before-group-fix")
+    assert result.stdout.count("CPU ") == 1
+    assert "groups as before 4.13" in result.stdout
+    assert "groups: 2-7, 0-3,6-7" in result.stdout
+    assert "hazard: group construction" in result.stdout
+
+
+def test_predict_wrong_words() -> None:
+    error = run("predict", "ring-4", "--cpu", "8").exception
+    assert str(error) == "--cpu: there is no CPU 8; CPUs are 0 to 7"
+    error = run("predict", "ring-4", "--kernel-version", "4.19").exception
+    assert "older than 5.10 (valid: 5.10, 6.1, 6.12, 7.0)" in str(error)
+
+
+def test_check_names_everything(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('summary = ""\nnodes = 0\ncpus = 1\nmemory_mib = "x"\n')
+    result = run("check", str(bad), "topologies/ring-8.toml")
+    assert result.exit_code == 2
+    for key in ("summary", "nodes", "memory_mib"):
+        assert f"{bad}: {key}: " in result.stdout
+    assert "topologies/ring-8.toml: diameter above 2" in result.stdout
+    assert "topologies/ring-8.toml: ok" in result.stdout
+
+
+def test_check_json() -> None:
+    result = run("check", "topologies/ring-4.toml", "--json")
+    assert result.exit_code == 0
+    (found,) = json.loads(result.stdout)
+    assert found["errors"] == []
+    assert found["hazards"][0]["name"] == "group construction"
+
+
+def test_diff() -> None:
+    same = run("diff", "ring-4", "ring-4")
+    assert (same.exit_code, same.stdout) == (0, "no difference\n")
+    other = run("diff", "ring-4", "mesh-4", "--json")
+    assert other.exit_code == 1
+    assert json.loads(other.stdout)[0] == {"what": "distance 0 to 2", "a": "30", "b": "20"}
+
+
+def test_import_from_stdin_to_a_file_that_shows(tmp_path: Path) -> None:
+    file = tmp_path / "copy.toml"
+    text = run("show", "mesh-8", "--format", "numactl").stdout
+    result = run("import", "-", "--output", str(file), stdin=text)
+    assert result.stdout == f"written: {file}\n"
+    assert run("diff", "mesh-8", str(file)).exit_code == 0
+
+
+def test_import_notes_go_to_stderr() -> None:
+    result = run("import", str(DATA / "import" / "numactl-sparse.txt"))
+    assert "numbered CPUs anew" in result.stderr
+    assert result.stdout.startswith("summary = ")
+
+
+def test_a_shipped_file_is_found_by_path(tmp_path: Path) -> None:
+    shutil.copy("topologies/ring-2.toml", tmp_path / "mine.toml")
+    assert json.loads(run("show", str(tmp_path / "mine.toml"), "--json").stdout)["name"] == "mine"
+
+
+def test_schema() -> None:
+    schema = json.loads(run("schema").stdout)
+    assert schema["title"] == "numalab topology"
+    assert schema["properties"]["shape"]

@@ -1,0 +1,140 @@
+"""Each way in which a guest can differ is found, and shows both sides."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.topology.compare import Difference, compare_guest, format_differences
+from lab.topology.differences import compare_topologies
+from lab.topology.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
+from lab.topology.load import load_topology
+from lab.topology.predict.prediction import predict
+from lab.topology.sched_log import SchedLog
+
+DATA = Path(__file__).parents[2] / "data" / "topology"
+RING = load_topology("ring-4")
+PREDICTION = predict(RING)
+
+
+def guest(**changes: Any) -> GuestView:
+    """Make a guest that is just as predicted, but for `changes`."""
+    machine = PREDICTION.machine
+    view = GuestView(
+        nodes=tuple(
+            GuestNode(node.id, node.cpus, machine.distances[node.id], 740) for node in RING.nodes
+        ),
+        sched_log=SchedLog(PREDICTION.cpus, ()),
+        domain_files={
+            (each.cpu, domain.level): DomainFiles(domain.name, domain.flags)
+            for each in PREDICTION.cpus
+            for domain in each.domains
+        },
+        kernel="6.12",
+        vendor="amd",
+    )
+    return dataclasses.replace(view, **changes)
+
+
+def differences(view: GuestView) -> list[Difference]:
+    return list(compare_guest(RING, PREDICTION, view))
+
+
+def changed_node(**changes: Any) -> GuestView:
+    nodes = list(guest().nodes)
+    nodes[2] = dataclasses.replace(nodes[2], **changes)
+    return guest(nodes=tuple(nodes))
+
+
+def test_what_agrees_has_no_difference() -> None:
+    assert differences(guest()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cpus": (4,)}, ("node 2, CPUs", "4-5", "4")),
+        ({"cpus": None}, ("node 2, CPUs", "4-5", "unreadable")),
+        ({"distances": (30, 20, 10, 25)}, ("node 2, distances", "30 20 10 20", "30 20 10 25")),
+        ({"memory_mib": 500}, ("node 2, memory", "768 MiB, less what the kernel keeps", "500 MiB")),
+        ({"memory_mib": 769}, ("node 2, memory", "768 MiB, less what the kernel keeps", "769 MiB")),
+        ({"id": 7}, ("nodes", "0-3", "0-1,3,7")),
+    ],
+)
+def test_a_node(changes: dict[str, Any], expected: tuple[str, str, str]) -> None:
+    assert differences(changed_node(**changes))[0] == Difference(*expected)
+
+
+def test_groups_in_another_order() -> None:
+    cpus = list(PREDICTION.cpus)
+    top = cpus[3].domains[1]
+    swapped = dataclasses.replace(top, groups=(top.groups[0], *reversed(top.groups[1:])))
+    domains = (cpus[3].domains[0], swapped, cpus[3].domains[2])
+    cpus[3] = dataclasses.replace(cpus[3], domains=domains)
+    assert differences(guest(sched_log=SchedLog(tuple(cpus), ()))) == [
+        Difference("CPU 3, domain 1 (NUMA 0-5), groups", "2-3, 4-5, 0-1", "2-3, 0-1, 4-5")
+    ]
+
+
+def test_a_lost_domain() -> None:
+    cpus = list(PREDICTION.cpus)
+    cpus[0] = dataclasses.replace(cpus[0], domains=cpus[0].domains[:2])
+    found = differences(guest(sched_log=SchedLog(tuple(cpus), ())))
+    assert found[0].subject == "CPU 0, sched domains"
+    assert (found[0].expected, found[0].found) == (
+        "MC 0-1, NUMA 0-3,6-7, NUMA 0-7",
+        "MC 0-1, NUMA 0-3,6-7",
+    )
+
+
+def test_a_lost_cpu_and_an_empty_log() -> None:
+    found = differences(guest(sched_log=SchedLog(PREDICTION.cpus[:-1], ())))
+    assert [each.subject for each in found] == ["CPU 7, sched domains"]
+    found = differences(guest(sched_log=SchedLog((), ())))
+    assert found[0].found == "no sched_verbose lines in the log"
+
+
+def test_flags_and_errors() -> None:
+    files = dict(guest().domain_files)
+    files[1, 0] = DomainFiles("MC", ("SD_SHARE_LLC",))
+    found = differences(
+        guest(domain_files=files, sched_log=SchedLog(PREDICTION.cpus, ("ERROR: x",)))
+    )
+    assert [each.subject for each in found] == [
+        "CPU 1, domain 0 (MC 0-1), flags",
+        "sched_verbose",
+    ]
+    assert found[1] == Difference("sched_verbose", "no such error", "ERROR: x")
+
+
+def test_both_sides_are_shown_and_long_lists_cut() -> None:
+    text = format_differences(tuple(Difference("a", "b", "c") for _ in range(30)))
+    assert text.startswith("a\n  expected: b\n  found:    c\n")
+    assert text.endswith("and 10 more")
+
+
+def test_hostile_files_are_bounded() -> None:
+    view = parse_guest_view(
+        {
+            "node0/cpulist": "0-99999999",
+            "node0/distance": "10 " * 70000,
+            "node99999/cpulist": "0",
+            "../../etc/passwd": "x",
+            "node1/meminfo": "MemTotal: many kB",
+        },
+        "cpu0/domain0/name:" + "x" * 100000 + "\nnot a line",
+        "",
+    )
+    assert [node.id for node in view.nodes] == [0, 1]
+    assert view.nodes[0].cpus is None
+    assert view.nodes[1].memory_mib is None
+    assert len(view.domain_files[0, 0].name) == 32
+
+
+def test_two_machines_differ() -> None:
+    assert compare_topologies(RING, RING) == ()
+    found = compare_topologies(RING, load_topology("mesh-4"))
+    assert found[0] == Difference("distance 0 to 2", "30", "20")
+    subjects = {each.subject for each in compare_topologies(RING, load_topology("slow-memory-3"))}
+    assert {"node 3", "node 2, CPUs", "node 2, memory", "CPUs", "access 0 to 0"} <= subjects
