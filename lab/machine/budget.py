@@ -1,0 +1,227 @@
+"""The host's budget: what running guests have taken of its CPUs, memory and hugepages.
+
+It is one file with a lock, so that guests of several numalab processes never share what one of
+them has for itself. What a dead process had taken is free again, and its hugepages are given back
+by whoever looks next.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.cpulist import format_cpulist
+from lab.errors import HostError, UserError
+from lab.machine.host import parse_meminfo
+from lab.machine.owner import Owner, is_alive, this_process
+from lab.store import cache_dir, locked, read_json, write_json
+from lab.units import format_size
+
+_counter = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Hugepages of one size (in KiB) on one host node (its id)."""
+
+    node: int
+    size_kib: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a guest wants for itself alone: host CPUs, memory, and the hugepages it consists of."""
+
+    cpus: tuple[int, ...]
+    memory_mib: int
+    pages: tuple[Pages, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    owner: Owner
+    number: int
+    claim: Claim
+    added: tuple[Pages, ...]
+
+
+class Admission:
+    """A claim that was granted, until it is released."""
+
+    def __init__(self, claim: Claim, number: int, root: Path) -> None:
+        self.claim = claim
+        self._number: int | None = number
+        self._root = root
+
+    def release(self) -> None:
+        """Give everything back. Safe to call again."""
+        number, self._number = self._number, None
+        if number is None:
+            return
+        me = this_process()
+        with locked(_lock()):
+            entries = _living(self._root)
+            mine = [e for e in entries if e.owner == me and e.number == number]
+            for entry in mine:
+                _give_back(entry.added, self._root)
+            _write(entry for entry in entries if entry not in mine)
+
+
+def admit(choose: Callable[[frozenset[int]], Claim], root: Path = Path("/")) -> Admission:
+    """Take a part of the host: `choose` is given the CPUs that are taken, and returns the claim.
+
+    Nobody else takes anything meanwhile. Hugepages are added to the pools of their nodes where
+    this user may do that, else free ones are used. `root` holds the host's /proc and /sys. Raises
+    HostError where CPUs are taken, or memory or hugepages do not suffice; then nothing is taken.
+    """
+    with locked(_lock()):
+        entries = _living(root)
+        claim = choose(frozenset(cpu for entry in entries for cpu in entry.claim.cpus))
+        _check_cpus(claim, entries)
+        _check_memory(claim, entries, root)
+        number = next(_counter)
+        added = _reserve(claim.pages, root)
+        try:
+            _write([*entries, _Entry(this_process(), number, claim, added)])
+        except BaseException:
+            _give_back(added, root)
+            raise
+    return Admission(claim, number, root)
+
+
+def taken_cpus(root: Path = Path("/")) -> frozenset[int]:
+    """Return the CPUs that guests of living processes have for themselves."""
+    with locked(_lock()):
+        return frozenset(cpu for entry in _living(root) for cpu in entry.claim.cpus)
+
+
+def _check_cpus(claim: Claim, entries: Sequence[_Entry]) -> None:
+    for entry in entries:
+        both = set(claim.cpus) & set(entry.claim.cpus)
+        if both:
+            raise HostError(
+                f"host CPUs {format_cpulist(both)} run a guest of process {entry.owner.pid}",
+                mend="wait until it has ended, or use another mode than kvm",
+            )
+
+
+def _check_memory(claim: Claim, entries: Sequence[_Entry], root: Path) -> None:
+    total, _ = parse_meminfo((root / "proc/meminfo").read_text(encoding="utf-8"))
+    others = sum(entry.claim.memory_mib for entry in entries)
+    if claim.memory_mib + others > total:
+        raise HostError(
+            f"the guest needs {format_size(claim.memory_mib << 20)}, other guests have"
+            f" {format_size(others << 20)}, and the host has {format_size(total << 20)}",
+            mend="wait until they have ended, or ask for a smaller topology",
+        )
+
+
+def _reserve(wanted: Iterable[Pages], root: Path) -> tuple[Pages, ...]:
+    """Add hugepages to the pools; returns those that were added (the rest were free before)."""
+    added: list[Pages] = []
+    try:
+        for pages in wanted:
+            if _add(pages, root):
+                added.append(pages)
+    except BaseException:
+        _give_back(added, root)
+        raise
+    return tuple(added)
+
+
+def _add(pages: Pages, root: Path) -> bool:
+    """Make room for `pages` in their pool; tells whether the pool had to grow."""
+    pool = _pool(pages, root)
+    try:
+        before = _count(pool / "nr_hugepages")
+        with contextlib.suppress(OSError):  # not root, or a read-only /sys
+            (pool / "nr_hugepages").write_text(f"{before + pages.count}\n", encoding="ascii")
+        after = _count(pool / "nr_hugepages")
+        if after >= before + pages.count:
+            return True
+        if after > before:  # memory is too fragmented for all of them
+            (pool / "nr_hugepages").write_text(f"{before}\n", encoding="ascii")
+        free = _count(pool / "free_hugepages")
+    except (OSError, ValueError) as error:
+        raise HostError(f"the host has no hugepages of {_size(pages)}: {error}") from None
+    if free < pages.count:
+        raise HostError(
+            f"{pages.count} hugepages of {_size(pages)} are needed on host node {pages.node};"
+            f" {free} are free, and only {after - before} more could be had",
+            mend=f"echo {before + pages.count - free} > {pool}/nr_hugepages (as root)",
+        )
+    return False
+
+
+def _give_back(added: Iterable[Pages], root: Path) -> None:
+    for pages in added:
+        path = _pool(pages, root) / "nr_hugepages"
+        with contextlib.suppress(OSError, ValueError):
+            # Pages that are still in use leave the pool when they are freed.
+            path.write_text(f"{max(0, _count(path) - pages.count)}\n", encoding="ascii")
+
+
+def _pool(pages: Pages, root: Path) -> Path:
+    name = f"hugepages/hugepages-{pages.size_kib}kB"
+    node = root / f"sys/devices/system/node/node{pages.node}"
+    return node / name if node.is_dir() else root / "sys/kernel/mm" / name
+
+
+def _size(pages: Pages) -> str:
+    return format_size(pages.size_kib << 10)
+
+
+def _count(path: Path) -> int:
+    return int(path.read_text(encoding="ascii"))
+
+
+def _lock() -> Path:
+    return cache_dir("host") / "lock"
+
+
+def _budget() -> Path:
+    return cache_dir("host") / "budget.json"
+
+
+def _living(root: Path) -> list[_Entry]:
+    """Read the entries of processes that live; what the others had added is given back."""
+    entries = _read()
+    dead = [entry for entry in entries if not is_alive(entry.owner)]
+    for entry in dead:
+        _give_back(entry.added, root)
+    living = [entry for entry in entries if entry not in dead]
+    if dead:
+        _write(living)
+    return living
+
+
+def _read() -> list[_Entry]:
+    if not _budget().exists():
+        return []
+    try:
+        return [_entry(value) for value in read_json(_budget())]
+    except (UserError, KeyError, TypeError, ValueError) as error:
+        raise HostError(
+            f"{_budget()} cannot be read: {error}", mend=f"rm {_budget()}, when no guest runs"
+        ) from None
+
+
+def _entry(value: Mapping[str, Any]) -> _Entry:
+    claim = value["claim"]
+    return _Entry(
+        Owner(int(value["owner"]["pid"]), int(value["owner"]["started"])),
+        int(value["number"]),
+        Claim(tuple(map(int, claim["cpus"])), int(claim["memory_mib"]), _pages(claim["pages"])),
+        _pages(value["added"]),
+    )
+
+
+def _pages(values: Iterable[Mapping[str, Any]]) -> tuple[Pages, ...]:
+    return tuple(Pages(int(v["node"]), int(v["size_kib"]), int(v["count"])) for v in values)
+
+
+def _write(entries: Iterable[_Entry]) -> None:
+    write_json(_budget(), [asdict(entry) for entry in entries])
