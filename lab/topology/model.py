@@ -82,7 +82,7 @@ class Topology:
     cpu_shape: CpuShape | None
     llc: LastLevelCache = "die"
     interconnects: tuple[Interconnect, ...] = ()
-    layout: Mapping[str, Any] = field(default_factory=dict)
+    layout: Mapping[str, Any] = field(default_factory=dict, hash=False)
     drawn_links: tuple[tuple[int, int], ...] = ()
 
     @cached_property
