@@ -50,7 +50,7 @@ class Machine:
     host_cpus: tuple[int, ...] = ()
     cpu_model: CpuModel = "host"
     job_disk_mib: int = 128
-    icount_shift: int = 1
+    icount_shift: int = 3
 
     def __post_init__(self) -> None:
         """Refuse what could not be started. Raises UserError."""

@@ -18,7 +18,7 @@ class Limits:
     """
 
     boot: float = 120.0
-    silence: float = 90.0
+    silence: float = 180.0
     total: float = 3600.0
 
 

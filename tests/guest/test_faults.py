@@ -28,6 +28,8 @@ from lab.store import RunDir
 
 EVENTS = ("sched:sched_switch",)
 MARK = "/usr/lib/numalab/marker"
+# Not `sleep`: in icount mode an idle guest's time passes at once.
+BUSY = "while :; do :; done"
 
 
 def qemus(mark: str) -> list[int]:
@@ -78,7 +80,7 @@ def test_a_panic_keeps_the_trace_up_to_it(make_machine: MakeMachine, tmp_path: P
 
 def test_a_hang_is_noticed_by_its_silence(make_machine: MakeMachine, tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "run")
-    script = f"{MARK} 'numalab: before the hang'; kill -STOP $(pidof numalab-beat); sleep 1000"
+    script = f"{MARK} 'numalab: before the hang'; kill -STOP $(pidof numalab-beat); {BUSY}"
     lost = lose(make_machine(), script, run_dir, Limits(boot=120, silence=8, total=400))
     assert lost.reason.startswith("the guest has been silent for 8 s (phase: workload")
     assert "numalab: before the hang" in trace_text(run_dir)
@@ -86,7 +88,7 @@ def test_a_hang_is_noticed_by_its_silence(make_machine: MakeMachine, tmp_path: P
 
 def test_a_guest_that_never_ends(make_machine: MakeMachine, tmp_path: Path) -> None:
     machine = replace(make_machine(), trace_memory_mib=0)
-    lost = lose(machine, "sleep 1000", RunDir(tmp_path / "run"), Limits(120, 120, total=14))
+    lost = lose(machine, BUSY, RunDir(tmp_path / "run"), Limits(120, 120, total=14))
     assert lost.reason.startswith("the guest was not done after 14 s")
 
 
@@ -108,7 +110,7 @@ def test_qemu_killed(make_machine: MakeMachine, tmp_path: Path) -> None:
             for pid in qemus(str(run_dir.path)):
                 os.kill(pid, signal.SIGKILL)
 
-    job = Job(("sh", "-c", f"{MARK} 'numalab: alive'; sleep 1000"), events=EVENTS)
+    job = Job(("sh", "-c", f"{MARK} 'numalab: alive'; {BUSY}"), events=EVENTS)
     with pytest.raises(GuestLost) as caught:
         run_guest(make_machine(), job, run_dir, limits=LIMITS, on_beat=kill)
     assert caught.value.reason.startswith("QEMU was killed by SIGKILL")
@@ -122,7 +124,7 @@ def test_a_guest_that_goes_off_or_reboots_early(
 ) -> None:
     run_dir = RunDir(tmp_path / "run")
     machine = replace(make_machine(), trace_memory_mib=0)
-    lost = lose(machine, f"echo {letter} >/proc/sysrq-trigger; sleep 1000", run_dir)
+    lost = lose(machine, f"echo {letter} >/proc/sysrq-trigger; {BUSY}", run_dir)
     assert lost.reason.startswith("the guest powered off before its command had ended")
     assert said in run_dir.console.read_text()
 
@@ -194,7 +196,7 @@ CHILD = """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     bzimage, rootfs, run_dir = map(Path, sys.argv[1:4])
     machine = Machine(load_topology("ring-2"), bzimage, rootfs, "icount", 1, "child")
-    job = Job(("sh", "-c", "echo started; sleep 1000"), events=("sched:sched_switch",))
+    job = Job(("sh", "-c", "echo started; while :; do :; done"), events=("sched:sched_switch",))
 
     def tell(beat):
         if beat.phase == "workload":

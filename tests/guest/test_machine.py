@@ -10,10 +10,10 @@ from guest_types import LIMITS, Boot, MakeMachine
 from lab.errors import WorkloadFailed
 from lab.machine.console import Beat
 from lab.machine.hypervisor import connect
-from lab.machine.kvm import pick_mode
+from lab.machine.kvm import pick_mode, unusable_device
 from lab.machine.machine import Job
 from lab.machine.run import run_guest
-from lab.machine.start import prepare
+from lab.machine.start import prepare, started
 from lab.store import RunDir
 
 
@@ -114,6 +114,24 @@ def test_auto_ends_in_a_mode_that_works_and_says_why(make_machine: MakeMachine) 
         "auto", machine.bzimage, machine.rootfs, on_progress=lambda text, _: said.append(text)
     )
     assert again == choice and said == []  # from the cache
+
+
+@pytest.mark.skipif(bool(unusable_device()), reason="hardware: no usable /dev/kvm")
+def test_kvm_vcpus_are_pinned_before_the_first_instruction(
+    make_machine: MakeMachine, tmp_path: Path
+) -> None:
+    # Whether a kernel runs under KVM here is another question; the firmware does.
+    machine = replace(make_machine(mode="kvm"), cpu_model="host-no-arch-capabilities")
+    prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
+    with started(connect(), machine, prepared) as (guest, memory, proof):
+        vcpus = [thread for thread in proof.threads if thread.role.startswith("vcpu ")]
+        assert len(vcpus) == machine.topology.cpu_count
+        assert [vcpu.allowed for vcpu in vcpus] == [(cpu,) for cpu in prepared.placement.vcpus]
+        assert guest.monitor("query-kvm")["enabled"]
+        assert guest.wait(1.0) is None
+        assert len(memory.fds) == len(machine.topology.nodes)
+        pid = guest.pid
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_qemus_command_line_can_be_had(make_machine: MakeMachine, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def arguments(text: str) -> list[str]:
 def test_the_seed_reaches_qemu_in_icount_mode_only() -> None:
     icount = arguments(render(make_machine("icount"), (0,)))
     assert icount[icount.index("-seed") + 1] == "7"
-    assert icount[icount.index("-icount") + 1] == "shift=1,sleep=off"
+    assert icount[icount.index("-icount") + 1] == "shift=3,sleep=off"
     assert "-seed" not in arguments(render(make_machine("tcg")))
 
 
