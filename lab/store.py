@@ -247,8 +247,8 @@ class Results:
 
     @property
     def picture(self) -> Path:
-        """The report's picture, SVG."""
-        return self.path / "picture.svg"
+        """The report's picture, for a README or slides."""
+        return self.path / "picture.png"
 
     def run(self, run_id: str) -> RunDir:
         """Return the folder of a finished run."""

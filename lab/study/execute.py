@@ -136,8 +136,11 @@ def _execute(cell: _Cell) -> None:
     began = time.monotonic()
     record = manifest.inputs(cell.plan, cell.run, cell.prepared, cell.setting.choice)
     final = f"{cell.run.id}.failed"
+    machine = _machine(cell)
+    if machine.mode == "icount":
+        record["icount_shift"] = machine.icount_shift
     try:
-        outcome = _boot(cell)
+        outcome = _boot(cell, machine)
         record |= manifest.outcome(outcome)
         if outcome.status != 0:
             raise WorkloadFailed(f"the workload exited with status {outcome.status}")
@@ -160,8 +163,8 @@ def _execute(cell: _Cell) -> None:
             path.rename(path.with_name(final))
 
 
-def _boot(cell: _Cell) -> Outcome:
-    machine = Machine(
+def _machine(cell: _Cell) -> Machine:
+    return Machine(
         topology=cell.topology,
         bzimage=cell.prepared.kernels[cell.variant.kernel].bzimage,
         rootfs=cell.prepared.image.path,
@@ -171,6 +174,9 @@ def _boot(cell: _Cell) -> Outcome:
         name=cell.run.id,
         trace_memory_mib=cell.plan.capture.buffer_mib,
     )
+
+
+def _boot(cell: _Cell, machine: Machine) -> Outcome:
     job = Job(
         argv=cell.workload.argv,
         tunables={path: str(value) for path, value in cell.variant.tunables.items()},

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from lab.analysis import compare
 from lab.cpulist import format_cpulist
 from lab.errors import UserError
@@ -35,8 +37,25 @@ class _Run:
 def gather(results: Results) -> model.StudyReport:
     """Read all finished runs of `results` and put together what a report shows.
 
-    Raises UserError when there are none, or when a newer numalab wrote them.
+    Raises UserError when there are none, when another numalab wrote them, or when they are damaged.
     """
+    try:
+        return _gather(results)
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OSError,
+        pl.exceptions.PolarsError,
+    ) as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise UserError(
+            f"a file of these results is damaged ({reason})", file=results.path
+        ) from error
+
+
+def _gather(results: Results) -> model.StudyReport:
     plan = read_json(results.plan)
     if plan.get("format") != FORMAT:
         raise UserError(
@@ -77,7 +96,10 @@ def gather(results: Results) -> model.StudyReport:
 
 
 def _load(directory: RunDir) -> _Run:
-    measures = {each["name"]: each for each in read_json(directory.measures)}
+    stored = read_json(directory.measures)
+    if not isinstance(stored, list):
+        raise TypeError(f"{directory.measures.name} is not a list")
+    measures = {each["name"]: each for each in stored}
     return _Run(directory, read_json(directory.manifest), measures)
 
 

@@ -4,13 +4,14 @@ from lab.report.changelog import render_changelog
 from lab.report.document import render_document
 from lab.report.html import render_html
 from lab.report.model import StudyReport
-from lab.report.picture import render_picture_svg
-from lab.store import Results, write_text
+from lab.report.picture import render_picture_png
+from lab.store import Results, replacing, write_text
 
 
 def publish(report: StudyReport, results: Results) -> None:
-    """Write index.html, changelog.txt, report.json and picture.svg, each whole or not at all."""
+    """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all."""
     write_text(results.html, render_html(report))
     write_text(results.changelog, render_changelog(report))
     write_text(results.document, render_document(report))
-    write_text(results.picture, render_picture_svg(report))
+    with replacing(results.picture) as temporary:
+        temporary.write_bytes(render_picture_png(report))

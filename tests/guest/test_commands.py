@@ -91,7 +91,7 @@ def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None
     ]
     assert tables[0].height > 300
     assert tables[0].equals(tables[1], null_equal=True)
-    for name in ("index.html", "changelog.txt", "report.json", "picture.svg"):
+    for name in ("index.html", "changelog.txt", "report.json", "picture.png"):
         assert (tmp_path / "out" / name).stat().st_size > 500
     again = numalab("report", str(tmp_path / "out"), "--json")
     assert json.loads(again.stdout) == document

@@ -1,0 +1,103 @@
+"""A report is made from stored results alone; damaged ones give one message."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.report.changelog import render_changelog
+from lab.report.document import render_document
+from lab.report.html import render_html
+from lab.store import Results, project_dir
+from lab.study.gather import gather
+
+EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Results:
+    shutil.copytree(EXAMPLE, tmp_path / "results")
+    return Results(tmp_path / "results")
+
+
+def test_the_example_is_what_its_runs_give() -> None:
+    """The committed page, changelog and document are those of the committed runs."""
+    example = Results(EXAMPLE)
+    report = gather(example)
+    assert render_changelog(report) == example.changelog.read_text(encoding="utf-8")
+    assert render_document(report) == example.document.read_text(encoding="utf-8")
+    assert render_html(report) == example.html.read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_the_example() -> None:
+    table = Results(EXAMPLE).changelog.read_text(encoding="utf-8").split("\n\n")
+    (shown,) = (part for part in table if part.startswith("Measure (unit)"))
+    assert f"```\n{shown}\n```" in (project_dir() / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_shows_the_bug_and_its_absence_in_every_seed() -> None:
+    report = gather(Results(EXAMPLE))
+    assert all(claim.holds for claim in report.claims)
+    values = {
+        (run.variant, reading.measure): reading.value
+        for run in report.runs
+        for reading in run.readings
+    }
+    assert values["before", "task_time_share_node3"] == 0
+    assert (values["after", "task_busy_share_min"] or 0) > 80
+    assert len(report.runs) == 6
+
+
+def test_the_old_groups_are_those_of_the_post() -> None:
+    """(3,0,1) (1,2,3) on every CPU before; (0,1,2) (2,3,0) on nodes 1 and 3 after."""
+    report = gather(Results(EXAMPLE))
+    nodes = {cpu: node.id for node in report.topology.nodes for cpu in node.cpus}
+    for domains in report.domains:
+        assert domains.errors == ()
+        for cpu in domains.cpus:
+            groups = {
+                frozenset(nodes[member] for member in group.span)
+                for group in cpu.domains[-1].groups
+            }
+            even = {frozenset({3, 0, 1}), frozenset({1, 2, 3})}
+            odd = {frozenset({0, 1, 2}), frozenset({2, 3, 0})}
+            own = odd if domains.variant == "after" and nodes[cpu.cpu] in (1, 3) else even
+            assert groups == own, (domains.variant, cpu.cpu)
+
+
+def test_a_variant_without_runs_is_said(copied: Results) -> None:
+    for path in (copied.path / "runs").glob("*_after_*"):
+        shutil.rmtree(path)
+    report = gather(copied)
+    assert "3 runs gave no result" in report.verdict
+    assert [claim.holds for claim in report.claims] == [True, False]
+
+
+def damage(path: Path, text: str | None) -> None:
+    path.unlink() if text is None else path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "measures.json", "events.parquet"])
+@pytest.mark.parametrize("text", [None, "", "{", "{}", "[1]", "null", '{"run": 7}'])
+def test_damaged_results_are_one_message(copied: Results, name: str, text: str | None) -> None:
+    run = sorted((copied.path / "runs").iterdir())[0]
+    damage(run / name, text)
+    if (name, text) == ("manifest.json", None):
+        assert len(gather(copied).runs) == 5  # a run without one never finished
+        return
+    with pytest.raises(UserError, match=str(copied.path)):
+        gather(copied)
+
+
+def test_results_of_another_format(copied: Results) -> None:
+    plan = json.loads(copied.plan.read_text())
+    copied.plan.write_text(json.dumps({**plan, "format": 99}))
+    with pytest.raises(UserError, match="format 99, this one reads 1"):
+        gather(copied)
+
+
+def test_no_results(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        gather(Results(tmp_path))
