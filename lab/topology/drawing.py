@@ -250,8 +250,12 @@ def _clusters(topology: Topology, points: dict[int, Point]) -> list[str]:
             f'<rect class="cluster" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
             f'height="{height:.1f}" rx="16"/>'
         )
-    for one, other in pairwise(frames):
-        parts += _joint(topology, one, other)
+    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[2], frame[1]))):
+        if one[2] == other[2]:
+            parts += _joint(topology, one, other)
+    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[1], frame[2]))):
+        if one[1] == other[1]:
+            parts += _joint(topology, one, other)
     return parts
 
 
@@ -259,14 +263,18 @@ _Frame = tuple[tuple[int, ...], float, float, float, float]
 
 
 def _joint(topology: Topology, one: _Frame, other: _Frame) -> list[str]:
-    """Draw the bar between two frames, with the distances of the pairs that it joins."""
-    if abs(one[2] - other[2]) > 1:
-        return []
+    """Draw the bar between two frames in a row or column, with the distances it stands for."""
     values = sorted(
         {topology.distances[a][b] for a in one[0] for b in other[0]}
         | {topology.distances[b][a] for a in one[0] for b in other[0]}
     )
     text = str(values[0]) if len(values) == 1 else f"{values[0]}-{values[-1]}"
+    if one[1] == other[1]:
+        x, y1, y2 = one[1] + one[3] / 2, one[2] + one[4], other[2]
+        return [
+            f'<path class="bar" d="M{x:.1f} {y1:.1f}V{y2:.1f}"/>',
+            _label(x + 20, (y1 + y2) / 2, text),
+        ]
     x1, x2, y = one[1] + one[3], other[1], one[2] + one[4] / 2
     return [
         f'<path class="bar" d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>',

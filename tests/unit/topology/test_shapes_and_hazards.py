@@ -1,0 +1,143 @@
+"""Shapes give the distances they should, drawings say them, and hazards are found."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import etree
+
+from lab.document import check_document
+from lab.topology.build import build_topology
+from lab.topology.drawing import Flow, render_svg
+from lab.topology.file_format import TopologyFile
+from lab.topology.layout import clusters, layout
+from lab.topology.load import load_topology
+from lab.topology.model import Topology
+from lab.topology.predict.hazards import hazards
+from lab.topology.predict.prediction import predict
+from lab.topology.shapes import diameter, hops
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def machine(nodes: int, **keys: Any) -> Topology:
+    table = {"summary": "made here", "nodes": nodes, "cpus": 2, "memory_mib": 512, **keys}
+    return build_topology("made", check_document(table, TopologyFile, Path("made.toml")))
+
+
+@pytest.mark.parametrize(
+    ("name", "links", "width"),
+    [
+        ("ring-2", 1, 1),
+        ("ring-4", 4, 2),
+        ("ring-8", 8, 4),
+        ("mesh-4", 4, 2),
+        ("mesh-8", 16, 2),
+        ("full-8", 28, 1),
+        ("line-4", 3, 3),
+        ("line-8", 7, 7),
+        ("torus-3x3", 18, 2),
+        ("hypercube-8", 12, 3),
+        ("opteron-8", 18, 2),
+    ],
+)
+def test_links_and_diameter(name: str, links: int, width: int) -> None:
+    topology = load_topology(name)
+    assert len(topology.links) == links
+    assert diameter(hops(len(topology.nodes), topology.links)) == width
+
+
+def test_a_star() -> None:
+    star = machine(4, shape={"kind": "star", "distances": [10, 20, 30]})
+    assert star.distances[0] == (10, 20, 20, 20)
+    assert star.distances[1] == (20, 10, 30, 30)
+
+
+def test_a_mesh_of_neighbours() -> None:
+    shape = {"kind": "mesh", "rows": 2, "columns": 3, "distances": [10, 20, 30, 40]}
+    assert machine(6, shape=shape).distances[0] == (10, 20, 30, 20, 30, 40)
+
+
+def test_links_with_distances_take_the_shortest_way() -> None:
+    found = machine(4, links=[[0, 1, 12], [1, 2, 16], [0, 2, 40], [0, 3, 254]])
+    assert found.distances[0] == (10, 12, 18, 254)
+    assert found.distances[2][3] == 254  # no more than a SLIT can say
+
+
+def test_what_is_not_linked_is_unreachable() -> None:
+    assert machine(3, links=[[0, 1]], distances=[10, 20]).distances[2] == (255, 255, 10)
+
+
+def test_sockets_by_default() -> None:
+    assert machine(2, matrix=[[10, 20], [20, 10]]).packaging.sockets == 2
+    uneven = machine(2, cpus=[1, 2], matrix=[[10, 20], [20, 10]])
+    assert uneven.cpu_shape is None
+    assert (uneven.packaging.sockets, uneven.packaging.cores) == (3, 1)
+
+
+def test_a_drawing_names_nodes_and_distances() -> None:
+    root = etree.fromstring(render_svg(load_topology("memoryless-4")))
+    texts = [element.text for element in root.iter(f"{SVG}text")]
+    assert {"node 0", "CPUs 4-5", "no memory", "768 MiB"} <= set(texts)
+    assert texts.count("20") == 4
+    assert "distances: 10 local, 20, 30" in texts
+
+
+def test_a_drawing_with_many_links_says_their_distance_once() -> None:
+    texts = etree.fromstring(render_svg(load_topology("full-8"))).itertext()
+    assert "distances: 10 local, 20; links: 20" in list(texts)
+
+
+def test_flows_are_drawn_and_text_is_escaped() -> None:
+    topology = machine(2, summary='<b> & "x"', matrix=[[10, 20], [20, 10]])
+    root = etree.fromstring(render_svg(topology, flows=[Flow(0, 1, "<3>"), Flow(1, 1, "own")]))
+    assert root.get("aria-label") == 'made: <b> & "x"'
+    assert {"<3>", "own"} <= set(root.itertext())
+    assert len(root.findall(f".//{SVG}path[@class='flow']")) == 1
+
+
+def test_layouts_show_the_shape() -> None:
+    ring = layout(load_topology("ring-4"))
+    assert ring[0][1] == ring[1][1] and ring[1][0] == ring[2][0]
+    assert clusters(load_topology("epyc-nps4")) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert len(clusters(load_topology("opteron-8"))) == 1
+    for name in ("line-8", "hypercube-8", "backplane-8", "torus-3x3"):
+        points = layout(load_topology(name))
+        assert len(set(points.values())) == len(points)
+
+
+def names(topology: Topology, **options: Any) -> set[str]:
+    return {each.name for each in hazards(topology, predict(topology, **options))}
+
+
+LINE = {"links": [[0, 1], [1, 2]], "distances": [10, 20, 30]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "hazard"),
+    [
+        ({"matrix": [[10, 10, 20], [10, 10, 20], [20, 20, 10]]}, "invalid SLIT"),
+        ({"matrix": [[10, 20, 255], [20, 10, 20], [255, 20, 10]]}, "unreachable nodes"),
+        ({"matrix": [[10, 20, 20], [30, 10, 20], [20, 20, 10]]}, "asymmetric distances"),
+        ({"matrix": [[10, 20, 60], [20, 10, 20], [60, 20, 10]]}, "triangle inequality"),
+        ({"cpus": [2, 0, 2], **LINE}, "renumbered nodes"),
+        ({"cpu": {"sockets": 1}, **LINE}, "nodes in a package"),
+        ({"cpu": {"sockets": 1}, **LINE}, "siblings on two nodes"),
+        ({"cpu": {"llc": "none"}, **LINE}, "caches not seen"),
+    ],
+)
+def test_a_hazard(keys: dict[str, Any], hazard: str) -> None:
+    assert hazard in names(machine(3, **keys))
+
+
+def test_hazards_of_old_kernels() -> None:
+    assert "CPU-less nodes count" in names(load_topology("slow-memory-3"), kernel="5.10")
+    assert "groups out of their domain" in names(load_topology("line-4"), kernel="5.10")
+    assert "groups out of their domain" not in names(load_topology("line-4"))
+    assert "diameter above 2" in names(load_topology("line-4"))
+    assert names(load_topology("ring-4")) == {"group construction"}
+    assert names(load_topology("full-8")) == set()
+
+
+def test_intel_sockets_may_span_nodes_without_a_warning() -> None:
+    assert names(load_topology("epyc-nps4"), vendor="intel") == {"nodes in a package"}
