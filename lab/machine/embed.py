@@ -86,32 +86,31 @@ def take_root() -> Root:
 def end_leftovers(root: Path) -> tuple[int, ...]:
     """End each QEMU that a dead owner of this folder left running; returns their process ids.
 
-    The caller holds the folder's lock. Only a process whose id libvirt noted in the folder and
-    whose command line names the folder is ended.
+    The caller holds the folder's lock. A guest, or a QEMU that libvirt asks what it can do, is told
+    by its command line, which names the folder.
     """
     ended = []
-    # The guests, and the QEMUs that libvirt asks what they can do.
-    notes = [*root.glob("run/qemu/*.pid"), *root.glob("lib/qemu/qmp-*/qmp.pid")]
-    for path in sorted(notes):
-        with contextlib.suppress(OSError, ValueError):
-            if end_process(int(path.read_text()), str(root)):
-                ended.append(int(path.read_text()))
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if _end_qemu(int(path.name), f"{root}/lib/qemu/"):
+                ended.append(int(path.name))
     # The notes about running domains; the cache of QEMU's capabilities stays.
     for name in ("run", "lib"):
         shutil.rmtree(root / name, ignore_errors=True)
     return tuple(ended)
 
 
-def end_process(pid: int, mark: str) -> bool:
-    """Kill a process if its command line holds `mark`, and wait until it is gone.
+def _end_qemu(pid: int, mark: str) -> bool:
+    """Kill a process if it is a QEMU whose command line holds `mark`; wait until it is gone.
 
     The process is held by a descriptor between looking and killing, so that its id cannot have
     passed to another one.
     """
+    if not _is_qemu_of(pid, mark):
+        return False
     descriptor = os.pidfd_open(pid)
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-        if mark + "/" not in command:
+        if not _is_qemu_of(pid, mark):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         deadline = time.monotonic() + 10
@@ -120,6 +119,11 @@ def end_process(pid: int, mark: str) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+def _is_qemu_of(pid: int, mark: str) -> bool:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    return "qemu-system" in command.partition("\0")[0] and mark in command
 
 
 def _base() -> Path:
