@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -185,6 +186,13 @@ def test_a_kernel_that_qemu_cannot_load(make_machine: MakeMachine, tmp_path: Pat
         run_guest(replace(make_machine(), bzimage=bad), Job(("true",)), RunDir(tmp_path / "run"))
 
 
+@pytest.fixture
+def cache() -> Iterator[Path]:
+    """A cache folder with a name short enough for libvirt's sockets."""
+    with tempfile.TemporaryDirectory(prefix="numalab-test-") as folder:
+        yield Path(folder)
+
+
 CHILD = """
     import signal, sys
     from pathlib import Path
@@ -233,10 +241,10 @@ def child(machine: Machine, run_dir: Path, cache: Path) -> Iterator["subprocess.
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_guest_and_keeps_what_there_was(
-    make_machine: MakeMachine, tmp_path: Path, number: signal.Signals
+    make_machine: MakeMachine, tmp_path: Path, cache: Path, number: signal.Signals
 ) -> None:
     run_dir = RunDir(tmp_path / "run")
-    with child(make_machine(), run_dir.path, tmp_path / "cache") as process:
+    with child(make_machine(), run_dir.path, cache) as process:
         assert len(qemus(str(run_dir.path))) == 1
         process.send_signal(number)
         assert process.wait(60) != 0
@@ -246,9 +254,8 @@ def test_an_interrupt_ends_the_guest_and_keeps_what_there_was(
 
 
 def test_the_next_start_ends_what_a_killed_numalab_left(
-    make_machine: MakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_machine: MakeMachine, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = tmp_path / "cache"
     with child(make_machine(), tmp_path / "dead", cache) as process:
         process.kill()
         process.wait()
