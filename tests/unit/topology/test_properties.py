@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -38,6 +38,12 @@ from lab.topology.read_numactl import parse_numactl
 from lab.topology.sched_log import parse_sched_verbose
 from lab.topology.terminal import render_terminal
 from lab.topology.write_file import render_topology_file
+
+# The same examples every time, and no deadline: a busy host must not fail a test.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 RNG = Path("/usr/share/libvirt/schemas/domain.rng")
 DOMAIN = (
@@ -184,7 +190,6 @@ def test_libvirts_schema_accepts_the_xml(schema: etree.RelaxNG, topology: Topolo
         assert schema.validate(document), schema.error_log
 
 
-@settings(deadline=None)
 @given(
     machines(),
     st.sampled_from(SERIES),
@@ -217,7 +222,6 @@ def _symmetric(topology: Topology) -> bool:
     return topology.distances == tuple(zip(*topology.distances, strict=True))
 
 
-@settings(deadline=None)
 @given(machines())
 def test_every_machine_can_be_shown(topology: Topology) -> None:
     etree.fromstring(render_svg(topology))
@@ -228,7 +232,7 @@ def test_every_machine_can_be_shown(topology: Topology) -> None:
         assert hazard.text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=300), st.sampled_from(list_topologies()), st.integers(0, 400))
 def test_a_damaged_file_gives_user_errors(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, name: str, place: int
@@ -253,7 +257,7 @@ json_values = st.recursive(
 KEYS = sorted(TopologyFile.model_fields)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tables(), st.sampled_from(KEYS), json_values)
 def test_a_wrong_value_gives_a_user_error(table: dict[str, Any], key: str, value: Any) -> None:
     try:
