@@ -84,6 +84,13 @@ def separated(before: Sequence[float], after: Sequence[float]) -> bool:
     return bool(before and after) and (max(before) < min(after) or max(after) < min(before))
 
 
+def shown(before: Summary, after: Summary) -> bool:
+    """Say whether the runs show a difference: all of one side below all of the other, and at least
+    `FEWEST` runs on each."""
+    apart = before.maximum < after.minimum or after.maximum < before.minimum
+    return apart and min(before.n, after.n) >= FEWEST
+
+
 def chance_of_separation(n_before: int, n_after: int) -> float:
     """Return how likely complete separation is when both sides are drawn alike.
 
@@ -109,7 +116,6 @@ def compare(
             outcome="not comparable", verdict=verdict,
         )  # fmt: skip
     apart = separated(*there)
-    outcome = _outcome(first, second, direction, apart=apart)
     return Comparison(
         before=first,
         after=second,
@@ -117,13 +123,13 @@ def compare(
         improvement=improvement_percent(first.mean, second.mean, direction),
         separated=apart,
         chance=chance_of_separation(first.n, second.n) if apart else None,
-        outcome=outcome,
+        outcome=_outcome(first, second, direction),
         verdict=_verdict(first, second, apart=apart),
     )
 
 
-def _outcome(before: Summary, after: Summary, direction: Direction, *, apart: bool) -> Outcome:
-    if not apart or min(before.n, after.n) < FEWEST:
+def _outcome(before: Summary, after: Summary, direction: Direction) -> Outcome:
+    if not shown(before, after):
         return "no difference shown"
     if direction == "none":
         return "different"

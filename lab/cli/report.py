@@ -1,31 +1,47 @@
 """`numalab report`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
 from lab.cli.output import emit
+from lab.errors import UserError
 from lab.report.changelog import render_changelog
 from lab.report.document import render_document, report_document
 from lab.report.html import render_html
+from lab.report.junit import render_junit
+from lab.report.markdown import render_markdown
+from lab.report.mmtests import render_mmtests
 from lab.report.model import StudyReport
+from lab.report.rows import render_csv
 from lab.report.terminal import render_terminal
+from lab.report.threads import render_threads
 from lab.store import Results
 from lab.study.gather import gather
 from lab.study.publish import publish
 
-TEXTS = {"changelog": render_changelog, "json": render_document, "html": render_html}
+TABLE = "table"
+TEXTS = {
+    "changelog": render_changelog,
+    "mmtests": render_mmtests,
+    "threads": render_threads,
+    "markdown": render_markdown,
+    "junit": render_junit,
+    "csv": render_csv,
+    "json": render_document,
+    "html": render_html,
+}
 
 
 def command(
     results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
     form: Annotated[
-        Literal["table", "changelog", "json", "html"],
-        typer.Option("--format", help="What to print: table, changelog, json or html."),
-    ] = "table",
+        str,
+        typer.Option("--format", help=f"What to print: {', '.join([TABLE, *TEXTS])}."),
+    ] = TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Make the report of results that exist anew, and print it.
@@ -33,10 +49,12 @@ def command(
     index.html, changelog.txt and report.json in the results are written again from the runs'
     measures and events; no guest is started.
     """
+    if form not in (TABLE, *TEXTS):
+        raise UserError(f"there is no format {form!r}", choices=[TABLE, *TEXTS])
     found = Results(results)
     report = gather(found)
     publish(report, found)
-    if form == "table" or as_json:
+    if form == TABLE or as_json:
         show(report, found, as_json=as_json)
     else:
         print(TEXTS[form](report), end="")

@@ -6,6 +6,7 @@ stored result without a guest.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from lab.analysis.compare import Outcome, Summary
@@ -179,3 +180,16 @@ class StudyReport:
             if info.name == name:
                 return info
         raise KeyError(name)
+
+    def values(self, variant: str, measure: str) -> tuple[float, ...]:
+        """Return what the runs of a variant that ended well measured, in the order of the runs.
+
+        Runs without the value, and what is not a finite number, are left out.
+        """
+        return tuple(
+            float(reading.value)
+            for run in self.runs
+            if run.variant == variant and run.status == "ok"
+            for reading in run.readings
+            if reading.measure == measure and reading.value is not None and isfinite(reading.value)
+        )

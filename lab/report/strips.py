@@ -1,7 +1,5 @@
 """A strip for each variant: one dot a run, one tick at the mean, drawn as a small SVG."""
 
-from math import isfinite
-
 from markupsafe import Markup
 
 from lab.report import figures
@@ -16,7 +14,7 @@ def render_strip(report: StudyReport, comparison: Comparison) -> Markup:
     A share in percent is drawn on 0 to 100. The text alternative lists the values.
     """
     info = report.measure(comparison.measure)
-    values = [_values(report, variant.name, info.name) for variant in report.variants]
+    values = [report.values(variant.name, info.name) for variant in report.variants]
     known = [value for line in values for value in line]
     low, high = min([0.0, *known]), max([0.0, *known])
     if info.unit.startswith("%") and low >= 0 and high <= 100:
@@ -44,13 +42,3 @@ def render_strip(report: StudyReport, comparison: Comparison) -> Markup:
         f'<svg class="strip" role="img" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}"><title>{text}</title>{"".join(parts)}</svg>'
     )
-
-
-def _values(report: StudyReport, variant: str, measure: str) -> list[float]:
-    return [
-        float(reading.value)
-        for run in report.runs
-        if run.variant == variant and run.status == "ok"
-        for reading in run.readings
-        if reading.measure == measure and reading.value is not None and isfinite(reading.value)
-    ]

@@ -1,0 +1,137 @@
+"""The smaller forms of a report: threads, Markdown, JUnit, CSV."""
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from report_sample import HOSTILE, hostile_report, sample_report
+
+from lab.analysis.compare import Summary
+from lab.analysis.measure import Definition
+from lab.report.junit import render_junit
+from lab.report.markdown import escaped, render_markdown
+from lab.report.model import Comparison, StudyReport
+from lab.report.rows import render_csv
+from lab.report.threads import render_threads
+
+# From "[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology", 2017.
+SPECJBB = """\
+1 22801 1950 27059 1367 +19%
+8 146008 50782 209193 826 +43%
+32 351030 105111 522445 9051 +49%
+48 365835 116571 594905 3314 +63%
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [
+        ("threads.txt", render_threads),
+        ("report.md", render_markdown),
+        ("junit.xml", render_junit),
+        ("report.csv", render_csv),
+    ],
+)
+def test_the_sample_study(
+    name: str, render: Callable[[StudyReport], str], golden: Callable[[str, str], None]
+) -> None:
+    golden(f"report/{name}", render(sample_report()))
+
+
+def test_threads_prints_the_figures_of_the_2017_mail() -> None:
+    comparisons, measures = [], []
+    for line in SPECJBB.splitlines():
+        threads, *numbers = line.removesuffix("%").split()
+        before, before_sd, after, after_sd, _ = map(float, numbers)
+        pair = (
+            Summary(5, before, before, before, before_sd),
+            Summary(5, after, after, after, after_sd),
+        )
+        change = 100 * (after / before - 1)
+        comparisons.append(Comparison(threads, pair, (None, change), "better", ""))
+        measures.append(Definition(threads, "", "higher", "timing", "", "workload"))
+    report = replace(
+        sample_report(), comparisons=tuple(comparisons), measures=tuple(measures), runs=()
+    )
+    lines = [" ".join(line.split()) for line in render_threads(report).splitlines()]
+    assert lines[:2] == ["Measure before after %", "mean stddev mean stddev"]
+    assert "".join(f"{line}\n" for line in lines[2:]) == SPECJBB
+
+
+def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> None:
+    report = sample_report()
+    third = replace(report.variants[1], name="other")
+    comparisons = tuple(
+        replace(c, summaries=(*c.summaries, None), changes=(*c.changes, None))
+        for c in report.comparisons
+    )
+    report = replace(report, variants=(*report.variants, third), comparisons=comparisons)
+    assert re.findall(r"^Measure +before +(\w+)", render_threads(report), re.M) == [
+        "after",
+        "other",
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_have_no_effect_in_markdown(text: str) -> None:
+    shown = escaped(text)
+    assert "\n" not in shown
+    assert all(char.isprintable() for char in shown)
+    assert not re.search(r"(?<!\\)[<>|`*\[\]&]", shown)
+
+
+def test_a_hostile_report_keeps_the_shape_of_its_markdown_tables() -> None:
+    rows = re.findall(r"^\| .*$", render_markdown(hostile_report()), re.M)
+    cells = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
+    assert set(cells) == {3, 5, 8}
+
+
+def test_a_claim_that_does_not_hold_is_a_failure() -> None:
+    report = sample_report()
+    claims = (replace(report.claims[0], holds=False), report.claims[1])
+    root = ET.fromstring(render_junit(replace(report, claims=claims)))
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
+    cases = root.findall("testsuite/testcase")
+    assert [case.find("failure") is not None for case in cases] == [True, False]
+    failure = cases[0].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "expected 0 % in all seeds, measured 0 % in 3 of 3"
+
+
+def test_a_run_that_failed_is_an_error() -> None:
+    report = sample_report()
+    runs = (replace(report.runs[0], status="lost"), *report.runs[1:])
+    root = ET.fromstring(render_junit(replace(report, runs=runs)))
+    assert (root.get("tests"), root.get("errors")) == ("3", "1")
+    error = root.find("testsuite/testcase/error")
+    assert error is not None
+    assert error.get("message") == "lost"
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "\ufffe\uffff"])
+def test_hostile_texts_are_well_formed_xml(text: str) -> None:
+    report = sample_report()
+    claims = (replace(report.claims[0], text=text, measured=text, holds=False),)
+    root = ET.fromstring(render_junit(replace(report, study=text, verdict=text, claims=claims)))
+    assert len(root.findall("testsuite/testcase/failure")) == 1
+
+
+def test_csv_has_a_row_for_each_run_and_measure_and_no_0_for_what_is_missing() -> None:
+    report = sample_report()
+    rows = list(csv.DictReader(io.StringIO(render_csv(report))))
+    assert len(rows) == len(report.runs) * len(report.measures)
+    values = {(row["variant"], row["seed"], row["measure"]): row["value"] for row in rows}
+    assert values["after", "3", "idle_while_overloaded"] == "1.21"
+    assert values["before", "1", "sched_swap_numa"] == "0"
+    assert values["before", "1", "cache_misses"] == ""
+
+
+def test_csv_of_a_hostile_report_can_be_read_back() -> None:
+    report = hostile_report()
+    rows = list(csv.reader(io.StringIO(render_csv(report))))
+    assert {len(row) for row in rows} == {13}
+    assert all(cell.isprintable() for row in rows for cell in row)
