@@ -74,7 +74,11 @@ def _by_hop(topology: Topology, counts: list[list[int | None]]) -> list[int]:
         for b, hop in enumerate(row)
         if hop is not None
     }
-    return [found[hop] for hop in sorted(found)]
+    by_hop = [found[0]]
+    for hop in range(1, max(found) + 1):
+        # No pair is this far apart in a backplane whose groups are single nodes.
+        by_hop.append(found.get(hop, by_hop[-1]))
+    return by_hop
 
 
 def _links(topology: Topology) -> list[str]:

@@ -16,6 +16,7 @@ from lab.topology.model import Topology
 from lab.topology.predict.hazards import hazards
 from lab.topology.predict.prediction import predict
 from lab.topology.shapes import diameter, hops
+from lab.topology.write_file import render_topology_file
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -66,6 +67,12 @@ def test_links_with_distances_take_the_shortest_way() -> None:
 
 def test_what_is_not_linked_is_unreachable() -> None:
     assert machine(3, links=[[0, 1]], distances=[10, 20]).distances[2] == (255, 255, 10)
+
+
+def test_a_backplane_of_single_nodes_is_written_with_all_distances() -> None:
+    shape = {"kind": "backplane", "groups": 2, "distances": [10, 20, 40]}
+    text = render_topology_file(machine(2, shape=shape))
+    assert "distances = [10, 10, 40]" in text
 
 
 def test_sockets_by_default() -> None:
