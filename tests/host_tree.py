@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cpulist import format_cpulist
+from lab.machine.host import Host, HostCpu, HostNode
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,33 @@ class Server:
 
     def threads_of(self, cores: range) -> tuple[int, ...]:
         return tuple(core + n * self.cores for n in range(self.threads) for core in cores)
+
+
+def small_host(nodes: int, cores: int, threads: int, isolated: tuple[int, ...] = ()) -> Host:
+    """A host of nodes in a line; CPU n + all cores is the SMT sibling of CPU n."""
+    total = nodes * cores
+    cpus = tuple(
+        HostCpu(cpu, 0, tuple(range(cpu % total, total * threads, total)), (cpu,), "")
+        for cpu in range(total * threads)
+    )
+    places = tuple(
+        HostNode(n, tuple(c.id for c in cpus if c.id % total // cores == n), 1024, 512, ())
+        for n in range(nodes)
+    )
+    distances = tuple(tuple(10 + 10 * abs(a - b) for b in range(nodes)) for a in range(nodes))
+    return Host(
+        nodes=places,
+        distances=distances,
+        cpus=cpus,
+        isolated=isolated,
+        nohz_full=(),
+        boost=None,
+        numa_balancing=None,
+        ksm=None,
+        transparent_hugepages="",
+        steal_percent=None,
+        load=0.0,
+    )
 
 
 def write_tree(server: Server, root: Path) -> Path:

@@ -51,10 +51,15 @@ class _Entry:
 class Admission:
     """A claim that was granted, until it is released."""
 
-    def __init__(self, claim: Claim, number: int, root: Path) -> None:
+    def __init__(self, claim: Claim, number: int | None, root: Path) -> None:
         self.claim = claim
-        self._number: int | None = number
+        self._number = number
         self._root = root
+
+    @classmethod
+    def of_nothing(cls) -> "Admission":
+        """Return the admission of a guest that takes nothing for itself alone."""
+        return cls(Claim((), 0), None, Path("/"))
 
     def release(self) -> None:
         """Give everything back. Safe to call again."""

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 from lab.cpulist import format_cpulist
 from lab.errors import UserError
-from lab.machine.machine import Machine
+from lab.machine.machine import PAGE_KIB, Machine
 from lab.machine.memory import Region, backed_mib
 from lab.machine.owner import Owner
 from lab.machine.placement import Placement
@@ -52,13 +52,14 @@ def render_domain(
     name: str,
     cmdline: str,
     owner: Owner,
+    locked: bool = False,
     restore: tuple[Path, Region] | None = None,
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
-    `restore` puts the content of a file at a place in the guest's memory before it starts (the
-    trace memory of a guest that was lost). Raises UserError for a file name that QEMU's option
-    syntax cannot carry.
+    `locked` keeps QEMU's memory from being swapped or moved. `restore` puts the content of a file
+    at a place in the guest's memory before it starts (the trace memory of a guest that was lost).
+    Raises UserError for a file name that QEMU's option syntax cannot carry.
     """
     ET.register_namespace("qemu", QEMU_NAMESPACE)
     ET.register_namespace("numalab", OWNER_NAMESPACE)
@@ -66,10 +67,11 @@ def render_domain(
     _text(domain, "name", name)
     metadata = _add(domain, "metadata")
     _add(metadata, f"{{{OWNER_NAMESPACE}}}owner", pid=owner.pid, started=owner.started)
-    _memory(domain, machine.topology)
+    _memory(domain, machine, placement, locked=locked)
     _vcpus(domain, machine, placement)
+    _binding(domain, placement)
     _boot(domain, machine.bzimage, cmdline)
-    _features(domain, machine)
+    _features(domain, placement)
     _cpu(domain, machine)
     _clock(domain, machine)
     for event, action in (("poweroff", "destroy"), ("reboot", "destroy"), ("crash", "preserve")):
@@ -89,15 +91,23 @@ def parse_owner(text: str) -> Owner:
         raise ValueError(f"no owner in {text[:80]!r}") from error
 
 
-def _memory(domain: ET.Element, topology: Topology) -> None:
+def _memory(domain: ET.Element, machine: Machine, placement: Placement, *, locked: bool) -> None:
     # Room in the address space for the two NVDIMMs; they are no RAM of the guest.
-    total = sum(map(backed_mib, topology.nodes))
+    total = sum(map(backed_mib, machine.topology.nodes))
     _text(domain, "maxMemory", total + 4096, slots=2, unit="MiB")
     _text(domain, "memory", total, unit="MiB")
     backing = _add(domain, "memoryBacking")
+    if machine.pages != "anonymous":
+        huge = _add(backing, "hugepages")
+        _add(huge, "page", size=PAGE_KIB[machine.pages], unit="KiB")
+    if locked:
+        _add(backing, "locked")
     # A memfd for each node, shared: numalab holds it open and can read it after the guest's death.
     _add(backing, "source", type="memfd")
     _add(backing, "access", mode="shared")
+    if placement.dedicated or machine.pages != "anonymous":
+        # All pages now, on their nodes, so that the guest's first touch of one costs nothing.
+        _add(backing, "allocation", mode="immediate")
 
 
 def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
@@ -111,6 +121,16 @@ def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
     _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
 
 
+def _binding(domain: ET.Element, placement: Placement) -> None:
+    """Bind each guest node's memory to its host node; a host with one node needs no binding."""
+    if not placement.bound:
+        return
+    mode = "strict" if placement.dedicated else "preferred"
+    tune = _add(domain, "numatune")
+    for node, host_node in enumerate(placement.host_nodes):
+        _add(tune, "memnode", cellid=node, mode=mode, nodeset=host_node)
+
+
 def _boot(domain: ET.Element, bzimage: Path, cmdline: str) -> None:
     system = _add(domain, "os")
     _text(system, "type", "hvm", arch="x86_64", machine="q35")
@@ -118,12 +138,12 @@ def _boot(domain: ET.Element, bzimage: Path, cmdline: str) -> None:
     _text(system, "cmdline", cmdline)
 
 
-def _features(domain: ET.Element, machine: Machine) -> None:
+def _features(domain: ET.Element, placement: Placement) -> None:
     features = _add(domain, "features")
     _add(features, "acpi")
     _add(features, "apic")
-    if machine.mode == "kvm":
-        # The guest may rely on its vCPUs being pinned: no paravirtual spinlocks.
+    if placement.dedicated:
+        # The guest may rely on its vCPUs always running: no paravirtual spinlocks.
         _add(_add(features, "kvm"), "hint-dedicated", state="on")
 
 

@@ -135,7 +135,9 @@ def unusable_device() -> str:
 
 def _try_kvm(bzimage: Path, rootfs: Path, connection: str) -> Verdict:
     """Boot a small guest; a CPU model with which QEMU does not even start gives way to the next."""
-    machine = Machine(_PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0)
+    machine = Machine(
+        _PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0, shares_cpus=True
+    )
     reasons = []
     for model in CPU_MODELS:
         reason, started = _try_model(replace(machine, cpu_model=model), connection)

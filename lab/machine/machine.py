@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from lab.errors import UserError
+from lab.machine.memory import backed_mib
 from lab.topology.model import Topology
 
 Mode = Literal["kvm", "tcg", "icount"]
@@ -16,6 +17,10 @@ CpuModel = Literal["host", "host-no-arch-capabilities", "qemu64"]
 # In the order in which they are tried. Nested KVM on some hosts aborts QEMU when it reads
 # MSR_IA32_ARCH_CAPABILITIES, so the second one leaves that feature out.
 CPU_MODELS: tuple[CpuModel, ...] = ("host", "host-no-arch-capabilities", "qemu64")
+
+# What the guest's memory is made of, and the size of such a page in KiB.
+PageSize = Literal["anonymous", "2MiB", "1GiB"]
+PAGE_KIB: Mapping[PageSize, int] = {"anonymous": 4, "2MiB": 2048, "1GiB": 1 << 20}
 
 JobMode = Literal["run", "rescue", "shell"]
 
@@ -37,6 +42,8 @@ class Machine:
     machines that run beside each other in `icount` mode get one each. `trace_memory_mib` is
     reserved in the first node that has memory, so that a trace outlives the guest's kernel; 0
     reserves none. `icount_shift`: one instruction takes 2**shift nanoseconds of guest time.
+    `pages`: what its memory is made of; hugepages are reserved for it. `shares_cpus`: in `kvm`
+    mode, it may run where other guests run (it measures nothing).
     """
 
     topology: Topology
@@ -51,6 +58,8 @@ class Machine:
     cpu_model: CpuModel = "host"
     job_disk_mib: int = 128
     icount_shift: int = 3
+    pages: PageSize = "anonymous"
+    shares_cpus: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what could not be started. Raises UserError."""
@@ -66,6 +75,14 @@ class Machine:
             raise UserError(f"{self.icount_shift} is not a number from 0 to 10", key="icount_shift")
         if self.topology.nodes[0].memory_mib == 0:
             raise UserError("node 0 has no memory, and x86 boots in node 0", key="memory")
+        if self.pages not in PAGE_KIB:
+            raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
+        for node in self.topology.nodes:
+            if (backed_mib(node) << 10) % PAGE_KIB[self.pages]:
+                raise UserError(
+                    f"node {node.id} has {backed_mib(node)} MiB, no multiple of {self.pages}",
+                    key="pages",
+                )
 
 
 @dataclass(frozen=True)

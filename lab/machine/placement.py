@@ -1,9 +1,12 @@
-"""Which host CPU each vCPU is to run on. Pure."""
+"""What of a plan a domain is rendered from, and its proof compared with. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.cpulist import format_cpulist
+from lab.machine.host import Host
 from lab.machine.machine import Mode
+from lab.machine.planner import plan
+from lab.topology.model import Topology
 
 
 @dataclass(frozen=True)
@@ -11,13 +14,19 @@ class Placement:
     """The plan: one host CPU for each vCPU, the emulator's host CPUs, and what is wrong with it.
 
     `one_thread`: all vCPUs share one thread (icount). `note` says in words what the plan distorts;
-    empty where every vCPU has a host CPU of its own.
+    empty where every vCPU has a host CPU of its own. `host_nodes`: the id of the host node that
+    backs each guest node; `bound`: the host has several, so memory has to be bound. `dedicated`:
+    kvm, and each vCPU has a host CPU to itself, so memory is to be there before the start.
     """
 
     vcpus: tuple[int, ...]
     emulator: tuple[int, ...]
     one_thread: bool
     note: str
+    host_nodes: tuple[int, ...] = ()
+    bound: bool = False
+    dedicated: bool = False
+    most_on_one: int = 1
 
     @property
     def host_cpus(self) -> tuple[int, ...]:
@@ -25,26 +34,16 @@ class Placement:
         return tuple(sorted({*self.vcpus, *self.emulator}))
 
 
-def plan_placement(vcpu_count: int, host_cpus: tuple[int, ...], mode: Mode) -> Placement:
-    """Plan where `vcpu_count` vCPUs run, given the host CPUs they may use (at least one).
-
-    icount has one thread for everything, which gets the first CPU. Otherwise one CPU is left to
-    the emulator where that still gives each vCPU its own; where it does not, vCPUs are dealt out
-    evenly, neighbours together (node by node), and the emulator may run anywhere.
-    """
-    if mode == "icount":
-        only = host_cpus[0]
-        note = f"all {vcpu_count} vCPUs share one thread on host CPU {only}"
-        return Placement((only,) * vcpu_count, (only,), True, note if vcpu_count > 1 else "")
-    if len(host_cpus) >= vcpu_count:
-        spare = host_cpus[vcpu_count:]
-        note = "" if spare else "the emulator shares its CPUs with the vCPUs"
-        return Placement(host_cpus[:vcpu_count], spare or host_cpus, False, note)
-    share = len(host_cpus) / vcpu_count
-    vcpus = tuple(host_cpus[int(vcpu * share)] for vcpu in range(vcpu_count))
-    most = max(vcpus.count(cpu) for cpu in host_cpus)
-    note = (
-        f"overcommitted: {vcpu_count} vCPUs on {len(host_cpus)} host CPUs"
-        f" ({format_cpulist(host_cpus)}), up to {most} vCPUs on one"
+def place(topology: Topology, host: Host, mode: Mode, allowed: Iterable[int]) -> Placement:
+    """Plan where `topology` runs on the CPUs `allowed` of `host`. Raises UserError, as `plan`."""
+    made = plan(topology, host, mode, allowed)
+    return Placement(
+        vcpus=made.vcpus,
+        emulator=made.emulator,
+        one_thread=made.one_thread,
+        note="; ".join(made.distorts),
+        host_nodes=made.host_nodes,
+        bound=len(host.nodes) > 1,
+        dedicated=mode == "kvm" and made.most_on_one == 1,
+        most_on_one=made.most_on_one,
     )
-    return Placement(vcpus, host_cpus, False, note)

@@ -109,6 +109,27 @@ def prove_memory(pid: int, inodes: Sequence[int]) -> tuple[MemoryProof, ...]:
     return tuple(proofs)
 
 
+def check_memory(found: Sequence[MemoryProof], placement: Placement, page_kib: int) -> None:
+    """Compare where a guest's memory lies, all of it allocated, with the plan.
+
+    Raises PlacementMismatch for a guest node with pages on another host node than planned, with
+    none at all, or with pages that are smaller than `page_kib`. A host whose kernel tells nothing
+    (`found` is empty) is no mismatch.
+    """
+    wrong = []
+    for proof in found:
+        planned = placement.host_nodes[proof.node]
+        if set(proof.pages) != {planned}:
+            lies = format_cpulist(proof.pages) or "none"
+            wrong.append(f"guest node {proof.node} lies on host nodes {lies}, planned {planned}")
+        if proof.page_kib < page_kib:
+            wrong.append(
+                f"guest node {proof.node} has pages of {proof.page_kib} KiB, planned {page_kib}"
+            )
+    if wrong:
+        raise PlacementMismatch("memory is not placed as planned: " + "; ".join(wrong))
+
+
 def parse_maps(text: str) -> dict[int, list[int]]:
     """Parse /proc/<pid>/maps (proc(5)) into the start addresses of each inode's mappings."""
     places: dict[int, list[int]] = {}

@@ -7,12 +7,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import HostError, UserError
+from lab.errors import HostError
+from lab.machine.admission import admit_machine, may_lock_memory
+from lab.machine.budget import Admission
 from lab.machine.cmdline import TRACE_INSTANCE, render_cmdline
 from lab.machine.domain_xml import DomainFiles, Drive, render_domain
 from lab.machine.hypervisor import Guest, Hypervisor
 from lab.machine.jobdisk import make_job_disk, render_job
-from lab.machine.machine import NVDIMM_ALIGNMENT, Job, Machine
+from lab.machine.machine import NVDIMM_ALIGNMENT, PAGE_KIB, Job, Machine
 from lab.machine.memory import (
     HeldMemory,
     Region,
@@ -22,8 +24,8 @@ from lab.machine.memory import (
     unwanted_regions,
 )
 from lab.machine.owner import this_process
-from lab.machine.placement import Placement, plan_placement
-from lab.machine.proof import Proof, prove_threads
+from lab.machine.placement import Placement
+from lab.machine.proof import Proof, check_memory, prove_memory, prove_threads
 from lab.store import RunDir, write_text
 
 _MIB = 1 << 20
@@ -32,21 +34,43 @@ _counter = itertools.count(1)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A guest that could be started: its domain, plan and trace region."""
+    """A guest that could be started: its domain, plan and trace region.
+
+    It has `admission` to what it takes of the host, until that is released (`started` does).
+    """
 
     name: str
     xml: str
     cmdline: str
     placement: Placement
     region: Region | None
+    admission: Admission
 
 
 def prepare(
     machine: Machine, job: Job, run_dir: RunDir, *, restore: tuple[Path, Region] | None = None
 ) -> Prepared:
-    """Write what the guest needs to `run_dir` and render its domain, without starting it."""
+    """Write what the guest needs to `run_dir` and render its domain, without starting it.
+
+    Raises UserError for host CPUs that there are not, HostError where other guests have them.
+    """
+    placement, admission = admit_machine(machine)
+    try:
+        return _prepare(machine, job, run_dir, restore, (placement, admission))
+    except BaseException:
+        admission.release()
+        raise
+
+
+def _prepare(
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    restore: tuple[Path, Region] | None,
+    admitted: tuple[Placement, Admission],
+) -> Prepared:
+    placement, admission = admitted
     region = trace_region(machine.topology, machine.trace_memory_mib)
-    placement = plan_placement(machine.topology.cpu_count, _host_cpus(machine), machine.mode)
     cmdline = render_cmdline(
         region,
         mode=machine.mode,
@@ -73,24 +97,13 @@ def prepare(
         name=name,
         cmdline=cmdline,
         owner=this_process(),
+        locked=placement.dedicated and may_lock_memory(),
         restore=restore,
     )
     write_text(run_dir.domain_xml, xml)
     trace = TRACE_INSTANCE if region else ""
     make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
-    return Prepared(name, xml, cmdline, placement, region)
-
-
-def _host_cpus(machine: Machine) -> tuple[int, ...]:
-    allowed = os.sched_getaffinity(0)
-    wrong = set(machine.host_cpus) - allowed
-    if wrong:
-        raise UserError(
-            f"host CPUs {sorted(wrong)} are not among those this process may use",
-            key="host_cpus",
-            choices=map(str, sorted(allowed)),
-        )
-    return machine.host_cpus or tuple(sorted(allowed))
+    return Prepared(name, xml, cmdline, placement, region, admission)
 
 
 def _rootfs(path: Path) -> Drive:
@@ -109,6 +122,7 @@ def started(
 ) -> Iterator[tuple[Guest, HeldMemory, Proof]]:
     """Start a guest, prove its placement, then let it run; at the end nothing of it is left."""
     with ExitStack() as stack:
+        stack.callback(prepared.admission.release)
         stack.callback(hypervisor.forget, prepared.name)
         guest = hypervisor.start(prepared.name, prepared.xml)
         stack.callback(guest.end)
@@ -116,5 +130,9 @@ def started(
         memory = hold_memory(guest.pid, sizes)
         stack.callback(memory.close)
         proof = prove_threads(guest.pid, guest.vcpu_threads(), prepared.placement)
+        if prepared.placement.dedicated or machine.pages != "anonymous":
+            # All of it was allocated before the start.
+            found = prove_memory(guest.pid, memory.inodes())
+            check_memory(found, prepared.placement, PAGE_KIB[machine.pages])
         guest.resume()
         yield guest, memory, proof

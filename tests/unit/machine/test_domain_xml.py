@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from host_tree import small_host
 from lxml import etree
 
 from lab.errors import UserError
@@ -18,10 +19,10 @@ from lab.machine.domain_xml import (
     parse_owner,
     render_domain,
 )
-from lab.machine.machine import CpuModel, Machine, Mode
+from lab.machine.machine import CpuModel, Machine, Mode, PageSize
 from lab.machine.memory import trace_region, unwanted_regions
 from lab.machine.owner import Owner
-from lab.machine.placement import plan_placement
+from lab.machine.placement import Placement, place
 from lab.topology.load import load_topology
 from lab.topology.model import Interconnect
 
@@ -47,7 +48,7 @@ def render(
     region = trace_region(machine.topology, machine.trace_memory_mib)
     return render_domain(
         machine,
-        plan_placement(machine.topology.cpu_count, host_cpus, machine.mode),
+        place(machine.topology, small_host(1, 64, 1), machine.mode, host_cpus),
         files or make_files(),
         name="m-1",
         cmdline=render_cmdline(
@@ -157,3 +158,46 @@ def test_the_owner_can_be_read_back() -> None:
 def test_foreign_metadata_is_no_owner(text: str) -> None:
     with pytest.raises(ValueError):
         parse_owner(text)
+
+
+BOUND = Placement((0, 1, 8, 9), (2,), False, "", host_nodes=(8, 0), bound=True, dedicated=True)
+
+
+def render_bound(placement: Placement, pages: PageSize, *, locked: bool = False) -> ET.Element:
+    machine = make_machine("kvm", "ring-2")
+    nodes = tuple(replace(node, memory_mib=1024) for node in machine.topology.nodes)
+    machine = replace(machine, topology=replace(machine.topology, nodes=nodes), pages=pages)
+    xml = render_domain(
+        machine, placement, make_files(), name="m", cmdline="x", owner=Owner(1, 2), locked=locked
+    )
+    etree.RelaxNG(etree.parse(SCHEMA)).assertValid(etree.fromstring(xml))
+    return ET.fromstring(xml)
+
+
+def test_memory_is_bound_locked_and_there_before_the_start() -> None:
+    domain = render_bound(BOUND, "1GiB", locked=True)
+    found = [element.attrib for element in domain.iterfind("numatune/memnode")]
+    assert found == [
+        {"cellid": "0", "mode": "strict", "nodeset": "8"},
+        {"cellid": "1", "mode": "strict", "nodeset": "0"},
+    ]
+    backing = domain.find("memoryBacking")
+    assert backing is not None
+    page = backing.find("hugepages/page")
+    assert page is not None and page.attrib == {"size": "1048576", "unit": "KiB"}
+    assert backing.find("locked") is not None
+    assert backing.find("allocation[@mode='immediate']") is not None
+    assert domain.find("features/kvm/hint-dedicated") is not None
+
+
+def test_memory_of_a_guest_that_is_not_dedicated_is_only_preferred() -> None:
+    domain = render_bound(replace(BOUND, dedicated=False), "anonymous")
+    modes = {element.get("mode") for element in domain.iterfind("numatune/memnode")}
+    assert modes == {"preferred"}
+    for path in ("hugepages", "locked", "allocation"):
+        assert domain.find(f"memoryBacking/{path}") is None
+    assert domain.find("features/kvm") is None
+
+
+def test_memory_on_a_host_with_one_node_is_not_bound() -> None:
+    assert render_bound(replace(BOUND, bound=False), "2MiB").find("numatune") is None

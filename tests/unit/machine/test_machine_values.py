@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from lab.errors import HostError, UserError
 from lab.machine.cmdline import render_cmdline
 from lab.machine.jobdisk import render_job
-from lab.machine.machine import Job, Machine
+from lab.machine.machine import Job, Machine, PageSize
 from lab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
-from lab.machine.placement import plan_placement
 from lab.topology.load import load_topology
 from lab.topology.model import Node
 
@@ -104,30 +103,18 @@ def test_the_command_line_refuses(extra: tuple[str, ...]) -> None:
         render_cmdline(None, mode="kvm", extra=extra)
 
 
-def test_vcpus_get_their_own_cpus_where_there_are_enough() -> None:
-    plan = plan_placement(4, (0, 2, 4, 6, 8), "kvm")
-    assert (plan.vcpus, plan.emulator, plan.note) == ((0, 2, 4, 6), (8,), "")
-
-
-def test_overcommitted_vcpus_are_dealt_out_evenly_and_it_is_said() -> None:
-    plan = plan_placement(8, (0, 1), "tcg")
-    assert plan.vcpus == (0, 0, 0, 0, 1, 1, 1, 1)
-    assert plan.note == "overcommitted: 8 vCPUs on 2 host CPUs (0-1), up to 4 vCPUs on one"
-
-
-def test_icount_uses_one_host_cpu() -> None:
-    plan = plan_placement(8, (3, 5), "icount")
-    assert plan.host_cpus == (3,) and plan.one_thread
-    assert "one thread on host CPU 3" in plan.note
-
-
-@given(st.integers(1, 64), st.sets(st.integers(0, 99), min_size=1), st.sampled_from(["kvm", "tcg"]))
-def test_placement_is_even_and_within_bounds(count: int, cpus: set[int], mode: str) -> None:
-    plan = plan_placement(count, tuple(sorted(cpus)), mode)  # type: ignore[arg-type]
-    load = [plan.vcpus.count(cpu) for cpu in cpus]
-    assert len(plan.vcpus) == count and set(plan.host_cpus) <= cpus
-    assert max(load) - min(load) <= 1
-    assert (max(load) > 1) == ("overcommitted" in plan.note)
+@pytest.mark.parametrize(
+    ("pages", "mib", "message"),
+    [
+        ("4MiB", 512, "unknown page size '4MiB' (valid: anonymous, 2MiB, 1GiB)"),
+        ("2MiB", 511, "node 0 has 511 MiB, no multiple of 2MiB"),
+        ("1GiB", 1536, "node 0 has 1536 MiB, no multiple of 1GiB"),
+    ],
+)
+def test_memory_is_whole_pages(pages: PageSize, mib: int, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        replace(with_memory(mib, mib), pages=pages)
+    assert message in str(caught.value)
 
 
 def test_the_trace_region_lies_in_node_0_below_the_firmwares_tables() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 import typer.testing
-from host_tree import SERVERS, Server, write_tree
+from host_tree import SERVERS, Server, small_host, write_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.cli import place
 from lab.errors import UserError
 from lab.machine.correspond import assign, compare
-from lab.machine.host import Host, HostCpu, HostNode
+from lab.machine.host import Host
+from lab.machine.placement import place as place_machine
 from lab.machine.planner import plan, preferred
 from lab.machine.read_host import read_host, read_host_file
 from lab.topology.load import list_topologies, load_topology
@@ -23,21 +24,6 @@ from lab.topology.model import Topology
 HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
 TWO, FOUR, EIGHT = (read_host_file(HOSTS / f"{name}.json") for name in SERVERS)
 MESH = load_topology("mesh-8")
-
-
-def small_host(nodes: int, cores: int, threads: int, isolated: tuple[int, ...] = ()) -> Host:
-    """A host of nodes in a line; CPU n + all cores is the SMT sibling of CPU n."""
-    total = nodes * cores
-    cpus = tuple(
-        HostCpu(cpu, 0, tuple(range(cpu % total, total * threads, total)), (cpu,), "")
-        for cpu in range(total * threads)
-    )
-    places = tuple(
-        HostNode(n, tuple(c.id for c in cpus if c.id % total // cores == n), 1024, 512, ())
-        for n in range(nodes)
-    )
-    distances = tuple(tuple(10 + 10 * abs(a - b) for b in range(nodes)) for a in range(nodes))
-    return replace(TWO, nodes=places, distances=distances, cpus=cpus, isolated=isolated, load=0.0)
 
 
 def test_mesh_8_is_one_to_one_on_an_eight_node_server() -> None:
@@ -105,6 +91,21 @@ def test_icount_has_one_cpu_and_its_node() -> None:
     assert set(made.host_nodes) == {0}
     assert made.one_thread and not made.timing
     assert made.distorts == ("all 16 vCPUs share one thread on host CPU 4",)
+
+
+def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
+    ring, host = load_topology("ring-4"), small_host(1, 10, 1)
+    kvm = place_machine(ring, host, "kvm", range(0, 10))
+    assert (kvm.vcpus, kvm.emulator) == (tuple(range(8)), (8,))
+    assert kvm.dedicated and not kvm.bound and kvm.host_nodes == (0, 0, 0, 0)
+    assert kvm.note == "4 guest nodes share 1 host node"
+    tcg = place_machine(ring, host, "tcg", (3, 5))
+    assert tcg.vcpus == (3, 3, 3, 3, 5, 5, 5, 5)
+    assert tcg.note == "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
+    assert not tcg.dedicated and not place_machine(ring, host, "kvm", (3, 5)).dedicated
+    icount = place_machine(ring, host, "icount", (3, 5))
+    assert icount.host_cpus == (3,) and icount.one_thread
+    assert place_machine(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
 
 
 def test_cpus_that_the_host_lacks() -> None:

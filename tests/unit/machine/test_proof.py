@@ -10,8 +10,10 @@ import pytest
 from lab.errors import PlacementMismatch
 from lab.machine.placement import Placement
 from lab.machine.proof import (
+    MemoryProof,
     Proof,
     ThreadProof,
+    check_memory,
     check_threads,
     parse_allowed,
     parse_maps,
@@ -49,6 +51,33 @@ def test_a_thread_elsewhere_is_a_mismatch() -> None:
 def test_a_missing_vcpu_thread_is_a_mismatch() -> None:
     with pytest.raises(PlacementMismatch, match="vCPU thread 9 is gone"):
         check_threads(Proof((), (), ""), {9})
+
+
+BOUND = Placement((0, 4), (1,), False, "", host_nodes=(0, 8), bound=True, dedicated=True)
+
+
+@pytest.mark.parametrize(
+    ("pages", "page_kib", "message"),
+    [
+        ({8: 100}, 2048, ""),
+        ({8: 100}, 1 << 20, ""),
+        ({0: 1, 8: 100}, 2048, "guest node 1 lies on host nodes 0,8, planned 8"),
+        ({}, 2048, "guest node 1 lies on host nodes none, planned 8"),
+        ({8: 100}, 4, "guest node 1 has pages of 4 KiB, planned 2048"),
+    ],
+)
+def test_memory_elsewhere_is_a_mismatch(pages: dict[int, int], page_kib: int, message: str) -> None:
+    found = (MemoryProof(0, {0: 5}, 2048), MemoryProof(1, pages, page_kib))
+    if not message:
+        check_memory(found, BOUND, 2048)
+        return
+    with pytest.raises(PlacementMismatch) as caught:
+        check_memory(found, BOUND, 2048)
+    assert str(caught.value) == f"memory is not placed as planned: {message}"
+
+
+def test_a_host_that_does_not_tell_where_memory_lies_is_no_mismatch() -> None:
+    check_memory((), BOUND, 2048)
 
 
 def test_this_process_proves_its_own_threads() -> None:

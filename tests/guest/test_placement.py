@@ -1,0 +1,127 @@
+"""Placement on the real host: firmware alone runs under KVM even where a kernel does not."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import HostError, PlacementMismatch
+from lab.machine.budget import taken_cpus
+from lab.machine.host import HostNode
+from lab.machine.hypervisor import connect
+from lab.machine.kvm import unusable_device
+from lab.machine.machine import PAGE_KIB, Job, Machine, PageSize
+from lab.machine.memory import backed_mib
+from lab.machine.proof import Proof, prove_memory
+from lab.machine.read_host import read_host
+from lab.machine.start import prepare, started
+from lab.store import RunDir
+from lab.topology.load import load_topology
+from lab.topology.model import CpuShape
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+pytestmark = [
+    pytest.mark.skipif(bool(unusable_device()), reason=unusable_device() or "KVM"),
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two host CPUs"),
+]
+
+
+def firmware_machine(scratch: Path, pages: PageSize = "anonymous") -> Machine:
+    """Two nodes of one CPU. It is never resumed as far as its kernel, which is none."""
+    ring = load_topology("ring-2")
+    nodes = tuple(replace(node, cpus=(node.id,), memory_mib=256) for node in ring.nodes)
+    topology = replace(ring, nodes=nodes, cpu_shape=CpuShape(2, 1, 1, 1))
+    rootfs = scratch / "root.erofs"
+    rootfs.write_bytes(bytes(2 << 20))
+    return Machine(
+        topology, scratch / "none", rootfs, "kvm", 1, "firmware",
+        host_cpus=CPUS[:2], cpu_model="qemu64", pages=pages,
+    )  # fmt: skip
+
+
+@contextmanager
+def running(machine: Machine, run_dir: RunDir) -> Iterator[tuple[int, Proof]]:
+    """Start the firmware; gives QEMU's process id and the proof."""
+    prepared = prepare(machine, Job(("true",)), run_dir)
+    lines = prepared.xml.splitlines()
+    bare = [line for line in lines if "<kernel>" not in line and "<cmdline>" not in line]
+    prepared = replace(prepared, xml="\n".join(bare))
+    with started(connect(), machine, prepared) as (guest, memory, proof):
+        yield guest.pid, replace(proof, memory=prove_memory(guest.pid, memory.inodes()))
+
+
+def pools() -> list[tuple[int, int, int]]:
+    return [
+        (node.id, pool.size_kib, pool.total)
+        for node in read_host().nodes
+        for pool in node.hugepages
+    ]
+
+
+@pytest.mark.parametrize("pages", ["anonymous", "2MiB"])
+def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
+    pages: PageSize, tmp_path: Path
+) -> None:
+    machine = firmware_machine(tmp_path, pages)
+    before = pools()
+    if pages == "2MiB" and not (os.geteuid() == 0 and before):
+        pytest.skip("hugepages cannot be reserved by this user")
+    with running(machine, RunDir(tmp_path / "run")) as (_, proof):
+        vcpus = {t.role: t.allowed for t in proof.threads if t.role.startswith("vcpu")}
+        assert vcpus == {"vcpu 0": CPUS[:1], "vcpu 1": CPUS[1:2]}
+        assert taken_cpus() >= set(CPUS[:2])
+        size = PAGE_KIB[pages]
+        for found, node in zip(proof.memory, machine.topology.nodes, strict=True):
+            assert found.page_kib == size
+            assert sum(found.pages.values()) * size == backed_mib(node) << 10
+        if pages == "2MiB":
+            grown = sum(total for _, kib, total in pools() if kib == 2048)
+            assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
+    assert pools() == before
+    assert not taken_cpus() & set(CPUS[:2])
+
+
+def test_memory_is_bound_where_the_host_has_several_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = read_host()
+    if len(host.nodes) == 1:  # let it have another one, without CPUs or memory
+        nodes = (*host.nodes, HostNode(host.nodes[0].id + 1, (), 0, 0, ()))
+        host = replace(host, nodes=nodes, distances=((10, 20), (20, 10)))
+    monkeypatch.setattr("lab.machine.admission.read_host", lambda: host)
+    with running(firmware_machine(tmp_path), RunDir(tmp_path / "run")) as (pid, proof):
+        assert all(thread.allowed == thread.planned for thread in proof.threads)
+        maps = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
+        policies = [line.split()[1] for line in maps if "memory-backend-memfd" in line]
+        expected = [f"bind:{node}" for proof in proof.memory for node in proof.pages]
+        assert sorted(policies) == sorted(expected) and len(expected) == 2
+
+
+def test_a_second_guest_may_not_have_the_cpus_of_the_first(tmp_path: Path) -> None:
+    machine = firmware_machine(tmp_path)
+    with (
+        running(machine, RunDir(tmp_path / "first")),
+        pytest.raises(HostError, match="run other guests in kvm mode"),
+    ):
+        prepare(machine, Job(("true",)), RunDir(tmp_path / "second"))
+
+
+def test_memory_on_the_wrong_node_ends_the_guest(tmp_path: Path) -> None:
+    machine = firmware_machine(tmp_path)
+    prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
+    lines = [line for line in prepared.xml.splitlines() if "<kernel>" not in line]
+    placement = replace(prepared.placement, host_nodes=(0, 77))
+    wrong = replace(
+        prepared,
+        xml="\n".join(line for line in lines if "<cmdline>" not in line),
+        placement=placement,
+    )
+    with (
+        pytest.raises(PlacementMismatch, match="guest node 1 lies on host nodes 0, planned 77"),
+        started(connect(), machine, wrong),
+    ):
+        pytest.fail("the guest was let run")
+    assert not taken_cpus() & set(CPUS[:2])
