@@ -51,6 +51,8 @@ check: setup ## Format, lint, types, layers, shell scripts
 	  | xargs --no-run-if-empty shellcheck
 
 test: setup ## All tests: pure, golden, real boots, a real browser
+	@$(BIN)/numalab image build base >/dev/null
+	@$(BIN)/numalab kernel build --all >/dev/null
 	@$(BIN)/pytest
 
 bench: setup ## Speed, as ratios against a reference run side by side
