@@ -122,7 +122,8 @@ def render_vng(topology: Topology) -> str:
 
     Raises UserError for a machine with a node without memory, which virtme-ng cannot make.
     """
-    lines = [["vng", "--run"], ["--cpus", str(topology.cpu_count)]]
+    # --cpus is QEMU's -smp; without the counts all nodes would be in one socket.
+    lines = [["vng", "--run"], ["--cpus", f"{topology.cpu_count},{_counts(topology.packaging)}"]]
     lines.append(["--memory", f"{topology.memory_mib}M"])
     for node in topology.nodes:
         if node.memory_mib == 0:
