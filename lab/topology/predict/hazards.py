@@ -30,6 +30,7 @@ def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
         *_distances(topology),
         *_packaging(topology, prediction),
         *_groups(topology, prediction),
+        *_domains(topology, prediction),
     ]
     return tuple(found)
 
@@ -184,6 +185,11 @@ def _groups(topology: Topology, prediction: Prediction) -> list[Hazard]:
                 "build_overlap_sched_groups(), kernel/sched/topology.c",
             )
         )
+    return found
+
+
+def _domains(topology: Topology, prediction: Prediction) -> list[Hazard]:
+    found = []
     alone = [each.cpu for each in prediction.cpus if not each.domains]
     if alone and topology.cpu_count > 1:
         found.append(
