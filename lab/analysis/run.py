@@ -6,7 +6,7 @@ from itertools import combinations
 
 import polars as pl
 
-from lab.analysis.measure import Measure, measure
+from lab.analysis.measure import DEFINITIONS, Measure, measure
 from lab.analysis.occupancy import spans
 from lab.analysis.placement import (
     busy_shares,
@@ -19,10 +19,12 @@ from lab.analysis.placement import (
 )
 from lab.analysis.runqueue import queue_lengths, stays
 from lab.analysis.window import Window, clip, find_window, gaps
-from lab.topology.model import Topology
+from lab.topology.model import Node, Topology
 
 NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
 COUNTERS = ("numa_", "pgmigrate_", "pgfault", "pgmajfault")
+# The measures that cannot be taken without knowing which node a CPU is on.
+OF_NODES = tuple(each.name for each in DEFINITIONS if "node" in each.name)
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = (
     *("time_ns", "cpu", "node", "event", "pid", "comm", "buf", "lost"),
@@ -33,7 +35,7 @@ COLUMNS = (
 
 def measure_run(
     events: pl.DataFrame,
-    topology: Topology,
+    topology: Topology | None,
     *,
     tasks: Sequence[str],
     allowed_cpus: Sequence[int] | None = None,
@@ -43,15 +45,20 @@ def measure_run(
     """Compute every measure of a run.
 
     `events` is the table that `decode_trace` wrote (at least `COLUMNS`, as far as it has them).
+    Without a topology the CPUs are those with events, and of `OF_NODES` those of one node are left
+    out, the others None.
     `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
-    `allowed_cpus` are the CPUs that they were allowed on (all of the topology's without).
+    `allowed_cpus` are the CPUs that they were allowed on (all without).
     `recorded` are the `system:event` names that were asked for: a measure of an event that was not
     is None, not 0; without it all were. `counters` is how much each counter of /proc/vmstat grew.
     """
-    cpus = [cpu for node in topology.nodes for cpu in node.cpus]
+    nodes = topology.nodes if topology is not None else ()
+    cpus = [cpu for node in nodes for cpu in node.cpus]
+    if topology is None:
+        cpus = events["cpu"].unique().to_list()
     run = _Run(
         events,
-        topology,
+        nodes,
         find_window(events),
         tuple(tasks),
         tuple(sorted(cpus if allowed_cpus is None else allowed_cpus)),
@@ -71,10 +78,13 @@ def measure_run(
 
 @dataclass(frozen=True)
 class _Run:
-    """What the measures of one run are made from; `asked` are the events recorded, None for all."""
+    """What the measures of one run are made from; `asked` are the events recorded, None for all.
+
+    `nodes` are empty where it is not known which node a CPU is on.
+    """
 
     events: pl.DataFrame
-    topology: Topology
+    nodes: tuple[Node, ...]
     window: Window
     tasks: tuple[str, ...]
     allowed: tuple[int, ...]
@@ -84,7 +94,7 @@ class _Run:
         return self.asked is None or self.asked >= set(events)
 
     def node_of_cpus(self) -> pl.DataFrame:
-        pairs = [(cpu, node.id) for node in self.topology.nodes for cpu in node.cpus]
+        pairs = [(cpu, node.id) for node in self.nodes for cpu in node.cpus]
         return pl.DataFrame(pairs, schema={"cpu": pl.Int16, "node": pl.Int16}, orient="row")
 
 
@@ -101,13 +111,13 @@ def _where(run: _Run) -> list[Measure]:
             100 * time.get(node.id, 0) / total if total else None,
             node=node.id,
         )
-        for node in run.topology.nodes
+        for node in run.nodes
     ]
     for cpu in run.allowed:
         value = 100 * share[cpu] if cpu in share else None
         found.append(measure("task_busy_share_cpu{cpu}", value, cpu=cpu))
     least = 100 * min(share.values()) if share else None
-    changes = int(node_changes(ran, run.tasks)["moves"].sum()) if known else None
+    changes = int(node_changes(ran, run.tasks)["moves"].sum()) if known and run.nodes else None
     return [
         *found,
         measure("task_busy_share_min", least),
@@ -130,7 +140,7 @@ def _waiting(run: _Run) -> list[Measure]:
         measure("unknown_time", 100 * lost),
         *(
             measure("tasks_final_node{node}", last.get(node.id, 0), node=node.id)
-            for node in run.topology.nodes
+            for node in run.nodes
         ),
     ]
 
@@ -138,7 +148,7 @@ def _waiting(run: _Run) -> list[Measure]:
 def _moves(run: _Run) -> list[Measure]:
     """Say how often tasks of interest were moved, in all and between the allowed nodes."""
     moved = migrations(run.events, run.window, run.tasks, run.node_of_cpus())
-    nodes = sorted(node.id for node in run.topology.nodes if set(node.cpus) & set(run.allowed))
+    nodes = sorted(node.id for node in run.nodes if set(node.cpus) & set(run.allowed))
     between: dict[frozenset[int], int] = {}
     for a, b, moves in moved.iter_rows():
         between[frozenset((a, b))] = between.get(frozenset((a, b)), 0) + moves
@@ -146,7 +156,7 @@ def _moves(run: _Run) -> list[Measure]:
     across = sum(moves for pair, moves in between.items() if len(pair) == 2)
     return [
         measure("task_migrations", sum(between.values()) if known else None),
-        measure("task_node_migrations", across if known else None),
+        measure("task_node_migrations", across if known and run.nodes else None),
         *(
             measure(
                 "task_migrations_node{a}_node{b}",
