@@ -27,6 +27,9 @@ def command(
     cpus: Annotated[
         str | None, typer.Option(help="The host CPUs it may use, such as 0-3,8.")
     ] = None,
+    pin: Annotated[
+        str | None, typer.Option(help="The host CPU of each vCPU, in order, such as 4-5,20,22.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say where a guest would run on a host, and what that distorts.
@@ -36,7 +39,7 @@ def command(
     """
     machine = load_topology(topology)
     found = read_host_file(host) if host else read_host()
-    made = plan(machine, found, _mode(mode), _cpus(cpus))
+    made = plan(machine, found, _mode(mode), _cpus(cpus), _pinned(pin))
     emit(made, as_json, Group(_table(machine, made), "", _text(made)))
 
 
@@ -54,6 +57,14 @@ def _cpus(text: str | None) -> tuple[int, ...] | None:
         return parse_cpulist(text)
     except ValueError as error:
         raise UserError(str(error), key="--cpus") from None
+
+
+def _pinned(text: str | None) -> tuple[int, ...]:
+    """Read CPUs in the order given, where a cpulist has none."""
+    try:
+        return tuple(cpu for part in (text or "").split(",") for cpu in parse_cpulist(part))
+    except ValueError as error:
+        raise UserError(str(error), key="--pin") from None
 
 
 def _table(topology: Topology, made: Plan) -> Table:

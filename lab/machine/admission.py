@@ -35,7 +35,7 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
         return claim_of(machine, placement)
 
     if not alone and machine.pages == "anonymous":
-        return place(machine.topology, host, machine.mode, allowed), Admission.of_nothing()
+        return _place(machine, host, allowed), Admission.of_nothing()
     admission = admit(choose)
     return placements[0], admission
 
@@ -72,11 +72,12 @@ def _choose(
     machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int]
 ) -> Placement:
     """Place the machine on what is free; other guests must not make its place worse."""
-    whole = place(machine.topology, host, machine.mode, allowed)
+    whole = _place(machine, host, allowed)
     if not taken & allowed:
         return whole
     free = allowed - taken
-    placement = place(machine.topology, host, machine.mode, free) if free else None
+    fits = free and set(machine.vcpu_cpus) <= free
+    placement = _place(machine, host, free) if fits else None
     if placement is None or placement.most_on_one > whole.most_on_one:
         raise HostError(
             f"{machine.topology.cpu_count} vCPUs need more host CPUs than are free:"
@@ -84,6 +85,10 @@ def _choose(
             mend="wait until they have ended, or use another mode than kvm",
         )
     return placement
+
+
+def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
+    return place(machine.topology, host, machine.mode, allowed, machine.vcpu_cpus)
 
 
 def _allowed(machine: Machine) -> frozenset[int]:

@@ -42,6 +42,7 @@ class Machine:
     machines that run beside each other in `icount` mode get one each. `trace_memory_mib` is
     reserved in the first node that has memory, so that a trace outlives the guest's kernel; 0
     reserves none. `icount_shift`: one instruction takes 2**shift nanoseconds of guest time.
+    `vcpu_cpus`: the host CPU of each vCPU, where they are not to be planned.
     `pages`: what its memory is made of; hugepages are reserved for it. `shares_cpus`: in `kvm`
     mode, it may run where other guests run (it measures nothing).
     """
@@ -58,6 +59,7 @@ class Machine:
     cpu_model: CpuModel = "host"
     job_disk_mib: int = 128
     icount_shift: int = 3
+    vcpu_cpus: tuple[int, ...] = ()
     pages: PageSize = "anonymous"
     shares_cpus: bool = False
 

@@ -1,6 +1,6 @@
 """What of a plan a domain is rendered from, and its proof compared with. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lab.machine.host import Host
@@ -34,9 +34,15 @@ class Placement:
         return tuple(sorted({*self.vcpus, *self.emulator}))
 
 
-def place(topology: Topology, host: Host, mode: Mode, allowed: Iterable[int]) -> Placement:
+def place(
+    topology: Topology,
+    host: Host,
+    mode: Mode,
+    allowed: Iterable[int],
+    pinned: Sequence[int] = (),
+) -> Placement:
     """Plan where `topology` runs on the CPUs `allowed` of `host`. Raises UserError, as `plan`."""
-    made = plan(topology, host, mode, allowed)
+    made = plan(topology, host, mode, allowed, pinned)
     return Placement(
         vcpus=made.vcpus,
         emulator=made.emulator,

@@ -9,6 +9,7 @@ from lab.machine.correspond import Correspondence, assign, compare
 from lab.machine.host import Host, cautions
 from lab.machine.machine import Mode
 from lab.topology.model import Topology
+from lab.units import format_size
 
 
 @dataclass(frozen=True)
@@ -35,32 +36,36 @@ class Plan:
     timing: bool
 
 
-def plan(topology: Topology, host: Host, mode: Mode, allowed: Iterable[int] | None = None) -> Plan:
+def plan(
+    topology: Topology,
+    host: Host,
+    mode: Mode,
+    allowed: Iterable[int] | None = None,
+    pinned: Sequence[int] = (),
+) -> Plan:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
     Guest nodes go to host nodes of their own where there are enough, chosen so that distances
     correspond best; whole cores come before SMT siblings, and among those isolated CPUs first.
-    A host that is too small is overcommitted evenly. Raises UserError where the host has none of
-    the allowed CPUs.
+    A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU of each
+    vCPU; only the rest is planned then. Raises UserError where the host has none of the allowed
+    CPUs, or vCPUs cannot be pinned so.
     """
-    usable = set(host.cpu_ids) if allowed is None else set(host.cpu_ids) & set(allowed)
-    if not usable:
-        wanted = format_cpulist(allowed or ())
-        raise UserError(
-            f"the host has none of the CPUs {wanted or 'that are free'}",
-            key="host_cpus",
-            choices=[format_cpulist(host.cpu_ids)],
-        )
-    if mode == "icount":
+    usable = _usable(host, allowed)
+    if pinned:
+        _check_pinned(topology, usable, mode, pinned)
+        vcpus, places = tuple(pinned), _places_of(topology, host, pinned)
+    elif mode == "icount":
         vcpus, places = _on_one(topology, host, usable)
-        emulator = vcpus[:1]
     else:
         places = _places(topology, host, usable)
         vcpus = _vcpus(topology, host, usable, places)
-        emulator = _emulator(host, usable, vcpus)
+    emulator = vcpus[:1] if mode == "icount" else _emulator(host, usable, vcpus)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
     distances = compare(topology.distances, host.distances, places)
     distorts = _distorts(host, usable, vcpus, places, distances=distances, mode=mode)
+    if mode == "kvm":
+        distorts += (*_torn(topology, host, vcpus, places), *_short_memory(topology, host, places))
     crowded = mode != "kvm" or most > 1 or not set(emulator).isdisjoint(vcpus)
     return Plan(
         mode=mode,
@@ -72,8 +77,76 @@ def plan(topology: Topology, host: Host, mode: Mode, allowed: Iterable[int] | No
         distances=distances,
         distorts=distorts,
         disturbs=cautions(host, vcpus),
-        timing=not crowded and not _distances_wrong(places, distances),
+        timing=not crowded
+        and not _distances_wrong(places, distances)
+        and not _torn(topology, host, vcpus, places),
     )
+
+
+def _usable(host: Host, allowed: Iterable[int] | None) -> set[int]:
+    if allowed is None:
+        return set(host.cpu_ids)
+    wanted = set(allowed)
+    if not wanted & set(host.cpu_ids):
+        raise UserError(
+            f"the host has none of the CPUs {format_cpulist(wanted)}",
+            key="host_cpus",
+            choices=[format_cpulist(host.cpu_ids)],
+        )
+    return wanted & set(host.cpu_ids)
+
+
+def _check_pinned(topology: Topology, usable: set[int], mode: Mode, pinned: Sequence[int]) -> None:
+    if len(pinned) != topology.cpu_count:
+        raise UserError(f"{len(pinned)} host CPUs for {topology.cpu_count} vCPUs", key="vcpu_cpus")
+    missing = sorted(set(pinned) - usable)
+    if missing:
+        raise UserError(
+            f"host CPUs {format_cpulist(missing)} may not be used",
+            key="vcpu_cpus",
+            choices=[format_cpulist(usable)],
+        )
+    if mode == "icount" and len(set(pinned)) > 1:
+        raise UserError("in icount mode all vCPUs share one host CPU", key="vcpu_cpus")
+
+
+def _places_of(topology: Topology, host: Host, vcpus: Sequence[int]) -> tuple[int, ...]:
+    """Find the host node of each guest node from where its first vCPU was pinned.
+
+    A guest node without CPUs lies where the nearest one with CPUs does.
+    """
+    staffed = [node for node in topology.nodes if node.cpus]
+    nearest = [
+        min(staffed, key=lambda other: (topology.distances[node.id][other.id], other.id))
+        for node in topology.nodes
+    ]
+    return tuple(host.node_of_cpu[vcpus[node.cpus[0]]] for node in nearest)
+
+
+def _torn(
+    topology: Topology, host: Host, vcpus: Sequence[int], places: Sequence[int]
+) -> tuple[str, ...]:
+    """Name guest nodes whose vCPUs were pinned to other host nodes than their memory's."""
+    return tuple(
+        f"vCPUs of guest node {node.id} run on host CPUs of another node than its memory"
+        for node, place in zip(topology.nodes, places, strict=True)
+        if any(host.node_of_cpu[vcpus[vcpu]] != place for vcpu in node.cpus)
+    )
+
+
+def _short_memory(topology: Topology, host: Host, places: Sequence[int]) -> tuple[str, ...]:
+    """Name host nodes that have less memory than the guest nodes on them."""
+    found = []
+    for place in sorted(set(places)):
+        here = zip(topology.nodes, places, strict=True)
+        need = sum(node.memory_mib for node, where in here if where == place)
+        has = host.nodes[place].memory_mib
+        if need > has:
+            found.append(
+                f"host node {host.nodes[place].id} has {format_size(has << 20)},"
+                f" and its guest nodes {format_size(need << 20)}"
+            )
+    return tuple(found)
 
 
 def _distances_wrong(places: Sequence[int], found: Correspondence) -> bool:

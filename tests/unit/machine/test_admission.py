@@ -63,6 +63,16 @@ def test_a_guest_that_measures_nothing_runs_anywhere() -> None:
     held.release()
 
 
+@pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+def test_a_guest_pinned_by_hand_gets_its_cpus_or_nothing() -> None:
+    last = replace(machine("kvm"), vcpu_cpus=CPUS[-1:])
+    placement, admission = admit_machine(last)
+    assert placement.vcpus == CPUS[-1:]
+    with pytest.raises(HostError, match="run other guests"):
+        admit_machine(replace(last, host_cpus=CPUS))
+    admission.release()
+
+
 def test_host_cpus_that_there_are_not() -> None:
     with pytest.raises(UserError, match=r"host CPUs \[8191\] are not among those"):
         admit_machine(replace(machine("kvm"), host_cpus=(8191,)))

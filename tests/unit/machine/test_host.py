@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from host_tree import SERVERS, Server, write_tree
 
+from lab.cli.host import app
 from lab.errors import HostError, UserError
 from lab.machine.host import (
     cautions,
@@ -173,3 +175,15 @@ def test_a_file_that_is_no_recording(data: bytes, message: str, tmp_path: Path) 
         read_host_file(path)
     with pytest.raises(UserError, match="cannot read"):
         read_host_file(tmp_path / "none.json")
+
+
+def test_the_command_shows_and_records_a_host(tmp_path: Path) -> None:
+    run = typer.testing.CliRunner().invoke
+    words = ["show", "--host", str(HOSTS / "four-node.json")]
+    shown = run(app, words).stdout
+    for part in ("4-15,20-31", "128 in 64 cores and 2 sockets", "performance", "0/0 of 1 GiB"):
+        assert part in shown
+    again = tmp_path / "again.json"
+    again.write_text(run(app, [*words, "--json"]).stdout)
+    assert read_host_file(again) == read_host_file(HOSTS / "four-node.json")
+    assert run(app, ["show"]).exit_code == 0

@@ -15,6 +15,7 @@ from lab.cli import place
 from lab.errors import UserError
 from lab.machine.correspond import assign, compare
 from lab.machine.host import Host
+from lab.machine.machine import Mode
 from lab.machine.placement import place as place_machine
 from lab.machine.planner import plan, preferred
 from lab.machine.read_host import read_host, read_host_file
@@ -48,6 +49,7 @@ def test_mesh_8_on_a_small_host_is_overcommitted_evenly_and_says_so() -> None:
     assert made.distorts == (
         "overcommitted: 16 vCPUs on 2 host CPUs (0-1), up to 8 vCPUs on one",
         "8 guest nodes share 1 host node",
+        "host node 0 has 1 GiB, and its guest nodes 3 GiB",
     )
     assert not made.timing
 
@@ -98,7 +100,7 @@ def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
     kvm = place_machine(ring, host, "kvm", range(0, 10))
     assert (kvm.vcpus, kvm.emulator) == (tuple(range(8)), (8,))
     assert kvm.dedicated and not kvm.bound and kvm.host_nodes == (0, 0, 0, 0)
-    assert kvm.note == "4 guest nodes share 1 host node"
+    assert kvm.note.startswith("4 guest nodes share 1 host node; host node 0 has 1 GiB")
     tcg = place_machine(ring, host, "tcg", (3, 5))
     assert tcg.vcpus == (3, 3, 3, 3, 5, 5, 5, 5)
     assert tcg.note == "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
@@ -106,6 +108,36 @@ def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
     icount = place_machine(ring, host, "icount", (3, 5))
     assert icount.host_cpus == (3,) and icount.one_thread
     assert place_machine(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
+
+
+def test_vcpus_can_be_pinned_by_hand() -> None:
+    ring = load_topology("ring-2")
+    made = plan(ring, TWO, "kvm", None, (32, 33, 0, 1))
+    assert made.vcpus == (32, 33, 0, 1) and made.host_nodes == (1, 0)
+    assert made.distorts == () and made.timing
+    torn = plan(ring, TWO, "kvm", None, (0, 33, 32, 1))
+    assert not torn.timing and "vCPUs of guest node 0 run on host CPUs of" in torn.distorts[0]
+    apart = plan(load_topology("memoryless-4"), FOUR, "kvm", None, tuple(range(8)))
+    assert apart.host_nodes == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pinned", "message"),
+    [
+        ("kvm", (0, 1, 2), "3 host CPUs for 4 vCPUs"),
+        ("kvm", (0, 1, 2, 500), "host CPUs 500 may not be used (valid: 0-127)"),
+        ("icount", (0, 1, 0, 1), "all vCPUs share one host CPU"),
+    ],
+)
+def test_vcpus_that_cannot_be_pinned_so(mode: Mode, pinned: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(load_topology("ring-2"), TWO, mode, None, pinned)
+    assert message in str(caught.value)
+
+
+def test_a_host_node_with_too_little_memory_is_named() -> None:
+    made = plan(load_topology("ring-2"), small_host(1, 8, 1), "kvm")
+    assert made.distorts[-1] == "host node 0 has 1 GiB, and its guest nodes 1.5 GiB"
 
 
 def test_cpus_that_the_host_lacks() -> None:
@@ -218,5 +250,21 @@ def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
     assert value["timing"] is True and value["most_on_one"] == 1
     done = typer.testing.CliRunner().invoke(app, words[:-1])
     assert "one-to-one: distorts nothing" in done.stdout
-    done = typer.testing.CliRunner().invoke(app, ["mesh-8", "--mode", "xen"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mode", "xen"], "--mode: unknown mode 'xen' (valid: kvm, tcg, icount)"),
+        (["--cpus", "3-1"], "--cpus: range '3-1' is backwards"),
+        (["--pin", "0,x"], "--pin: not a cpulist: 'x'"),
+        (["--pin", "0,1"], "2 host CPUs for 16 vCPUs"),
+        (["--host", "/none.json"], "/none.json: cannot read"),
+    ],
+)
+def test_the_command_refuses(words: list[str], message: str) -> None:
+    app = typer.Typer()
+    app.command()(place.command)
+    done = typer.testing.CliRunner().invoke(app, ["mesh-8", *words])
     assert isinstance(done.exception, UserError)
+    assert message in str(done.exception)
