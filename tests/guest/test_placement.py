@@ -1,6 +1,9 @@
 """Placement on the real host: firmware alone runs under KVM even where a kernel does not."""
 
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,6 +85,38 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
             assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
     assert pools() == before
     assert not taken_cpus() & set(CPUS[:2])
+
+
+HOLDER = """
+    import sys
+    from lab.machine.budget import Claim, Pages, admit
+
+    admit(lambda taken: Claim((), 16, (Pages(int(sys.argv[1]), 2048, 8),)))
+    print("taken", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_hugepages_of_a_killed_process_are_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pools()
+    if not (os.geteuid() == 0 and before):
+        pytest.skip("hugepages cannot be reserved by this user")
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+    node = str(read_host().nodes[0].id)
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOLDER), node],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "taken\n"
+        assert pools() != before
+        process.kill()
+    assert taken_cpus() == frozenset()  # whoever looks next gives them back
+    assert pools() == before
 
 
 def test_memory_is_bound_where_the_host_has_several_nodes(
