@@ -97,7 +97,7 @@ def _prepare(
         name=name,
         cmdline=cmdline,
         owner=this_process(),
-        locked=placement.dedicated and may_lock_memory(),
+        locked=placement.dedicated and not machine.shares_cpus and may_lock_memory(),
         restore=restore,
     )
     write_text(run_dir.domain_xml, xml)
