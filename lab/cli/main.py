@@ -20,6 +20,7 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 COMMANDS = {
     "run": "Run a study: build, boot, record, measure, report.",
     "report": "Print or write the report of results that exist.",
+    "compare": "Compare two results of a study; for CI.",
     "trace": "Measure any trace.dat, also from bare metal.",
     "measures": "List every measure and what it means.",
     "boot": "Run one command in a guest and print what it prints.",

@@ -1,37 +1,18 @@
 """From what the runs left to one report. Nothing here needs a guest, so it can be done again."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import polars as pl
+from collections.abc import Sequence
 
 from lab.analysis import compare
 from lab.cpulist import format_cpulist
-from lab.errors import UserError
 from lab.report import model
-from lab.store import FORMAT, Results, RunDir, read_json
+from lab.store import Results
 from lab.study.model import Claim, Study
+from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 from lab.study.timeline import run_timeline
 from lab.topology.drawing import render_svg
 from lab.topology.load import load_topology
 from lab.topology.sched_log import parse_sched_verbose
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A finished run, as it was stored."""
-
-    directory: RunDir
-    manifest: Json
-    measures: Mapping[str, Json]
-
-    def value(self, measure: str) -> float | int | None:
-        found = self.measures.get(measure)
-        return None if found is None else found["value"]
 
 
 def gather(results: Results) -> model.StudyReport:
@@ -39,42 +20,20 @@ def gather(results: Results) -> model.StudyReport:
 
     Raises UserError when there are none, when another numalab wrote them, or when they are damaged.
     """
-    try:
+    with damage_explained(results.path):
         return _gather(results)
-    except (
-        KeyError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        OSError,
-        pl.exceptions.PolarsError,
-    ) as error:
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
-        raise UserError(
-            f"a file of these results is damaged ({reason})", file=results.path
-        ) from error
 
 
 def _gather(results: Results) -> model.StudyReport:
-    plan = read_json(results.plan)
-    if plan.get("format") != FORMAT:
-        raise UserError(
-            f"written by another numalab: format {plan.get('format')}, this one reads {FORMAT}",
-            file=results.plan,
-        )
+    plan, runs = load_runs(results)
     study = Study.model_validate_json(json.dumps(plan["file"]))
-    order = {run["id"]: place for place, run in enumerate(plan["runs"])}
-    runs = [_load(directory) for directory in results.finished().values()]
-    runs.sort(key=lambda run: order.get(run.manifest["run"], len(order)))
-    if not runs:
-        raise UserError("no run has finished", file=results.path)
     infos = _infos(runs)
     first = runs[0].manifest
     topology = load_topology(study.topologies[0])
     return model.StudyReport(
         study=plan["study"],
         question=study.question,
-        verdict=_verdict(study, runs, len(order)),
+        verdict=_verdict(study, runs, len(plan["runs"])),
         reference=study.source,
         axis="kernel",
         mode=first["mode"],
@@ -95,19 +54,11 @@ def _gather(results: Results) -> model.StudyReport:
     )
 
 
-def _load(directory: RunDir) -> _Run:
-    stored = read_json(directory.measures)
-    if not isinstance(stored, list):
-        raise TypeError(f"{directory.measures.name} is not a list")
-    measures = {each["name"]: each for each in stored}
-    return _Run(directory, read_json(directory.manifest), measures)
-
-
-def _of(runs: Sequence[_Run], variant: str) -> list[_Run]:
+def _of(runs: Sequence[StoredRun], variant: str) -> list[StoredRun]:
     return [run for run in runs if run.manifest["variant"] == variant]
 
 
-def _infos(runs: Sequence[_Run]) -> tuple[model.MeasureInfo, ...]:
+def _infos(runs: Sequence[StoredRun]) -> tuple[model.MeasureInfo, ...]:
     """Describe every measure that some run has, in the order in which they were taken."""
     found: dict[str, model.MeasureInfo] = {}
     for run in runs:
@@ -117,7 +68,9 @@ def _infos(runs: Sequence[_Run]) -> tuple[model.MeasureInfo, ...]:
     return tuple(found.values())
 
 
-def _comparison(info: model.MeasureInfo, study: Study, runs: Sequence[_Run]) -> model.Comparison:
+def _comparison(
+    info: model.MeasureInfo, study: Study, runs: Sequence[StoredRun]
+) -> model.Comparison:
     """Compare every variant with the first; the last one's verdict is the row's."""
     values = [
         [run.value(info.name) for run in of] for name in study.variants if (of := _of(runs, name))
@@ -133,7 +86,7 @@ def _comparison(info: model.MeasureInfo, study: Study, runs: Sequence[_Run]) -> 
     )
 
 
-def _variant(name: str, runs: Sequence[_Run]) -> model.Variant:
+def _variant(name: str, runs: Sequence[StoredRun]) -> model.Variant:
     kernel = _of(runs, name)[0].manifest["kernel"]
     return model.Variant(
         name=name,
@@ -146,7 +99,7 @@ def _variant(name: str, runs: Sequence[_Run]) -> model.Variant:
     )
 
 
-def _run(run: _Run, infos: Sequence[model.MeasureInfo]) -> model.Run:
+def _run(run: StoredRun, infos: Sequence[model.MeasureInfo]) -> model.Run:
     about = run.manifest
     trace, proof = about["trace"], about["proof"]
     return model.Run(
@@ -187,21 +140,21 @@ def _memory(memory: Json) -> model.Proof:
     return model.Proof(f"memory of node {memory['node']}", "any host node", found)
 
 
-def _domains(name: str, runs: Sequence[_Run]) -> model.SchedDomains:
+def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:
     directory = _of(runs, name)[0].directory
     text = directory.dmesg.read_text(encoding="utf-8", errors="replace")
     log = parse_sched_verbose(text)
     return model.SchedDomains(name, log.cpus, log.errors)
 
 
-def _timeline(name: str, runs: Sequence[_Run]) -> model.Timeline:
+def _timeline(name: str, runs: Sequence[StoredRun]) -> model.Timeline:
     """Draw the first run of a variant; the table says how the others compare."""
     run = _of(runs, name)[0]
     workload = run.manifest["workload"]
     return run_timeline(run.directory, name, run.manifest["run"], workload["tasks"])
 
 
-def _claim(claim: Claim, runs: Sequence[_Run]) -> model.Claim:
+def _claim(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
     found = [run.measures.get(claim.measure, {}) for run in _of(runs, claim.variant)]
     values = [each.get("value") for each in found]
     known = [value for value in values if value is not None]
@@ -218,7 +171,7 @@ def _claim(claim: Claim, runs: Sequence[_Run]) -> model.Claim:
     )
 
 
-def _verdict(study: Study, runs: Sequence[_Run], planned: int) -> str:
+def _verdict(study: Study, runs: Sequence[StoredRun], planned: int) -> str:
     """Say in one sentence whether what the study expects was seen."""
     checked = [_claim(claim, runs) for claim in study.claims]
     broken = [claim.text for claim in checked if not claim.holds]

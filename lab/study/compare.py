@@ -1,0 +1,215 @@
+"""Two results of the same study against each other, measure by measure.
+
+The axis compared is the kernel: the runs of a variant in one result with the runs of the same
+variant in the other. Anything else in which they differ makes them not comparable, and is named.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+from lab.analysis.compare import (
+    FEWEST,
+    Comparison,
+    Outcome,
+    chance_of_separation,
+    compare,
+    summarise,
+)
+from lab.store import Results
+from lab.study.stored import Json, StoredRun, damage_explained, load_runs
+
+# What must be the same in all runs, by the name that a user is told.
+_INPUTS: Mapping[str, Callable[[Json], Any]] = {
+    "study": lambda run: run["study"],
+    "mode": lambda run: run["mode"],
+    "tunables": lambda run: run["tunables"],
+    "command": lambda run: run["workload"]["argv"],
+    "tasks": lambda run: run["workload"]["tasks"],
+    "allowed CPUs": lambda run: run["workload"]["allowed_cpus"],
+    "image": lambda run: run["image"]["digest"][:12],
+    "QEMU": lambda run: run["versions"].get("qemu"),
+}
+# And for figures of time, unless time is virtual.
+_HOST: Mapping[str, Callable[[Json], Any]] = {
+    "host processor": lambda run: run["host"]["processor"],
+    "host CPUs": lambda run: run["host"]["cpus"],
+    "host kernel": lambda run: run["host"]["kernel"],
+    "placement": lambda run: [thread["planned"] for thread in run["proof"]["threads"]],
+}
+
+
+@dataclass(frozen=True)
+class MeasureVersus:
+    """One measure of one cell in both results. What it means is in the other fields of its runs."""
+
+    measure: str
+    unit: str
+    direction: str
+    kind: str
+    comparison: Comparison
+
+    @property
+    def lost(self) -> bool:
+        """Whether what could be judged before cannot be measured any more."""
+        return (
+            self.direction != "none"
+            and self.comparison.before is not None
+            and self.comparison.after is None
+        )
+
+
+@dataclass(frozen=True)
+class CellVersus:
+    """A cell of the matrix (topology, workload, variant) in both results.
+
+    `differs` says in what, other than the kernel, its runs differ; then nothing is compared.
+    `kernels` are the releases before and after.
+    """
+
+    cell: str
+    kernels: tuple[str, str]
+    same_kernel: bool
+    differs: tuple[str, ...]
+    measures: tuple[MeasureVersus, ...]
+
+    def count(self, outcome: Outcome) -> int:
+        """Count the measures with this outcome."""
+        return sum(each.comparison.outcome == outcome for each in self.measures)
+
+    @property
+    def by_chance(self) -> float:
+        """How many measures would be called better or worse if nothing at all had changed."""
+        return fsum(
+            chance_of_separation(each.comparison.before.n, each.comparison.after.n)
+            for each in self.measures
+            if each.direction != "none"
+            and each.comparison.before is not None
+            and each.comparison.after is not None
+            and min(each.comparison.before.n, each.comparison.after.n) >= FEWEST
+        )
+
+
+@dataclass(frozen=True)
+class Versus:
+    """All cells of two results, in the order of the first one's plan."""
+
+    before: str
+    after: str
+    cells: tuple[CellVersus, ...]
+
+    @property
+    def worse(self) -> bool:
+        """Whether some measure is worse."""
+        return any(cell.count("worse") for cell in self.cells)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell could be compared, and nothing that was judged before is missing."""
+        return not any(
+            cell.differs or any(each.lost for each in cell.measures) for cell in self.cells
+        )
+
+
+def compare_results(before: Results, after: Results) -> Versus:
+    """Compare two results. Raises UserError for what is not one, is empty or is damaged."""
+    sides = []
+    for results in (before, after):
+        with damage_explained(results.path):
+            plan, runs = load_runs(results)
+            sides.append((plan["file"].get("capture", {}), _cells(runs)))
+    (capture, old), (new_capture, new) = sides
+    always = _difference("capture", [capture], [new_capture])
+    cells = []
+    for name in dict.fromkeys([*old, *new]):
+        with damage_explained(after.path if name not in old else before.path):
+            cells.append(_cell(name, old.get(name, ()), new.get(name, ()), always))
+    return Versus(str(before.path), str(after.path), tuple(cells))
+
+
+def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Sort runs into cells, named as runs are, without the seed."""
+    found: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        name, _, _ = str(run.manifest["run"]).rpartition("_")
+        found.setdefault(name, []).append(run)
+    return found
+
+
+def _cell(
+    name: str, old: Sequence[StoredRun], new: Sequence[StoredRun], always: Sequence[str]
+) -> CellVersus:
+    kernels = (_release(old), _release(new))
+    if not (old and new):
+        there = "first" if old else "second"
+        return CellVersus(name, kernels, False, (f"only the {there} result has runs of it",), ())
+    differs = [*always, *_differences(_INPUTS, old, new)]
+    host = [] if old[0].manifest["mode"] == "icount" else _differences(_HOST, old, new)
+    names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
+    measures = tuple(_measure(each, old, new, differs, host) for each in names)
+    images = {run.manifest["kernel"]["bzimage_sha256"] for run in [*old, *new]}
+    return CellVersus(name, kernels, len(images) == 1, tuple(differs), measures)
+
+
+def _release(runs: Sequence[StoredRun]) -> str:
+    """Name the kernels of some runs: release and the series on it."""
+    kernels = [run.manifest["kernel"] for run in runs]
+    texts = [" + ".join([k["release"], *(s["name"] for s in k["series"])]) for k in kernels]
+    return ", ".join(dict.fromkeys(texts)) or "none"
+
+
+def _differences(
+    inputs: Mapping[str, Callable[[Json], Any]],
+    old: Sequence[StoredRun],
+    new: Sequence[StoredRun],
+) -> list[str]:
+    return [
+        text
+        for name, get in inputs.items()
+        for text in _difference(
+            name, [get(run.manifest) for run in old], [get(run.manifest) for run in new]
+        )
+    ]
+
+
+def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
+    """Say in what two sides differ; also where one side is not of one kind in itself."""
+    sides = [sorted({json.dumps(value, sort_keys=True) for value in side}) for side in (old, new)]
+    if sides[0] == sides[1] and len(sides[0]) == 1:
+        return []
+    first, second = (" or ".join(_brief(value) for value in side) for side in sides)
+    return [f"{name}: {first}, then {second}"]
+
+
+def _brief(value: str, size: int = 60) -> str:
+    plain = value.strip('"')
+    return plain if len(plain) <= size else f"{plain[: size - 3]}..."
+
+
+def _measure(
+    name: str,
+    old: Sequence[StoredRun],
+    new: Sequence[StoredRun],
+    differs: Sequence[str],
+    host: Sequence[str],
+) -> MeasureVersus:
+    about = next(run.measures[name] for run in [*new, *old] if name in run.measures)
+    before, after = ([run.value(name) for run in side] for side in (old, new))
+    reasons = [*differs, *(host if about["kind"] == "timing" else ())]
+    meaning = {
+        (run.measures[name]["definition"], run.measures[name]["direction"])
+        for run in [*old, *new]
+        if name in run.measures
+    }
+    if len(meaning) > 1:
+        reasons.append("definition: it changed between the two")
+    if reasons:
+        found = Comparison(
+            summarise(before), summarise(after), None, None, separated=False, chance=None,
+            outcome="not comparable", verdict=f"the runs differ in {'; '.join(reasons)}",
+        )  # fmt: skip
+    else:
+        found = compare(before, after, about["direction"])
+    return MeasureVersus(name, about["unit"], about["direction"], about["kind"], found)

@@ -1,0 +1,73 @@
+"""Reads the runs of results that exist, and explains what is wrong with them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from lab.errors import UserError
+from lab.store import FORMAT, Results, RunDir, read_json
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A finished run, as it was stored; `measures` by name."""
+
+    directory: RunDir
+    manifest: Json
+    measures: Mapping[str, Json]
+
+    def value(self, measure: str) -> float | int | None:
+        """Return what the run measured, None where it could not or does not know the measure."""
+        found = self.measures.get(measure)
+        return None if found is None else found["value"]
+
+
+@contextmanager
+def damage_explained(path: Path) -> Iterator[None]:
+    """Turn what reading a damaged file of results raises into a UserError that names `path`."""
+    try:
+        yield
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OSError,
+        pl.exceptions.PolarsError,
+    ) as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise UserError(f"a file of these results is damaged ({reason})", file=path) from error
+
+
+def load_runs(results: Results) -> tuple[Json, tuple[StoredRun, ...]]:
+    """Load the plan and all finished runs, in the order of the plan.
+
+    Raises UserError when there are none or another numalab wrote them, and anything that
+    `damage_explained` knows when they are damaged.
+    """
+    plan = read_json(results.plan)
+    if plan.get("format") != FORMAT:
+        raise UserError(
+            f"written by another numalab: format {plan.get('format')}, this one reads {FORMAT}",
+            file=results.plan,
+        )
+    order = {run["id"]: place for place, run in enumerate(plan["runs"])}
+    runs = [_load(directory) for directory in results.finished().values()]
+    runs.sort(key=lambda run: order.get(run.manifest["run"], len(order)))
+    if not runs:
+        raise UserError("no run has finished", file=results.path)
+    return plan, tuple(runs)
+
+
+def _load(directory: RunDir) -> StoredRun:
+    stored = read_json(directory.measures)
+    if not isinstance(stored, list):
+        raise TypeError(f"{directory.measures.name} is not a list")
+    measures = {each["name"]: each for each in stored}
+    return StoredRun(directory, read_json(directory.manifest), measures)
