@@ -135,11 +135,16 @@ def _waiting(run: _Run) -> list[Measure]:
     if not run.has(*needed):
         share = None
     last = final_nodes(stayed, run.tasks, run.node_of_cpus())
+    followed = any(map(run.has, ("sched_switch", "sched_wakeup", "sched_migrate_task")))
     return [
         measure("idle_while_overloaded", None if share is None else 100 * share),
         measure("unknown_time", 100 * lost),
         *(
-            measure("tasks_final_node{node}", last.get(node.id, 0), node=node.id)
+            measure(
+                "tasks_final_node{node}",
+                last.get(node.id, 0) if followed else None,
+                node=node.id,
+            )
             for node in run.nodes
         ),
     ]

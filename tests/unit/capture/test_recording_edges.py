@@ -1,0 +1,61 @@
+"""`numalab trace` of recordings in which next to nothing happened."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.store import RunDir
+from lab.study.recording import Recording, measure_recording
+from lab.topology.load import load_topology
+
+
+@pytest.fixture(params=[None, "ring-4"])
+def topology(request: pytest.FixtureRequest) -> str | None:
+    name: str | None = request.param
+    return name
+
+
+def measured(tmp_path: Path, topology: str | None, data: bytes) -> Recording:
+    (tmp_path / "trace.dat").write_bytes(data)
+    machine = load_topology(topology) if topology else None
+    return measure_recording(tmp_path / "trace.dat", machine, RunDir(tmp_path / "out"))
+
+
+def test_a_recording_without_what_a_measure_needs_gives_no_0(
+    tmp_path: Path, write: Any, topology: str | None
+) -> None:
+    empty = write.trace_dat([b"", b""])
+    marker = write.trace_dat([write.page(1000, write.item(0, write.marker(5, b"hello")))])
+    for data in (empty, marker):
+        found = measured(tmp_path, topology, data)
+        values = {each.name: each.value for each in found.measures}
+        assert values.pop("unknown_time") == 0
+        assert set(values.values()) == {None}
+        assert not found.window.begun
+
+
+def test_two_switches_show_who_ran_and_no_more(
+    tmp_path: Path, write: Any, topology: str | None
+) -> None:
+    switches = [
+        write.item(0, write.switch(7, b"x", 0, 8, b"y")),
+        write.item(1000, write.switch(8, b"y", 0, 7, b"x")),
+    ]
+    found = measured(tmp_path, topology, write.trace_dat([write.page(1000, *switches)]))
+    values = {each.name: each.value for each in found.measures}
+    assert values["task_busy_share_cpu0"] == 100
+    assert values["task_migrations"] is None
+    assert values["idle_while_overloaded"] is None
+    if topology:
+        assert values["tasks_final_node0"] == 2
+        assert values["task_node_changes"] == 0
+    else:
+        assert values["task_node_changes"] is None
+
+
+def test_lost_events_are_told(tmp_path: Path, write: Any, topology: str | None) -> None:
+    page = write.page(1000, write.item(0, write.switch(7, b"x", 0, 8, b"y")), missed=5)
+    found = measured(tmp_path, topology, write.trace_dat([page]))
+    assert found.decoded.lost == 5
+    assert "events are missing at 1 places, 5 known by number" in found.notes
