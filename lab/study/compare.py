@@ -25,6 +25,7 @@ from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 _INPUTS: Mapping[str, Callable[[Json], Any]] = {
     "study": lambda run: run["study"],
     "mode": lambda run: run["mode"],
+    "machine": lambda run: run.get("machine"),
     "tunables": lambda run: run["tunables"],
     "command": lambda run: run["workload"]["argv"],
     "tasks": lambda run: run["workload"]["tasks"],
@@ -175,9 +176,15 @@ def _differences(
 
 
 def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
-    """Say in what two sides differ; also where one side is not of one kind in itself."""
-    sides = [sorted({json.dumps(value, sort_keys=True) for value in side}) for side in (old, new)]
-    if sides[0] == sides[1] and len(sides[0]) == 1:
+    """Say in what two sides differ; also where one side is not of one kind in itself.
+
+    None is what a run did not note (results of an older numalab); it differs from nothing.
+    """
+    sides = [
+        sorted({json.dumps(value, sort_keys=True) for value in side if value is not None})
+        for side in (old, new)
+    ]
+    if len({*sides[0], *sides[1]}) <= 1 or not (sides[0] and sides[1]):
         return []
     first, second = (" or ".join(_brief(value) for value in side) for side in sides)
     return [f"{name}: {first}, then {second}"]
