@@ -23,7 +23,7 @@ setup: $(VENV)/.ready ## Install what is missing: Debian packages, virtual envir
 
 $(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
 	@if ! command -v apt-get >/dev/null; then \
-	  echo "This is not Debian. Install what these packages hold, then: touch $(VENV)/.packages && make setup"; \
+	  echo "This is not Debian. Install what these packages hold, then: mkdir -p $(VENV) && touch $(VENV)/.packages && make setup"; \
 	  echo "  $(PACKAGES)"; test -e $(VENV)/.packages; \
 	fi
 	@missing=$$(for p in $(PACKAGES); do \
@@ -56,7 +56,7 @@ test: setup ## All tests: pure, golden, real boots, a real browser
 	@$(BIN)/pytest
 
 bench: setup ## Speed, as ratios against a reference run side by side
-	@$(BIN)/python -m tests.bench
+	@PYTHONPATH=tests $(BIN)/python -m bench
 
 clean: ## Remove what was built here (not the cache of kernels and images)
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -85,7 +85,11 @@ def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserE
         case "value_error":
             return UserError(str(detail["ctx"]["error"]), file=path, key=key or None)
     found = repr(detail["input"])[:60]
-    return UserError(f"{detail['msg'].lower()}, found {found}", file=path, key=key or None)
+    return UserError(f"{_lowered(detail['msg'])}, found {found}", file=path, key=key or None)
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from lab.errors import HostError, UserError
+from lab.errors import HostError, UserError, WorkloadFailed
 
 FORMAT = 1
 
@@ -41,10 +41,7 @@ def cache_dir(*parts: str) -> Path:
     if not base:
         base = str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "numalab")
     path = Path(base).joinpath(*parts)
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot create {path}: {error.strerror}") from None
+    make_dir(path)
     return path
 
 
@@ -55,18 +52,34 @@ def replacing(path: Path) -> Iterator[Path]:
     The temporary name may be made a file or a folder; on any failure it is removed. A full disk
     is a HostError that names the path.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
-        temporary = Path(scratch) / path.name
-        try:
+    make_dir(path.parent)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+            temporary = Path(scratch) / path.name
             yield temporary
-            if path.is_dir() and not path.is_symlink():
+            if temporary.is_dir() and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             temporary.replace(path)
-        except OSError as error:
-            if error.errno is None or isinstance(error, FileNotFoundError):
-                raise
-            raise HostError(f"cannot write {path}: {error.strerror}") from error
+    except OSError as error:
+        raise HostError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def make_dir(path: Path) -> None:
+    """Create a folder, for this user only, with those above it; HostError when that fails."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot create {path}: {error.strerror}") from None
+
+
+def left_by_guest(path: Path) -> bytes:
+    """Read what the guest was to leave; WorkloadFailed when it is not there, or is no file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise WorkloadFailed(
+            f"the guest left no {path.name} ({error.strerror}); its job disk may be full"
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -77,34 +90,46 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON document whole or not at all: indented, keys in the order given."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON document that numalab wrote. UserError when it is missing or not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError("no such file", file=path) from None
-    except ValueError as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise UserError(f"not JSON: {error}", file=path) from None
 
 
-@contextmanager
-def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (created when missing) against other processes.
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
 
-    `on_wait` is called once if another process has the lock.
+
+@contextmanager
+def locked(
+    path: Path, on_wait: Callable[[], None] | None = None, *, wait: bool = True
+) -> Iterator[None]:
+    """Hold an exclusive lock on `path` against other processes: a folder, or a file made for it.
+
+    `on_wait` is called once if another process has the lock. Without `wait`, that is a HostError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    make_dir(path.parent)
+    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if path.is_dir() else os.O_CREAT)
+    descriptor = os.open(path, flags, 0o600)
+    try:
         try:
-            flock(file, LOCK_EX | LOCK_NB)
+            flock(descriptor, LOCK_EX | LOCK_NB)
         except BlockingIOError:
+            if not wait:
+                raise HostError(f"another numalab is using {path}") from None
             if on_wait is not None:
                 on_wait()
-            flock(file, LOCK_EX)
+            flock(descriptor, LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)

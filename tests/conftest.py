@@ -1,6 +1,7 @@
 """What every test shares: golden files and where they lie."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI nothing is skipped in silence, except for hardware that a host may lack."""
+    report = yield
+    if report.skipped and os.environ.get("CI") == "true" and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith("hardware:"):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} was skipped in CI: {reason}"
+    return report

@@ -98,7 +98,10 @@ def migrations(
     if not {"orig_cpu", "dest_cpu"} <= set(events.columns):
         return pl.DataFrame(schema={"from_node": pl.Int16, "to_node": pl.Int16, "moves": pl.UInt32})
     moved = _within(events, window).filter(
-        (pl.col("event") == "sched_migrate_task") & of_interest(tasks, "event_comm", "event_pid")
+        (pl.col("event") == "sched_migrate_task")
+        # set_task_cpu() traces before it looks whether the CPU changes at all (6.12, core.c).
+        & (pl.col("orig_cpu") != pl.col("dest_cpu"))
+        & of_interest(tasks, "event_comm", "event_pid")
     )
     ends = {"orig_cpu": "from_node", "dest_cpu": "to_node"}
     for column, node in ends.items():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.output import emit, progress_lines, say
+from lab.cli.output import ModeName, emit, progress_lines, say
 from lab.image.recipe import load_recipe
 from lab.kernel.catalogue import find_kernel
 from lab.machine.hypervisor import EMBED
@@ -20,7 +20,7 @@ def command(
     words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
     kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
     image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
-    mode: Annotated[str, typer.Option(help="auto, kvm, tcg or icount.")] = "auto",
+    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
     seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
     event: Annotated[
         list[str] | None, typer.Option(help="Record this event (system:event); may be repeated.")

@@ -2,10 +2,8 @@
 
 import importlib
 import os
-import signal
 import sys
 from importlib.metadata import version
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,7 +11,6 @@ import typer
 from lab.cli.output import say
 from lab.errors import LabError
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
 # Each is a module below lab.cli with either `app` (a group) or `command` (one command).
@@ -35,8 +32,6 @@ COMMANDS = {
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of what happened (docs/errors.md)."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]
     try:
         _app(_wanted(sys.argv[1:]))(standalone_mode=True)
@@ -45,18 +40,10 @@ def main() -> NoReturn:
             raise
         say(f"numalab: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OUTPUT_CLOSED)
     sys.exit(0)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Say at once that Ctrl-C was heard; ending the guest and keeping its files takes a moment."""
-    say("numalab: interrupted")
-    raise KeyboardInterrupt
 
 
 def _wanted(arguments: list[str]) -> str | None:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Progress = Callable[[str, float | None], None]
+ModeName = Literal["auto", "kvm", "tcg", "icount"]
 
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal
 
@@ -23,7 +24,7 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     Dataclasses become objects, tuples lists, paths strings.
     """
     if as_json:
-        print(json.dumps(value, default=_plain, indent=1, ensure_ascii=False))
+        print(json.dumps(value, default=_plain, indent=1, ensure_ascii=False, allow_nan=False))
         return
     if isinstance(text, str):
         print(text)

@@ -1,16 +1,18 @@
 """`numalab run`."""
 
+from contextlib import suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lab.cli.output import progress_lines, run_progress, say
+from lab.cli.output import ModeName, progress_lines, run_progress, say
 from lab.cli.report import show
 from lab.errors import UserError
-from lab.machine.hypervisor import EMBED
-from lab.store import Results, project_dir
+from lab.machine.hypervisor import EMBED, connect
+from lab.store import Results, make_dir, project_dir
 from lab.study.execute import Setting, execute
 from lab.study.gather import gather
 from lab.study.model import find_study
@@ -21,9 +23,7 @@ from lab.study.publish import publish
 
 def command(
     study: Annotated[str, typer.Argument(help="A study: its name in studies/, or a file.")],
-    mode: Annotated[
-        str | None, typer.Option(help="auto, kvm, tcg or icount, instead of the study's own.")
-    ] = None,
+    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the results go, instead of reports/<study>/<time>.")
     ] = None,
@@ -49,6 +49,8 @@ def command(
     """
     plan = plan_study(find_study(study))
     results = Results(output or _folder(plan, resume=resume))
+    make_dir(results.path)
+    connect(connection)
     say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
     with progress_lines("prepare") as tell:
         prepared = prepare(plan.kernels.values(), plan.recipe, tell)
@@ -72,8 +74,19 @@ def _folder(plan: Plan, *, resume: bool) -> Path:
     """Return the folder for new results, or that of the newest ones to go on with."""
     parent = project_dir() / "reports" / plan.name
     if not resume:
-        return parent / f"{datetime.now():%Y%m%d-%H%M%S}"
+        return _new_folder(parent / f"{datetime.now():%Y%m%d-%H%M%S}")
     found = sorted(path.parent for path in parent.glob("*/plan.json"))
     if not found:
         raise UserError("there are no results to go on with", file=parent)
     return found[-1]
+
+
+def _new_folder(path: Path) -> Path:
+    """Make a folder that was not there; two that start in one second get two."""
+    make_dir(path.parent)
+    for number in count(1):
+        candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with suppress(FileExistsError):
+            candidate.mkdir(mode=0o700)
+            return candidate
+    raise AssertionError("unreachable")

@@ -3,17 +3,18 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.errors import LabError, UserError
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.console import Beat
 from lab.machine.hypervisor import EMBED
 from lab.machine.kvm import Choice
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
-from lab.store import RunDir, cache_dir
+from lab.store import RunDir, cache_dir, left_by_guest
 from lab.study.check import check_topology
 from lab.study.prepare import Prepared
 from lab.topology.model import Topology
@@ -50,6 +51,8 @@ def boot(
     The run directory is removed when all went well, unless `keep` says where to leave it. Raises
     what `run_guest` raises (the run directory then stays), and TopologyMismatch.
     """
+    if keep is not None and keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
+        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")
     path = keep or Path(tempfile.mkdtemp(prefix="boot-", dir=cache_dir("boots")))
     directory = RunDir(path)
     machine = Machine(
@@ -78,13 +81,13 @@ def boot(
             reserved_mib=machine.trace_memory_mib,
             allow=allow_mismatch,
         )
-        stdout, stderr = directory.stdout.read_bytes(), directory.stderr.read_bytes()
+        stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     except KeyboardInterrupt:
         if keep is None:
             shutil.rmtree(path, ignore_errors=True)
         raise
     except LabError:
-        if not any(path.iterdir()):
+        with suppress(OSError):  # only an empty folder goes
             path.rmdir()
         raise
     if keep is None:

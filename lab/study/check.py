@@ -1,8 +1,10 @@
 """Compares the machine a guest reports with the topology, and with what was predicted of it."""
 
-from lab.errors import TopologyMismatch
+from pathlib import Path
+
+from lab.errors import TopologyMismatch, WorkloadFailed
 from lab.kernel.catalogue import KernelSpec
-from lab.store import RunDir
+from lab.store import RunDir, left_by_guest
 from lab.topology.compare import compare_guest, format_differences
 from lab.topology.guest import parse_guest_view
 from lab.topology.model import Topology
@@ -24,15 +26,17 @@ def check_topology(
     """
     guest = parse_guest_view(
         {
-            str(path.relative_to(directory.sysfs)): path.read_text("utf-8", "replace")
+            str(path.relative_to(directory.sysfs)): _text(path)
             for path in sorted(directory.sysfs.glob("node*/*"))
         },
-        directory.sched_domains.read_text("utf-8", "replace"),
-        directory.dmesg.read_text("utf-8", "replace"),
+        _text(directory.sched_domains),
+        _text(directory.dmesg),
     )
+    if guest.kernel is None:
+        raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
     prediction = predict(
         topology,
-        guest.kernel or "",
+        guest.kernel,
         before_group_fix=kernel.groups_before_fix,
         vendor=guest.vendor or "amd",
     )
@@ -43,3 +47,7 @@ def check_topology(
             + format_differences(differences)
         )
     return tuple(f"{d.subject}: expected {d.expected}, found {d.found}" for d in differences)
+
+
+def _text(path: Path) -> str:
+    return left_by_guest(path).decode("utf-8", "replace")

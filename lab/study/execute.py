@@ -7,15 +7,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from lab.capture.decode import decode_trace
 from lab.capture.spec import render_events
-from lab.errors import CaptureIncomplete, GuestLost, LabError, UserError, WorkloadFailed
+from lab.errors import CaptureIncomplete, GuestLost, HostError, LabError, UserError, WorkloadFailed
 from lab.machine.hypervisor import EMBED
 from lab.machine.kvm import Choice
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
 from lab.machine.watch import Limits
-from lab.store import FORMAT, Results, RunDir, read_json, write_json
+from lab.store import FORMAT, Results, RunDir, locked, read_json, write_json
 from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.measure import measure
@@ -66,7 +68,15 @@ def execute(
     `fail_fast`). Ctrl-C ends the running guest, keeps its folder as `<run>.interrupted`, and goes
     on to the caller. Raises UserError when `results` belong to another study.
     """
-    _claim_results(plan, results)
+    with locked(results.path, wait=False):
+        _claim_results(plan, results)
+        _check_finished(plan, prepared, results, setting)
+        return _execute_all(plan, prepared, results, setting, tell)
+
+
+def _execute_all(
+    plan: Plan, prepared: Prepared, results: Results, setting: Setting, tell: Tell
+) -> Tally:
     tally = Tally()
     for number, run in enumerate(plan.runs):
         if run.id in results.finished():
@@ -81,7 +91,8 @@ def execute(
         except LabError as error:
             tally.failures.append(Failure(run.id, error))
             tell(run.id, f"failed: {error}", number + 1)
-            if setting.fail_fast:
+            # What is wrong with the host is wrong for the next run as well.
+            if setting.fail_fast or isinstance(error, HostError):
                 break
         else:
             tally.finished.append(run.id)
@@ -89,10 +100,25 @@ def execute(
     return tally
 
 
+def _check_finished(plan: Plan, prepared: Prepared, results: Results, setting: Setting) -> None:
+    """Refuse to add to runs that were made from other inputs. Raises UserError."""
+    finished = results.finished()
+    for run in plan.runs:
+        if run.id not in finished:
+            continue
+        found = read_json(finished[run.id].manifest)
+        now = manifest.inputs(plan, run, prepared, setting.choice)
+        for key in manifest.IDENTITY:
+            if found.get(key) != now[key]:
+                raise UserError(
+                    f"{run.id} was made with another {key}; start anew instead of resuming",
+                    file=results.path,
+                )
+
+
 def _claim_results(plan: Plan, results: Results) -> None:
     if results.plan.exists() and read_json(results.plan).get("digest") != plan.digest:
         raise UserError("these results are of another study or an older version", file=results.path)
-    results.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(
         results.plan,
         {
@@ -151,6 +177,11 @@ def _execute(cell: _Cell) -> None:
         final = f"{cell.run.id}.interrupted"
         record |= {"status": "interrupted"}
         raise
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        # What a guest leaves is not to be trusted, and one run must not end a study.
+        reason = f"what the guest left cannot be read: {type(error).__name__}: {error}"
+        record |= {"status": "failed", "reason": reason}
+        raise WorkloadFailed(reason) from error
     except LabError as error:
         status = "lost" if isinstance(error, GuestLost) else "failed"
         record |= {"status": status, "reason": str(error)} | _salvaged(cell)

@@ -159,13 +159,10 @@ def _claim(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
     values = [each.get("value") for each in found]
     known = [value for value in values if value is not None]
     unit = next((each["unit"] for each in found if each), "")
-    bounds = ((">=", claim.at_least), ("<=", claim.at_most))
     measured = f"{min(known):.4g} to {max(known):.4g} {unit}" if known else "not measured"
     return model.Claim(
         text=claim.text,
-        expected=" and ".join(
-            f"{sign} {bound:g} {unit}" for sign, bound in bounds if bound is not None
-        ),
+        expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
         measured=f"{measured} ({len(values)} runs)",
         holds=bool(values) and all(claim.holds(value) for value in values),
     )

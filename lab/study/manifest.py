@@ -14,8 +14,12 @@ from lab.machine.run import Outcome
 from lab.store import FORMAT
 from lab.study.plan import Plan, PlannedRun
 from lab.study.prepare import Prepared
+from lab.topology.load import topology_to_dict
 
 Record = dict[str, Any]
+
+# Runs that differ in one of these cannot stand beside each other as repetitions.
+IDENTITY = ("kernel", "image", "mode", "workload", "machine", "tunables")
 
 
 def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> Record:
@@ -28,6 +32,7 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> R
         "study": plan.name,
         "digest": plan.digest,
         "topology": run.topology,
+        "machine": topology_to_dict(plan.topologies[run.topology]),
         "variant": run.variant,
         "seed": run.seed,
         "mode": choice.mode,

@@ -6,7 +6,7 @@ from lab.analysis.measure import Measure
 from lab.analysis.run import COLUMNS, measure_run
 from lab.capture.counters import difference, parse_vmstat
 from lab.capture.spec import CaptureSpec
-from lab.store import RunDir
+from lab.store import RunDir, left_by_guest
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
 
@@ -22,7 +22,7 @@ def measure(
 ) -> tuple[Measure, ...]:
     """Compute every measure of a run from its decoded events and its counters."""
     before, after = (
-        parse_vmstat(path.read_text(encoding="utf-8", errors="replace"))
+        parse_vmstat(left_by_guest(path).decode("utf-8", "replace"))
         for path in (directory.vmstat_before, directory.vmstat_after)
     )
     return measure_run(

@@ -1,5 +1,6 @@
 """The study file: a question, the matrix that answers it, and what is expected."""
 
+import operator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,9 @@ from lab.errors import UserError
 from lab.store import project_dir
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
+Bound = Annotated[float, Field(allow_inf_nan=False)]
 Parameter = str | int | float
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
 class Variant(Document):
@@ -28,35 +31,44 @@ class WorkloadUse(Document):
 
 
 class Claim(Document):
-    """An expectation that every run of a variant must meet; the bounds are inclusive."""
+    """An expectation that every run of a variant must meet.
+
+    `at_least` and `at_most` include the bound itself, `above` and `below` do not.
+    """
 
     text: str
     variant: Name
     measure: str
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: Bound | None = None
+    at_most: Bound | None = None
+    above: Bound | None = None
+    below: Bound | None = None
 
     @model_validator(mode="after")
     def _bounded(self) -> "Claim":
-        if self.at_least is None and self.at_most is None:
-            raise ValueError("a claim needs at_least or at_most")
+        if not self.bounds:
+            raise ValueError("a claim needs at_least, at_most, above or below")
         return self
+
+    @property
+    def bounds(self) -> tuple[tuple[str, float], ...]:
+        """The bounds that are set, each with its sign."""
+        signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
+        return tuple((sign, bound) for sign, bound in signs if bound is not None)
 
     def holds(self, value: float | None) -> bool:
         """Say whether a measured value is within the bounds; what was not measured is not."""
         if value is None:
             return False
-        return (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
-        )
+        return all(_COMPARE[sign](value, bound) for sign, bound in self.bounds)
 
 
 class LimitsTable(Document):
     """Wall-clock deadlines in seconds; a guest that misses one is ended as lost."""
 
-    boot: float = Field(default=120, gt=0)
-    silence: float = Field(default=60, gt=0)
-    run: float = Field(default=600, gt=0)
+    boot: float = Field(default=120, gt=0, allow_inf_nan=False)
+    silence: float = Field(default=60, gt=0, allow_inf_nan=False)
+    run: float = Field(default=600, gt=0, allow_inf_nan=False)
 
 
 class Study(Document):

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lab.capture.spec import CaptureSpec, load_capture
 from lab.errors import UserError
 from lab.image.recipe import Recipe, load_recipe
 from lab.kernel.catalogue import KernelSpec, find_kernel
+from lab.machine.machine import Job
 from lab.study.model import Study, load_study
 from lab.topology.load import load_topology
 from lab.topology.model import Topology
@@ -59,7 +61,6 @@ def plan_study(path: Path) -> Plan:
     """
     study = load_study(path)
     topologies = {topology.name: topology for topology in map(load_topology, study.topologies)}
-    _check_measures(study, path)
     names = {variant.kernel for variant in study.variants.values()}
     workloads = {
         name: tuple(
@@ -67,6 +68,8 @@ def plan_study(path: Path) -> Plan:
         )
         for name, topology in topologies.items()
     }
+    _check_measures(study, tuple(topologies.values()), path)
+    _check_tunables(study, path)
     return Plan(
         name=path.stem,
         path=path,
@@ -81,7 +84,8 @@ def plan_study(path: Path) -> Plan:
     )
 
 
-def _check_measures(study: Study, path: Path) -> None:
+def _check_measures(study: Study, topologies: Sequence[Topology], path: Path) -> None:
+    """Refuse a measure that is not defined, or of a node or CPU that a topology lacks."""
     named = [(f"claims[{i}].measure", claim.measure) for i, claim in enumerate(study.claims)]
     named += [(f"key_measures[{i}]", name) for i, name in enumerate(study.key_measures)]
     for key, name in named:
@@ -89,6 +93,20 @@ def _check_measures(study: Study, path: Path) -> None:
             explain(name)
         except UserError as error:
             raise UserError(str(error), file=path, key=key) from None
+        for topology in topologies:
+            there = {"node": len(topology.nodes), "cpu": topology.cpu_count}
+            for what, number in re.findall(r"_(node|cpu)(\d+)", name):
+                if int(number) >= there[what]:
+                    reason = f"{topology.name} has no {what} {number}: {name}"
+                    raise UserError(reason, file=path, key=key)
+
+
+def _check_tunables(study: Study, path: Path) -> None:
+    for name, variant in study.variants.items():
+        try:
+            Job(("true",), tunables={key: str(value) for key, value in variant.tunables.items()})
+        except UserError as error:
+            raise UserError(str(error), file=path, key=f"variants.{name}") from None
 
 
 def _runs(

@@ -1,15 +1,15 @@
 """How long the prediction of the largest machine takes, and how much memory: 64 nodes, 256 CPUs.
 
-`python -m tests.bench.topology` prints one line for each shape, in a process of its own.
+`python tests/bench/topology.py` prints one line for each shape, in a process of its own.
 """
 
 import json
-import resource
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from itertools import accumulate, repeat
+from pathlib import Path
 
 from lab.topology import shapes
 from lab.topology.model import CpuShape, Node, Topology
@@ -55,14 +55,20 @@ def measure(shape: str) -> Predicted:
     began = time.process_time()
     predict(topology)
     seconds = time.process_time() - began
-    return Predicted(shape, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    return Predicted(shape, seconds, _peak_mib())
+
+
+def _peak_mib() -> int:
+    """Return this process's own peak; ru_maxrss would begin with that of its parent."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
 
 def measure_all() -> list[Predicted]:
     """Predict every shape, each in a process of its own, so that memory is its own."""
     found = []
     for shape in SHAPES:
-        argv = [sys.executable, "-m", "tests.bench.topology", shape]
+        argv = [sys.executable, __file__, shape]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         found.append(Predicted(**json.loads(done.stdout)))
     return found

@@ -14,7 +14,7 @@ import pytest
 from lab.image.build import BuiltImage
 from lab.kernel.build import BuiltKernel
 
-NUMALAB = [sys.executable, "-c", "from lab.cli.main import main; main()"]
+NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
 STUDY = """
 question = "Does one seed give one trace?"
 topologies = ["ring-4"]
@@ -51,7 +51,7 @@ def guests(folder: Path) -> list[str]:
 
 
 def test_numactl_prints_the_distances_of_the_ring() -> None:
-    done = numalab("boot", "ring-4", "--mode", "tcg", "--", "numactl", "-H")
+    done = numalab("boot", "ring-4", "--mode", "icount", "--", "numactl", "-H")
     assert done.returncode == 0, done.stderr
     table = done.stdout.partition("node distances:\n")[2].splitlines()[1:]
     assert [row.split()[1:] for row in table] == [
@@ -63,13 +63,13 @@ def test_numactl_prints_the_distances_of_the_ring() -> None:
 
 
 def test_boot_exits_as_the_command_did() -> None:
-    done = numalab("boot", "ring-2", "--mode", "tcg", "--", "sh", "-c", "echo oops >&2; exit 42")
+    done = numalab("boot", "ring-2", "--mode", "icount", "--", "sh", "-c", "echo oops >&2; exit 42")
     assert (done.returncode, done.stdout) == (42, "")
     assert done.stderr.endswith("oops\n")
 
 
 def test_boot_as_json() -> None:
-    done = numalab("boot", "ring-2", "--mode", "tcg", "--json", "--", "echo", "a b")
+    done = numalab("boot", "ring-2", "--mode", "icount", "--json", "--", "echo", "a b")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["stdout"] == "a b\n"
 
@@ -97,9 +97,40 @@ def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None
     assert json.loads(again.stdout) == document
 
 
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("rm -f /job/out/stdout", 9, "the guest left no stdout"),
+        ("rm -f /job/out/sched_domains.txt; mkdir /job/out/dmesg.txt", 9, "the guest left no"),
+        ("dd if=/dev/zero of=/job/out/big bs=1M", 9, "job disk may be full"),
+    ],
+)
+def test_what_a_guest_withholds_is_one_message(script: str, code: int, message: str) -> None:
+    done = numalab("boot", "ring-2", "--mode", "icount", "--", "sh", "-c", script)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+
+
+def test_two_runs_of_a_study_at_once_keep_apart(tmp_path: Path) -> None:
+    """The second one is refused the folder that the first one writes."""
+    study = tmp_path / "twice.toml"
+    study.write_text(STUDY.format(more='mode = "icount"'))
+    out = tmp_path / "out"
+    command = [*NUMALAB, "run", str(study), "--output", str(out)]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not guests(out) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert second.returncode == 3
+    assert "another numalab is using" in second.stderr
+    _, stderr = first.communicate(timeout=500)
+    assert first.returncode == 0, stderr
+
+
 def test_interrupted_studies_resume(tmp_path: Path) -> None:
     study = tmp_path / "stopped.toml"
-    study.write_text(STUDY.format(more='mode = "tcg"'))
+    study.write_text(STUDY.format(more='mode = "icount"'))
     out = tmp_path / "out"
     command = [*NUMALAB, "run", str(study), "--output", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -126,7 +157,9 @@ def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
     study = tmp_path / "wrong.toml"
     claim = 'text = "no time on node 1"\nvariant = "after"\nmeasure = "task_time_share_node1"\n'
     study.write_text(
-        STUDY.format(more='mode = "tcg"').replace('[variants.again]\nkernel = "debian-6.12"\n', "")
+        STUDY.format(more='mode = "icount"').replace(
+            '[variants.again]\nkernel = "debian-6.12"\n', ""
+        )
         + f"[[claims]]\n{claim}at_most = 0\n"
     )
     done = numalab("run", str(study), "--output", str(tmp_path / "out"))
@@ -139,13 +172,17 @@ def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
     [
         (("boot", "ring-4"), 2, "Missing argument"),
         (("boot", "ring-9", "--", "true"), 2, "'ring-9' (valid: "),
-        (("boot", "ring-2", "--mode", "xen", "--", "true"), 2, "unknown mode 'xen'"),
+        (("boot", "ring-2", "--mode", "xen", "--", "true"), 2, "'xen' is not one of"),
         (("boot", "ring-2", "--kernel", "linux-1", "--", "true"), 2, "debian-6.12"),
         (("run", "no-such-study"), 2, "group-construction"),
         (("report", "/no/such/results"), 2, "no such file"),
+        (("run", "group-construction", "--output", "/proc/x"), 3, "cannot create /proc/x"),
+        (("run", "group-construction", "--output", "/etc/passwd"), 3, "cannot create /etc/passwd"),
+        (("boot", "ring-2", "--keep", "/etc", "--", "true"), 2, "not an empty folder"),
+        (("boot", "ring-2", "--keep", "/proc/x", "--", "true"), 3, "/proc/x"),
     ],
 )
-def test_wrong_words_end_with_2(words: tuple[str, ...], code: int, message: str) -> None:
+def test_wrong_words_are_one_message(words: tuple[str, ...], code: int, message: str) -> None:
     done = numalab(*words)
     assert done.returncode == code
     assert message in done.stderr
@@ -161,7 +198,7 @@ def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(small)], check=True)
     try:
         done = numalab(
-            "boot", "ring-2", "--mode", "tcg", "--keep", str(small / "run"), "--", "true"
+            "boot", "ring-2", "--mode", "icount", "--keep", str(small / "run"), "--", "true"
         )
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -27,8 +27,8 @@ from lab.topology.model import CpuShape
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 pytestmark = [
-    pytest.mark.skipif(bool(unusable_device()), reason=unusable_device() or "KVM"),
-    pytest.mark.skipif(len(CPUS) < 2, reason="needs two host CPUs"),
+    pytest.mark.skipif(bool(unusable_device()), reason=f"hardware: {unusable_device()}"),
+    pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two host CPUs"),
 ]
 
 
@@ -71,7 +71,7 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
     machine = firmware_machine(tmp_path, pages)
     before = pools()
     if pages == "2MiB" and not (os.geteuid() == 0 and before):
-        pytest.skip("hugepages cannot be reserved by this user")
+        pytest.skip("hardware: hugepages cannot be reserved by this user")
     with running(machine, RunDir(tmp_path / "run")) as (_, proof):
         vcpus = {t.role: t.allowed for t in proof.threads if t.role.startswith("vcpu")}
         assert vcpus == {"vcpu 0": CPUS[:1], "vcpu 1": CPUS[1:2]}
@@ -102,7 +102,7 @@ def test_hugepages_of_a_killed_process_are_given_back(
 ) -> None:
     before = pools()
     if not (os.geteuid() == 0 and before):
-        pytest.skip("hugepages cannot be reserved by this user")
+        pytest.skip("hardware: hugepages cannot be reserved by this user")
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
     node = str(read_host().nodes[0].id)
     with subprocess.Popen(

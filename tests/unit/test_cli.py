@@ -10,7 +10,7 @@ from lab.cli.main import COMMANDS
 
 
 def numalab(*words: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-c", "from lab.cli.main import main; main()", *words]
+    argv = [sys.executable, "-c", "from lab.cli.entry import main; main()", *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 

@@ -29,7 +29,7 @@ BAD = {
     "mode = 'xen'": r"mode: input should be 'auto', 'kvm', 'tcg' or 'icount', found 'xen'",
     "image = 7": r"image: input should be a valid string, found 7",
     "[limits]\nboot = -1": r"limits\.boot: .*greater than 0",
-    f"{CLAIM}variant='before'": r"claims\[0\]: a claim needs at_least or at_most",
+    f"{CLAIM}variant='before'": r"claims\[0\]: a claim needs at_least, at_most",
     f"{CLAIM}variant='x'\nat_most=1": r"no variant 'x' \(valid: before\)",
     "= 1": r"not TOML: ",
 }

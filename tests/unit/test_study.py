@@ -55,6 +55,18 @@ def test_the_variants_of_a_seed_are_next_to_each_other(tmp_path: Path) -> None:
             "[[claims]]\ntext='t'\nvariant='after'\nmeasure='task_buzy'\nat_most=1\n[variants.before]",
             r"claims\[0\]\.measure: no measure is called 'task_buzy'",
         ),
+        ("seeds = [1, 2]", "seeds = [1]\nkey_measures = ['tasks_final_node4']", "has no node 4"),
+        ("seeds = [1, 2]", "seeds = [1]\nkey_measures = ['task_busy_share_cpu8']", "has no cpu 8"),
+        (
+            "[variants.before]",
+            "[variants.before]\ntunables = { '/etc/x' = 1 }",
+            r"variants\.before",
+        ),
+        (
+            "[variants.before]",
+            "[variants.before]\ntunables = { '/proc/sys/../x' = 1 }",
+            "/proc/sys/../x",
+        ),
     ],
 )
 def test_what_a_study_names_must_be_there(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -69,13 +81,13 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_claim_is_bounded_on_both_sides() -> None:
     claim = Claim(text="t", variant="after", measure="m", at_least=1, at_most=2)
-    assert [claim.holds(value) for value in (0.9, 1, 2, 2.1, None)] == [
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
+    held = [claim.holds(value) for value in (0.9, 1, 2, 2.1, None)]
+    assert held == [False, True, True, False, False]
+    claim = Claim(text="t", variant="after", measure="m", above=1, below=2)
+    held = [claim.holds(value) for value in (1, 1.1, 1.9, 2, None)]
+    assert held == [False, True, True, False, False]
+    with pytest.raises(ValueError, match="finite"):
+        Claim(text="t", variant="after", measure="m", at_most=float("nan"))
 
 
 def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:

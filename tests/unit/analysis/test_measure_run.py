@@ -122,6 +122,14 @@ def test_time_with_lost_events_is_left_out(trace: Any, three_nodes: Topology) ->
     assert found["task_busy_share_cpu0"] == 60
 
 
+def test_a_move_to_the_same_cpu_is_none(trace: Any, three_nodes: Topology) -> None:
+    """set_task_cpu() traces before it looks whether the CPU changes at all."""
+    moves = [trace.migrate(110, "hog:1", 0, 0), trace.migrate(120, "hog:1", 0, 1)]
+    events = trace.table(trace.mark(100, "numalab: begin"), *moves)
+    found = values(measure_run(events, three_nodes, tasks=["hog"]))
+    assert (found["task_migrations"], found["task_node_migrations"]) == (1, 1)
+
+
 def test_an_empty_trace_measures_nothing(trace: Any, three_nodes: Topology) -> None:
     found = values(measure_run(trace.table(), three_nodes, tasks=["hog"]))
     assert found["task_busy_share_min"] is None

@@ -39,7 +39,7 @@ def test_a_kvm_guest_has_its_cpus_for_itself_until_it_ends() -> None:
     assert taken_cpus() == frozenset()
 
 
-@pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+@pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two CPUs")
 def test_a_second_guest_gets_other_cpus() -> None:
     held = admit(lambda _: Claim(CPUS[:1], 0))
     placement, admission = admit_machine(replace(machine("kvm"), host_cpus=CPUS[:2]))
@@ -63,7 +63,7 @@ def test_a_guest_that_measures_nothing_runs_anywhere() -> None:
     held.release()
 
 
-@pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+@pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two CPUs")
 def test_a_guest_pinned_by_hand_gets_its_cpus_or_nothing() -> None:
     last = replace(machine("kvm"), vcpu_cpus=CPUS[-1:])
     placement, admission = admit_machine(last)

@@ -176,7 +176,8 @@ def test_many_spans_make_a_page_of_the_allowed_size() -> None:
 
 
 def test_the_charts_are_valid_vega_lite() -> None:
-    vl_convert = pytest.importorskip("vl_convert")
+    import vl_convert  # noqa: PLC0415
+
     line = timeline("after")
     tasks = charts.own_tasks(line)
     assert tasks == [f"hog/{n}" for n in range(8)]
