@@ -1,14 +1,14 @@
 """One run: prepare, start, watch, collect; and keep everything when the guest is lost."""
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lab.errors import GuestLost, HostError, WorkloadFailed
 from lab.machine.console import Beat, excerpt
 from lab.machine.follow import End, follow
-from lab.machine.hypervisor import EMBED, connect
+from lab.machine.hypervisor import EMBED, Guest, connect
 from lab.machine.jobdisk import Collected, read_job_disk
 from lab.machine.machine import Job, Machine
 from lab.machine.memory import HeldMemory, Region
@@ -68,14 +68,8 @@ def run_guest(
         guest, memory, proof = stack.enter_context(started(hypervisor, machine, prepared))
         watch.lap("start")
         versions = guest.versions()
-        try:
+        with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
             end = follow(guest, memory, run_dir, limits, on_beat)
-        except BaseException:
-            guest.end()
-            _keep_memory(memory, prepared.region, run_dir)
-            with suppress(HostError):
-                read_job_disk(run_dir.job_disk, run_dir.out)
-            raise
         guest.end()
         watch.phases(end)
         if end.reason:
@@ -87,9 +81,7 @@ def run_guest(
     if end.reason or status is None:
         note = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else ""
         raise _lost(end, run_dir, note)
-    if status == _GAVE_UP and end.watchdog.message:
-        tail = excerpt(end.watchdog.kept)
-        raise WorkloadFailed(f"the guest cannot run the job: {end.watchdog.message}\n{tail}")
+    _check_gave_up(status, end)
     run_dir.job_disk.unlink(missing_ok=True)
     return Outcome(
         status=status,
@@ -101,6 +93,27 @@ def run_guest(
         versions=versions,
         notes=_notes(prepared.placement, collected, end),
     )
+
+
+@contextmanager
+def _kept_if_interrupted(
+    guest: Guest, memory: HeldMemory, region: Region | None, run_dir: RunDir
+) -> Iterator[None]:
+    """End the guest and keep what there is when the block is left by an error or Ctrl-C."""
+    try:
+        yield
+    except BaseException:
+        guest.end()
+        _keep_memory(memory, region, run_dir)
+        with suppress(HostError):
+            read_job_disk(run_dir.job_disk, run_dir.out)
+        raise
+
+
+def _check_gave_up(status: int, end: End) -> None:
+    if status == _GAVE_UP and end.watchdog.message:
+        tail = excerpt(end.watchdog.kept)
+        raise WorkloadFailed(f"the guest cannot run the job: {end.watchdog.message}\n{tail}")
 
 
 def _collect(run_dir: RunDir, end: End) -> Collected:

@@ -2,8 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +51,7 @@ def boot(
     The run directory is removed when all went well, unless `keep` says where to leave it. Raises
     what `run_guest` raises (the run directory then stays), and TopologyMismatch.
     """
-    if keep is not None and keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
-        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")
-    path = keep or Path(tempfile.mkdtemp(prefix="boot-", dir=cache_dir("boots")))
-    directory = RunDir(path)
+    path = _folder(keep)
     machine = Machine(
         topology=topology,
         bzimage=prepared.kernels[kernel.name].bzimage,
@@ -66,14 +63,10 @@ def boot(
         extra_cmdline=cmdline,
         trace_memory_mib=32 if events else 0,
     )
-    try:
-        outcome = run_guest(
-            machine,
-            Job(argv=argv, events=events),
-            directory,
-            connection=connection,
-            on_beat=on_beat,
-        )
+    job = Job(argv=argv, events=events)
+    with _tidied(path, keep=keep is not None):
+        directory = RunDir(path)
+        outcome = run_guest(machine, job, directory, connection=connection, on_beat=on_beat)
         differences = check_topology(
             topology,
             kernel,
@@ -82,14 +75,29 @@ def boot(
             allow=allow_mismatch,
         )
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
-    except KeyboardInterrupt:
-        if keep is None:
-            shutil.rmtree(path, ignore_errors=True)
-        raise
+    return Booted(stdout, stderr, outcome, differences, keep)
+
+
+def _folder(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="boot-", dir=cache_dir("boots")))
+    if keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
+        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")
+    return keep
+
+
+@contextmanager
+def _tidied(path: Path, *, keep: bool) -> Iterator[None]:
+    """Remove the run directory unless it is to be kept; an error keeps what is in it."""
+    try:
+        yield
     except LabError:
         with suppress(OSError):  # only an empty folder goes
             path.rmdir()
         raise
-    if keep is None:
-        shutil.rmtree(path)
-    return Booted(stdout, stderr, outcome, tuple(differences), keep)
+    except BaseException:
+        if not keep:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    if not keep:
+        shutil.rmtree(path, ignore_errors=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from lab.machine.kvm import Choice
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
 from lab.machine.watch import Limits
-from lab.store import FORMAT, Results, RunDir, locked, read_json, write_json
+from lab.store import FORMAT, Results, RunDir, locked, project_dir, read_json, write_json
 from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.measure import measure
@@ -100,6 +101,13 @@ def _execute_all(
     return tally
 
 
+def _shown_path(path: Path) -> str:
+    """Return a study's path as it would be typed in the project, or only its name."""
+    with suppress(ValueError):
+        return str(path.resolve().relative_to(project_dir().resolve()))
+    return path.name
+
+
 def _check_finished(plan: Plan, prepared: Prepared, results: Results, setting: Setting) -> None:
     """Refuse to add to runs that were made from other inputs. Raises UserError."""
     finished = results.finished()
@@ -125,6 +133,7 @@ def _claim_results(plan: Plan, results: Results) -> None:
             "format": FORMAT,
             "study": plan.name,
             "digest": plan.digest,
+            "path": _shown_path(plan.path),
             "file": plan.study.model_dump(mode="json"),
             "runs": [dataclasses.asdict(run) for run in plan.runs],
         },

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 
 from lab.analysis import compare
 from lab.cpulist import format_cpulist
+from lab.errors import UserError
 from lab.report import model
 from lab.store import Results
 from lab.study.model import Claim, Study
 from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 from lab.study.timeline import run_timeline
 from lab.topology.drawing import render_svg
-from lab.topology.load import load_topology
+from lab.topology.load import load_topology, topology_to_dict
+from lab.topology.model import Topology
 from lab.topology.sched_log import parse_sched_verbose
 
 
@@ -29,7 +31,7 @@ def _gather(results: Results) -> model.StudyReport:
     study = Study.model_validate_json(json.dumps(plan["file"]))
     infos = _infos(runs)
     first = runs[0].manifest
-    topology = load_topology(study.topologies[0])
+    topology = _topology(study, first)
     return model.StudyReport(
         study=plan["study"],
         question=study.question,
@@ -40,7 +42,7 @@ def _gather(results: Results) -> model.StudyReport:
         mode_reason=first["mode_reason"],
         workload=" ".join(first["workload"]["argv"]),
         created=first["started"],
-        again=(f"numalab run studies/{plan['study']}.toml --mode {first['mode']}",),
+        again=(f"numalab run {plan['path']} --mode {first['mode']}",),
         topology=topology,
         topology_svg=render_svg(topology),
         variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
@@ -52,6 +54,14 @@ def _gather(results: Results) -> model.StudyReport:
         timelines=tuple(_timeline(name, runs) for name in study.variants if _of(runs, name)),
         claims=tuple(_claim(claim, runs) for claim in study.claims),
     )
+
+
+def _topology(study: Study, manifest: Json) -> Topology:
+    """Load the machine of the runs; UserError when its file has changed since then."""
+    topology = load_topology(study.topologies[0])
+    if topology_to_dict(topology) != manifest["machine"]:
+        raise UserError("this topology has changed since the runs", file=study.topologies[0])
+    return topology
 
 
 def _of(runs: Sequence[StoredRun], variant: str) -> list[StoredRun]:

@@ -72,17 +72,20 @@ class LimitsTable(Document):
 
 
 class Study(Document):
-    """A study file, whole and valid in itself; `lab.study.plan` checks what it refers to."""
+    """A study file, whole and valid in itself; `lab.study.plan` checks what it refers to.
+
+    A report compares the variants on one machine with one workload, so there is one of each.
+    """
 
     question: str
     summary: str = ""
     source: str = ""
-    topologies: tuple[str, ...] = Field(min_length=1)
+    topologies: tuple[str, ...] = Field(min_length=1, max_length=1)
     image: Name = "base"
     mode: Literal["auto", "kvm", "tcg", "icount"] = "auto"
     seeds: tuple[Annotated[int, Field(ge=0, lt=1 << 32)], ...] = Field(min_length=1)
     variants: dict[Name, Variant] = Field(min_length=1)
-    workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
+    workloads: tuple[WorkloadUse, ...] = Field(min_length=1, max_length=1)
     capture: dict[str, Any] = Field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     key_measures: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ def plan_study(path: Path) -> Plan:
         workloads=workloads,
         recipe=load_recipe(study.image),
         capture=load_capture(study.capture, path),
-        runs=_runs(study, workloads, path),
+        runs=_runs(study, workloads),
         digest=_digest(study),
     )
 
@@ -110,18 +110,15 @@ def _check_tunables(study: Study, path: Path) -> None:
 
 
 def _runs(
-    study: Study, workloads: Mapping[str, tuple[BoundWorkload, ...]], path: Path
+    study: Study, workloads: Mapping[str, tuple[BoundWorkload, ...]]
 ) -> tuple[PlannedRun, ...]:
-    runs = tuple(
+    return tuple(
         PlannedRun(f"{topology}_{workload.name}_{variant}_{seed}", topology, index, variant, seed)
         for seed in study.seeds
         for topology, bound in workloads.items()
         for index, workload in enumerate(bound)
         for variant in study.variants
     )
-    if len({run.id for run in runs}) != len(runs):
-        raise UserError("two workloads have the same name", file=path, key="workloads")
-    return runs
 
 
 def _digest(study: Study) -> str:

@@ -74,8 +74,8 @@ def test_what_a_study_names_must_be_there(tmp_path: Path, old: str, new: str, me
         plan_study(write(tmp_path, STUDY.replace(old, new, 1)))
 
 
-def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="same name"):
+def test_a_study_has_one_workload(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"workloads: .*at most 1 item"):
         plan_study(write(tmp_path, STUDY + '[[workloads]]\nname = "bound-hogs"\n'))
 
 
