@@ -1,6 +1,7 @@
 """`numalab run`."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -50,9 +51,9 @@ def command(
     plan = plan_study(find_study(study))
     results = Results(output or _folder(plan, resume=resume))
     make_dir(results.path)
-    connect(connection)
     say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
-    with progress_lines("prepare") as tell:
+    with _gone_if_empty(results.path), progress_lines("prepare") as tell:
+        connect(connection)
         prepared = prepare(plan.kernels.values(), plan.recipe, tell)
         choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
     say(f"mode {choice.mode}: {choice.reason}")
@@ -79,6 +80,17 @@ def _folder(plan: Plan, *, resume: bool) -> Path:
     if not found:
         raise UserError("there are no results to go on with", file=parent)
     return found[-1]
+
+
+@contextmanager
+def _gone_if_empty(path: Path) -> Iterator[None]:
+    """Remove the results' folder again when the block fails before anything is in it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()
+        raise
 
 
 def _new_folder(path: Path) -> Path:

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UserError
-from lab.store import Results, write_json
+from lab.store import Results, project_dir, write_json
 from lab.study.execute import _claim_results
-from lab.study.model import Claim, find_study
+from lab.study.model import Claim
 from lab.study.plan import plan_study
+from lab.topology.load import load_topology
+from lab.topology.predict.hazards import hazards
+from lab.topology.predict.prediction import predict
 
 STUDY = """
 question = "?"
@@ -100,7 +103,20 @@ def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
         _claim_results(plan, results)
 
 
-def test_the_shipped_study_is_planned() -> None:
-    plan = plan_study(find_study("group-construction"))
-    assert len(plan.runs) == 6
-    assert plan.kernels["debian-6.12-undo-group-construction"].groups_before_fix
+STUDIES = sorted((project_dir() / "studies").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_shipped_study_is_planned(path: Path) -> None:
+    plan = plan_study(path)
+    assert len(plan.runs) >= 3 * len(plan.study.variants)
+    assert {claim.variant for claim in plan.study.claims} == set(plan.study.variants)
+
+
+def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
+    """Nodes 1 and 4 of mesh-8 are two hops apart and shared all their groups."""
+    topology = load_topology("mesh-8")
+    found = hazards(topology, predict(topology, before_group_fix=True))
+    (named,) = [each for each in found if "group construction" in str(each)]
+    assert "1 and 4" in str(named)
+    assert topology.distances[1][4] == max(topology.distances[1])
