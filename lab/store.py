@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from lab.errors import HostError, UserError, WorkloadFailed
 
 FORMAT = 1
+UNFINISHED = (".running", ".failed", ".interrupted")  # a run's folder that is no result
 
 
 def project_dir() -> Path:
@@ -286,5 +287,5 @@ class Results:
     def finished(self) -> Mapping[str, RunDir]:
         """Return the runs that have a manifest, by id, in order of their names."""
         found = sorted((self.path / "runs").glob("*/manifest.json"))
-        names = [path.parent for path in found if "." not in path.parent.name]
-        return {path.name: RunDir(path) for path in names}
+        whole = [path.parent for path in found if path.parent.suffix not in UNFINISHED]
+        return {path.name: RunDir(path) for path in whole}

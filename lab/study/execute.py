@@ -25,6 +25,7 @@ from lab.study.measure import measure
 from lab.study.model import Variant
 from lab.study.plan import Plan, PlannedRun
 from lab.study.prepare import Prepared
+from lab.study.stored import damage_explained
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
 
@@ -70,8 +71,9 @@ def execute(
     on to the caller. Raises UserError when `results` belong to another study.
     """
     with locked(results.path, wait=False):
-        _claim_results(plan, results)
-        _check_finished(plan, prepared, results, setting)
+        with damage_explained(results.path):
+            _claim_results(plan, results)
+            _check_finished(plan, prepared, results, setting)
         return _execute_all(plan, prepared, results, setting, tell)
 
 
@@ -191,9 +193,12 @@ def _execute(cell: _Cell) -> None:
         reason = f"what the guest left cannot be read: {type(error).__name__}: {error}"
         record |= {"status": "failed", "reason": reason}
         raise WorkloadFailed(reason) from error
+    except GuestLost as error:
+        lost = _renamed(error, path, path.with_name(final))
+        record |= {"status": "lost", "reason": str(lost)} | _salvaged(cell)
+        raise lost from None
     except LabError as error:
-        status = "lost" if isinstance(error, GuestLost) else "failed"
-        record |= {"status": status, "reason": str(error)} | _salvaged(cell)
+        record |= {"status": "failed", "reason": str(error)} | _salvaged(cell)
         raise
     finally:
         record["seconds"] = round(time.monotonic() - began, 2)
@@ -201,6 +206,12 @@ def _execute(cell: _Cell) -> None:
             write_json(cell.directory.manifest, record)
             shutil.rmtree(path.with_name(final), ignore_errors=True)
             path.rename(path.with_name(final))
+
+
+def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:
+    """Say where what a lost guest left lies once its folder has its last name."""
+    reason = error.reason.replace(str(old.absolute()), str(new)).replace(str(old), str(new))
+    return GuestLost(reason, kept=new, tail=error.tail)
 
 
 def _machine(cell: _Cell) -> Machine:

@@ -173,7 +173,7 @@ def _claim(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
     return model.Claim(
         text=claim.text,
         expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
-        measured=f"{measured} ({len(values)} runs)",
+        measured=f"{measured} ({_runs_of(len(values))})",
         holds=bool(values) and all(claim.holds(value) for value in values),
     )
 
@@ -182,9 +182,16 @@ def _verdict(study: Study, runs: Sequence[StoredRun], planned: int) -> str:
     """Say in one sentence whether what the study expects was seen."""
     checked = [_claim(claim, runs) for claim in study.claims]
     broken = [claim.text for claim in checked if not claim.holds]
-    missing = f"; {planned - len(runs)} runs gave no result" if planned > len(runs) else ""
+    lacking = planned - len(runs)
+    missing = f"; {_runs_of(lacking)} gave no result" if lacking > 0 else ""
     if not checked:
-        return f"{len(runs)} of {planned} runs finished{missing}."
+        return f"{len(runs)} of {_runs_of(planned)} finished{missing}."
     if broken:
         return f"Not seen in every run: {'; '.join(broken)}{missing}."
-    return f"Seen in all {len(runs)} runs: {'; '.join(claim.text for claim in checked)}{missing}."
+    return (
+        f"Seen in all {_runs_of(len(runs))}: {'; '.join(claim.text for claim in checked)}{missing}."
+    )
+
+
+def _runs_of(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"

@@ -153,6 +153,34 @@ def test_interrupted_studies_resume(tmp_path: Path) -> None:
     assert not [path for path in (out / "runs").iterdir() if path.name.endswith(".running")]
 
 
+def test_a_lost_guest_is_kept_and_the_other_runs_go_on(tmp_path: Path) -> None:
+    """QEMU of the first run is killed while it records; the second run is not disturbed."""
+    study = tmp_path / "lost.toml"
+    study.write_text(STUDY.format(more='mode = "icount"'))
+    out = tmp_path / "out"
+    command = [*NUMALAB, "run", str(study), "--output", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    beats = out / "runs" / "ring-4_bound-hogs_after_5.running" / "heartbeat.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if beats.exists() and "workload" in beats.read_text():
+            break
+        time.sleep(0.05)
+    time.sleep(1)
+    for line in guests(out):
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    _, stderr = process.communicate(timeout=500)
+    assert process.returncode == 4, stderr
+    kept = out / "runs" / "ring-4_bound-hogs_after_5.failed"
+    assert f"kept: {kept}" in stderr
+    assert ".running" not in stderr
+    manifest = json.loads((kept / "manifest.json").read_text())
+    assert manifest["status"] == "lost"
+    assert manifest["trace"]["counts"]["sched_switch"] > 50
+    assert (out / "runs" / "ring-4_bound-hogs_again_5" / "manifest.json").exists()
+    assert "1 run gave no result" in (out / "changelog.txt").read_text()
+
+
 def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
     study = tmp_path / "wrong.toml"
     claim = 'text = "no time on node 1"\nvariant = "after"\nmeasure = "task_time_share_node1"\n'

@@ -125,7 +125,9 @@ def test_results_list_only_whole_runs(tmp_path: Path) -> None:
     results = Results(tmp_path)
     write_json(results.run("after-1").manifest, {})
     write_json(results.running("after-2").manifest, {})
-    assert list(results.finished()) == ["after-1"]
+    write_json(results.run("after-3.failed").manifest, {})
+    write_json(results.run("v6.12-1").manifest, {})
+    assert list(results.finished()) == ["after-1", "v6.12-1"]
 
 
 def test_project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
