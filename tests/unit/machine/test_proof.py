@@ -1,8 +1,8 @@
-"""The proof of placement, from recorded /proc files and from this process."""
+"""The proof of placement, from recorded /proc files and from a process."""
 
 import os
-import threading
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,29 +80,28 @@ def test_a_host_that_does_not_tell_where_memory_lies_is_no_mismatch() -> None:
     check_memory((), BOUND, 2048)
 
 
-def test_this_process_proves_its_own_threads() -> None:
-    stop = threading.Event()
-    ids: list[int] = []
+# A process of its own: this one has libvirt's threads once a guest test has run in it.
+TWO_THREADS = """
+import sys, threading
+def work():
+    print(threading.get_native_id(), flush=True)
+    sys.stdin.read()
+threading.Thread(target=work).start()
+"""
 
-    def work() -> None:
-        ids.append(threading.get_native_id())
-        stop.wait()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    while not ids:
-        time.sleep(0.001)
-    try:
-        allowed = tuple(sorted(os.sched_getaffinity(0)))
-        first = allowed[0]
-        os.sched_setaffinity(ids[0], {first})
-        plan = Placement((first,), allowed, False, "")
-        roles = {t.role for t in prove_threads(os.getpid(), ids, plan).threads}
-        assert "vcpu 0" in roles
+def test_the_threads_of_a_process_are_proved() -> None:
+    allowed = tuple(sorted(os.sched_getaffinity(0)))
+    plan = Placement(allowed[:1], allowed, False, "")
+    with subprocess.Popen(
+        [sys.executable, "-c", TWO_THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        thread = int(process.stdout.readline())
+        os.sched_setaffinity(thread, set(plan.vcpus))
+        found = prove_threads(process.pid, [thread], plan)
+        assert [t.thread for t in found.threads if t.role == "vcpu 0"] == [thread]
         if len(allowed) > 1:
-            os.sched_setaffinity(ids[0], set(allowed))
+            os.sched_setaffinity(thread, set(allowed))
             with pytest.raises(PlacementMismatch, match="vcpu 0 may run on"):
-                prove_threads(os.getpid(), ids, plan)
-    finally:
-        stop.set()
-        thread.join()
+                prove_threads(process.pid, [thread], plan)
