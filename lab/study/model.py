@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from lab.document import Document, read_document
 from lab.errors import UserError
+from lab.machine.watch import Limits
 from lab.store import project_dir
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
@@ -66,9 +67,9 @@ class Claim(Document):
 class LimitsTable(Document):
     """Wall-clock deadlines in seconds; a guest that misses one is ended as lost."""
 
-    boot: float = Field(default=120, gt=0, allow_inf_nan=False)
-    silence: float = Field(default=60, gt=0, allow_inf_nan=False)
-    run: float = Field(default=600, gt=0, allow_inf_nan=False)
+    boot: float = Field(default=Limits.boot, gt=0, allow_inf_nan=False)
+    silence: float = Field(default=Limits.silence, gt=0, allow_inf_nan=False)
+    run: float = Field(default=Limits.total, gt=0, allow_inf_nan=False)
 
 
 class Study(Document):

@@ -1,5 +1,6 @@
 """Plans: which runs, in which order, and what is refused before anything is built."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,14 @@ def test_a_shipped_study_is_planned(path: Path) -> None:
     plan = plan_study(path)
     assert len(plan.runs) >= 3 * len(plan.study.variants)
     assert {claim.variant for claim in plan.study.claims} == set(plan.study.variants)
+
+
+@pytest.mark.parametrize("page", ["docs/studies.md", "README.md"])
+def test_a_study_in_the_documentation_is_planned(tmp_path: Path, page: str) -> None:
+    text = (project_dir() / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(question = .*?)```", text, re.DOTALL)
+    block = block.replace("debian-6.12-mine", "debian-6.12")  # the reader's own kernel
+    assert plan_study(write(tmp_path, block)).runs
 
 
 def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
