@@ -156,3 +156,16 @@ def seeds_line(report: StudyReport) -> str:
 def runs_that_failed(report: StudyReport) -> int:
     """Count the runs that did not end well; their figures are in no mean."""
     return sum(run.status != "ok" for run in report.runs)
+
+
+def notes(report: StudyReport) -> list[str]:
+    """Say below a table what its figures are worth, and what is missing from them."""
+    kinds = {report.measure(each.measure).kind for each in report.comparisons}
+    found = [kind_note(kind, report.mode) for kind in sorted(kinds)]
+    if any(None in each.summaries for each in report.comparisons):
+        found.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
+    if lost := sum(run.provenance.lost_events for run in report.runs):
+        found.append(f"{lost} trace events were lost; figures from the trace may be too low")
+    if failed := runs_that_failed(report):
+        found.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    return found

@@ -24,7 +24,7 @@ def render_markdown(report: StudyReport) -> str:
         _claims(report),
         _table(_heads(report), [_cells(report, each) for each in kept]),
         _folded(report, counters),
-        [f"- {escaped(note)}" for note in _notes(report)],
+        [f"- {escaped(note)}" for note in figures.notes(report)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -85,15 +85,3 @@ def _folded(report: StudyReport, counters: Sequence[Comparison]) -> list[str]:
     table = _table(_heads(report), [_cells(report, each) for each in counters])
     title = f"<summary>{len(counters)} counters of /proc/vmstat</summary>"
     return ["<details>", title, "", *table, "", "</details>"]
-
-
-def _notes(report: StudyReport) -> list[str]:
-    kinds = {report.measure(each.measure).kind for each in report.comparisons}
-    notes = [figures.kind_note(kind, report.mode) for kind in sorted(kinds)]
-    if any(None in each.summaries for each in report.comparisons):
-        notes.append(f"{figures.NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
-    if lost := sum(run.provenance.lost_events for run in report.runs):
-        notes.append(f"{lost} trace events were lost; figures from the trace may be too low")
-    if failed := figures.runs_that_failed(report):
-        notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
-    return notes

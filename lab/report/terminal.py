@@ -121,14 +121,7 @@ def _claims(report: StudyReport) -> list[RenderableType]:
 
 
 def _notes(report: StudyReport, counters: int) -> list[RenderableType]:
-    kinds = {report.measure(comparison.measure).kind for comparison in report.comparisons}
-    notes = [figures.kind_note(kind, report.mode) for kind in sorted(kinds)]
-    if any(None in comparison.summaries for comparison in report.comparisons):
-        notes.append(f"{figures.NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
-    if lost := sum(run.provenance.lost_events for run in report.runs):
-        notes.append(f"{lost} trace events were lost; figures from the trace may be too low")
-    if failed := figures.runs_that_failed(report):
-        notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    notes = figures.notes(report)
     if counters:
         notes.append(f"{counters} /proc/vmstat counters: see the page or changelog.txt")
     return [Text(note, "dim") for note in notes]
