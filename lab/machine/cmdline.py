@@ -30,14 +30,10 @@ def render_cmdline(
     *,
     mode: Mode,
     unwanted: tuple[Region, ...] = (),
-    events: tuple[str, ...] = (),
     extra: tuple[str, ...] = (),
 ) -> str:
     """Render the command line of a guest whose trace instance lies in `region`.
 
-    `events` (`system:event`, without filters) are what the guest will record. In `tcg` mode they
-    are switched on before the other CPUs run: QEMU 7.2 may execute stale code on one vCPU while
-    another patches the kernel's text, and switching events on is what patches most of it.
     `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
     last, so that they win. Raises UserError for words the kernel would not read as one word, and
     for a line that is too long.
@@ -64,7 +60,7 @@ def render_cmdline(
     if region is not None:
         words += [
             f"memmap={region.size:#x}${region.address:#x}",
-            _trace_instance(region, events if mode == "tcg" else ()),
+            f"trace_instance={TRACE_INSTANCE}@{region.address:#x}:{region.size:#x}",
         ]
     for word in extra:
         if not word or not word.isprintable() or (" " in word and '"' not in word):
@@ -73,13 +69,3 @@ def render_cmdline(
     if len(line) > _LONGEST:
         raise UserError(f"the kernel command line has {len(line)} characters, {_LONGEST} fit")
     return line
-
-
-def _trace_instance(region: Region, events: tuple[str, ...]) -> str:
-    """Render the instance in reserved memory; its `events` are on, and it does not record yet."""
-    place = f"@{region.address:#x}:{region.size:#x}"
-    names = [event.partition("\t")[0] for event in events]
-    word = f"trace_instance={TRACE_INSTANCE}^traceoff{place},{','.join(names)}"
-    if not names or len(word) > _LONGEST // 2:
-        return f"trace_instance={TRACE_INSTANCE}{place}"
-    return word

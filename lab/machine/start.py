@@ -75,7 +75,6 @@ def _prepare(
         region,
         mode=machine.mode,
         unwanted=unwanted_regions(machine.topology),
-        events=job.events if job.mode == "run" else (),
         extra=machine.extra_cmdline,
     )
     name = f"{machine.name}-{os.getpid()}-{next(_counter)}"

@@ -97,19 +97,6 @@ def test_the_command_line() -> None:
     assert "memmap" not in render_cmdline(None, mode="kvm")
 
 
-def test_events_are_on_before_the_other_cpus_run_in_tcg_mode() -> None:
-    region = Region(0x1000000, 0x200000)
-    events = ("sched:sched_switch", "sched:sched_wakeup\tpid > 1")
-    line = render_cmdline(region, mode="tcg", events=events)
-    assert line.split()[-1] == (
-        "trace_instance=lab^traceoff@0x1000000:0x200000,sched:sched_switch,sched:sched_wakeup"
-    )
-    for mode in ("kvm", "icount"):
-        assert "^traceoff" not in render_cmdline(region, mode=mode, events=events)
-    many = tuple(f"sched:event_{number}" for number in range(200))
-    assert "^traceoff" not in render_cmdline(region, mode="tcg", events=many)
-
-
 @pytest.mark.parametrize("extra", [("a b",), ("",), ("x\n",), ("y" * 2048,)])
 def test_the_command_line_refuses(extra: tuple[str, ...]) -> None:
     with pytest.raises(UserError):
