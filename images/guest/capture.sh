@@ -58,8 +58,11 @@ capture_stop() {
 
 capture_extract() {
     [ -d $INSTANCE ] || return 0
-    # Before trace-cmd takes the events out: `entries:`, `overrun:` and so on of each CPU.
-    busybox cat $INSTANCE/per_cpu/cpu*/stats >/job/out/trace-stats.txt
+    # Before trace-cmd takes the events out: `cpuN`, then its `entries:`, `overrun:` and so on.
+    for folder in "$INSTANCE"/per_cpu/cpu*; do
+        echo "${folder##*/}"
+        while read -r line; do echo "$line"; done <"$folder/stats"
+    done >/job/out/trace-stats.txt
     # Compressing would keep an emulated CPU busy for longer than writing does.
     trace-cmd extract -B lab --compression none -o /job/out/trace.dat >/job/out/trace-cmd.txt 2>&1 ||
         complain "trace-cmd extract failed, see trace-cmd.txt"

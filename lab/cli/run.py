@@ -59,14 +59,14 @@ def command(
     say(f"mode {choice.mode}: {choice.reason}")
     setting = Setting(choice, connection, allow_mismatch, fail_fast)
     with run_progress(len(plan.runs)) as tell_run:
-        tally = execute(plan, prepared, results, setting, tell_run)
+        failures = execute(plan, prepared, results, setting, tell_run)
     if not results.finished():
-        raise tally.failures[0].error
+        raise failures[0].error
     report = gather(results)
     publish(report, results)
     show(report, results, as_json=as_json)
-    if tally.failures:
-        raise typer.Exit(tally.failures[0].error.exit_code)
+    if failures:
+        raise typer.Exit(failures[0].error.exit_code)
     if not all(claim.holds for claim in report.claims):
         raise typer.Exit(1)
 

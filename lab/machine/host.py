@@ -87,11 +87,6 @@ class Host:
         """The frequency governors in use."""
         return tuple(sorted({cpu.governor for cpu in self.cpus if cpu.governor}))
 
-    def free_pages(self, node: int, size_kib: int) -> int:
-        """Return how many free hugepages of a size the node with this id has."""
-        pools = [pool for each in self.nodes if each.id == node for pool in each.hugepages]
-        return sum(pool.free for pool in pools if pool.size_kib == size_kib)
-
 
 def host_to_dict(host: Host) -> dict[str, object]:
     """Return a host as the plain values of a recording, with CPUs as cpulists."""

@@ -5,11 +5,12 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from lab.capture.counters import parse_trace_stats
 from lab.capture.decode import decode_trace
 from lab.capture.spec import render_events
 from lab.errors import CaptureIncomplete, GuestLost, HostError, LabError, UserError, WorkloadFailed
@@ -18,7 +19,16 @@ from lab.machine.kvm import Choice
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
 from lab.machine.watch import Limits
-from lab.store import FORMAT, Results, RunDir, locked, project_dir, read_json, write_json
+from lab.store import (
+    FORMAT,
+    Results,
+    RunDir,
+    left_by_guest,
+    locked,
+    project_dir,
+    read_json,
+    write_json,
+)
 from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.measure import measure
@@ -48,27 +58,19 @@ class Failure:
     error: LabError
 
 
-@dataclass
-class Tally:
-    """What became of the runs of a plan."""
-
-    finished: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-
 # (run id, phase or result in words, runs ended)
 Tell = Callable[[str, str, int], None]
 
 
 def execute(
     plan: Plan, prepared: Prepared, results: Results, setting: Setting, tell: Tell
-) -> Tally:
+) -> tuple[Failure, ...]:
     """Execute the runs that `results` lacks, in the plan's order.
 
-    A run that fails leaves what there was in its folder, and the others go on (unless
-    `fail_fast`). Ctrl-C ends the running guest, keeps its folder as `<run>.interrupted`, and goes
-    on to the caller. Raises UserError when `results` belong to another study.
+    Returns the failures. A run that fails leaves what there was in its folder, and the others go
+    on (unless `fail_fast`). Ctrl-C ends the running guest, keeps its folder as
+    `<run>.interrupted`, and goes on to the caller. Raises UserError when `results` belong to
+    another study.
     """
     with locked(results.path, wait=False):
         with damage_explained(results.path):
@@ -79,11 +81,10 @@ def execute(
 
 def _execute_all(
     plan: Plan, prepared: Prepared, results: Results, setting: Setting, tell: Tell
-) -> Tally:
-    tally = Tally()
+) -> tuple[Failure, ...]:
+    failures: list[Failure] = []
     for number, run in enumerate(plan.runs):
         if run.id in results.finished():
-            tally.kept.append(run.id)
             continue
 
         def on_phase(text: str, run_id: str = run.id, done: int = number) -> None:
@@ -92,15 +93,14 @@ def _execute_all(
         try:
             _execute(_Cell(plan, run, prepared, setting, results.running(run.id), on_phase))
         except LabError as error:
-            tally.failures.append(Failure(run.id, error))
+            failures.append(Failure(run.id, error))
             tell(run.id, f"failed: {error}", number + 1)
             # What is wrong with the host is wrong for the next run as well.
             if setting.fail_fast or isinstance(error, HostError):
                 break
         else:
-            tally.finished.append(run.id)
             tell(run.id, "done", number + 1)
-    return tally
+    return tuple(failures)
 
 
 def _shown_path(path: Path) -> str:
@@ -255,15 +255,25 @@ def _measured(cell: _Cell) -> manifest.Record:
         reserved_mib=capture.buffer_mib,
         allow=cell.setting.allow_mismatch,
     )
-    decoded = decode_trace(directory.trace, cell.topology, directory.events)
-    if capture.lost_is_error and not decoded.whole:
+    recording = _decoded(cell)
+    if capture.lost_is_error and not recording["whole"]:
         raise CaptureIncomplete(
-            f"{decoded.lost} events were lost at {decoded.gaps} places;"
+            f"{recording['lost']} events were lost at {recording['gaps']} places;"
             " a larger buffer_mib in [capture] may help"
         )
     measures = measure(directory, cell.topology, cell.workload, capture)
     write_json(directory.measures, [dataclasses.asdict(each) for each in measures])
-    return {"trace": manifest.trace(decoded), "topology_differences": list(differences)}
+    return {"trace": recording, "topology_differences": list(differences)}
+
+
+def _decoded(cell: _Cell) -> manifest.Record:
+    """Decode the recording, and say how much of it there is."""
+    directory = cell.directory
+    decoded = decode_trace(directory.trace, cell.topology, directory.events)
+    stats = ""
+    with suppress(WorkloadFailed):  # a rescued guest may have left none
+        stats = left_by_guest(directory.trace_stats).decode("utf-8", "replace")
+    return manifest.trace(decoded, parse_trace_stats(stats))
 
 
 def _salvaged(cell: _Cell) -> manifest.Record:
@@ -271,6 +281,5 @@ def _salvaged(cell: _Cell) -> manifest.Record:
     directory = cell.directory
     if directory.trace.exists() and not directory.events.exists():
         with suppress(LabError):
-            decoded = decode_trace(directory.trace, cell.topology, directory.events)
-            return {"trace": manifest.trace(decoded)}
+            return {"trace": _decoded(cell)}
     return {}

@@ -2,11 +2,13 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.capture.counters import BufferStats
 from lab.capture.decode import Decoded
 from lab.kernel.build import BuiltKernel
 from lab.machine.kvm import Choice
@@ -101,6 +103,11 @@ def outcome(result: Outcome) -> Record:
     }
 
 
-def trace(decoded: Decoded) -> Record:
-    """Describe a recording: how much of it there is, and what is known to be missing."""
-    return {**asdict(decoded), "whole": decoded.whole}
+def trace(decoded: Decoded, stats: Sequence[BufferStats]) -> Record:
+    """Describe a recording: how much of it there is, and what is known to be missing.
+
+    Where an overwritten buffer only shows that events are missing, the ring buffer's own
+    statistics say how many.
+    """
+    lost = max(decoded.lost, sum(cpu.lost for cpu in stats))
+    return {**asdict(decoded), "lost": lost, "whole": decoded.whole and not lost}

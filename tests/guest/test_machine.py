@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from guest_types import LIMITS, Boot, MakeMachine
 
+from lab.capture.counters import parse_trace_stats
+from lab.capture.decode import decode_trace
 from lab.errors import WorkloadFailed
 from lab.machine.console import Beat
 from lab.machine.hypervisor import connect
@@ -138,3 +140,17 @@ def test_qemus_command_line_can_be_had(make_machine: MakeMachine, tmp_path: Path
     prepared = prepare(make_machine(), Job(("true",)), RunDir(tmp_path / "run"))
     line = connect().command_line(prepared.xml)
     assert "-sandbox on" in line and "memory-backend-memfd" in line
+
+
+def test_overwritten_events_are_counted(
+    boot: Boot, make_machine: MakeMachine, tmp_path: Path
+) -> None:
+    """A buffer that wraps says how many events it lost; the recording shows only where."""
+    machine = replace(make_machine("ring-2", mode="icount"), trace_memory_mib=1)
+    events = ("sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup")
+    _, run_dir = boot("hackbench", "-g", "1", "-l", "300", machine=machine, events=events)
+    stats = parse_trace_stats(run_dir.trace_stats.read_text())
+    assert [cpu.cpu for cpu in stats] == [0, 1, 2, 3]
+    decoded = decode_trace(run_dir.trace, machine.topology, tmp_path / "events.parquet")
+    assert decoded.gaps > 0
+    assert sum(cpu.lost for cpu in stats) > 100

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.capture.counters import BufferStats
+from lab.capture.decode import Decoded
 from lab.errors import UserError
 from lab.store import Results, project_dir, write_json
+from lab.study import manifest
 from lab.study.execute import _claim_results
 from lab.study.model import Claim
 from lab.study.plan import plan_study
@@ -129,3 +132,11 @@ def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
     (named,) = [each for each in found if "group construction" in str(each)]
     assert "1 and 4" in str(named)
     assert topology.distances[1][4] == max(topology.distances[1])
+
+
+def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
+    stats = (BufferStats(0, 9, 5, 0, 0), BufferStats(1, 9, 0, 1, 2))
+    found = manifest.trace(Decoded(events=18, gaps=2), stats)
+    assert (found["lost"], found["whole"]) == (8, False)
+    assert manifest.trace(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),))["whole"]
+    assert manifest.trace(Decoded(lost=9, gaps=1), stats)["lost"] == 9
