@@ -14,14 +14,42 @@ INSTANCE=$TRACING/instances/lab
 # Why the recording could not start, for the host.
 CAPTURE_REASON="the recording could not be started"
 
+# What the command is run with: its clock, counters that are sampled meanwhile, perf stat.
+CAPTURE_AROUND=
+
 capture_wanted() { [ -s /job/events ]; }
 
-# Lines of /job/events: `system:event`, or `system:event<TAB>filter`.
+# /job/sample: `PERIOD_MS WHAT`, as numalab-run takes them. Lines of /job/perf_stat: perf's events.
+capture_around() {
+    period=0 what=-
+    [ -s /job/sample ] && read -r period what </job/sample
+    CAPTURE_AROUND="/usr/lib/numalab/numalab-run /job/out $period $what --"
+    [ -s /job/perf_stat ] || return 0
+    events=
+    while read -r event; do
+        # For a tracepoint that this kernel lacks perf would refuse all of them.
+        case $event in *:*) [ -e "$TRACING/events/${event%%:*}/${event#*:}/id" ] || continue ;; esac
+        events=$events${events:+,}$event
+    done </job/perf_stat
+    [ -z "$events" ] ||
+        CAPTURE_AROUND="perf stat -a -x , -o /job/out/perf-stat.csv -e $events -- $CAPTURE_AROUND"
+}
+
+# Lines of /job/events: `system:event`, or `system:event<TAB>filter`. With a `?` in front the event
+# is recorded where this kernel has it, and named in absent-events where not.
 capture_enable() {
     while IFS='	' read -r event filter; do
-        case $event in '' | '#'*) continue ;; esac
+        optional=
+        case $event in
+        '' | '#'*) continue ;;
+        '?'*) optional=1 event=${event#?} ;;
+        esac
         folder=$INSTANCE/events/${event%%:*}/${event#*:}
         if [ ! -e "$folder/enable" ]; then
+            if [ -n "$optional" ]; then
+                echo "$event" >>/job/out/absent-events
+                continue
+            fi
             CAPTURE_REASON="this kernel has no event $event"
             return 1
         fi

@@ -5,6 +5,9 @@
 collect_counters() {
     busybox cat /proc/vmstat >"/job/out/vmstat.$1"
     [ -e /proc/schedstat ] && busybox cat /proc/schedstat >"/job/out/schedstat.$1"
+    # Lines of `path:counter value`.
+    [ -s /job/numastat ] &&
+        busybox grep -H . /sys/devices/system/node/node*/numastat >"/job/out/numastat.$1"
 }
 
 # The machine as this kernel sees it.

@@ -54,6 +54,19 @@ def _of(name: str, unit: str, direction: Direction, source: str, definition: str
 
 _WINDOW = "the window (from `numalab: begin` to `numalab: end`)"
 
+
+def _timing(name: str, unit: str, source: str, definition: str) -> Definition:
+    return Definition(name, unit, "lower", "timing", definition, source)
+
+
+_COMMAND = "of the workload's command, by the guest's own clock"
+# Counts of the CPU itself, which an emulated one does not have and which depend on real time.
+_HARDWARE = (
+    *("cache_misses", "cache_references", "cycles", "cpu_cycles", "instructions"),
+    *("branch_misses", "branches", "node_loads", "node_load_misses", "LLC_loads"),
+    *("LLC_load_misses", "stalled_cycles_frontend", "stalled_cycles_backend"),
+)
+
 DEFINITIONS: tuple[Definition, ...] = (
     _of(
         "task_time_share_node{node}",
@@ -158,7 +171,39 @@ DEFINITIONS: tuple[Definition, ...] = (
         "/proc/vmstat",
         "How much the counter {counter} grew from before the capture to after the command.",
     ),
+    _timing("elapsed_time", "s", "guest: clock", f"Elapsed time {_COMMAND} (CLOCK_MONOTONIC)."),
+    _timing(
+        "user_time",
+        "s",
+        "guest: getrusage",
+        f"CPU time in user mode {_COMMAND}, and of its descendants that were waited for.",
+    ),
+    _timing(
+        "system_time",
+        "s",
+        "guest: getrusage",
+        f"CPU time in the kernel {_COMMAND}, and of its descendants that were waited for.",
+    ),
+    *(
+        _timing(
+            f"perf_{event}",
+            "events",
+            "perf stat",
+            f"How often perf counted {event} on all CPUs while the command ran.",
+        )
+        for event in _HARDWARE
+    ),
+    _of(
+        "perf_{event}",
+        "events",
+        "none",
+        "perf stat",
+        "How often perf counted {event} on all CPUs while the command ran.",
+    ),
 )
+
+
+_BY_NAME = {definition.name: definition for definition in DEFINITIONS}
 
 
 def measure(family: str, value: Number, **places: int | str) -> Measure:
@@ -166,7 +211,7 @@ def measure(family: str, value: Number, **places: int | str) -> Measure:
 
     Raises KeyError for a family that is not defined.
     """
-    found = {definition.name: definition for definition in DEFINITIONS}[family]
+    found = _BY_NAME[family]
     return _filled(found, found.name.format(**places), value, places)
 
 

@@ -1,0 +1,82 @@
+"""What perf stat wrote, and the times of the command."""
+
+from lab.analysis.measure import Measure
+from lab.analysis.outcome import metric_measures, perf_measures, time_measures
+from lab.capture.perf_stat import parse_perf_stat, perf_counts
+from lab.capture.times import Times, parse_times
+from lab.workload.parse import Metric
+
+# perf 6.1 in a guest without a PMU: `perf stat -a -x , -e ... -o FILE -- true`
+CSV = """\
+# started on Mon Jan  1 00:00:00 2024
+
+3,,context-switches,42351792,100.00,70.834,/sec
+0,,cpu-migrations,42340832,100.00,0.000,/sec
+<not supported>,,cache-misses,0,100.00,,
+<not counted>,,cycles,0,0.00,,
+12.50,msec,task-clock,12500000,100.00,1.000,CPUs utilized
+2,,sched:sched_move_numa,42304976,100.00,,
+garbage
+-4,,page-faults,1,100.00,,
+"""
+
+
+def by_name(found: tuple[Measure, ...]) -> dict[str, Measure]:
+    return {each.name: each for each in found}
+
+
+def test_what_cannot_be_counted_is_none_and_not_0() -> None:
+    assert parse_perf_stat(CSV) == {
+        "context-switches": 3,
+        "cpu-migrations": 0,
+        "cache-misses": None,
+        "cycles": None,
+        "task-clock": 12.5,
+        "sched:sched_move_numa": 2,
+    }
+
+
+def test_an_event_that_the_kernel_lacks_is_none() -> None:
+    counts = perf_counts(["cpu-migrations", "migrate:mm_numa_migrate_ratelimit"], CSV)
+    assert counts == {"cpu-migrations": 0, "migrate:mm_numa_migrate_ratelimit": None}
+    assert perf_counts(["cpu-migrations"], None) == {"cpu-migrations": None}
+
+
+def test_a_count_is_a_measure_and_those_of_the_hardware_are_timing() -> None:
+    found = by_name(perf_measures({"sched:sched_move_numa": 2, "cache-misses": None}))
+    assert found["perf_sched_move_numa"].value == 2
+    assert found["perf_sched_move_numa"].kind == "placement"
+    assert found["perf_sched_move_numa"].source == "perf stat: sched:sched_move_numa"
+    assert found["perf_cache_misses"].value is None
+    assert (found["perf_cache_misses"].kind, found["perf_cache_misses"].direction) == (
+        "timing",
+        "lower",
+    )
+
+
+def test_the_times_are_seconds() -> None:
+    assert parse_times("elapsed 3.123456789\nuser 2.5\nsystem 0.25\n") == Times(
+        3.123456789, 2.5, 0.25
+    )
+    for text in ("", "elapsed 3.1\n", "elapsed nan\nuser 1.0\nsystem 1.0\n"):
+        assert parse_times(text) is None
+    assert [each.value for each in time_measures(None)] == [None, None, None]
+    assert {each.unit for each in time_measures(Times(1, 2, 3))} == {"s"}
+
+
+def test_what_the_command_printed_is_a_measure_with_the_kind_its_file_says() -> None:
+    found = by_name(
+        metric_measures(
+            "bound-hogs",
+            (
+                Metric("speed", "", 2.0, "GB/s", "higher", "timing"),
+                Metric("hog_cpu", "3", 5.0, "cpu", "none", "placement"),
+            ),
+        )
+    )
+    assert list(found) == ["speed", "hog_cpu_3"]
+    assert (found["speed"].value, found["speed"].direction) == (2.0, "higher")
+    assert (found["hog_cpu_3"].kind, found["hog_cpu_3"].source) == (
+        "placement",
+        "workload: bound-hogs",
+    )
