@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 from lab.errors import HostError, UserError, WorkloadFailed
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # formats of results that are still read
 UNFINISHED = (".running", ".failed", ".interrupted")  # a run's folder that is no result
 
 
@@ -215,6 +216,36 @@ class RunDir:
         return self.out / "vmstat.after"
 
     @property
+    def numastat_before(self) -> Path:
+        """The counters of every node before the command: `path:counter value` lines."""
+        return self.out / "numastat.before"
+
+    @property
+    def numastat_after(self) -> Path:
+        """The counters of every node after the command."""
+        return self.out / "numastat.after"
+
+    @property
+    def times(self) -> Path:
+        """Elapsed, user and system time of the command."""
+        return self.out / "times"
+
+    @property
+    def perf_stat(self) -> Path:
+        """What `perf stat -x ,` wrote."""
+        return self.out / "perf-stat.csv"
+
+    @property
+    def samples(self) -> Path:
+        """Counters that were read while the command ran."""
+        return self.out / "samples"
+
+    @property
+    def absent_events(self) -> Path:
+        """The events that were wanted where the kernel has them, and that it has not."""
+        return self.out / "absent-events"
+
+    @property
     def trace_stats(self) -> Path:
         """Entries, overruns and drops of each CPU's ring buffer."""
         return self.out / "trace-stats.txt"
@@ -244,10 +275,16 @@ class RunDir:
         """The measures of this run, JSON."""
         return self.path / "measures.json"
 
+    @property
+    def analysis(self) -> Path:
+        """The matrices, series and lists of this run, JSON."""
+        return self.path / "analysis.json"
+
 
 @dataclass(frozen=True)
 class Results:
-    """The files of one execution of a study."""
+    """The files of one execution of a study; the report of one of several cells has some of them
+    below `cells/`."""
 
     path: Path
 
@@ -275,6 +312,10 @@ class Results:
     def picture(self) -> Path:
         """The report's picture, for a README or slides."""
         return self.path / "picture.png"
+
+    def cell(self, name: str) -> "Results":
+        """Return the folder for the report of one of several cells."""
+        return Results(self.path / "cells" / name)
 
     def run(self, run_id: str) -> RunDir:
         """Return the folder of a finished run."""

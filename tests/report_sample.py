@@ -5,8 +5,8 @@ from dataclasses import replace
 from statistics import mean, stdev
 from typing import Literal
 
-from lab.analysis.compare import Outcome, Summary
 from lab.analysis.measure import explain
+from lab.analysis.statistics import Outcome, Summary
 from lab.report.model import (
     Claim,
     Comparison,

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.analysis.compare import Outcome, Summary
+from lab.analysis.statistics import Outcome, Summary
 from lab.cli.output import emit
 from lab.report import figures
 from lab.report.terminal import OUTCOME_STYLES
@@ -58,7 +58,7 @@ def _text(found: Versus) -> RenderableType:
         parts.append(Text(figures.printable(title), "bold"))
         parts.extend(_cell(cell))
         parts.append(Text())
-    return Group(*parts[:-1])
+    return Group(*parts, Text(figures.STATISTICS_NOTE, "dim"))
 
 
 def _cell(cell: CellVersus) -> list[RenderableType]:
@@ -72,9 +72,6 @@ def _cell(cell: CellVersus) -> list[RenderableType]:
         parts.append(_table(told))
     same = cell.count("no difference shown")
     parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
-    if cell.count("better") or cell.count("worse"):
-        chance = f"by chance alone, about {cell.by_chance:.2g} measures would be better or worse"
-        parts.append(Text(chance, "dim"))
     return parts
 
 
@@ -90,7 +87,7 @@ def _table(rows: list[MeasureVersus]) -> Table:
     table.add_column("measure", overflow="fold")
     for title in ("before", "after", "change"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table.add_column("95 % of it, and why", overflow="fold")
     for each in rows:
         found = each.comparison
         places = figures.row_decimals([found.before, found.after])
@@ -100,7 +97,9 @@ def _table(rows: list[MeasureVersus]) -> Table:
             _mean(found.before, places),
             _mean(found.after, places),
             "" if found.change is None else f"{found.change:+.1f}%",
-            Text(figures.printable(found.verdict)),
+            Text(
+                figures.printable("\n".join(filter(None, (figures.interval(found), found.verdict))))
+            ),
         )
     return table
 

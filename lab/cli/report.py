@@ -1,5 +1,6 @@
 """`numalab report`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,15 +53,23 @@ def command(
     if form not in (TABLE, *TEXTS):
         raise UserError(f"there is no format {form!r}", choices=[TABLE, *TEXTS])
     found = Results(results)
-    report = gather(found)
-    publish(report, found)
+    reports = gather(found)
+    publish(reports, found)
     if form == TABLE or as_json:
-        show(report, found, as_json=as_json)
+        show(reports, found, as_json=as_json)
     else:
-        print(TEXTS[form](report), end="")
+        print("".join(TEXTS[form](report) for report in reports), end="")
 
 
-def show(report: StudyReport, results: Results, *, as_json: bool) -> None:
-    """Print a report: its table and the path of its page, or one JSON document."""
-    page = Text.assemble("page: ", str(results.html.absolute()))
-    emit(report_document(report), as_json, Group(render_terminal(report), page))
+def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> None:
+    """Print reports: their tables and the path of the page, or one JSON document."""
+    documents = [report_document(report) for report in reports]
+    page = results if len(reports) == 1 else results.cell(reports[0].cell_name)
+    emit(
+        documents[0] if len(documents) == 1 else {"cells": documents},
+        as_json,
+        Group(
+            *(render_terminal(report) for report in reports),
+            Text.assemble("page: ", str(page.html.absolute())),
+        ),
+    )

@@ -1,6 +1,6 @@
 """`numalab run`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
@@ -9,12 +9,15 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.output import ModeName, progress_lines, run_progress, say
+from lab.cli.output import ModeName, emit, progress_lines, run_progress, say
 from lab.cli.report import show
 from lab.errors import UserError
 from lab.machine.hypervisor import EMBED, connect
-from lab.store import Results, make_dir, project_dir
-from lab.study.execute import Setting, execute
+from lab.report.claims import render_claim_table
+from lab.report.document import report_document
+from lab.report.model import StudyReport
+from lab.store import Results, make_dir, project_dir, read_json
+from lab.study.execute import Failure, Setting, execute
 from lab.study.gather import gather
 from lab.study.model import find_study
 from lab.study.plan import Plan, plan_study
@@ -23,10 +26,19 @@ from lab.study.publish import publish
 
 
 def command(
-    study: Annotated[str, typer.Argument(help="A study: its name in studies/, or a file.")],
+    studies: Annotated[
+        list[str], typer.Argument(help="Studies: their names in studies/, or files.")
+    ],
+    preset: Annotated[
+        str | None, typer.Option(help="A preset of the studies, such as quick or full.")
+    ] = None,
     mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where the results go, instead of reports/<study>/<time>.")
+        Path | None,
+        typer.Option(
+            help="Where the results go, instead of reports/<study>/<time>; of several studies,"
+            " each in a folder of its name below it."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the newest results of this study.")
@@ -40,35 +52,60 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Run a study: build its kernels, boot every run, measure, compare, report.
+    """Run studies: build their kernels, boot every run, measure, compare, report.
 
-    The whole study is checked before anything is built. A run that fails keeps what it left, and
-    the others go on. Ctrl-C keeps what is finished; --resume continues.
+    All studies are checked whole before anything is built. A run that fails keeps what it left,
+    and the others go on. Ctrl-C keeps what is finished; --resume continues.
 
-    Exits with 0 when every claim of the study held, with 1 when one did not, and otherwise with
-    the code of the first failure (docs/errors.md).
+    Exits with 0 when everything was as the studies expect, with 1 when a claim did not hold, and
+    otherwise with the code of the first failure (docs/errors.md).
     """
-    plan = plan_study(find_study(study))
-    results = Results(output or _folder(plan, resume=resume))
-    make_dir(results.path)
-    say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
-    with _gone_if_empty(results.path), progress_lines("prepare") as tell:
-        connect(connection)
-        prepared = prepare(plan.kernels.values(), plan.recipe, tell)
-        choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
-    say(f"mode {choice.mode}: {choice.reason}")
-    setting = Setting(choice, connection, allow_mismatch, fail_fast)
-    with run_progress(len(plan.runs)) as tell_run:
-        failures = execute(plan, prepared, results, setting, tell_run)
-    if not results.finished():
-        raise failures[0].error
-    report = gather(results)
-    publish(report, results)
-    show(report, results, as_json=as_json)
+    plans = _plans(studies, preset)
+    reports: list[StudyReport] = []
+    failures: list[Failure] = []
+    for plan in plans:
+        results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
+        make_dir(results.path)
+        say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
+        with _gone_if_empty(results.path), progress_lines("prepare") as tell:
+            connect(connection)
+            prepared = prepare(plan.kernels.values(), plan.recipe, tell)
+            choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
+        say(f"mode {choice.mode}: {choice.reason}")
+        setting = Setting(choice, connection, allow_mismatch, fail_fast)
+        with run_progress(len(plan.runs)) as tell_run:
+            failures += execute(plan, prepared, results, setting, tell_run)
+        if not results.finished():
+            raise failures[0].error
+        found = gather(results)
+        publish(found, results)
+        if len(plans) == 1:
+            show(found, results, as_json=as_json)
+        reports += found
+    if len(plans) > 1:
+        emit([report_document(report) for report in reports], as_json, "")
+    if not as_json and (table := render_claim_table(reports)) is not None:
+        emit(None, as_json, table)
     if failures:
         raise typer.Exit(failures[0].error.exit_code)
-    if not all(claim.holds for claim in report.claims):
+    if not all(claim.holds for report in reports for claim in report.claims):
         raise typer.Exit(1)
+
+
+def _plans(studies: Sequence[str], preset: str | None) -> list[Plan]:
+    """Plan all studies; UserError when two of them have one name."""
+    plans = [plan_study(find_study(study), preset) for study in studies]
+    names = [plan.name for plan in plans]
+    for plan in plans:
+        if names.count(plan.name) > 1:
+            raise UserError("two studies have this name", file=plan.path)
+    return plans
+
+
+def _output(plan: Plan, output: Path | None, *, several: bool, resume: bool) -> Path:
+    if output is None:
+        return _folder(plan, resume=resume)
+    return output / plan.name if several else output
 
 
 def _folder(plan: Plan, *, resume: bool) -> Path:
@@ -77,9 +114,11 @@ def _folder(plan: Plan, *, resume: bool) -> Path:
     if not resume:
         return _new_folder(parent / f"{datetime.now():%Y%m%d-%H%M%S}")
     found = sorted(path.parent for path in parent.glob("*/plan.json"))
-    if not found:
-        raise UserError("there are no results to go on with", file=parent)
-    return found[-1]
+    mine = [path for path in found if read_json(Results(path).plan).get("digest") == plan.digest]
+    if not mine:
+        what = "results of another version or preset" if found else "no results to go on with"
+        raise UserError(f"there are {what}", file=parent)
+    return mine[-1]
 
 
 @contextmanager

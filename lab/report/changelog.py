@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import sqrt
 from textwrap import wrap
 
-from lab.analysis.compare import Summary
+from lab.analysis.statistics import Summary
 from lab.report import figures
 from lab.report.model import Comparison, MeasureInfo, StudyReport, Variant
 

@@ -5,10 +5,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import ceil, log10
 
-from lab.analysis.compare import Summary
+from lab.analysis import statistics
 from lab.analysis.measure import Kind
+from lab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
 from lab.report.model import Comparison, MeasureInfo, Mode, StudyReport
 
+STATISTICS_NOTE = (
+    f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
+    "Mann-Whitney where there are runs enough; with few, Welch's t, and no run of one side may lie "
+    f"among the other's ({FEWEST} and {FEWEST} runs lie apart by chance in "
+    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases)"
+)
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
 
@@ -78,6 +85,21 @@ def change(comparison: Comparison, index: int) -> str:
     if base is None or other is None:
         return NOT_SUPPORTED
     return "0%" if other.mean == base.mean else FROM_ZERO
+
+
+def interval(comparison: statistics.Comparison | None) -> str:
+    """Write the confidence interval of a change, in percent of the mean before where there is one.
+
+    `-12% .. -3%`, or the ends of the difference itself where the mean before is 0.
+    """
+    if comparison is None or comparison.interval is None:
+        return ""
+    low, high = (comparison.percent(end) for end in comparison.interval)
+    if low is None or high is None:
+        ends = [f"{0.0 if round(end, 9) == 0 else end:+.3g}" for end in comparison.interval]
+        return " .. ".join(ends)
+    places = 1 if max(abs(low), abs(high)) < 10 else 0
+    return f"{low:+.{places}f}% .. {high:+.{places}f}%"
 
 
 def samples(comparison: Comparison) -> str:
@@ -162,6 +184,8 @@ def notes(report: StudyReport) -> list[str]:
     """Say below a table what its figures are worth, and what is missing from them."""
     kinds = {report.measure(each.measure).kind for each in report.comparisons}
     found = [kind_note(kind, report.mode) for kind in sorted(kinds)]
+    if any(each.versus for each in report.comparisons):
+        found.append(STATISTICS_NOTE)
     if any(None in each.summaries for each in report.comparisons):
         found.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
     if lost := sum(run.provenance.lost_events for run in report.runs):

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from lab.analysis.compare import Summary
+from lab.analysis.statistics import Summary
 from lab.cpulist import format_cpulist
 from lab.report import charts, figures
 from lab.report.changelog import render_changelog

@@ -2,8 +2,8 @@
 
 The shapes are those of "sched/fair: Allow a small load imbalance between low utilisation SD_NUMA
 domains" (2020): means first, then how they spread, then an `Ops` block of figures that are neither
-better nor worse. mmtests stars what a t-test calls significant; here a star stands where all runs
-of a variant lie on one side of all runs of the first (`lab.analysis.compare.shown`).
+better nor worse. A star stands where the difference from the first variant is shown, after
+correction for the number of measures (`lab.analysis.statistics`); mmtests itself does not correct.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from statistics import harmonic_mean
 from textwrap import wrap
 
-from lab.analysis.compare import Summary, improvement_percent, shown
 from lab.analysis.measure import Direction
+from lab.analysis.statistics import Summary, improvement_percent
 from lab.report import figures
 from lab.report.changelog import WIDTH, is_vm_counter
 from lab.report.model import Comparison, StudyReport
 from lab.report.numa_counters import numa_lines
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
+SHOWN = {"better", "worse", "different"}
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
 
 
@@ -140,10 +141,8 @@ def _rows(report: StudyReport, judged: Sequence[Comparison]) -> list[Row]:
 
 def _mean_row(report: StudyReport, each: Comparison, name: str, way: Direction) -> Row:
     """Take the harmonic mean of rates (higher is better) that are all above 0, as mmtests does."""
-    base = each.summaries[0]
     starred = tuple(
-        base is not None and summary is not None and shown(base, summary)
-        for summary in each.summaries
+        index > 0 and each.outcome_of(index) in SHOWN for index in range(len(each.summaries))
     )
     samples = [report.values(variant.name, each.measure) for variant in report.variants]
     if way == "higher" and all(value > 0 for line in samples for value in line):
@@ -185,7 +184,7 @@ def _counter_lines(report: StudyReport) -> list[tuple[str, tuple[float | None, .
 def _notes(report: StudyReport) -> list[str]:
     kinds = {report.measure(each.measure).kind for each in report.comparisons}
     notes = [
-        "positive percentages are better; * all runs lie on one side of all of the first's",
+        "positive percentages are better; * the difference from the first is shown",
         *(figures.kind_note(kind, report.mode) for kind in sorted(kinds)),
     ]
     if any(None in each.summaries for each in report.comparisons):

@@ -5,12 +5,14 @@ this room takes one `StudyReport` and gives text or bytes, so a report can be ma
 stored result without a guest.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
-from lab.analysis.compare import Outcome, Summary
+from lab.analysis import statistics
 from lab.analysis.measure import Definition
+from lab.analysis.statistics import Outcome, Summary
 from lab.topology.model import Topology
 from lab.topology.sched_domains import CpuDomains
 
@@ -87,6 +89,8 @@ class Comparison:
 
     A summary is None when no run of that variant could measure it. `changes` are percentages of
     the first variant's mean; None for the first variant itself and where that mean is 0 or absent.
+    `versus` holds each variant's comparison with the first, None for the first itself; outcome and
+    verdict are those of the last.
     """
 
     measure: str
@@ -94,6 +98,12 @@ class Comparison:
     changes: tuple[float | None, ...]
     outcome: Outcome
     verdict: str
+    versus: tuple[statistics.Comparison | None, ...] = ()
+
+    def outcome_of(self, index: int) -> Outcome:
+        """Return how variant `index` compares with the first."""
+        versus = self.versus[index] if self.versus else None
+        return versus.outcome if versus else self.outcome
 
 
 @dataclass(frozen=True)
@@ -141,17 +151,32 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the study says should be seen, and what was."""
+    """What the study says should be seen, and what was.
+
+    `verdict` is that of a comparison between variants in words (empty for bounds on one variant):
+    `reproduced`, `opposite`, `no difference shown`, or `cannot be seen in this mode because ...`;
+    `published` is what the source says of it. A claim that is not `required` is only told: it
+    always holds.
+    """
 
     text: str
     expected: str
     measured: str
     holds: bool
+    measure: str = ""
+    kind: str = ""
+    published: str = ""
+    verdict: str = ""
+    required: bool = True
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """Everything a report shows. Tuples are in the order in which they are shown."""
+    """Everything a report shows of one cell: a topology with a use of a workload.
+
+    Tuples are in the order in which they are shown. `cell` names it ("ring-4, bound-hogs"),
+    `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
+    """
 
     study: str
     question: str
@@ -173,6 +198,15 @@ class StudyReport:
     domains: tuple[SchedDomains, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     claims: tuple[Claim, ...] = ()
+    cell: str = ""
+    workload_name: str = ""
+    workload_label: str = ""
+    parameters: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @property
+    def cell_name(self) -> str:
+        """The cell's part of the names of runs and folders."""
+        return f"{self.topology.name}_{self.workload_label}"
 
     def measure(self, name: str) -> MeasureInfo:
         """Return what is known about a measure. Raises KeyError for a name the report lacks."""

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.analysis.compare import Outcome
+from lab.analysis.statistics import Outcome
 from lab.report import figures
 from lab.report.changelog import is_vm_counter
 from lab.report.model import Comparison, StudyReport

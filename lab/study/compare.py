@@ -6,18 +6,11 @@ variant in the other. Anything else in which they differ makes them not comparab
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import fsum
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.analysis.compare import (
-    FEWEST,
-    Comparison,
-    Outcome,
-    chance_of_separation,
-    compare,
-    summarise,
-)
+from lab.analysis.measure import Direction
+from lab.analysis.statistics import Comparison, Outcome, Values, compare_table, not_comparable
 from lab.store import Results
 from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 
@@ -48,7 +41,7 @@ class MeasureVersus:
 
     measure: str
     unit: str
-    direction: str
+    direction: Direction
     kind: str
     comparison: Comparison
 
@@ -80,18 +73,6 @@ class CellVersus:
         """Count the measures with this outcome."""
         return sum(each.comparison.outcome == outcome for each in self.measures)
 
-    @property
-    def by_chance(self) -> float:
-        """How many measures would be called better or worse if nothing at all had changed."""
-        return fsum(
-            chance_of_separation(each.comparison.before.n, each.comparison.after.n)
-            for each in self.measures
-            if each.direction != "none"
-            and each.comparison.before is not None
-            and each.comparison.after is not None
-            and min(each.comparison.before.n, each.comparison.after.n) >= FEWEST
-        )
-
 
 @dataclass(frozen=True)
 class Versus:
@@ -114,8 +95,30 @@ class Versus:
         )
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A measure of a cell before it is compared; `reason` says why it must not be."""
+
+    about: MeasureVersus
+    before: Values
+    after: Values
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell before its measures are compared."""
+
+    versus: CellVersus
+    rows: tuple[_Row, ...]
+
+
 def compare_results(before: Results, after: Results) -> Versus:
-    """Compare two results. Raises UserError for what is not one, is empty or is damaged."""
+    """Compare two results. Raises UserError for what is not one, is empty or is damaged.
+
+    All measures of all cells that have a better direction share one correction, because one of them
+    that is worse decides; those without a direction share another.
+    """
     sides = []
     for results in (before, after):
         with damage_explained(results.path):
@@ -127,7 +130,38 @@ def compare_results(before: Results, after: Results) -> Versus:
     for name in dict.fromkeys([*old, *new]):
         with damage_explained(after.path if name not in old else before.path):
             cells.append(_cell(name, old.get(name, ()), new.get(name, ()), always))
-    return Versus(str(before.path), str(after.path), tuple(cells))
+    return Versus(str(before.path), str(after.path), _judged(cells))
+
+
+def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
+    """Compare what may be compared, with or without a better direction, over all cells."""
+    found: dict[tuple[str, str], Comparison] = {}
+    for directed in (True, False):
+        rows = [
+            (cell.versus.cell, row)
+            for cell in cells
+            for row in cell.rows
+            if row.reason is None and (row.about.direction != "none") == directed
+        ]
+        compared = compare_table([(row.before, row.after, row.about.direction) for _, row in rows])
+        found.update(
+            ((name, row.about.measure), each)
+            for (name, row), each in zip(rows, compared, strict=True)
+        )
+    return tuple(
+        replace(
+            cell.versus,
+            measures=tuple(
+                replace(
+                    row.about,
+                    comparison=found.get((cell.versus.cell, row.about.measure))
+                    or row.about.comparison,
+                )
+                for row in cell.rows
+            ),
+        )
+        for cell in cells
+    )
 
 
 def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
@@ -141,17 +175,18 @@ def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
 
 def _cell(
     name: str, old: Sequence[StoredRun], new: Sequence[StoredRun], always: Sequence[str]
-) -> CellVersus:
+) -> _Cell:
     kernels = (_release(old), _release(new))
     if not (old and new):
         there = "first" if old else "second"
-        return CellVersus(name, kernels, False, (f"only the {there} result has runs of it",), ())
+        only = f"only the {there} result has runs of it"
+        return _Cell(CellVersus(name, kernels, False, (only,), ()), ())
     differs = [*always, *_differences(_INPUTS, old, new)]
     host = [] if old[0].manifest["mode"] == "icount" else _differences(_HOST, old, new)
     names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
-    measures = tuple(_measure(each, old, new, differs, host) for each in names)
+    rows = tuple(_measure(each, old, new, differs, host) for each in names)
     images = {run.manifest["kernel"]["bzimage_sha256"] for run in [*old, *new]}
-    return CellVersus(name, kernels, len(images) == 1, tuple(differs), measures)
+    return _Cell(CellVersus(name, kernels, len(images) == 1, tuple(differs), ()), rows)
 
 
 def _release(runs: Sequence[StoredRun]) -> str:
@@ -201,7 +236,7 @@ def _measure(
     new: Sequence[StoredRun],
     differs: Sequence[str],
     host: Sequence[str],
-) -> MeasureVersus:
+) -> _Row:
     about = next(run.measures[name] for run in [*new, *old] if name in run.measures)
     before, after = ([run.value(name) for run in side] for side in (old, new))
     reasons = [*differs, *(host if about["kind"] == "timing" else ())]
@@ -212,11 +247,7 @@ def _measure(
     }
     if len(meaning) > 1:
         reasons.append("definition: it changed between the two")
-    if reasons:
-        found = Comparison(
-            summarise(before), summarise(after), None, None, separated=False, chance=None,
-            outcome="not comparable", verdict=f"the runs differ in {'; '.join(reasons)}",
-        )  # fmt: skip
-    else:
-        found = compare(before, after, about["direction"])
-    return MeasureVersus(name, about["unit"], about["direction"], about["kind"], found)
+    reason = f"the runs differ in {'; '.join(reasons)}" if reasons else None
+    unknown = not_comparable(before, after, reason or "")
+    versus = MeasureVersus(name, about["unit"], about["direction"], about["kind"], unknown)
+    return _Row(versus, before, after, reason)

@@ -32,7 +32,7 @@ from lab.store import (
 from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.measure import measure
-from lab.study.model import Variant
+from lab.study.model import Variant, study_table
 from lab.study.plan import Plan, PlannedRun
 from lab.study.prepare import Prepared
 from lab.study.stored import damage_explained
@@ -136,7 +136,8 @@ def _claim_results(plan: Plan, results: Results) -> None:
             "study": plan.name,
             "digest": plan.digest,
             "path": _shown_path(plan.path),
-            "file": plan.study.model_dump(mode="json"),
+            "preset": plan.preset,
+            "file": study_table(plan.study),
             "runs": [dataclasses.asdict(run) for run in plan.runs],
         },
     )

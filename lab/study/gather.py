@@ -1,66 +1,104 @@
-"""From what the runs left to one report. Nothing here needs a guest, so it can be done again."""
+"""From what the runs left to a report of each cell.
+
+Nothing here needs a guest, so it can be done again.
+"""
 
 import json
 from collections.abc import Sequence
 
-from lab.analysis import compare
 from lab.cpulist import format_cpulist
 from lab.errors import UserError
 from lab.report import model
 from lab.store import Results
-from lab.study.model import Claim, Study
+from lab.study.claim import Claim
+from lab.study.judge import compare_variants
+from lab.study.model import Study
+from lab.study.plan import Cell
 from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 from lab.study.timeline import run_timeline
+from lab.study.verdict import judge, runs_of
 from lab.topology.drawing import render_svg
 from lab.topology.load import load_topology, topology_to_dict
 from lab.topology.model import Topology
 from lab.topology.sched_log import parse_sched_verbose
 
 
-def gather(results: Results) -> model.StudyReport:
-    """Read all finished runs of `results` and put together what a report shows.
+def gather(results: Results) -> tuple[model.StudyReport, ...]:
+    """Read all finished runs of `results` and put together what a report shows of each cell.
 
-    Raises UserError when there are none, when another numalab wrote them, or when they are damaged.
+    The cells are in the order of the plan; those without a finished run are left out. Raises
+    UserError when there are none, when another numalab wrote them, or when they are damaged.
     """
     with damage_explained(results.path):
-        return _gather(results)
+        plan, runs = load_runs(results)
+        study = Study.model_validate_json(json.dumps(plan["file"]))
+        cells = dict.fromkeys(Cell(run["topology"], run["workload"]) for run in plan["runs"])
+        return tuple(
+            _gather(plan, study, cell, there)
+            for cell in cells
+            if (there := tuple(run for run in runs if run.cell == cell))
+        )
 
 
-def _gather(results: Results) -> model.StudyReport:
-    plan, runs = load_runs(results)
-    study = Study.model_validate_json(json.dumps(plan["file"]))
+def _gather(plan: Json, study: Study, cell: Cell, runs: tuple[StoredRun, ...]) -> model.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
     topology = _topology(study, first)
+    about = [claim for claim in study.claims if claim.is_about(cell.topology, cell.label)]
+    compared = sum(claim.variant is None for claim in about)
+    claims = tuple(judge(claim, runs, family=compared) for claim in about)
+    keys = _key_measures(study, about, infos)
+    sides = [_samples(infos, of) for name in study.variants if (of := _of(runs, name))]
+    planned = sum(Cell(run["topology"], run["workload"]) == cell for run in plan["runs"])
     return model.StudyReport(
         study=plan["study"],
         question=study.question,
-        verdict=_verdict(study, runs, len(plan["runs"])),
+        verdict=_verdict(claims, len(runs), planned),
         reference=study.source,
         axis="kernel",
         mode=first["mode"],
         mode_reason=first["mode_reason"],
         workload=" ".join(first["workload"]["argv"]),
         created=first["started"],
-        again=(f"numalab run {plan['path']} --mode {first['mode']}",),
+        again=(_again(plan, first["mode"]),),
         topology=topology,
         topology_svg=render_svg(topology),
         variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
         measures=infos,
-        key_measures=study.key_measures or tuple(dict.fromkeys(c.measure for c in study.claims)),
+        key_measures=keys,
         runs=tuple(_run(run, infos) for run in runs),
-        comparisons=tuple(_comparison(info, study, runs) for info in infos),
+        comparisons=compare_variants(infos, _key_measures(study, about, infos), sides),
         domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
         timelines=tuple(_timeline(name, runs) for name in study.variants if _of(runs, name)),
-        claims=tuple(_claim(claim, runs) for claim in study.claims),
+        claims=claims,
+        cell=str(cell),
+        workload_name=first["workload"]["name"],
+        workload_label=cell.label,
+        parameters=first["workload"]["parameters"],
     )
+
+
+def _again(plan: Json, mode: str) -> str:
+    preset = f" --preset {plan['preset']}" if plan["preset"] else ""
+    return f"numalab run {plan['path']} --mode {mode}{preset}"
+
+
+def _key_measures(
+    study: Study, about: Sequence[Claim], infos: Sequence[model.MeasureInfo]
+) -> tuple[str, ...]:
+    """Return the measures to show first, those that the cell has: the study's or its claims'."""
+    there = {info.name for info in infos}
+    named = study.key_measures or tuple(dict.fromkeys(claim.measure for claim in about))
+    return tuple(name for name in named if name in there)
 
 
 def _topology(study: Study, manifest: Json) -> Topology:
     """Load the machine of the runs; UserError when its file has changed since then."""
-    topology = load_topology(study.topologies[0])
-    if topology_to_dict(topology) != manifest["machine"]:
-        raise UserError("this topology has changed since the runs", file=study.topologies[0])
+    found = (load_topology(text) for text in study.topologies)
+    topology = next((each for each in found if each.name == manifest["topology"]), None)
+    if topology is None or topology_to_dict(topology) != manifest["machine"]:
+        name = manifest["topology"]
+        raise UserError("this topology has changed since the runs", file=name)
     return topology
 
 
@@ -78,22 +116,11 @@ def _infos(runs: Sequence[StoredRun]) -> tuple[model.MeasureInfo, ...]:
     return tuple(found.values())
 
 
-def _comparison(
-    info: model.MeasureInfo, study: Study, runs: Sequence[StoredRun]
-) -> model.Comparison:
-    """Compare every variant with the first; the last one's verdict is the row's."""
-    values = [
-        [run.value(info.name) for run in of] for name in study.variants if (of := _of(runs, name))
-    ]
-    compared = [compare.compare(values[0], each, info.direction) for each in values[1:]]
-    last = compared[-1] if compared else None
-    return model.Comparison(
-        measure=info.name,
-        summaries=tuple(compare.summarise(each) for each in values),
-        changes=(None, *(each.change for each in compared)),
-        outcome=last.outcome if last else "not comparable",
-        verdict=last.verdict if last else "only one variant has run",
-    )
+def _samples(
+    infos: Sequence[model.MeasureInfo], runs: Sequence[StoredRun]
+) -> dict[str, list[float | int | None]]:
+    """Return the values of some runs by measure."""
+    return {info.name: [run.value(info.name) for run in runs] for info in infos}
 
 
 def _variant(name: str, runs: Sequence[StoredRun]) -> model.Variant:
@@ -164,34 +191,18 @@ def _timeline(name: str, runs: Sequence[StoredRun]) -> model.Timeline:
     return run_timeline(run.directory, name, run.manifest["run"], workload["tasks"])
 
 
-def _claim(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
-    found = [run.measures.get(claim.measure, {}) for run in _of(runs, claim.variant)]
-    values = [each.get("value") for each in found]
-    known = [value for value in values if value is not None]
-    unit = next((each["unit"] for each in found if each), "")
-    measured = f"{min(known):.4g} to {max(known):.4g} {unit}" if known else "not measured"
-    return model.Claim(
-        text=claim.text,
-        expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
-        measured=f"{measured} ({_runs_of(len(values))})",
-        holds=bool(values) and all(claim.holds(value) for value in values),
-    )
-
-
-def _verdict(study: Study, runs: Sequence[StoredRun], planned: int) -> str:
+def _verdict(claims: Sequence[model.Claim], finished: int, planned: int) -> str:
     """Say in one sentence whether what the study expects was seen."""
-    checked = [_claim(claim, runs) for claim in study.claims]
-    broken = [claim.text for claim in checked if not claim.holds]
-    lacking = planned - len(runs)
-    missing = f"; {_runs_of(lacking)} gave no result" if lacking > 0 else ""
-    if not checked:
-        return f"{len(runs)} of {_runs_of(planned)} finished{missing}."
+    required = [claim for claim in claims if claim.required]
+    broken = [claim.text for claim in required if not claim.holds]
+    lacking = planned - finished
+    missing = f"; {runs_of(lacking)} gave no result" if lacking > 0 else ""
     if broken:
         return f"Not seen in every run: {'; '.join(broken)}{missing}."
-    return (
-        f"Seen in all {_runs_of(len(runs))}: {'; '.join(claim.text for claim in checked)}{missing}."
-    )
-
-
-def _runs_of(number: int) -> str:
-    return "1 run" if number == 1 else f"{number} runs"
+    if required:
+        texts = "; ".join(claim.text for claim in required)
+        return f"Seen in all {runs_of(finished)}: {texts}{missing}."
+    if claims:
+        told = "; ".join(f"{claim.text}: {claim.verdict}" for claim in claims)
+        return f"{told[:1].upper()}{told[1:]}{missing}."
+    return f"{finished} of {runs_of(planned)} finished{missing}."

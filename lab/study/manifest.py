@@ -43,6 +43,7 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> R
         "tunables": dict(plan.study.variants[run.variant].tunables),
         "workload": {
             "name": workload.name,
+            "label": run.workload,
             "argv": list(workload.argv),
             "parameters": dict(workload.parameters),
             "tasks": list(workload.tasks),

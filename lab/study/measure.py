@@ -1,14 +1,22 @@
 """Takes the measures of one run out of its folder."""
 
+from contextlib import suppress
+from pathlib import Path
+
 import polars as pl
 
 from lab.analysis.measure import Measure
+from lab.analysis.outcome import metric_measures, perf_measures, time_measures
 from lab.analysis.run import COLUMNS, measure_run
 from lab.capture.counters import difference, parse_vmstat
+from lab.capture.perf_stat import perf_counts
 from lab.capture.spec import CaptureSpec
+from lab.capture.times import parse_times
+from lab.errors import WorkloadFailed
 from lab.store import RunDir, left_by_guest
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
+from lab.workload.parse import parse_metrics
 
 
 def load_events(directory: RunDir) -> pl.DataFrame:
@@ -20,16 +28,42 @@ def load_events(directory: RunDir) -> pl.DataFrame:
 def measure(
     directory: RunDir, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
 ) -> tuple[Measure, ...]:
-    """Compute every measure of a run from its decoded events and its counters."""
+    """Compute every measure of a run from its decoded events, its counters and what it printed.
+
+    Raises WorkloadFailed when the command did not print a metric that its workload file requires.
+    """
+    metrics = parse_metrics(workload.metrics, _text(directory.stdout))
     before, after = (
-        parse_vmstat(left_by_guest(path).decode("utf-8", "replace"))
-        for path in (directory.vmstat_before, directory.vmstat_after)
+        parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
     )
-    return measure_run(
-        load_events(directory),
-        topology,
-        tasks=workload.tasks,
-        allowed_cpus=workload.allowed_cpus or None,
-        recorded=[event.name for event in capture.events],
-        counters=difference(before, after),
+    return (
+        *measure_run(
+            load_events(directory),
+            topology,
+            tasks=workload.tasks,
+            allowed_cpus=workload.allowed_cpus or None,
+            recorded=recorded(directory, capture),
+            counters=difference(before, after),
+        ),
+        *time_measures(parse_times(_text_if_there(directory.times))),
+        *perf_measures(perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat))),
+        *metric_measures(workload.name, metrics),
     )
+
+
+def recorded(directory: RunDir, capture: CaptureSpec) -> tuple[str, ...]:
+    """Return the `system:event` names that were recorded: those asked for that the kernel has."""
+    absent = _text_if_there(directory.absent_events).split()
+    return tuple(
+        event.name for event in capture.events if not (event.optional and event.name in absent)
+    )
+
+
+def _text(path: Path) -> str:
+    return left_by_guest(path).decode("utf-8", "replace")
+
+
+def _text_if_there(path: Path) -> str:
+    with suppress(WorkloadFailed):
+        return _text(path)
+    return ""

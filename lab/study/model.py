@@ -1,20 +1,20 @@
 """The study file: a question, the matrix that answers it, and what is expected."""
 
-import operator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lab.document import Document, read_document
+from lab.document import Document, check_document, read_document
 from lab.errors import UserError
 from lab.machine.watch import Limits
 from lab.store import project_dir
+from lab.study.claim import Claim, Name
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
-Bound = Annotated[float, Field(allow_inf_nan=False)]
 Parameter = str | int | float
-_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+FULL = "full"  # the preset that is the file itself unless it says otherwise
 
 
 class Variant(Document):
@@ -25,43 +25,54 @@ class Variant(Document):
 
 
 class WorkloadUse(Document):
-    """A workload and the parameters in which this study differs from its defaults."""
+    """A workload and the parameters in which this study differs from its defaults.
 
-    name: Name
-    parameters: dict[str, Parameter] = Field(default_factory=dict)
-
-
-class Claim(Document):
-    """An expectation that every run of a variant must meet.
-
-    `at_least` and `at_most` include the bound itself, `above` and `below` do not.
+    `label` tells apart several uses of one workload; without it, that is the workload's name.
     """
 
-    text: str
-    variant: Name
-    measure: str
-    at_least: Bound | None = None
-    at_most: Bound | None = None
-    above: Bound | None = None
-    below: Bound | None = None
+    name: Name
+    label: Name = ""
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _bounded(self) -> "Claim":
-        if not self.bounds:
-            raise ValueError("a claim needs at_least, at_most, above or below")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, table: Any) -> Any:
+        if isinstance(table, dict) and "label" not in table and "name" in table:
+            return {**table, "label": table["name"]}
+        return table
 
-    @property
-    def bounds(self) -> tuple[tuple[str, float], ...]:
-        """The bounds that are set, each with its sign."""
-        signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
-        return tuple((sign, bound) for sign, bound in signs if bound is not None)
 
-    def holds(self, value: float | None) -> bool:
-        """Say whether a measured value is within the bounds; what was not measured is not."""
-        if value is None:
-            return False
-        return all(_COMPARE[sign](value, bound) for sign, bound in self.bounds)
+class Selection(Document):
+    """A part of the matrix: the runs with one of the named values on every axis it names."""
+
+    topologies: tuple[str, ...] = ()
+    workloads: tuple[Name, ...] = ()
+    variants: tuple[Name, ...] = ()
+    seeds: tuple[Seed, ...] = ()
+
+    def matches(self, topology: str, label: str, variant: str, seed: int) -> bool:
+        """Say whether a run belongs to this part."""
+        return (
+            (not self.topologies or topology in self.topologies)
+            and (not self.workloads or label in self.workloads)
+            and (not self.variants or variant in self.variants)
+            and (not self.seeds or seed in self.seeds)
+        )
+
+
+class Preset(Document):
+    """What replaces values of the file when it is asked for by name.
+
+    `workloads` are the labels to keep, `parameters` those of a label, over the file's own.
+    """
+
+    topologies: tuple[str, ...] | None = None
+    workloads: tuple[Name, ...] | None = None
+    variants: tuple[Name, ...] | None = None
+    seeds: tuple[Seed, ...] | None = None
+    parameters: dict[Name, dict[str, Parameter]] = Field(default_factory=dict)
+    include: tuple[Selection, ...] | None = None
+    exclude: tuple[Selection, ...] | None = None
 
 
 class LimitsTable(Document):
@@ -75,18 +86,22 @@ class LimitsTable(Document):
 class Study(Document):
     """A study file, whole and valid in itself; `lab.study.plan` checks what it refers to.
 
-    A report compares the variants on one machine with one workload, so there is one of each.
+    A cell of its matrix is a topology with a use of a workload; in each, the variants are compared.
+    `include` leaves only the runs that one of its entries matches, `exclude` takes such runs out.
     """
 
     question: str
     summary: str = ""
     source: str = ""
-    topologies: tuple[str, ...] = Field(min_length=1, max_length=1)
+    topologies: tuple[str, ...] = Field(min_length=1)
     image: Name = "base"
     mode: Literal["auto", "kvm", "tcg", "icount"] = "auto"
-    seeds: tuple[Annotated[int, Field(ge=0, lt=1 << 32)], ...] = Field(min_length=1)
+    seeds: tuple[Seed, ...] = Field(min_length=1)
     variants: dict[Name, Variant] = Field(min_length=1)
-    workloads: tuple[WorkloadUse, ...] = Field(min_length=1, max_length=1)
+    workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
+    include: tuple[Selection, ...] | None = None
+    exclude: tuple[Selection, ...] = ()
+    presets: dict[Name, Preset] = Field(default_factory=dict)
     capture: dict[str, Any] = Field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     key_measures: tuple[str, ...] = ()
@@ -94,14 +109,52 @@ class Study(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":
-        for seeds_or_names in (self.seeds, self.topologies):
-            if len(set(seeds_or_names)) != len(seeds_or_names):
-                raise ValueError("seeds and topologies may each name a value only once")
-        for claim in self.claims:
-            if claim.variant not in self.variants:
-                names = ", ".join(self.variants)
-                raise ValueError(f"claims: no variant {claim.variant!r} (valid: {names})")
+        axes = {
+            "seeds": self.seeds,
+            "topologies": self.topologies,
+            "labels of workloads": self.labels,
+        }
+        for axis, values in axes.items():
+            for value in values:
+                if values.count(value) > 1:
+                    raise ValueError(f"{axis} may each be named only once, found {value!r} again")
+        for place, claim in enumerate(self.claims):
+            _known(f"claims[{place}]", "variant", claim.variants, self.variants)
+            _known(f"claims[{place}]", "workload", filter(None, [claim.workload]), self.labels)
+        for key, selections in self._selections():
+            for place, selection in enumerate(selections):
+                _known(f"{key}[{place}]", "workload", selection.workloads, self.labels)
+                _known(f"{key}[{place}]", "variant", selection.variants, self.variants)
+        for name, preset in self.presets.items():
+            _known(f"presets.{name}", "workload", preset.workloads or (), self.labels)
+            _known(f"presets.{name}", "workload", preset.parameters, self.labels)
+            _known(f"presets.{name}", "variant", preset.variants or (), self.variants)
         return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of its workloads, in order."""
+        return tuple(use.label for use in self.workloads)
+
+    def _selections(self) -> Iterable[tuple[str, tuple[Selection, ...]]]:
+        yield "include", self.include or ()
+        yield "exclude", self.exclude
+        for name, preset in self.presets.items():
+            yield f"presets.{name}.include", preset.include or ()
+            yield f"presets.{name}.exclude", preset.exclude or ()
+
+    def has(self, topology: str, label: str, variant: str, seed: int) -> bool:
+        """Say whether a run belongs to the matrix after `include` and `exclude`."""
+        run = (topology, label, variant, seed)
+        included = self.include is None or any(each.matches(*run) for each in self.include)
+        return included and not any(each.matches(*run) for each in self.exclude)
+
+
+def _known(key: str, what: str, names: Iterable[str], there: Iterable[str]) -> None:
+    valid = list(there)
+    for name in names:
+        if name not in valid:
+            raise ValueError(f"{key}: no {what} {name!r} (valid: {', '.join(valid)})")
 
 
 def find_study(name_or_path: str) -> Path:
@@ -118,6 +171,62 @@ def find_study(name_or_path: str) -> Path:
     raise UserError(f"no study {name_or_path!r}", file=folder, choices=names)
 
 
-def load_study(path: Path) -> Study:
-    """Read and check a study file; UserError names the file, the key and what would be valid."""
-    return read_document(path, Study)
+def load_study(path: Path, preset: str | None = None) -> Study:
+    """Read and check a study file, with a preset applied; presets themselves are left out of it.
+
+    UserError names the file, the key and what would be valid.
+    """
+    study = read_document(path, Study)
+    if preset is None or (preset == FULL and FULL not in study.presets):
+        return study.model_copy(update={"presets": {}})
+    if preset not in study.presets:
+        names = dict.fromkeys([*study.presets, FULL])
+        raise UserError(f"no preset {preset!r}", file=path, key="presets", choices=names)
+    return check_document(_with(study, study.presets[preset]), Study, path)
+
+
+def study_table(study: Study) -> dict[str, Any]:
+    """Return a study as the plain values of a file."""
+    return study.model_dump(mode="json", by_alias=True)
+
+
+def _with(study: Study, preset: Preset) -> dict[str, Any]:
+    """Return the table of the study with what the preset replaces."""
+    table = study_table(study.model_copy(update={"presets": {}}))
+    new = preset.model_dump(mode="json", by_alias=True)
+    for key in ("topologies", "seeds", "include", "exclude"):
+        if new[key] is not None:
+            table[key] = new[key]
+    if new["variants"] is not None:
+        table["variants"] = {name: table["variants"][name] for name in new["variants"]}
+    keep = study.labels if preset.workloads is None else preset.workloads
+    table["workloads"] = [
+        {**use, "parameters": use["parameters"] | preset.parameters.get(use["label"], {})}
+        for use in table["workloads"]
+        if use["label"] in keep
+    ]
+    there = {"workloads": [*keep], "variants": [*table["variants"]]}
+    table["claims"] = [claim for claim in table["claims"] if _still_there(claim, there)]
+    for key in ("include", "exclude"):
+        if table[key] is not None:
+            narrowed = (_narrowed(selection, there) for selection in table[key])
+            table[key] = [selection for selection in narrowed if selection is not None]
+    return table
+
+
+def _still_there(claim: Mapping[str, Any], there: Mapping[str, list[str]]) -> bool:
+    """Say whether what a claim is about is still part of the study."""
+    named = {claim[key] for key in ("variant", "from", "to")} - {None}
+    return named <= set(there["variants"]) and claim["workload"] in (None, *there["workloads"])
+
+
+def _narrowed(
+    selection: Mapping[str, Any], there: Mapping[str, list[str]]
+) -> dict[str, Any] | None:
+    """Take out of a selection what is no longer there; None when nothing can match it any more."""
+    found = dict(selection)
+    for axis, values in there.items():
+        found[axis] = [value for value in selection[axis] if value in values]
+        if selection[axis] and not found[axis]:
+            return None
+    return found

@@ -1,5 +1,7 @@
 """Writes a report's files beside the runs that it is of."""
 
+from collections.abc import Sequence
+
 from lab.report.changelog import render_changelog
 from lab.report.document import render_document
 from lab.report.html import render_html
@@ -8,8 +10,19 @@ from lab.report.picture import render_picture_png
 from lab.store import Results, replacing, write_text
 
 
-def publish(report: StudyReport, results: Results) -> None:
-    """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all."""
+def publish(reports: Sequence[StudyReport], results: Results) -> None:
+    """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all.
+
+    A study with several cells has them for each below `cells/`.
+    """
+    if len(reports) == 1:
+        _publish(reports[0], results)
+        return
+    for report in reports:
+        _publish(report, results.cell(report.cell_name))
+
+
+def _publish(report: StudyReport, results: Results) -> None:
     write_text(results.html, render_html(report))
     write_text(results.changelog, render_changelog(report))
     write_text(results.document, render_document(report))

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from lab.errors import UserError
-from lab.store import FORMAT, Results, RunDir, read_json
+from lab.store import READABLE, Results, RunDir, read_json
+from lab.study.plan import Cell
 
 Json = dict[str, Any]
 
@@ -21,6 +22,12 @@ class StoredRun:
     directory: RunDir
     manifest: Json
     measures: Mapping[str, Json]
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the matrix that it belongs to."""
+        workload = self.manifest["workload"]
+        return Cell(self.manifest["topology"], workload.get("label", workload["name"]))
 
     def value(self, measure: str) -> float | int | None:
         """Return what the run measured, None where it could not or does not know the measure."""
@@ -51,18 +58,34 @@ def load_runs(results: Results) -> tuple[Json, tuple[StoredRun, ...]]:
     Raises UserError when there are none or another numalab wrote them, and anything that
     `damage_explained` knows when they are damaged.
     """
-    plan = read_json(results.plan)
-    if plan.get("format") != FORMAT:
-        raise UserError(
-            f"written by another numalab: format {plan.get('format')}, this one reads {FORMAT}",
-            file=results.plan,
-        )
+    plan = load_plan(results)
     order = {run["id"]: place for place, run in enumerate(plan["runs"])}
     runs = [_load(directory) for directory in results.finished().values()]
     runs.sort(key=lambda run: order.get(run.manifest["run"], len(order)))
     if not runs:
         raise UserError("no run has finished", file=results.path)
     return plan, tuple(runs)
+
+
+def load_plan(results: Results) -> Json:
+    """Load what was planned, in today's format.
+
+    Raises UserError when another numalab wrote it. Format 1 named the workload of a run by its
+    place in the study.
+    """
+    plan: Json = read_json(results.plan)
+    found = plan.get("format")
+    if found not in READABLE:
+        formats = " and ".join(map(str, READABLE))
+        raise UserError(
+            f"written by another numalab: format {found}, this one reads {formats}",
+            file=results.plan,
+        )
+    if found == 1:
+        names = [use["name"] for use in plan["file"]["workloads"]]
+        runs = [{**run, "workload": names[run["workload"]]} for run in plan["runs"]]
+        plan = {**plan, "preset": "", "runs": runs}
+    return plan
 
 
 def _load(directory: RunDir) -> StoredRun:

@@ -10,8 +10,8 @@ from lab.capture.decode import Decoded
 from lab.errors import UserError
 from lab.store import Results, project_dir, write_json
 from lab.study import manifest
+from lab.study.claim import Claim
 from lab.study.execute import _claim_results
-from lab.study.model import Claim
 from lab.study.plan import plan_study
 from lab.topology.load import load_topology
 from lab.topology.predict.hazards import hazards
@@ -81,9 +81,11 @@ def test_what_a_study_names_must_be_there(tmp_path: Path, old: str, new: str, me
         plan_study(write(tmp_path, STUDY.replace(old, new, 1)))
 
 
-def test_a_study_has_one_workload(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"workloads: .*at most 1 item"):
-        plan_study(write(tmp_path, STUDY + '[[workloads]]\nname = "bound-hogs"\n'))
+def test_uses_of_a_workload_have_labels(tmp_path: Path) -> None:
+    twice = STUDY + '[[workloads]]\nname = "bound-hogs"\n'
+    with pytest.raises(UserError, match="labels of workloads may each be named only once"):
+        plan_study(write(tmp_path, twice))
+    assert len(plan_study(write(tmp_path, twice + 'label = "again"')).runs) == 8
 
 
 def test_a_claim_is_bounded_on_both_sides() -> None:

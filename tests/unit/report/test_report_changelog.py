@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import hostile_report, sample_report
 
-from lab.analysis.compare import Summary
+from lab.analysis.statistics import Summary
 from lab.report.changelog import (
     WIDTH,
     relative_error,

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import HOSTILE, comparison, sample_report
 
-from lab.analysis.compare import Summary
+from lab.analysis.statistics import Summary
 from lab.report import figures
 from lab.report.model import Comparison
 

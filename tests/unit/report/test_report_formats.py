@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from report_sample import HOSTILE, hostile_report, sample_report
 
-from lab.analysis.compare import Summary
 from lab.analysis.measure import Definition
+from lab.analysis.statistics import Summary
 from lab.report.junit import render_junit
 from lab.report.markdown import escaped, render_markdown
 from lab.report.model import Comparison, StudyReport

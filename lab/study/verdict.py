@@ -1,0 +1,139 @@
+"""What became of a study's claims in the runs of one cell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.analysis.measure import Direction
+from lab.analysis.statistics import Comparison, compare_samples
+from lab.report import model
+from lab.study.claim import Claim, ClaimVerdict
+from lab.study.stored import StoredRun
+
+_WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
+
+
+def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> model.Claim:
+    """Hold a claim against the runs of a cell that it is about.
+
+    `family` is the number of the cell's claims that compare variants.
+    """
+    if claim.variant is not None:
+        return _bounded(claim, _of(runs, claim.variant))
+    return _compared(claim, runs, family)
+
+
+def _of(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
+    return [run for run in runs if run.manifest["variant"] == variant]
+
+
+def _about(claim: Claim, runs: Sequence[StoredRun], key: str) -> str:
+    """Return what the runs say of the claim's measure, empty where none of them has it."""
+    found = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
+    return next((str(each[key]) for each in found), "")
+
+
+def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
+    values = [run.value(claim.measure) for run in runs]
+    known = [value for value in values if value is not None]
+    unit = _about(claim, runs, "unit")
+    measured = f"{min(known):.4g} to {max(known):.4g} {unit}" if known else "not measured"
+    return model.Claim(
+        text=claim.text,
+        expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
+        measured=f"{measured} ({runs_of(len(values))})",
+        holds=bool(values) and all(claim.holds(value) for value in values),
+        measure=claim.measure,
+        kind=_about(claim, runs, "kind"),
+        published=claim.published,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A verdict, and where it cannot be given, why."""
+
+    verdict: ClaimVerdict
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.verdict == "cannot be seen":
+            return f"cannot be seen in this mode because {self.reason}"
+        return self.verdict
+
+
+def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.Claim:
+    before, after = _of(runs, claim.from_variant), _of(runs, claim.to)
+    sides = ([run.value(claim.measure) for run in side] for side in (before, after))
+    # Whether more is better is not asked here, only where the mean went.
+    found = compare_samples(*sides, direction="higher", family=family)
+    seen = _seen(claim, found, before, after)
+    return model.Claim(
+        text=claim.text,
+        expected=_expected(claim),
+        measured=_measured(found, _about(claim, [*before, *after], "unit")),
+        holds=(not claim.expect or seen.verdict in claim.expect)
+        and (not claim.bounds or claim.holds(_change(found))),
+        measure=claim.measure,
+        kind=_about(claim, [*before, *after], "kind"),
+        published=claim.published,
+        verdict=str(seen) if claim.direction else "",
+        required=bool(claim.expect or claim.bounds),
+    )
+
+
+def _expected(claim: Claim) -> str:
+    parts = [_WHERE[claim.direction]] if claim.direction else []
+    parts += [f"{sign} {bound:+g}%" for sign, bound in claim.bounds]
+    return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
+
+
+def _measured(found: Comparison, unit: str) -> str:
+    if found.before is None or found.after is None:
+        return found.verdict
+    change = f" ({found.change:+.1f}%)" if found.change is not None else ""
+    runs = f"{found.before.n} and {runs_of(found.after.n)}"
+    return f"{found.before.mean:.4g} to {found.after.mean:.4g} {unit}{change}, {runs}"
+
+
+def _change(found: Comparison) -> float | None:
+    """Return the change in percent; of two equal means it is 0, also where they are 0."""
+    if found.before is not None and found.after is not None:
+        return 0.0 if found.before.mean == found.after.mean else found.change
+    return None
+
+
+def _seen(
+    claim: Claim,
+    found: Comparison,
+    before: Sequence[StoredRun],
+    after: Sequence[StoredRun],
+) -> _Seen:
+    if found.outcome == "not comparable":
+        return _Seen("cannot be seen", found.verdict)
+    if _about(claim, [*before, *after], "kind") == "timing" and (
+        reason := untimed([*before, *after])
+    ):
+        return _Seen("cannot be seen", reason)
+    if found.outcome == "no difference shown":
+        return _Seen("reproduced" if claim.direction == "same" else "no difference shown")
+    went: Direction = "higher" if found.outcome == "better" else "lower"
+    return _Seen("reproduced" if claim.direction == went else "opposite")
+
+
+def untimed(runs: Sequence[StoredRun]) -> str:
+    """Say why figures of time from these runs say nothing of hardware; empty where they may."""
+    modes = {str(run.manifest["mode"]) for run in runs}
+    if "icount" in modes:
+        return "icount counts instructions, and an access to far memory takes no longer"
+    if "tcg" in modes:
+        return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
+    if any(run.manifest["proof"]["note"] for run in runs):
+        return "the vCPUs had no host CPUs of their own"
+    if len({str([t["planned"] for t in run.manifest["proof"]["threads"]]) for run in runs}) > 1:
+        return "the runs were not on the same host CPUs"
+    return ""
+
+
+def runs_of(number: int) -> str:
+    """Write a number of runs."""
+    return "1 run" if number == 1 else f"{number} runs"
