@@ -16,13 +16,38 @@ MACHINE = ("machine.cpus", "machine.nodes", "machine.memory_mib")
 
 
 class ParameterTable(Document):
-    """One thing a study may set, its default and its bounds (inclusive)."""
+    """One thing a study may set, its default and its bounds (inclusive).
 
-    type: Literal["integer", "number", "text", "node", "nodes"]
+    An integer or a number may be written as an expression of the machine and the parameters above
+    it. The bounds of `integers` (`64,256,1024`) hold for each; those of a text are its `pattern`.
+    """
+
+    type: Literal["integer", "number", "integers", "text", "node", "nodes"]
     default: Value
     least: float | None = None
     most: float | None = None
+    pattern: str | None = None
     help: str
+
+    def gives(self, name: str) -> set[str]:
+        """Return the numbers that expressions may use when a parameter `name` is like this."""
+        if self.type in ("node", "nodes"):
+            return {f"{name}.cpus", f"{name}.nodes"}
+        if self.type == "integers":
+            return {f"{name}.count", f"{name}.sum", f"{name}.most"}
+        return set() if self.type == "text" else {name}
+
+    @property
+    def expression(self) -> str | None:
+        """The default, where it is an expression."""
+        written = isinstance(self.default, str) and self.type in ("integer", "number")
+        return str(self.default) if written else None
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        _compiled(pattern or "")
+        return pattern
 
 
 class MetricTable(Document):
@@ -41,10 +66,7 @@ class MetricTable(Document):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
-        try:
-            groups = re.compile(pattern).groupindex
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from None
+        groups = _compiled(pattern).groupindex
         if "value" not in groups or set(groups) - {"value", "label"}:
             raise ValueError("needs the group (?P<value>...), and may have (?P<label>...)")
         return pattern
@@ -58,6 +80,8 @@ class WorkloadTable(Document):
     command: tuple[str, ...] = Field(min_length=1)
     tasks: tuple[str, ...] = ()
     seconds: str = Field(description="an expression: guest time the command takes, about")
+    memory_mib: str | None = None
+    packages: tuple[str, ...] = ()
     allowed_nodes: str | None = None
     parameters: dict[Identifier, ParameterTable] = Field(default_factory=dict)
     derived: dict[Identifier, str] = Field(default_factory=dict)
@@ -68,16 +92,17 @@ class WorkloadTable(Document):
         """Every name that is used is a parameter, something derived earlier, or the machine."""
         numbers = {*MACHINE}
         for name, parameter in self.parameters.items():
-            if parameter.type in ("node", "nodes"):
-                numbers |= {f"{name}.cpus", f"{name}.nodes"}
-            elif parameter.type != "text":
-                numbers.add(name)
+            if parameter.expression is not None:
+                _check_expression(parameter.expression, numbers, f"parameters.{name}.default")
+            numbers |= parameter.gives(name)
         for name, expression in self.derived.items():
             if name in self.parameters:
                 raise ValueError(f"derived.{name}: there is a parameter of this name")
-            _check_names(names_in(parse_expression(expression)), numbers, f"derived.{name}")
+            _check_expression(expression, numbers, f"derived.{name}")
             numbers.add(name)
-        _check_names(names_in(parse_expression(self.seconds)), numbers, "seconds")
+        _check_expression(self.seconds, numbers, "seconds")
+        if self.memory_mib is not None:
+            _check_expression(self.memory_mib, numbers, "memory_mib")
         texts = {*self.parameters, *self.derived, *numbers}
         texts |= {f"{name}.cpulist" for name, p in self.parameters.items() if "node" in p.type}
         for word in self.command:
@@ -86,6 +111,21 @@ class WorkloadTable(Document):
         if self.allowed_nodes is not None and (kind is None or "node" not in kind.type):
             raise ValueError(f"allowed_nodes: {self.allowed_nodes!r} is not a node parameter")
         return self
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+
+
+def _check_expression(text: str, known: set[str], where: str) -> None:
+    try:
+        used = names_in(parse_expression(text))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    _check_names(used, known, where)
 
 
 def _check_names(used: tuple[str, ...] | list[str], known: set[str], where: str) -> None:

@@ -1,19 +1,22 @@
 """Workloads: what to run in a guest, fitted to the machine it runs on."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from lab.cpulist import format_cpulist, parse_cpulist
 from lab.document import read_document
 from lab.errors import UserError
 from lab.store import project_dir
 from lab.topology.model import Topology
-from lab.workload.document import PLACEHOLDER, ParameterTable, Value, WorkloadTable
-from lab.workload.expression import Number, evaluate, parse_expression
+from lab.workload.document import PLACEHOLDER, Value, WorkloadTable
+from lab.workload.expression import Number, evaluate, names_in, parse_expression
+from lab.workload.fit import Fitted
+
+# What a workload may use of the machine's memory. The rest is for the kernel: its memory map, page
+# tables, trace buffers, and the files of tmpfs.
+USABLE_MEMORY = 0.8
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class BoundWorkload:
     and from the machine. `seconds` is about how long the command takes, in guest time. `tasks` are
     the names of its tasks, with `*` and `?` as in a shell. `allowed_cpus` are the CPUs on which
     these tasks may run between the trace's markers `numalab: begin` and `numalab: end`.
+    `memory_mib` is about what it allocates, 0 where the file does not say; `packages` are Debian
+    packages that the image has to have.
     """
 
     name: str
@@ -64,6 +69,8 @@ class BoundWorkload:
     tasks: tuple[str, ...]
     allowed_cpus: tuple[int, ...]
     metrics: tuple[MetricSpec, ...] = ()
+    memory_mib: float = 0.0
+    packages: tuple[str, ...] = ()
 
 
 def workloads_dir() -> Path:
@@ -92,99 +99,77 @@ def load_workload(name: str) -> Workload:
 
 
 def resolve(
-    workload: Workload, parameters: Mapping[str, Value], topology: Topology
+    workload: Workload,
+    parameters: Mapping[str, Value],
+    topology: Topology,
+    *,
+    file: Path | None = None,
+    key: str = "parameters",
 ) -> BoundWorkload:
     """Fit a workload to a machine, with the parameters in which a study differs from the file.
 
-    Raises UserError, naming the file, the key and what is valid, for a parameter that the workload
-    does not have, a value of another type or out of bounds, and a node that the machine lacks or
-    that has no CPUs.
+    `file` and `key` say where these parameters were written, for the messages. Raises UserError,
+    naming file, key and what is valid, for a parameter that the workload does not have, a value of
+    another type or out of bounds, a node that the machine lacks or that has no CPUs, and for a
+    workload that needs more memory than the machine has.
     """
-    declared = workload.table.parameters
-    for key in parameters:
-        if key not in declared:
-            raise UserError("no such parameter", file=workload.file, key=key, choices=declared)
-    values: dict[str, Value] = {}
-    nodes: dict[str, tuple[int, ...]] = {}
-    for key, table in declared.items():
-        value = parameters.get(key, table.default)
+    table = workload.table
+    _refuse_unknown(workload, parameters, file or workload.file, key)
+    fitted = Fitted(topology)
+    for name, parameter in table.parameters.items():
         try:
-            if table.type in ("node", "nodes"):
-                nodes[key] = _nodes(value, table, topology)
-            values[key] = _checked(value, table)
+            fitted.add(name, parameter, parameters.get(name, parameter.default))
         except ValueError as error:
-            raise UserError(str(error), file=workload.file, key=f"parameters.{key}") from None
-    numbers = _numbers(values, nodes, topology)
-    for key, expression in workload.table.derived.items():
-        values[key] = numbers[key] = _worked_out(workload, f"derived.{key}", expression, numbers)
-    seconds = _worked_out(workload, "seconds", workload.table.seconds, numbers)
-    texts = {**numbers, **values}
-    texts |= {f"{key}.cpulist": format_cpulist(_cpus(topology, ids)) for key, ids in nodes.items()}
-    allowed = nodes.get(workload.table.allowed_nodes or "", tuple(n.id for n in topology.nodes))
+            given = file is not None and name in parameters
+            where, prefix = (file, key) if given else (workload.file, "parameters")
+            raise UserError(str(error), file=where, key=f"{prefix}.{name}") from None
+    numbers, values = fitted.numbers, fitted.values
+    for name, expression in table.derived.items():
+        result = _worked_out(workload, f"derived.{name}", expression, numbers)
+        values[name] = numbers[name] = result
+    memory_mib = 0.0
+    if table.memory_mib is not None:
+        memory_mib = float(_worked_out(workload, "memory_mib", table.memory_mib, numbers))
+        where, place = (file, key) if file and parameters else (workload.file, "memory_mib")
+        _check_memory(workload, fitted, memory_mib, where, place)
     return BoundWorkload(
         name=workload.name,
-        argv=tuple(_filled(word, texts) for word in workload.table.command),
+        argv=tuple(_filled(word, {**numbers, **values, **fitted.texts}) for word in table.command),
         parameters=values,
-        seconds=float(seconds),
-        tasks=workload.table.tasks,
-        allowed_cpus=_cpus(topology, allowed),
+        seconds=float(_worked_out(workload, "seconds", table.seconds, numbers)),
+        tasks=table.tasks,
+        allowed_cpus=fitted.cpus_of(table.allowed_nodes),
         metrics=workload.metrics,
+        memory_mib=memory_mib,
+        packages=table.packages,
     )
 
 
-def _nodes(value: Value, table: ParameterTable, topology: Topology) -> tuple[int, ...]:
-    """Return the nodes that a `node` or `nodes` parameter names; ValueError for any it cannot."""
-    usable = [node.id for node in topology.nodes if node.cpus]
-    valid = f"nodes with CPUs on {topology.name}: {format_cpulist(usable)}"
-    if table.type == "node" and not isinstance(value, int):
-        raise ValueError(f"needs the number of a node, found {value!r} ({valid})")
-    ids = (value,) if isinstance(value, int) else parse_cpulist(str(value))
-    if not ids:
-        raise ValueError(f"needs at least one node ({valid})")
-    for number in ids:
-        if number not in usable:
-            lacks = "has no CPUs" if 0 <= number < len(topology.nodes) else "is not there"
-            raise ValueError(f"node {number} {lacks} ({valid})")
-    return ids
+def _refuse_unknown(
+    workload: Workload, parameters: Mapping[str, Value], file: Path, key: str
+) -> None:
+    declared = workload.table.parameters
+    for name in parameters:
+        if name not in declared:
+            near = get_close_matches(name, declared, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            reason = f"{workload.name} has no such parameter{hint}"
+            raise UserError(reason, file=file, key=f"{key}.{name}", choices=declared)
 
 
-def _checked(value: Value, table: ParameterTable) -> Value:
-    """Return a value that has the parameter's type and is within its bounds; else ValueError."""
-    if table.type == "text" and not isinstance(value, str):
-        raise ValueError(f"needs a text, found {value!r}")
-    if table.type not in ("integer", "number"):
-        return value
-    kinds = (int,) if table.type == "integer" else (int, float)
-    if not isinstance(value, kinds) or isinstance(value, bool) or not math.isfinite(value):
-        article = "an integer" if table.type == "integer" else "a number"
-        raise ValueError(f"needs {article}, found {value!r}")
-    if table.least is not None and value < table.least:
-        raise ValueError(f"needs at least {table.least:g}, found {value}")
-    if table.most is not None and value > table.most:
-        raise ValueError(f"needs at most {table.most:g}, found {value}")
-    return value
-
-
-def _numbers(
-    values: Mapping[str, Value], nodes: Mapping[str, tuple[int, ...]], topology: Topology
-) -> dict[str, Number]:
-    """Return every number that an expression may use, by name."""
-    numbers: dict[str, Number] = {
-        "machine.cpus": topology.cpu_count,
-        "machine.nodes": len(topology.nodes),
-        "machine.memory_mib": topology.memory_mib,
-    }
-    for key, value in values.items():
-        if key in nodes:
-            numbers[f"{key}.cpus"] = len(_cpus(topology, nodes[key]))
-            numbers[f"{key}.nodes"] = len(nodes[key])
-        elif not isinstance(value, str):
-            numbers[key] = value
-    return numbers
-
-
-def _cpus(topology: Topology, nodes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(cpu for node in topology.nodes if node.id in nodes for cpu in node.cpus)
+def _check_memory(workload: Workload, fitted: Fitted, needed: float, file: Path, key: str) -> None:
+    """Refuse before the boot what the guest's kernel would end by its OOM killer."""
+    topology = fitted.topology
+    usable = topology.memory_mib * USABLE_MEMORY
+    if needed > usable:
+        used = names_in(parse_expression(workload.table.memory_mib or "0"))
+        named = ", ".join(f"{name} = {fitted.numbers[name]:g}" for name in dict.fromkeys(used))
+        raise UserError(
+            f"{workload.name} needs {needed:.0f} MiB ({named}), but of the "
+            f"{topology.memory_mib} MiB of {topology.name} it may use {usable:.0f}",
+            file=file,
+            key=key,
+        )
 
 
 def _worked_out(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UserError
-from lab.topology.load import load_topology
+from lab.topology.load import list_topologies, load_topology
 from lab.topology.model import Topology
 from lab.workload.model import list_workloads, load_workload, resolve
 
@@ -67,7 +67,11 @@ def test_a_workload_that_names_no_nodes_may_use_every_cpu(ring: Topology) -> Non
 @pytest.mark.parametrize(
     ("parameters", "key", "message"),
     [
-        ({"strat_node": 1}, "strat_node", "no such parameter (valid: start_node, allowed_nodes"),
+        (
+            {"strat_node": 1},
+            "parameters.strat_node",
+            "bound-hogs has no such parameter; did you mean start_node? (valid: start_node, ",
+        ),
         ({"start_node": 4}, "parameters.start_node", "node 4 is not there"),
         ({"start_node": -1}, "parameters.start_node", "node -1 is not there"),
         ({"start_node": "1"}, "parameters.start_node", "needs the number of a node"),
@@ -75,7 +79,8 @@ def test_a_workload_that_names_no_nodes_may_use_every_cpu(ring: Topology) -> Non
         ({"allowed_nodes": ""}, "parameters.allowed_nodes", "at least one node"),
         ({"allowed_nodes": "one"}, "parameters.allowed_nodes", "not a cpulist"),
         ({"allowed_nodes": 1.5}, "parameters.allowed_nodes", "not a cpulist"),
-        ({"seconds": "3"}, "parameters.seconds", "needs a number, found '3'"),
+        ({"seconds": "three"}, "parameters.seconds", "nothing is called 'three'"),
+        ({"seconds": "3 +"}, "parameters.seconds", "not an expression: '3 +'"),
         ({"seconds": 0}, "parameters.seconds", "needs at least 0.1, found 0"),
         ({"seconds": float("inf")}, "parameters.seconds", "needs a number"),
         ({"hogs_per_cpu": 2.5}, "parameters.hogs_per_cpu", "needs an integer, found 2.5"),
@@ -150,3 +155,140 @@ def test_what_is_derived_must_be_above_zero(ring: Topology, written: Written) ->
     written(MINIMAL + '[derived]\nhalf = "n // 100"\n')
     with pytest.raises(UserError, match=r"derived.half: n // 100 is 0 here"):
         resolve(load_workload("mine"), {}, ring)
+
+
+SCALED = """
+summary = "s"
+stresses = "t"
+command = ["run", "{threads}", "{sizes}", "{word}", "{mib}"]
+seconds = "sizes.count + sizes.sum + sizes.most"
+memory_mib = "threads * mib"
+packages = ["iperf3"]
+[parameters.threads]
+type = "integer"
+default = "machine.cpus // 2"
+least = 1
+help = "h"
+[parameters.sizes]
+type = "integers"
+default = "1,20"
+least = 1
+most = 100
+help = "h"
+[parameters.word]
+type = "text"
+default = "tcp"
+pattern = "tcp|udp"
+help = "h"
+[parameters.mib]
+type = "number"
+default = "threads * 1.5"
+help = "h"
+"""
+
+
+def test_a_parameter_may_be_worked_out_from_the_machine(ring: Topology, written: Written) -> None:
+    written(SCALED)
+    bound = resolve(load_workload("mine"), {}, ring)
+    assert bound.argv == ("run", "4", "1,20", "tcp", "6.0")
+    assert bound.parameters == {"threads": 4, "sizes": "1,20", "word": "tcp", "mib": 6.0}
+    assert (bound.seconds, bound.memory_mib, bound.packages) == (2 + 21 + 20, 24, ("iperf3",))
+
+
+def test_a_study_may_scale_a_parameter_too(ring: Topology, written: Written) -> None:
+    written(SCALED)
+    bound = resolve(load_workload("mine"), {"threads": "machine.nodes", "sizes": 7}, ring)
+    assert (bound.parameters["threads"], bound.parameters["mib"]) == (4, 6.0)
+    assert bound.parameters["sizes"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key", "message"),
+    [
+        ({"threads": "machine.cpus / 3"}, "threads", "needs an integer, found 2.66"),
+        ({"threads": "machine.cpus - 8"}, "threads", "needs at least 1, found 0"),
+        ({"threads": "mib"}, "threads", "nothing is called 'mib'"),
+        ({"sizes": "1;rm"}, "sizes", "needs integers such as 1,2,4, found '1;rm'"),
+        ({"sizes": "1,0"}, "sizes", "needs at least 1, found 0"),
+        ({"sizes": "5,5"}, "sizes", "names a number twice: 5,5"),
+        ({"sizes": ",".join(map(str, range(1, 66)))}, "sizes", "at most 64 integers, found 65"),
+        ({"word": "sctp"}, "word", "needs a text that matches tcp|udp, found 'sctp'"),
+        ({"wrod": "tcp"}, "wrod", "mine has no such parameter; did you mean word? (valid: threads"),
+    ],
+)
+def test_a_study_s_own_mistake_names_the_study(
+    ring: Topology,
+    written: Written,
+    parameters: dict[str, str | int | float],
+    key: str,
+    message: str,
+) -> None:
+    written(SCALED)
+    study = Path("studies/mine.toml")
+    with pytest.raises(UserError) as caught:
+        resolve(load_workload("mine"), parameters, ring, file=study, key="workloads[1].parameters")
+    assert caught.value.file == study
+    assert caught.value.key == f"workloads[1].parameters.{key}"
+    assert message in str(caught.value)
+
+
+def test_a_default_that_does_not_fit_names_the_workload_s_file(
+    ring: Topology, written: Written
+) -> None:
+    path = written(SCALED.replace("machine.cpus // 2", "machine.cpus // 100"))
+    with pytest.raises(UserError) as caught:
+        resolve(load_workload("mine"), {"mib": 1}, ring, file=Path("study"))
+    assert (caught.value.file, caught.value.key) == (path, "parameters.threads")
+
+
+def test_more_memory_than_the_machine_has_is_refused_before_the_boot(
+    ring: Topology, written: Written
+) -> None:
+    path = written(SCALED)
+    with pytest.raises(UserError) as caught:
+        resolve(load_workload("mine"), {"mib": 700}, ring, file=Path("s.toml"), key="parameters")
+    assert str(caught.value) == (
+        "s.toml: parameters: mine needs 2800 MiB (threads = 4, mib = 700), "
+        "but of the 3072 MiB of ring-4 it may use 2458"
+    )
+    written(SCALED.replace("threads * 1.5", "machine.memory_mib"))
+    with pytest.raises(UserError) as caught:
+        resolve(load_workload("mine"), {}, ring, file=Path("s.toml"))
+    assert (caught.value.file, caught.value.key) == (path, "memory_mib")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("machine.cpus // 2", "mib", "parameters.threads.default: nothing is called 'mib'"),
+        ("machine.cpus // 2", "1 +", "parameters.threads.default: not an expression"),
+        ("threads * mib", "word", "memory_mib: nothing is called 'word'"),
+        ("tcp|udp", "(", "parameters.word.pattern: not a regular expression"),
+    ],
+)
+def test_a_wrong_default_or_memory_is_explained(
+    written: Written, old: str, new: str, message: str
+) -> None:
+    written(SCALED.replace(old, new))
+    with pytest.raises(UserError) as caught:
+        load_workload("mine")
+    assert message in str(caught.value)
+
+
+def test_no_two_workloads_differ_in_case_only() -> None:
+    names = [name.lower() for name in list_workloads()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("topology", list_topologies())
+def test_every_workload_scales_to_every_machine(topology: str) -> None:
+    """Its defaults suit the machine, or it says which node it lacks."""
+    machine = load_topology(topology)
+    for name in list_workloads():
+        try:
+            bound = resolve(load_workload(name), {}, machine)
+        except UserError as error:
+            assert "node" in str(error)
+            continue
+        assert 0 < bound.memory_mib < machine.memory_mib or name == "bound-hogs"
+        assert 0 < bound.seconds < 120
