@@ -34,7 +34,7 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
         placements.append(placement)
         return claim_of(machine, placement)
 
-    if not alone and machine.pages == "anonymous":
+    if not alone and not machine.huge:
         return _place(machine, host, allowed), Admission.of_nothing()
     admission = admit(choose)
     return placements[0], admission
@@ -46,7 +46,7 @@ def claim_of(machine: Machine, placement: Placement) -> Claim:
     nodes = machine.topology.nodes
     pages: Counter[int] = Counter()
     size = PAGE_KIB[machine.pages]
-    if machine.pages != "anonymous":
+    if machine.huge:
         for node, host_node in zip(nodes, placement.host_nodes, strict=True):
             pages[host_node] += (backed_mib(node) << 10) // size
     kept = placement.dedicated or pages

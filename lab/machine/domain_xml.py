@@ -97,15 +97,18 @@ def _memory(domain: ET.Element, machine: Machine, placement: Placement, *, locke
     _text(domain, "maxMemory", total + 4096, slots=2, unit="MiB")
     _text(domain, "memory", total, unit="MiB")
     backing = _add(domain, "memoryBacking")
-    if machine.pages != "anonymous":
+    if machine.huge:
         huge = _add(backing, "hugepages")
         _add(huge, "page", size=PAGE_KIB[machine.pages], unit="KiB")
     if locked:
         _add(backing, "locked")
-    # A memfd for each node, shared: numalab holds it open and can read it after the guest's death.
-    _add(backing, "source", type="memfd")
-    _add(backing, "access", mode="shared")
-    if placement.dedicated or machine.pages != "anonymous":
+    if machine.pages == "anonymous":
+        _add(backing, "source", type="anonymous")
+    else:
+        # A memfd for each node, shared: numalab holds it open and can read it after QEMU's death.
+        _add(backing, "source", type="memfd")
+        _add(backing, "access", mode="shared")
+    if placement.dedicated or machine.huge:
         # All pages now, on their nodes, so that the guest's first touch of one costs nothing.
         _add(backing, "allocation", mode="immediate")
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from lab.errors import HostError
 from lab.machine.console import Beat, Follower, parse_beat
 from lab.machine.hypervisor import Ending, Guest
-from lab.machine.memory import HeldMemory
-from lab.machine.proof import MemoryProof, prove_memory
 from lab.machine.watch import Limits, Watchdog
+from lab.machine.witness import Witness
 from lab.store import RunDir
 
 _TICK = 0.03
@@ -25,25 +24,23 @@ class End:
 
     reason: str
     watchdog: Watchdog
-    memory: tuple[MemoryProof, ...]
     floods: int
 
 
 def follow(
     guest: Guest,
-    memory: HeldMemory,
+    witness: Witness,
     run_dir: RunDir,
     limits: Limits,
     on_beat: Callable[[Beat], None] | None,
 ) -> End:
     """Read both consoles until the guest powers off, dies, or breaks a limit.
 
-    The guest is not ended here. `on_beat` sees each beat. Where the guest's memory lies is read
-    once, when the workload is done and QEMU is still there.
+    The guest is not ended here. `on_beat` sees each beat. `witness` is told when the workload
+    begins, and when it is done and QEMU is still there.
     """
     watchdog = Watchdog(limits, time.monotonic())
     console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
-    proof: tuple[MemoryProof, ...] = ()
     while True:
         ending = guest.wait(_TICK)
         if ending is not None and ending.kind == "crashed":
@@ -53,11 +50,13 @@ def follow(
             watchdog.console(line, now)
         for line in beats.rest() if ending else beats.lines():
             _note_beat(watchdog, line, now, on_beat)
-        if "collect" in watchdog.phase_began and not proof and not ending:
-            proof = prove_memory(guest.pid, memory.inodes())
+        if "workload" in watchdog.phase_began and not ending:
+            witness.workload_began()
+        if "collect" in watchdog.phase_began and not ending:
+            witness.workload_ended()
         reason = _reason(ending) if ending else watchdog.verdict(now)
         if reason is not None:
-            return End(reason, watchdog, proof, console.floods + beats.floods)
+            return End(reason, watchdog, console.floods + beats.floods)
 
 
 def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:

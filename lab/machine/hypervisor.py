@@ -109,6 +109,15 @@ class Guest:
         with _translated(f"QEMU's monitor did not answer {command}"):
             return json.loads(libvirt_qemu.qemuMonitorCommand(self.domain, text, 0))["return"]
 
+    def host_address(self, address: int) -> int:
+        """Return where QEMU has a guest physical address in its own memory. Raises HostError."""
+        line = f"gpa2hva {address:#x}"
+        text = str(self.monitor("human-monitor-command", **{"command-line": line}))
+        word = text.strip().rpartition(" is ")[2]
+        if not word.startswith("0x"):
+            raise HostError(f"QEMU's monitor did not answer {line}: {text.strip()[:200]}")
+        return int(word, 16)
+
     def versions(self) -> dict[str, str]:
         """Return the versions of libvirt (the library in this process) and of QEMU."""
         qemu = self.monitor("query-version")["qemu"]

@@ -18,9 +18,12 @@ CpuModel = Literal["host", "host-no-arch-capabilities", "qemu64"]
 # MSR_IA32_ARCH_CAPABILITIES, so the second one leaves that feature out.
 CPU_MODELS: tuple[CpuModel, ...] = ("host", "host-no-arch-capabilities", "qemu64")
 
-# What the guest's memory is made of, and the size of such a page in KiB.
-PageSize = Literal["anonymous", "2MiB", "1GiB"]
-PAGE_KIB: Mapping[PageSize, int] = {"anonymous": 4, "2MiB": 2048, "1GiB": 1 << 20}
+# What the guest's memory is made of, and the size of such a page in KiB. All but anonymous memory
+# is in memfds, which outlive QEMU; anonymous memory may have transparent hugepages.
+PageKind = Literal["memfd", "anonymous", "2M", "1G"]
+PAGE_KIB: Mapping[PageKind, int] = {"memfd": 4, "anonymous": 4, "2M": 2048, "1G": 1 << 20}
+# More need x2APIC and interrupt remapping (libvirt: an iommu device with eim), which no mode has.
+MAX_APIC_ID = 254
 
 JobMode = Literal["run", "rescue", "shell"]
 
@@ -30,7 +33,9 @@ NVDIMM_ALIGNMENT = 2 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_EVENT = re.compile(r"[A-Za-z0-9_-]+:[A-Za-z0-9_-]+(\t[^\n]*)?")
+_EVENT = re.compile(r"\??[A-Za-z0-9_-]+:[A-Za-z0-9_-]+(\t[^\n]*)?")
+_PERF_EVENT = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(:[A-Za-z0-9_-]+)?")
+_SAMPLED = re.compile("[vstp]*")
 _CLOCK = re.compile(r"[a-z0-9_-]+")
 
 
@@ -42,9 +47,10 @@ class Machine:
     machines that run beside each other in `icount` mode get one each. `trace_memory_mib` is
     reserved in the first node that has memory, so that a trace outlives the guest's kernel; 0
     reserves none. `icount_shift`: one instruction takes 2**shift nanoseconds of guest time.
-    `vcpu_cpus`: the host CPU of each vCPU, where they are not to be planned.
-    `pages`: what its memory is made of; hugepages are reserved for it. `shares_cpus`: in `kvm`
-    mode, it may run where other guests run (it measures nothing).
+    `vcpu_cpus`: the host CPU of each vCPU, and `host_nodes`: the host node of each guest node,
+    where they are not to be planned. `pages`: what its memory is made of; hugepages are reserved
+    for it. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
+    `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
     """
 
     topology: Topology
@@ -60,8 +66,15 @@ class Machine:
     job_disk_mib: int = 128
     icount_shift: int = 3
     vcpu_cpus: tuple[int, ...] = ()
-    pages: PageSize = "anonymous"
+    host_nodes: tuple[int, ...] = ()
+    pages: PageKind = "memfd"
+    measures_time: bool = False
     shares_cpus: bool = False
+
+    @property
+    def huge(self) -> bool:
+        """Tell whether its memory is made of hugepages."""
+        return PAGE_KIB[self.pages] > PAGE_KIB["memfd"]
 
     def __post_init__(self) -> None:
         """Refuse what could not be started. Raises UserError."""
@@ -79,6 +92,7 @@ class Machine:
             raise UserError("node 0 has no memory, and x86 boots in node 0", key="memory")
         if self.pages not in PAGE_KIB:
             raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
+        check_cpu_count(self.topology)
         for node in self.topology.nodes:
             if (backed_mib(node) << 10) % PAGE_KIB[self.pages]:
                 raise UserError(
@@ -93,8 +107,11 @@ class Job:
 
     `argv` is the command. `env` is added to its environment. `tunables` maps files below /proc/sys
     or /sys to what is written to them before. `events` are `system:event` lines to record, each
-    optionally followed by a tab and an ftrace filter. `clock` is the trace clock. `files` go below
-    /job/files. `buffer_kib` is the trace buffer of each CPU where the machine reserves no memory.
+    optionally followed by a tab and an ftrace filter; with a `?` in front it may be absent. `clock`
+    is the trace clock. `files` go below /job/files. `buffer_kib` is the trace buffer of each CPU
+    where the machine reserves no memory. `perf_stat` are events that perf counts. Every `sample_ms`
+    milliseconds the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never.
+    `numastat`: whether the nodes' counters are read before and after.
     """
 
     argv: tuple[str, ...]
@@ -105,6 +122,10 @@ class Job:
     files: Mapping[str, bytes] = field(default_factory=dict)
     mode: JobMode = "run"
     buffer_kib: int = 4096
+    perf_stat: tuple[str, ...] = ()
+    sample_ms: int = 0
+    sampled: str = ""
+    numastat: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what the guest's shell could not read back unchanged. Raises UserError."""
@@ -118,13 +139,45 @@ class Job:
                 raise UserError(f"{name!r} is no name of an environment variable", key="env")
         for path, value in self.tunables.items():
             _check_tunable(path, value)
+        self._check_recording()
+        for name in self.files:
+            _check_file_name(name)
+
+    def _check_recording(self) -> None:
         for event in self.events:
             if not _EVENT.fullmatch(event):
                 raise UserError(f"{event!r} is not `system:event`", key="events")
+        for event in self.perf_stat:
+            if not _PERF_EVENT.fullmatch(event):
+                raise UserError(f"{event!r} is no event of perf", key="perf_stat")
+        if not _SAMPLED.fullmatch(self.sampled):
+            raise UserError(f"{self.sampled!r} is not made of v, s, t and p", key="sampled")
         if not _CLOCK.fullmatch(self.clock):
             raise UserError(f"{self.clock!r} is no trace clock", key="clock")
-        for name in self.files:
-            _check_file_name(name)
+
+
+def check_cpu_count(topology: Topology) -> None:
+    """Raise UserError for a topology with more CPUs than a guest can have."""
+    last = _last_apic_id(topology)
+    if last > MAX_APIC_ID:
+        raise UserError(
+            f"{topology.name} has {topology.cpu_count} CPUs, the last with APIC id {last}; a guest"
+            f" without interrupt remapping ends at {MAX_APIC_ID}",
+            key="cpus",
+        )
+
+
+def _last_apic_id(topology: Topology) -> int:
+    """Return the APIC id of the last CPU.
+
+    Threads, cores and dies have bits of their own in it, as many as their number needs
+    (include/hw/i386/topology.h in QEMU 7.2), so it may be larger than the CPU's number.
+    """
+    shape = topology.packaging
+    number = shape.sockets - 1
+    for count in (shape.dies, shape.cores, shape.threads):
+        number = (number << (count - 1).bit_length()) | (count - 1)
+    return number
 
 
 def _check_tunable(path: str, value: str) -> None:

@@ -1,8 +1,8 @@
 """The guest's memory as the host sees it: where the trace lies, and how it outlives the guest.
 
-Every node of the guest is backed by a memfd. The kernel keeps a memfd as long as somebody holds
-it open, so numalab, which opens QEMU's through /proc/<pid>/fd, can still read the memory of a
-guest whose QEMU has been killed.
+Every node of the guest is backed by a memfd, unless its memory is to be anonymous. The kernel keeps
+a memfd as long as somebody holds it open, so numalab, which opens QEMU's through /proc/<pid>/fd,
+can still read the memory of a guest whose QEMU has been killed. Anonymous memory ends with QEMU.
 """
 
 import os
@@ -65,29 +65,45 @@ def unwanted_regions(topology: Topology) -> tuple[Region, ...]:
 
     The nodes' memory follows one another in guest physical memory, with the hole below 4 GiB.
     """
+    return tuple(
+        Region(address, _UNWANTED_MIB * _MIB)
+        for node, address in zip(topology.nodes, node_addresses(topology), strict=True)
+        if node.memory_mib == 0
+    )
+
+
+def node_addresses(topology: Topology) -> tuple[int, ...]:
+    """Return where each node's memory starts in the guest, in bytes."""
     total = sum(map(backed_mib, topology.nodes)) * _MIB
     low = total if total < _ALL_LOW else _LOW_MEMORY
-    regions, start = [], 0
+    addresses, start = [], 0
     for node in topology.nodes:
-        if node.memory_mib == 0:
-            address = start if start < low else start - low + _FOUR_GIB
-            regions.append(Region(address, _UNWANTED_MIB * _MIB))
+        addresses.append(start if start < low else start - low + _FOUR_GIB)
         start += backed_mib(node) * _MIB
-    return tuple(regions)
+    return tuple(addresses)
 
 
 @dataclass(frozen=True)
 class HeldMemory:
-    """Open memfds of a running QEMU, one for each guest node, in the order of the nodes."""
+    """The memory of a running QEMU, by guest node: open memfds, or ranges of its address space.
+
+    A range is the first address and the size, in bytes; there are some only without memfds.
+    """
 
     fds: tuple[int, ...]
+    ranges: tuple[tuple[int, int], ...] = ()
 
     def inodes(self) -> tuple[int, ...]:
         """Return the inode of each node's memfd, by which /proc/<pid>/maps names it."""
         return tuple(os.fstat(fd).st_ino for fd in self.fds)
 
     def save(self, region: Region, path: Path) -> None:
-        """Write a region of node 0's memory to a file; what was never touched stays a hole."""
+        """Write a region of node 0's memory to a file; what was never touched stays a hole.
+
+        Anonymous memory is not written: it may have ended.
+        """
+        if not self.fds:
+            return
         with path.open("wb") as file:
             for offset in range(region.address, region.address + region.size, _CHUNK):
                 size = min(_CHUNK, region.address + region.size - offset)

@@ -17,6 +17,7 @@ class Placement:
     empty where every vCPU has a host CPU of its own. `host_nodes`: the id of the host node that
     backs each guest node; `bound`: the host has several, so memory has to be bound. `dedicated`:
     kvm, and each vCPU has a host CPU to itself, so memory is to be there before the start.
+    `timing`: timing figures mean something; `disturbs`: what on the host makes them less certain.
     """
 
     vcpus: tuple[int, ...]
@@ -27,6 +28,8 @@ class Placement:
     bound: bool = False
     dedicated: bool = False
     most_on_one: int = 1
+    timing: bool = False
+    disturbs: tuple[str, ...] = ()
 
     @property
     def host_cpus(self) -> tuple[int, ...]:
@@ -52,4 +55,6 @@ def place(
         bound=len(host.nodes) > 1,
         dedicated=mode == "kvm" and made.most_on_one == 1,
         most_on_one=made.most_on_one,
+        timing=made.timing,
+        disturbs=made.disturbs,
     )

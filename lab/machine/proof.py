@@ -1,12 +1,17 @@
 """The proof of placement: what the running QEMU's threads and memory are bound to, read back."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cpulist import format_cpulist, parse_cpulist
-from lab.errors import PlacementMismatch
+from lab.machine.memory import HeldMemory
 from lab.machine.placement import Placement
+from lab.machine.usage import Usage
+
+_VCPU = "vcpu "
 
 
 @dataclass(frozen=True)
@@ -30,24 +35,31 @@ class MemoryProof:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was read back from one guest; `memory` is empty where the host does not tell."""
+    """What was read back from one guest.
+
+    `memory` is empty where the host does not tell. `usage` is what the host did to QEMU while the
+    workload ran; None where that could not be read. `differs`: in words, what is not as planned.
+    """
 
     threads: tuple[ThreadProof, ...]
     memory: tuple[MemoryProof, ...]
     note: str
+    usage: Usage | None = None
+    differs: tuple[str, ...] = ()
 
 
-def prove_threads(pid: int, vcpu_threads: Sequence[int], placement: Placement) -> Proof:
-    """Read the affinity of every thread of QEMU process `pid` and compare it with the plan.
+def prove_threads(
+    pid: int, vcpu_threads: Sequence[int], placement: Placement
+) -> tuple[ThreadProof, ...]:
+    """Read the affinity of every thread of QEMU process `pid`, with what was planned for it.
 
-    In `icount` mode all vCPUs have the same thread, which then appears once. Raises
-    PlacementMismatch when a thread may run elsewhere than planned.
+    In `icount` mode all vCPUs have the same thread, which then appears once.
     """
     roles: dict[int, list[int]] = {}
     for vcpu, thread in enumerate(vcpu_threads):
         roles.setdefault(thread, []).append(vcpu)
     threads = []
-    for path in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name)):
+    for path in _tasks(pid):
         thread = int(path.name)
         try:
             allowed = parse_allowed((path / "status").read_text(encoding="utf-8"))
@@ -55,25 +67,34 @@ def prove_threads(pid: int, vcpu_threads: Sequence[int], placement: Placement) -
             continue  # it ended between listing and reading
         vcpus = roles.get(thread, [])
         planned = {placement.vcpus[vcpu] for vcpu in vcpus} or set(placement.emulator)
-        role = f"vcpu {format_cpulist(vcpus)}" if vcpus else _comm(path)
+        role = f"{_VCPU}{format_cpulist(vcpus)}" if vcpus else _comm(path)
         threads.append(ThreadProof(role, thread, tuple(sorted(planned)), allowed))
-    proof = Proof(tuple(threads), (), placement.note)
-    check_threads(proof, roles.keys())
-    return proof
+    return tuple(threads)
 
 
-def check_threads(proof: Proof, expected: object) -> None:
-    """Raise PlacementMismatch for a thread that may run elsewhere than planned, or is missing."""
+def pin_others(threads: Iterable[ThreadProof]) -> None:
+    """Move threads that are no vCPU's, and may run elsewhere than planned, to where they belong.
+
+    A thread that KVM itself starts for a guest (kvm-nx-lpage-recovery) inherits the CPU of the vCPU
+    that ran first; libvirt, which pinned the others before, never sees it.
+    """
+    for thread in threads:
+        if not thread.role.startswith(_VCPU) and not _is_placed(thread):
+            with suppress(OSError):  # it has ended, or the host does not let it be moved
+                os.sched_setaffinity(thread.thread, thread.planned)
+
+
+def misplaced_threads(found: Sequence[ThreadProof], expected: Iterable[int]) -> tuple[str, ...]:
+    """Say in words which threads may run elsewhere than planned, or are missing."""
     wrong = [
         f"{thread.role} may run on host CPUs {format_cpulist(thread.allowed)},"
         f" planned {format_cpulist(thread.planned)}"
-        for thread in proof.threads
-        if thread.allowed != thread.planned
+        for thread in found
+        if not _is_placed(thread)
     ]
-    found = {thread.thread for thread in proof.threads}
-    wrong += [f"vCPU thread {tid} is gone" for tid in set(expected) - found]  # type: ignore[call-overload]
-    if wrong:
-        raise PlacementMismatch("not placed as planned: " + "; ".join(wrong))
+    there = {thread.thread for thread in found}
+    wrong += [f"vCPU thread {tid} is gone" for tid in sorted(set(expected) - there)]
+    return tuple(wrong)
 
 
 def parse_allowed(status: str) -> tuple[int, ...]:
@@ -85,8 +106,10 @@ def parse_allowed(status: str) -> tuple[int, ...]:
     raise ValueError("no Cpus_allowed_list")
 
 
-def prove_memory(pid: int, inodes: Sequence[int]) -> tuple[MemoryProof, ...]:
-    """Read on which host nodes the memory of each guest node lies, by the inode of its memfd.
+def prove_memory(pid: int, memory: HeldMemory) -> tuple[MemoryProof, ...]:
+    """Read on which host nodes the memory of each guest node lies.
+
+    It is found by the inode of its memfd, or, where it is anonymous, by its address.
 
     Empty where the host's kernel has no numa_maps, or QEMU has ended.
     """
@@ -95,13 +118,17 @@ def prove_memory(pid: int, inodes: Sequence[int]) -> tuple[MemoryProof, ...]:
         numa_maps = Path(f"/proc/{pid}/numa_maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ()
-    places = parse_maps(maps)
     pages = parse_numa_maps(numa_maps)
+    if memory.fds:
+        by_inode = parse_maps(maps)
+        places = [by_inode.get(inode, []) for inode in memory.inodes()]
+    else:
+        places = [[a for a in pages if start <= a < start + size] for start, size in memory.ranges]
     proofs = []
-    for node, inode in enumerate(inodes):
+    for node, addresses in enumerate(places):
         counts: dict[int, int] = {}
         size = 0
-        for address in places.get(inode, ()):
+        for address in addresses:
             found, size = pages.get(address, ({}, size))
             for host_node, count in found.items():
                 counts[host_node] = counts.get(host_node, 0) + count
@@ -109,25 +136,26 @@ def prove_memory(pid: int, inodes: Sequence[int]) -> tuple[MemoryProof, ...]:
     return tuple(proofs)
 
 
-def check_memory(found: Sequence[MemoryProof], placement: Placement, page_kib: int) -> None:
-    """Compare where a guest's memory lies, all of it allocated, with the plan.
+def misplaced_memory(
+    found: Sequence[MemoryProof], placement: Placement, page_kib: int, *, allocated: bool
+) -> tuple[str, ...]:
+    """Say in words which guest nodes' memory lies elsewhere than planned.
 
-    Raises PlacementMismatch for a guest node with pages on another host node than planned, with
-    none at all, or with pages that are smaller than `page_kib`. A host whose kernel tells nothing
-    (`found` is empty) is no mismatch.
+    That is on another host node, or on pages smaller than `page_kib`. `allocated`: all of it is
+    there already, so a node without pages is wrong too. A host whose kernel tells nothing (`found`
+    is empty) is nothing wrong.
     """
     wrong = []
     for proof in found:
         planned = placement.host_nodes[proof.node]
-        if set(proof.pages) != {planned}:
+        if set(proof.pages) - {planned} or (allocated and not proof.pages):
             lies = format_cpulist(proof.pages) or "none"
             wrong.append(f"guest node {proof.node} lies on host nodes {lies}, planned {planned}")
-        if proof.page_kib < page_kib:
+        if proof.pages and proof.page_kib < page_kib:
             wrong.append(
                 f"guest node {proof.node} has pages of {proof.page_kib} KiB, planned {page_kib}"
             )
-    if wrong:
-        raise PlacementMismatch("memory is not placed as planned: " + "; ".join(wrong))
+    return tuple(wrong)
 
 
 def parse_maps(text: str) -> dict[int, list[int]]:
@@ -155,6 +183,20 @@ def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
                 size = int(value)
         found[int(address, 16)] = (pages, size)
     return found
+
+
+def _is_placed(thread: ThreadProof) -> bool:
+    """Tell whether a vCPU runs on exactly its CPU, another thread on some of those planned."""
+    if thread.role.startswith(_VCPU):
+        return thread.allowed == thread.planned
+    return set(thread.allowed) <= set(thread.planned)
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name))
+    except OSError:
+        return []  # it has ended
 
 
 def _comm(path: Path) -> str:

@@ -46,8 +46,8 @@ def rescue_trace(
             rescue_dir,
             restore=(run_dir.trace_memory.absolute(), region),
         )
-        with started(hypervisor, rescuer, prepared) as (guest, memory, _):
-            follow(guest, memory, rescue_dir, Limits(total=600.0), None)
+        with started(hypervisor, rescuer, prepared) as (guest, _, witness):
+            follow(guest, witness, rescue_dir, Limits(total=600.0), None)
             guest.end()
         collected = read_job_disk(rescue_dir.job_disk, rescue_dir.out)
     except (LabError, OSError) as error:

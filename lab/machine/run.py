@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.errors import GuestLost, HostError, WorkloadFailed
 from lab.machine.console import Beat, excerpt
@@ -17,6 +17,7 @@ from lab.machine.proof import Proof
 from lab.machine.rescue import rescue_trace
 from lab.machine.start import prepare, started
 from lab.machine.watch import Limits
+from lab.machine.witness import Timing, judge_timing
 from lab.store import RunDir, write_text
 
 _GAVE_UP = 125  # images/guest/init: the job could not be run at all
@@ -35,6 +36,7 @@ class Outcome:
     wall_seconds: dict[str, float]
     guest_seconds: float
     proof: Proof
+    timing: Timing
     collected: Collected
     cmdline: str
     versions: dict[str, str]
@@ -57,7 +59,8 @@ def run_guest(
     or was killed, after its console, its results so far and its trace up to the end have been
     kept in `run_dir` (a second guest reads the trace memory, unless `rescue` is False);
     WorkloadFailed where the guest says that it cannot run the job; HostError where it cannot be
-    started; PlacementMismatch where its threads are not where they were to be.
+    started; PlacementMismatch where timing is measured in `kvm` mode and its threads or its memory
+    are not where they were to be (elsewhere that is a note).
     """
     limits = limits or Limits()
     watch = _Stopwatch()
@@ -65,11 +68,11 @@ def run_guest(
     prepared = prepare(machine, job, run_dir)
     watch.lap("prepare")
     with ExitStack() as stack:
-        guest, memory, proof = stack.enter_context(started(hypervisor, machine, prepared))
+        guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared))
         watch.lap("start")
         versions = guest.versions()
         with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
-            end = follow(guest, memory, run_dir, limits, on_beat)
+            end = follow(guest, witness, run_dir, limits, on_beat)
         guest.end()
         watch.phases(end)
         if end.reason:
@@ -82,16 +85,19 @@ def run_guest(
         note = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else ""
         raise _lost(end, run_dir, note)
     _check_gave_up(status, end)
+    witness.check()
+    timing = judge_timing(prepared.placement, witness.proof)
     run_dir.job_disk.unlink(missing_ok=True)
     return Outcome(
         status=status,
         wall_seconds=watch.laps,
         guest_seconds=end.watchdog.uptime,
-        proof=replace(proof, memory=end.memory),
+        proof=witness.proof,
+        timing=timing,
         collected=collected,
         cmdline=prepared.cmdline,
         versions=versions,
-        notes=_notes(prepared.placement, collected, end),
+        notes=(*_notes(prepared.placement, witness.proof, collected, end), *timing.disturbs),
     )
 
 
@@ -153,8 +159,9 @@ def _lost(end: End, run_dir: RunDir, note: str) -> GuestLost:
     )
 
 
-def _notes(placement: Placement, collected: Collected, end: End) -> tuple[str, ...]:
+def _notes(placement: Placement, proof: Proof, collected: Collected, end: End) -> tuple[str, ...]:
     notes = [placement.note] if placement.note else []
+    notes += [f"not placed as planned: {what}" for what in proof.differs]
     notes += [f"not taken from the guest: {what}" for what in collected.left_out[:20]]
     if end.watchdog.bad_beats:
         notes.append(f"{end.watchdog.bad_beats} lines on ttyS1 were not beats")

@@ -14,18 +14,19 @@ from lab.machine.cmdline import TRACE_INSTANCE, render_cmdline
 from lab.machine.domain_xml import DomainFiles, Drive, render_domain
 from lab.machine.hypervisor import Guest, Hypervisor
 from lab.machine.jobdisk import make_job_disk, render_job
-from lab.machine.machine import NVDIMM_ALIGNMENT, PAGE_KIB, Job, Machine
+from lab.machine.machine import NVDIMM_ALIGNMENT, Job, Machine
 from lab.machine.memory import (
     HeldMemory,
     Region,
     backed_mib,
     hold_memory,
+    node_addresses,
     trace_region,
     unwanted_regions,
 )
 from lab.machine.owner import this_process
 from lab.machine.placement import Placement
-from lab.machine.proof import Proof, check_memory, prove_memory, prove_threads
+from lab.machine.witness import Witness
 from lab.store import RunDir, write_text
 
 _MIB = 1 << 20
@@ -119,20 +120,25 @@ def _rootfs(path: Path) -> Drive:
 @contextmanager
 def started(
     hypervisor: Hypervisor, machine: Machine, prepared: Prepared
-) -> Iterator[tuple[Guest, HeldMemory, Proof]]:
+) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
     """Start a guest, prove its placement, then let it run; at the end nothing of it is left."""
     with ExitStack() as stack:
         stack.callback(prepared.admission.release)
         stack.callback(hypervisor.forget, prepared.name)
         guest = hypervisor.start(prepared.name, prepared.xml)
         stack.callback(guest.end)
-        sizes = [backed_mib(node) * _MIB for node in machine.topology.nodes]
-        memory = hold_memory(guest.pid, sizes)
+        memory = _hold(guest, machine)
         stack.callback(memory.close)
-        proof = prove_threads(guest.pid, guest.vcpu_threads(), prepared.placement)
-        if prepared.placement.dedicated or machine.pages != "anonymous":
-            # All of it was allocated before the start.
-            found = prove_memory(guest.pid, memory.inodes())
-            check_memory(found, prepared.placement, PAGE_KIB[machine.pages])
+        threads = guest.vcpu_threads()
+        witness = Witness(guest.pid, threads, memory, machine, prepared.placement)
+        witness.started()
         guest.resume()
-        yield guest, memory, proof
+        yield guest, memory, witness
+
+
+def _hold(guest: Guest, machine: Machine) -> HeldMemory:
+    sizes = [backed_mib(node) * _MIB for node in machine.topology.nodes]
+    if machine.pages != "anonymous":
+        return hold_memory(guest.pid, sizes)
+    starts = map(guest.host_address, node_addresses(machine.topology))
+    return HeldMemory((), tuple(zip(starts, sizes, strict=True)))

@@ -100,6 +100,7 @@ def outcome(result: Outcome) -> Record:
         "cmdline": result.cmdline,
         "versions": dict(result.versions),
         "proof": asdict(result.proof),
+        "timing": asdict(result.timing),
         "notes": list(result.notes),
     }
 

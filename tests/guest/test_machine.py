@@ -125,7 +125,8 @@ def test_kvm_vcpus_are_pinned_before_the_first_instruction(
     # Whether a kernel runs under KVM here is another question; the firmware does.
     machine = replace(make_machine(mode="kvm"), cpu_model="host-no-arch-capabilities")
     prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
-    with started(connect(), machine, prepared) as (guest, memory, proof):
+    with started(connect(), machine, prepared) as (guest, memory, witness):
+        proof = witness.proof
         vcpus = [thread for thread in proof.threads if thread.role.startswith("vcpu ")]
         assert len(vcpus) == machine.topology.cpu_count
         assert [vcpu.allowed for vcpu in vcpus] == [(cpu,) for cpu in prepared.placement.vcpus]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from lab.errors import HostError, PlacementMismatch
+from lab.machine.admission import may_lock_memory
 from lab.machine.budget import taken_cpus
 from lab.machine.host import HostNode
 from lab.machine.hypervisor import connect
 from lab.machine.kvm import unusable_device
-from lab.machine.machine import PAGE_KIB, Job, Machine, PageSize
+from lab.machine.machine import PAGE_KIB, Job, Machine, PageKind
 from lab.machine.memory import backed_mib
-from lab.machine.proof import Proof, prove_memory
+from lab.machine.proof import Proof
 from lab.machine.read_host import read_host
 from lab.machine.start import prepare, started
 from lab.store import RunDir
@@ -32,7 +34,15 @@ pytestmark = [
 ]
 
 
-def firmware_machine(scratch: Path, pages: PageSize = "anonymous") -> Machine:
+@pytest.fixture(autouse=True)
+def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of these tests' own: what else runs on this host must not decide them."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    monkeypatch.setattr("lab.machine.budget.cache_dir", lambda *_: folder)
+
+
+def firmware_machine(scratch: Path, pages: PageKind = "memfd") -> Machine:
     """Two nodes of one CPU. It is never resumed as far as its kernel, which is none."""
     ring = load_topology("ring-2")
     nodes = tuple(replace(node, cpus=(node.id,), memory_mib=256) for node in ring.nodes)
@@ -45,15 +55,19 @@ def firmware_machine(scratch: Path, pages: PageSize = "anonymous") -> Machine:
     )  # fmt: skip
 
 
+def bare(xml: str) -> str:
+    """Leave the kernel out of a domain; only the firmware runs then."""
+    lines = xml.splitlines()
+    return "\n".join(line for line in lines if "<kernel>" not in line and "<cmdline>" not in line)
+
+
 @contextmanager
 def running(machine: Machine, run_dir: RunDir) -> Iterator[tuple[int, Proof]]:
     """Start the firmware; gives QEMU's process id and the proof."""
     prepared = prepare(machine, Job(("true",)), run_dir)
-    lines = prepared.xml.splitlines()
-    bare = [line for line in lines if "<kernel>" not in line and "<cmdline>" not in line]
-    prepared = replace(prepared, xml="\n".join(bare))
-    with started(connect(), machine, prepared) as (guest, memory, proof):
-        yield guest.pid, replace(proof, memory=prove_memory(guest.pid, memory.inodes()))
+    prepared = replace(prepared, xml=bare(prepared.xml))
+    with started(connect(), machine, prepared) as (guest, _, witness):
+        yield guest.pid, witness.proof
 
 
 def pools() -> list[tuple[int, int, int]]:
@@ -64,13 +78,13 @@ def pools() -> list[tuple[int, int, int]]:
     ]
 
 
-@pytest.mark.parametrize("pages", ["anonymous", "2MiB"])
+@pytest.mark.parametrize("pages", ["memfd", "anonymous", "2M"])
 def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
-    pages: PageSize, tmp_path: Path
+    pages: PageKind, tmp_path: Path
 ) -> None:
     machine = firmware_machine(tmp_path, pages)
     before = pools()
-    if pages == "2MiB" and not (os.geteuid() == 0 and before):
+    if pages == "2M" and not (os.geteuid() == 0 and before):
         pytest.skip("hardware: hugepages cannot be reserved by this user")
     with running(machine, RunDir(tmp_path / "run")) as (_, proof):
         vcpus = {t.role: t.allowed for t in proof.threads if t.role.startswith("vcpu")}
@@ -80,7 +94,7 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
         for found, node in zip(proof.memory, machine.topology.nodes, strict=True):
             assert found.page_kib == size
             assert sum(found.pages.values()) * size == backed_mib(node) << 10
-        if pages == "2MiB":
+        if pages == "2M":
             grown = sum(total for _, kib, total in pools() if kib == 2048)
             assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
     assert pools() == before
@@ -144,19 +158,47 @@ def test_a_second_guest_may_not_have_the_cpus_of_the_first(tmp_path: Path) -> No
         prepare(machine, Job(("true",)), RunDir(tmp_path / "second"))
 
 
-def test_memory_on_the_wrong_node_ends_the_guest(tmp_path: Path) -> None:
-    machine = firmware_machine(tmp_path)
+def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Path) -> None:
+    machine = replace(firmware_machine(tmp_path), measures_time=True)
     prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
-    lines = [line for line in prepared.xml.splitlines() if "<kernel>" not in line]
     placement = replace(prepared.placement, host_nodes=(0, 77))
-    wrong = replace(
-        prepared,
-        xml="\n".join(line for line in lines if "<cmdline>" not in line),
-        placement=placement,
-    )
+    wrong = replace(prepared, xml=bare(prepared.xml), placement=placement)
+    what = "guest node 1 lies on host nodes 0, planned 77"
     with (
-        pytest.raises(PlacementMismatch, match="guest node 1 lies on host nodes 0, planned 77"),
+        pytest.raises(PlacementMismatch, match=what),
         started(connect(), machine, wrong),
     ):
         pytest.fail("the guest was let run")
     assert not taken_cpus() & set(CPUS[:2])
+    noted = replace(machine, measures_time=False)
+    with started(connect(), noted, wrong) as (_, _, witness):
+        witness.workload_began()
+        witness.workload_ended()
+        assert witness.proof.differs == (what,)  # for placement measures it is a note
+
+
+def test_what_kvm_starts_itself_runs_beside_the_vcpus(tmp_path: Path) -> None:
+    """One vCPU on the last host CPU, and all else elsewhere, also what appears once it runs."""
+    two = firmware_machine(tmp_path)
+    node = replace(two.topology.nodes[0], memory_mib=256)
+    one = replace(two.topology, nodes=(node,), distances=((10,),), cpu_shape=CpuShape(1, 1, 1, 1))
+    machine = replace(two, topology=one, vcpu_cpus=CPUS[1:2], measures_time=True)
+    prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
+    with started(connect(), machine, replace(prepared, xml=bare(prepared.xml))) as (guest, _, seen):
+        deadline = time.monotonic() + 60
+        while guest.monitor("query-status")["status"] != "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        seen.workload_began()
+        seen.workload_ended()
+        seen.check()
+        others = [t for t in seen.proof.threads if not t.role.startswith("vcpu")]
+        assert others and all(t.allowed == CPUS[:1] for t in others)
+        usage = seen.proof.usage
+        assert usage is not None and usage.seconds > 0
+        assert {t.thread for t in usage.threads} >= {t.thread for t in seen.proof.threads}
+        assert set(usage.stolen_ms) == {CPUS[1]}
+        locked = Path(f"/proc/{guest.pid}/status").read_text().partition("VmLck:")[2].split()[0]
+        if may_lock_memory():
+            assert int(locked) >= 256 << 10
+        else:
+            assert locked == "0"

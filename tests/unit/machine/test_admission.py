@@ -79,7 +79,7 @@ def test_host_cpus_that_there_are_not() -> None:
 
 
 def test_hugepages_are_claimed_on_the_nodes_that_back_the_guest() -> None:
-    big = replace(machine("kvm"), topology=load_topology("ring-4"), pages="2MiB")
+    big = replace(machine("kvm"), topology=load_topology("ring-4"), pages="2M")
     placement = Placement(tuple(range(8)), (8,), False, "", (0, 1, 1, 0), True, True)
     sizes = [node.memory_mib // 2 for node in big.topology.nodes]
     claim = claim_of(big, placement)
@@ -90,7 +90,7 @@ def test_hugepages_are_claimed_on_the_nodes_that_back_the_guest() -> None:
     assert claim.cpus == tuple(range(9))
     assert claim.memory_mib == big.topology.memory_mib
     loose = replace(placement, dedicated=False)
-    assert claim_of(replace(big, mode="tcg", pages="anonymous"), loose) == Claim((), 0)
+    assert claim_of(replace(big, mode="tcg", pages="memfd"), loose) == Claim((), 0)
 
 
 def test_whether_memory_may_be_locked_is_known() -> None:

@@ -19,7 +19,7 @@ from lab.machine.domain_xml import (
     parse_owner,
     render_domain,
 )
-from lab.machine.machine import CpuModel, Machine, Mode, PageSize
+from lab.machine.machine import CpuModel, Machine, Mode, PageKind
 from lab.machine.memory import trace_region, unwanted_regions
 from lab.machine.owner import Owner
 from lab.machine.placement import Placement, place
@@ -163,7 +163,7 @@ def test_foreign_metadata_is_no_owner(text: str) -> None:
 BOUND = Placement((0, 1, 8, 9), (2,), False, "", host_nodes=(8, 0), bound=True, dedicated=True)
 
 
-def render_bound(placement: Placement, pages: PageSize, *, locked: bool = False) -> ET.Element:
+def render_bound(placement: Placement, pages: PageKind, *, locked: bool = False) -> ET.Element:
     machine = make_machine("kvm", "ring-2")
     nodes = tuple(replace(node, memory_mib=1024) for node in machine.topology.nodes)
     machine = replace(machine, topology=replace(machine.topology, nodes=nodes), pages=pages)
@@ -175,7 +175,7 @@ def render_bound(placement: Placement, pages: PageSize, *, locked: bool = False)
 
 
 def test_memory_is_bound_locked_and_there_before_the_start() -> None:
-    domain = render_bound(BOUND, "1GiB", locked=True)
+    domain = render_bound(BOUND, "1G", locked=True)
     found = [element.attrib for element in domain.iterfind("numatune/memnode")]
     assert found == [
         {"cellid": "0", "mode": "strict", "nodeset": "8"},
@@ -191,7 +191,7 @@ def test_memory_is_bound_locked_and_there_before_the_start() -> None:
 
 
 def test_memory_of_a_guest_that_is_not_dedicated_is_only_preferred() -> None:
-    domain = render_bound(replace(BOUND, dedicated=False), "anonymous")
+    domain = render_bound(replace(BOUND, dedicated=False), "memfd")
     modes = {element.get("mode") for element in domain.iterfind("numatune/memnode")}
     assert modes == {"preferred"}
     for path in ("hugepages", "locked", "allocation"):
@@ -200,4 +200,4 @@ def test_memory_of_a_guest_that_is_not_dedicated_is_only_preferred() -> None:
 
 
 def test_memory_on_a_host_with_one_node_is_not_bound() -> None:
-    assert render_bound(replace(BOUND, bound=False), "2MiB").find("numatune") is None
+    assert render_bound(replace(BOUND, bound=False), "2M").find("numatune") is None

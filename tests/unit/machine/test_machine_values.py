@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lab.errors import HostError, UserError
 from lab.machine.cmdline import render_cmdline
 from lab.machine.jobdisk import render_job
-from lab.machine.machine import Job, Machine, PageSize
+from lab.machine.machine import Job, Machine, PageKind
 from lab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
 from lab.topology.load import load_topology
 from lab.topology.model import Node
@@ -106,12 +106,12 @@ def test_the_command_line_refuses(extra: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("pages", "mib", "message"),
     [
-        ("4MiB", 512, "unknown page size '4MiB' (valid: anonymous, 2MiB, 1GiB)"),
-        ("2MiB", 511, "node 0 has 511 MiB, no multiple of 2MiB"),
-        ("1GiB", 1536, "node 0 has 1536 MiB, no multiple of 1GiB"),
+        ("4MiB", 512, "unknown page size '4MiB' (valid: memfd, anonymous, 2M, 1G)"),
+        ("2M", 511, "node 0 has 511 MiB, no multiple of 2M"),
+        ("1G", 1536, "node 0 has 1536 MiB, no multiple of 1G"),
     ],
 )
-def test_memory_is_whole_pages(pages: PageSize, mib: int, message: str) -> None:
+def test_memory_is_whole_pages(pages: PageKind, mib: int, message: str) -> None:
     with pytest.raises(UserError) as caught:
         replace(with_memory(mib, mib), pages=pages)
     assert message in str(caught.value)

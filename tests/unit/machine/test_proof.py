@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import PlacementMismatch
 from lab.machine.placement import Placement
 from lab.machine.proof import (
     MemoryProof,
-    Proof,
     ThreadProof,
-    check_memory,
-    check_threads,
+    misplaced_memory,
+    misplaced_threads,
     parse_allowed,
     parse_maps,
     parse_numa_maps,
@@ -41,16 +39,11 @@ def test_where_the_memory_of_each_node_lies() -> None:
 
 def test_a_thread_elsewhere_is_a_mismatch() -> None:
     threads = (ThreadProof("vcpu 0", 7, (0,), (0,)), ThreadProof("vcpu 1", 8, (1,), (0, 1)))
-    with pytest.raises(PlacementMismatch) as caught:
-        check_threads(Proof(threads, (), ""), {7, 8})
-    assert str(caught.value) == (
-        "not placed as planned: vcpu 1 may run on host CPUs 0-1, planned 1"
-    )
+    assert misplaced_threads(threads, {7, 8}) == ("vcpu 1 may run on host CPUs 0-1, planned 1",)
 
 
 def test_a_missing_vcpu_thread_is_a_mismatch() -> None:
-    with pytest.raises(PlacementMismatch, match="vCPU thread 9 is gone"):
-        check_threads(Proof((), (), ""), {9})
+    assert misplaced_threads((), {9}) == ("vCPU thread 9 is gone",)
 
 
 BOUND = Placement((0, 4), (1,), False, "", host_nodes=(0, 8), bound=True, dedicated=True)
@@ -68,16 +61,19 @@ BOUND = Placement((0, 4), (1,), False, "", host_nodes=(0, 8), bound=True, dedica
 )
 def test_memory_elsewhere_is_a_mismatch(pages: dict[int, int], page_kib: int, message: str) -> None:
     found = (MemoryProof(0, {0: 5}, 2048), MemoryProof(1, pages, page_kib))
-    if not message:
-        check_memory(found, BOUND, 2048)
-        return
-    with pytest.raises(PlacementMismatch) as caught:
-        check_memory(found, BOUND, 2048)
-    assert str(caught.value) == f"memory is not placed as planned: {message}"
+    wrong = misplaced_memory(found, BOUND, 2048, allocated=True)
+    assert wrong == ((message,) if message else ())
+
+
+def test_memory_that_was_never_touched_lies_nowhere_wrong() -> None:
+    untouched = (MemoryProof(0, {}, 4), MemoryProof(1, {0: 3, 8: 9}, 4))
+    assert misplaced_memory(untouched, BOUND, 4, allocated=False) == (
+        "guest node 1 lies on host nodes 0,8, planned 8",
+    )
 
 
 def test_a_host_that_does_not_tell_where_memory_lies_is_no_mismatch() -> None:
-    check_memory((), BOUND, 2048)
+    assert misplaced_memory((), BOUND, 2048, allocated=True) == ()
 
 
 # A process of its own: this one has libvirt's threads once a guest test has run in it.
@@ -100,8 +96,10 @@ def test_the_threads_of_a_process_are_proved() -> None:
         thread = int(process.stdout.readline())
         os.sched_setaffinity(thread, set(plan.vcpus))
         found = prove_threads(process.pid, [thread], plan)
-        assert [t.thread for t in found.threads if t.role == "vcpu 0"] == [thread]
+        assert [t.thread for t in found if t.role == "vcpu 0"] == [thread]
+        assert misplaced_threads(found, [thread]) == ()
         if len(allowed) > 1:
             os.sched_setaffinity(thread, set(allowed))
-            with pytest.raises(PlacementMismatch, match="vcpu 0 may run on"):
-                prove_threads(process.pid, [thread], plan)
+            (wrong,) = misplaced_threads(prove_threads(process.pid, [thread], plan), [thread])
+            assert wrong.startswith("vcpu 0 may run on")
+    assert prove_threads(process.pid, [thread], plan) == ()  # it has ended
