@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from lab.cli.output import emit, progress_lines, say
-from lab.errors import HostError, UserError
+from lab.errors import UserError
 from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
 from lab.kernel.catalogue import (
     KernelSpec,
@@ -31,16 +31,16 @@ def list_kernels(as_json: AsJson = False) -> None:
 
     The names are those of kernel-configs/kernels.toml.
     """
-    kernels = [(spec, *_in_cache(spec)) for spec in load_kernels().values()]
+    kernels = [(spec, built_kernel(spec)) for spec in load_kernels().values()]
     table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
-    for spec, built, lacks in kernels:
+    for spec, built in kernels:
         series = ", ".join(spec.series) or "-"
         if built is None:
-            table.add_row(spec.name, lacks or "no", "-", series, "-", "-")
+            table.add_row(spec.name, "no", "-", series, "-", "-")
             continue
         size = f"{built.bzimage.stat().st_size / 2**20:.1f}"
         table.add_row(spec.name, "yes", built.release, series, built.config_hash[:12], size)
-    emit([_summary(spec, built) for spec, built, _ in kernels], as_json, table)
+    emit([_summary(spec, built) for spec, built in kernels], as_json, table)
 
 
 @app.command()
@@ -112,14 +112,6 @@ def config(
         return
     options = merge(read_fragments(fragment_path(one) for one in spec.fragments))
     emit(options, as_json, "\n".join(_option_lines(options)))
-
-
-def _in_cache(spec: KernelSpec) -> tuple[BuiltKernel | None, str | None]:
-    """Look a kernel up; a source that is not installed must not hide the other kernels."""
-    try:
-        return built_kernel(spec), None
-    except HostError as error:
-        return None, f"no ({error.mend})" if error.mend else "no"
 
 
 def _option_lines(options: tuple[Option, ...]) -> list[str]:

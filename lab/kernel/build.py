@@ -1,7 +1,5 @@
 """Builds a kernel once: unpack, apply, configure, compile, keep by a digest of all inputs."""
 
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -15,9 +13,11 @@ from lab.errors import BuildError, HostError
 from lab.kernel.built import BuiltKernel, load_built, store_built
 from lab.kernel.catalogue import KernelSpec, fragment_path, series_path
 from lab.kernel.configure import read_fragments, request_config
+from lab.kernel.debian import NotFetched
+from lab.kernel.digest import digest_of
 from lab.kernel.kconfig import Option, merge
 from lab.kernel.series import Series, load_series
-from lab.kernel.source import Source, find_source, source_version, tree_dir, unpack
+from lab.kernel.source import Source, fetch_source, find_source, unpack
 from lab.kernel.tree import switch_tree
 from lab.process import CommandFailed, find_program, run, run_logged
 from lab.store import cache_dir, locked
@@ -68,14 +68,17 @@ class Inputs:
 
     @property
     def config_digest(self) -> str:
-        """Names the build folder: source and configuration, but not the series."""
-        return _digest([FORMAT, self.source.digest, self._options, self.compiler, dict(SETTINGS)])
+        """Names the build folder: tree and configuration, but not the series."""
+        source = self.source.tree_digest
+        return digest_of([FORMAT, source, self._options, self.compiler, dict(SETTINGS)])
 
     @property
     def digest(self) -> str:
         """Names the cache entry."""
         patches = [[patch.digest for patch in series.patches] for series in self.series]
-        return _digest([self.config_digest, patches])
+        # The revisions of a repository share a tree, whose name then does not say enough.
+        revision = [] if self.source.tree is None else [self.source.digest]
+        return digest_of([self.config_digest, patches, *revision])
 
     @property
     def _options(self) -> list[list[str]]:
@@ -89,12 +92,17 @@ def read_inputs(spec: KernelSpec) -> Inputs:
     """
     fragments = read_fragments(fragment_path(name) for name in spec.fragments)
     series = tuple(load_series(series_path(name)) for name in spec.series)
-    return Inputs(find_source(spec.source), series, merge(fragments), _compiler())
+    source = find_source(spec.source)
+    options = tuple(one for one in merge(fragments) if one.is_for(source.version))
+    return Inputs(source, series, options, _compiler())
 
 
 def built_kernel(spec: KernelSpec) -> BuiltKernel | None:
     """Return `spec` from the cache; None when it has not been built from its present inputs."""
-    return load_built(spec.name, read_inputs(spec).digest)
+    try:
+        return load_built(spec.name, read_inputs(spec).digest)
+    except NotFetched:
+        return None
 
 
 def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> BuiltKernel:
@@ -105,12 +113,13 @@ def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> B
     ends with the last lines of the log.
     """
     tell = on_progress or (lambda _message, _fraction: None)
+    fetch_source(spec.source, tell)
     inputs = read_inputs(spec)
     if (built := load_built(spec.name, inputs.digest)) is not None:
         return built
     for program, package in TOOLS.items():
         find_program(program, package)
-    folder = tree_dir(inputs.source)
+    folder = inputs.source.folder
     _check_path(folder)
     with locked(folder / "lock", lambda: tell("waiting for another build of this source", None)):
         # Another process may have built it while this one waited.
@@ -142,7 +151,7 @@ def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
         config=config,
         release=(out / "include/config/kernel.release").read_text(encoding="utf-8").strip(),
         series=tuple(series.info for series in inputs.series),
-        source_version=source_version(tree),
+        source_version=inputs.source.version,
         seconds=round(time.monotonic() - began, 1),
         compiler=inputs.compiler,
     )
@@ -233,7 +242,3 @@ def _check_path(folder: Path) -> None:
             f"kernels cannot be built below {folder}: kbuild takes no space or colon in a path",
             mend="set NUMALAB_CACHE to another folder",
         )
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The kernels that have a name: `kernel-configs/kernels.toml`."""
+"""The kernels of `kernel-configs/kernels.toml`, and those that are named by a path."""
 
 import re
 from collections.abc import Iterable
@@ -7,16 +7,20 @@ from pathlib import Path
 
 from lab.document import Document, read_document
 from lab.errors import UserError
+from lab.kernel import git
+from lab.kernel.source import ENDINGS, is_package
 from lab.store import project_dir
 
+DEB = "deb:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SOURCE = re.compile(r"linux-source-[0-9]+\.[0-9]+")
 
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A named build: source, patch series in the order they are applied, config fragments.
+    """A kernel to be: source, patch series in the order they are applied, config fragments.
 
+    `series` are names below kernel-configs/series, or what else `find_series` takes. A prebuilt
+    kernel (a bzImage, a vmlinux or a Debian package) has neither series nor fragments.
     `groups_before_fix`: the series brings back the sched groups of kernels before 4.13, which the
     prediction has to follow.
     """
@@ -24,20 +28,26 @@ class KernelSpec:
     name: str
     summary: str
     source: str
-    series: tuple[str, ...]
-    fragments: tuple[str, ...]
+    series: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
     groups_before_fix: bool = False
+
+    @property
+    def is_prebuilt(self) -> bool:
+        """Tell whether the kernel only has to be found, and not to be built."""
+        return not self.fragments
 
 
 class _Kernel(Document):
     summary: str
     source: str
-    fragments: tuple[str, ...]
+    fragments: tuple[str, ...] | None = None
     series: tuple[str, ...] = ()
     groups_before_fix: bool = False
 
 
 class _Kernels(Document):
+    fragments: tuple[str, ...] = ()
     kernel: dict[str, _Kernel]
 
 
@@ -60,12 +70,16 @@ def load_kernels() -> dict[str, KernelSpec]:
     """Read all named kernels, by name, in the order of the file.
 
     Raises UserError for an unknown key, a fragment or series that is not there, one named twice,
-    and a source that is not a Debian source package.
+    a source of no known kind, and fragments or series for a kernel that is built already.
     """
     file = kernel_configs() / "kernels.toml"
-    table = read_document(file, _Kernels)
+    return _specs(read_document(file, _Kernels), file)
+
+
+def _specs(table: _Kernels, file: Path) -> dict[str, KernelSpec]:
     fragments = sorted(path.stem for path in kernel_configs().glob("*.config"))
     series = sorted(path.parent.name for path in kernel_configs().glob("series/*/series"))
+    _check_names(table.fragments, fragments, file, "fragments", "fragment")
     found = {}
     for name, kernel in table.kernel.items():
         key = f"kernel.{name}"
@@ -73,31 +87,62 @@ def load_kernels() -> dict[str, KernelSpec]:
             raise UserError(
                 "a kernel's name has up to 64 letters, digits, '.', '_', '-'", file=file, key=key
             )
-        if not _SOURCE.fullmatch(kernel.source):
-            raise UserError(
-                f"{kernel.source!r} is not a Debian source package such as linux-source-6.12",
-                file=file,
-                key=f"{key}.source",
-            )
-        _check_names(kernel.fragments, fragments, file, f"{key}.fragments", "fragment")
+        source, prebuilt = _source(kernel.source, file, f"{key}.source")
+        own = kernel.fragments or ()
+        _check_names(own, fragments, file, f"{key}.fragments", "fragment")
         _check_names(kernel.series, series, file, f"{key}.series", "series")
+        if prebuilt and (own or kernel.series):
+            raise UserError("a kernel that is built already takes no fragments and no series",
+                            file=file, key=key)  # fmt: skip
+        asked = () if prebuilt else (own or table.fragments)
+        if not prebuilt and not asked:
+            raise UserError("names no fragments", file=file, key=key, choices=fragments)
         found[name] = KernelSpec(
-            name,
-            kernel.summary,
-            kernel.source,
-            kernel.series,
-            kernel.fragments,
-            kernel.groups_before_fix,
+            name, kernel.summary, source, kernel.series, asked, kernel.groups_before_fix
         )
     return found
 
 
 def find_kernel(name: str) -> KernelSpec:
-    """Return the kernel called `name`; UserError lists the names there are."""
-    kernels = load_kernels()
-    if name not in kernels:
-        raise UserError(f"no kernel is called {name!r}", choices=kernels)
-    return kernels[name]
+    """Return the kernel called `name`, or the one that a path or package names.
+
+    That is a bzImage or vmlinux, `deb:PACKAGE[/SUITE]` or a package file, or a source, which is
+    configured with the default fragments. UserError lists the names there are.
+    """
+    file = kernel_configs() / "kernels.toml"
+    table = read_document(file, _Kernels)
+    kernels = _specs(table, file)
+    if name in kernels:
+        return kernels[name]
+    if not ("/" in name or ":" in name or is_package(name)):
+        raise UserError(f"no kernel is called {name!r}", choices=[*kernels, "a path", f"{DEB}..."])
+    source, prebuilt = _source(name, None, "kernel")
+    summary = "a kernel that was built elsewhere" if prebuilt else "not in kernels.toml"
+    return KernelSpec(name, summary, source, (), () if prebuilt else table.fragments)
+
+
+def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
+    """Check a source's form; return it with its path made whole, and whether it is prebuilt."""
+    if text.startswith(DEB) and "/" not in text.removeprefix(DEB).partition("/")[2]:
+        return text, True
+    if is_package(text) and not text.endswith(ENDINGS):
+        return text, False
+    prefix = git.PREFIX if text.startswith(git.PREFIX) else ""
+    if "/" not in text and not prefix:
+        raise UserError(
+            f"{text!r} is no kernel source",
+            file=file,
+            key=key,
+            choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "deb:PACKAGE[/SUITE]",
+                     "the path of a folder, tarball, package, bzImage or vmlinux"],
+        )  # fmt: skip
+    path = Path(text.removeprefix(prefix)).expanduser()
+    if file is not None and not path.is_absolute():
+        path = project_dir() / path
+    if not prefix and not path.exists():
+        raise UserError("no such file or folder", file=file, key=f"{key}: {text}")
+    built = not prefix and path.is_file() and not path.name.endswith(ENDINGS)
+    return f"{prefix}{path.absolute()}", built
 
 
 def _check_names(wanted: Iterable[str], there: list[str], file: Path, key: str, what: str) -> None:

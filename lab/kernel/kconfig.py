@@ -1,8 +1,10 @@
 """Config fragments: parse, merge, and check what the kernel made of them. Pure.
 
 A fragment is a kconfig file in which every option has its reason in a comment right above it, and
-whose first comment, followed by an empty line, says what the fragment is for. Grammar of the option
-lines: Documentation/kbuild/kconfig.rst and scripts/kconfig/confdata.c, Linux 6.12.
+whose first comment, followed by an empty line, says what the fragment is for. A reason that begins
+with "Since 6.7:", "Until 6.5:" or "Since 5.11 until 6.5:" says which kernels have the option; the
+others are not asked for it. Grammar of the option lines: Documentation/kbuild/kconfig.rst and
+scripts/kconfig/confdata.c, Linux 6.12.
 """
 
 import re
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from lab.errors import UserError
 
 _OPTION = re.compile(r'(CONFIG_\w+)=(y|n|m|-?\d+|0[xX][0-9a-fA-F]+|"(?:[^"\\]|\\.)*")', re.ASCII)
+_ERA = re.compile(r"(?:since (\d+\.\d+))?(?:(?:^| )until (\d+\.\d+))?:", re.IGNORECASE)
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
 
@@ -24,6 +27,15 @@ class Option:
     reason: str
     fragment: str
     line: int
+
+    def is_for(self, version: str) -> bool:
+        """Tell whether the kernel `version` ("6.12.117") is said to have the option."""
+        found = _ERA.match(self.reason)
+        if found is None:
+            return True
+        since, until = (_numbers(each) if each else None for each in found.groups())
+        now = _numbers(version)
+        return (since is None or since <= now) and (until is None or now <= until)
 
 
 @dataclass(frozen=True)
@@ -144,6 +156,11 @@ def parse_definition(name: str, kconfig: str) -> tuple[str, ...] | None:
                 if (found := re.match(r"\s*depends on (.*)", inner)) is not None:
                     depends.append(found[1].strip())
     return None if depends is None else tuple(depends)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, _, rest = version.partition(".")
+    return int(major), int(re.match(r"\d*", rest)[0] or 0)  # type: ignore[index]
 
 
 def _parse_option(line: str) -> tuple[str, str] | None:

@@ -69,6 +69,16 @@ def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
         ) from None
 
 
+def forget_series(tree: Path) -> None:
+    """Put every file back as the source has it, and forget what was changed.
+
+    For a tree that is about to become another source.
+    """
+    switch_tree(tree, ())
+    shutil.rmtree(tree.parent / "originals", ignore_errors=True)
+    (tree.parent / "added.json").unlink(missing_ok=True)
+
+
 def _write(originals: _Originals, wanted: Mapping[str, str | None]) -> tuple[str, ...]:
     """Write what differs: `wanted` has the new texts, None for no such file."""
     written = []

@@ -3,8 +3,11 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from lab.errors import HostError
 
 MAKEFILE = """\
 VERSION = 9
@@ -65,11 +68,17 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
             (tree / path).write_text(text)
         tarball = packages / f"{name}.tar.xz"
         subprocess.run(
-            ["tar", "-C", tree.parent, "-cJf", tarball, name], check=True, capture_output=True
+            ["tar", "-C", tree.parent, "--sort=name", "-cJf", tarball, name],
+            check=True,
+            capture_output=True,
         )
         return tarball
 
     return write
+
+
+def _no_mirror() -> NoReturn:
+    raise HostError("there is no mirror in tests")
 
 
 @pytest.fixture
@@ -101,5 +110,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[...,
     )
     monkeypatch.setenv("NUMALAB_HOME", str(home))
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("lab.kernel.debian.host_mirror", _no_mirror)  # no test asks a real one
     monkeypatch.setenv("MAKEFLAGS", "-n")  # a make above us must not change what is built
     return home

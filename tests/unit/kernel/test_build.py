@@ -104,9 +104,10 @@ def test_a_damaged_entry_is_built_again(project: Path) -> None:
     assert built_kernel(find_kernel("plain")) is None
 
 
-def test_a_missing_source_names_the_command(project: Path) -> None:
+def test_a_package_that_is_not_here_is_asked_of_the_mirror(project: Path) -> None:
     (source.PACKAGES / "linux-source-9.9.tar.xz").unlink()
-    with pytest.raises(HostError, match=r"mend: apt-get install linux-source-9\.9"):
+    assert built_kernel(find_kernel("plain")) is None
+    with pytest.raises(HostError, match="there is no mirror in tests"):
         ensure_kernel(find_kernel("plain"))
 
 
@@ -119,14 +120,24 @@ def test_a_missing_tool_names_the_command(project: Path, monkeypatch: pytest.Mon
 def test_a_damaged_or_empty_tarball(project: Path, pack: Callable[..., Path]) -> None:
     tarball = source.PACKAGES / "linux-source-9.9.tar.xz"
     tarball.write_bytes(b"not a tarball")
-    with pytest.raises(BuildError, match=f"cannot unpack {re.escape(str(tarball))}"):
+    with pytest.raises(BuildError, match=f"{re.escape(str(tarball))} holds no kernel"):
         ensure_kernel(find_kernel("plain"))
     shutil.rmtree(source.PACKAGES.parent / "packing")
     pack({"README": "no kernel"})
-    with pytest.raises(BuildError, match="holds no kernel: there is no Makefile in it"):
+    with pytest.raises(BuildError, match="holds no kernel: there is no Makefile of one in it"):
         ensure_kernel(find_kernel("plain"))
     cache = Path(os.environ["NUMALAB_CACHE"]) / "kernel-trees"
     assert list(cache.glob("*/source")) == []  # nothing that looks unpacked
+
+
+def test_a_tarball_that_is_cut_short(project: Path, pack: Callable[..., Path]) -> None:
+    """The Makefile can still be read, so that only unpacking finds it out."""
+    tarball = pack({"zz": os.urandom(1 << 16).hex()})
+    tarball.write_bytes(tarball.read_bytes()[:-20000])
+    with pytest.raises(BuildError, match=f"cannot unpack {re.escape(str(tarball))}"):
+        ensure_kernel(find_kernel("plain"))
+    cache = Path(os.environ["NUMALAB_CACHE"]) / "kernel-trees"
+    assert list(cache.glob("*/source")) == []
 
 
 def test_a_refused_option_is_named_with_the_reason(project: Path) -> None:
@@ -266,7 +277,7 @@ def test_two_processes_build_one_after_the_other(project: Path) -> None:
 
 
 def test_waiting_for_another_build_is_said(project: Path) -> None:
-    folder = source.tree_dir(source.find_source("linux-source-9.9"))
+    folder = source.find_source("linux-source-9.9").folder
     steps: list[str] = []
     with locked(folder / "lock"):
         waiting = threading.Thread(

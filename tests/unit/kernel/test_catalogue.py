@@ -34,7 +34,7 @@ def test_find_kernel(project: Path) -> None:
     ("old", "new", "message"),
     [
         ("kernel.plain", 'kernel."a b"', "kernel.a b: a kernel's name has up to 64 letters"),
-        ("linux-source-9.9", "v6.12", "source: 'v6.12' is not a Debian source package"),
+        ("linux-source-9.9", "v6.12", "plain.source: 'v6.12' is no kernel source (valid"),
         ('["guest"]', '["gest"]', "fragments: no fragment is called 'gest' (valid: guest)"),
         ('["guest"]', '["guest", "guest"]', "kernel.plain.fragments: 'guest' is named twice"),
         ('["change"]', '["chang"]', "series: no series is called 'chang' (valid: change)"),
