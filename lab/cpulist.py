@@ -27,6 +27,14 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
     return tuple(sorted(cpus))
 
 
+def parse_cpu_order(text: str) -> tuple[int, ...]:
+    """Parse CPUs in the order given, each as often as it is given: `4-5,20,4`.
+
+    Raises ValueError as `parse_cpulist`.
+    """
+    return tuple(cpu for part in text.split(",") for cpu in parse_cpulist(part))
+
+
 def format_cpulist(cpus: Iterable[int]) -> str:
     """Format CPUs as the kernel's `%*pbl` does: ascending, runs of two or more as `first-last`."""
     ordered = enumerate(sorted(set(cpus)))

@@ -77,26 +77,6 @@ def progress_lines(title: str) -> Iterator[Progress]:
     yield line
 
 
-@contextmanager
-def run_progress(total: int) -> Iterator[Callable[[str, str, int], None]]:
-    """Show the runs of a study: a bar and the phase on a terminal, else a line for each end.
-
-    Gives a function of (run, what it does or how it ended, runs done).
-    """
-    with progress_lines("runs") as tell:
-        ended = 0
-
-        def show(run: str, text: str, done: int) -> None:
-            nonlocal ended
-            if done > ended:
-                ended = done
-                say(f"[{done}/{total}] {run}: {text}")
-            else:
-                tell(f"{run}: {text}", done / total)
-
-        yield show
-
-
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.output import ModeName, emit, progress_lines, run_progress, say
+from lab.cli.live import live_runs
+from lab.cli.output import ModeName, emit, progress_lines, say
 from lab.cli.report import show
 from lab.errors import UserError
 from lab.machine.hypervisor import EMBED, connect
@@ -17,12 +18,14 @@ from lab.report.claims import render_claim_table
 from lab.report.document import report_document
 from lab.report.model import StudyReport
 from lab.store import Results, make_dir, project_dir, read_json
-from lab.study.execute import Failure, Setting, execute
+from lab.study.campaign import Failure
 from lab.study.gather import gather
+from lab.study.local import Ready, run_here
 from lab.study.model import find_study
 from lab.study.plan import Plan, plan_study
 from lab.study.prepare import choose_mode, prepare
 from lab.study.publish import publish
+from lab.study.task import Setting
 
 
 def command(
@@ -43,12 +46,19 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the newest results of this study.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", min=1, help="Guests at once; by default in icount mode one on each CPU."
+        ),
+    ] = None,
     connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
     ] = False,
     fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")
+        bool,
+        typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails, or not."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -61,35 +71,59 @@ def command(
     otherwise with the code of the first failure (docs/errors.md).
     """
     plans = _plans(studies, preset)
-    reports: list[StudyReport] = []
-    failures: list[Failure] = []
+    ready = []
     for plan in plans:
         results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
         make_dir(results.path)
         say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
-        with _gone_if_empty(results.path), progress_lines("prepare") as tell:
-            connect(connection)
-            prepared = prepare(plan.kernels.values(), plan.recipe, tell)
-            choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
-        say(f"mode {choice.mode}: {choice.reason}")
-        setting = Setting(choice, connection, allow_mismatch, fail_fast)
-        with run_progress(len(plan.runs)) as tell_run:
-            failures += execute(plan, prepared, results, setting, tell_run)
-        if not results.finished():
-            raise failures[0].error
-        found = gather(results)
-        publish(found, results)
-        if len(plans) == 1:
-            show(found, results, as_json=as_json)
-        reports += found
-    if len(plans) > 1:
-        emit([report_document(report) for report in reports], as_json, "")
-    if not as_json and (table := render_claim_table(reports)) is not None:
-        emit(None, as_json, table)
+        with _gone_if_empty(results.path):
+            ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
+    with live_runs() as watch:
+        failures = run_here(ready, jobs, watch, fail_fast=fail_fast)
+    reports = [_report(study, failures) for study in ready]
+    _show(reports, ready, as_json=as_json)
     if failures:
-        raise typer.Exit(failures[0].error.exit_code)
-    if not all(claim.holds for report in reports for claim in report.claims):
+        raise typer.Exit(failures[0].ended.exit_code)
+    if not all(claim.holds for found in reports for report in found for claim in report.claims):
         raise typer.Exit(1)
+
+
+def _ready(
+    plan: Plan, results: Results, mode: str | None, connection: str, *, allow_mismatch: bool
+) -> Ready:
+    """Build what a study needs, and choose the mode of its runs."""
+    with progress_lines("prepare") as tell:
+        connect(connection)
+        prepared = prepare(plan.kernels.values(), plan.recipe, tell)
+        choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
+    say(f"mode {choice.mode}: {choice.reason}")
+    return Ready(plan, prepared, results, Setting(choice, connection, allow_mismatch))
+
+
+def _report(study: Ready, failures: Sequence[Failure]) -> tuple[StudyReport, ...]:
+    """Write the report of a study's results; of none when no run finished."""
+    if not study.results.finished():
+        for failure in failures:
+            if failure.results == study.results:
+                say(f"numalab: {failure.ended.run}: {failure.ended.error}")
+        return ()
+    found = gather(study.results)
+    publish(found, study.results)
+    return found
+
+
+def _show(
+    reports: Sequence[tuple[StudyReport, ...]], ready: Sequence[Ready], *, as_json: bool
+) -> None:
+    """Print what came out: of one study its tables, of several only the claims."""
+    every = [report for found in reports for report in found]
+    if len(ready) == 1:
+        if every:
+            show(every, ready[0].results, as_json=as_json)
+    elif as_json:
+        emit([report_document(report) for found in reports for report in found], True, "")
+    if not as_json and len(every) > 1 and (table := render_claim_table(every)) is not None:
+        emit(None, False, table)
 
 
 def _plans(studies: Sequence[str], preset: str | None) -> list[Plan]:

@@ -39,6 +39,7 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> R
         "seed": run.seed,
         "mode": choice.mode,
         "mode_reason": choice.reason,
+        "pages": plan.study.machine.pages,
         "kernel": _kernel(kernel),
         "tunables": dict(plan.study.variants[run.variant].tunables),
         "workload": {
@@ -54,9 +55,12 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> R
             "digest": prepared.image.digest,
             "packages": list(prepared.image.packages),
         },
-        "host": host(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def here() -> Record:
+    """Describe where and when a run starts."""
+    return {"host": host(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def _kernel(kernel: BuiltKernel) -> Record:

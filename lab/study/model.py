@@ -11,6 +11,7 @@ from lab.errors import UserError
 from lab.machine.watch import Limits
 from lab.store import project_dir
 from lab.study.claim import Claim, Name
+from lab.study.machine_table import MachineTable
 
 Parameter = str | int | float
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -106,6 +107,7 @@ class Study(Document):
     claims: tuple[Claim, ...] = ()
     key_measures: tuple[str, ...] = ()
     limits: LimitsTable = LimitsTable()
+    machine: MachineTable = MachineTable()
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":

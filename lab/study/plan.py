@@ -12,7 +12,8 @@ from lab.capture.spec import CaptureSpec, load_capture
 from lab.errors import UserError
 from lab.image.recipe import Recipe, load_recipe
 from lab.kernel.catalogue import KernelSpec, find_kernel
-from lab.machine.machine import Job
+from lab.machine.machine import Job, PageKind
+from lab.study.guest import check_guests
 from lab.study.model import Study, load_study, study_table
 from lab.topology.load import load_topology
 from lab.topology.model import Topology
@@ -84,13 +85,17 @@ class Plan:
         return self.workloads[run.cell]
 
 
-def plan_study(path: Path, preset: str | None = None) -> Plan:
+def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None = None) -> Plan:
     """Load a study and all that it refers to, and list its runs.
 
     The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
-    whatever drifts on the host meets both alike. Raises UserError for anything that is wrong.
+    whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, where
+    that is not as the study says. Raises UserError for anything that is wrong.
     """
     study = load_study(path, preset)
+    if pages is not None:
+        table = study.machine.model_copy(update={"pages": pages})
+        study = study.model_copy(update={"machine": table})
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
     workloads = _workloads(study, topologies, runs, path)
@@ -98,6 +103,7 @@ def plan_study(path: Path, preset: str | None = None) -> Plan:
     _check_claims(study, topologies, workloads, path)
     _check_key_measures(study, topologies, workloads, path)
     _check_tunables(study, path)
+    check_guests(study, topologies, path)
     return Plan(
         name=path.stem,
         path=path,

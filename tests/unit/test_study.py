@@ -10,8 +10,8 @@ from lab.capture.decode import Decoded
 from lab.errors import UserError
 from lab.store import Results, project_dir, write_json
 from lab.study import manifest
+from lab.study.campaign import claim_results
 from lab.study.claim import Claim
-from lab.study.execute import _claim_results
 from lab.study.plan import plan_study
 from lab.topology.load import load_topology
 from lab.topology.predict.hazards import hazards
@@ -102,11 +102,11 @@ def test_a_claim_is_bounded_on_both_sides() -> None:
 def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
     plan = plan_study(write(tmp_path, STUDY))
     results = Results(tmp_path / "results")
-    _claim_results(plan, results)
-    _claim_results(plan, results)
+    claim_results(plan, results)
+    claim_results(plan, results)
     write_json(results.plan, {"digest": "another"})
     with pytest.raises(UserError, match="another study"):
-        _claim_results(plan, results)
+        claim_results(plan, results)
 
 
 STUDIES = sorted((project_dir() / "studies").glob("*.toml"))

@@ -1,0 +1,49 @@
+"""The guest that a study boots of a topology, as far as the study file decides it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.analysis.measure import explain
+from lab.errors import UserError
+from lab.machine.machine import Machine
+from lab.study.model import Study
+from lab.topology.model import Topology
+
+
+def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -> None:
+    """Refuse a topology that no guest can have, or that the table `machine` does not fit.
+
+    Raises UserError that names the study's file.
+    """
+    for name, topology in topologies.items():
+        try:
+            guest_of(study, topology)
+        except UserError as error:
+            raise UserError(f"{name}: {error}", file=path, key="machine") from None
+
+
+def guest_of(study: Study, topology: Topology) -> Machine:
+    """Return a study's guest of one topology; kernel, root, mode and seed are still to be set."""
+    return Machine(
+        topology=topology,
+        bzimage=Path(),
+        rootfs=Path(),
+        mode="icount",
+        seed=0,
+        name="guest",
+        pages=study.machine.pages,
+        vcpu_cpus=study.machine.vcpu_cpus,
+        host_nodes=study.machine.nodes,
+        measures_time=_measures_time(study),
+    )
+
+
+def _measures_time(study: Study) -> bool:
+    """Say whether some claim or key measure is about time; what a workload prints is taken so."""
+    for name in {*study.key_measures, *(claim.measure for claim in study.claims)}:
+        try:
+            if explain(name).kind == "timing":
+                return True
+        except UserError:  # a metric of the workload
+            return True
+    return False

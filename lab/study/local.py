@@ -1,0 +1,102 @@
+"""Runs studies on this host: as many guests at once as its CPUs and memory allow."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import HostError
+from lab.machine.machine import Mode
+from lab.store import Results
+from lab.study.campaign import Failure, Happening, Tell, carry_out, claimed, lacking
+from lab.study.cost import Cost, Costs
+from lab.study.execute import execute_task
+from lab.study.plan import Plan
+from lab.study.prepare import Prepared
+from lab.study.schedule import Capacity, longest_first
+from lab.study.task import Execute, Setting, Task, make_tasks
+from lab.study.workers import Workers
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A study of which everything is built, and where its results go."""
+
+    plan: Plan
+    prepared: Prepared
+    results: Results
+    setting: Setting
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The runs to do, in the order in which they start, what each costs, and how many at once."""
+
+    tasks: tuple[Task, ...]
+    costs: tuple[Cost, ...]
+    jobs: int
+
+
+def run_here(
+    studies: Sequence[Ready],
+    jobs: int | None,
+    watch: Callable[[Outlook], Tell],
+    *,
+    fail_fast: bool = False,
+    execute: Execute = execute_task,
+) -> tuple[Failure, ...]:
+    """Execute the runs that the results of some studies lack; returns the failures.
+
+    `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
+    done, and returns what is told of it. Raises UserError when results belong to another study,
+    HostError when another numalab uses them.
+    """
+    costs = Costs()
+    with claimed([(study.plan, study.results) for study in studies]) as locks:
+        tasks = [task for study in studies for task in _lacking(study)]
+        jobs = min(jobs or default_jobs([task.setting.choice.mode for task in tasks]), len(tasks))
+        if jobs > 1:
+            tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
+        told = watch(Outlook(tuple(tasks), tuple(cost_of(task, costs) for task in tasks), jobs))
+
+        def tell(happening: Happening) -> None:
+            if happening.kind == "done":
+                task = happening.task
+                mode = task.setting.choice.mode
+                costs.learn(task.topology, task.workload, mode, happening.seconds)
+            told(happening)
+
+        if not tasks:
+            return ()
+        room = Workers(jobs, execute, locks)
+        return carry_out(tasks, room, capacity(jobs), tell, fail_fast=fail_fast)
+
+
+def _lacking(study: Ready) -> list[Task]:
+    tasks = make_tasks(study.plan, study.prepared, study.results, study.setting)
+    return lacking(tasks, study.results)
+
+
+def cost_of(task: Task, costs: Costs) -> Cost:
+    """Return what a task costs on this host."""
+    return costs.of(task.topology, task.workload, task.setting.choice.mode)
+
+
+def default_jobs(modes: Sequence[Mode]) -> int:
+    """Return how many guests run at once: in icount mode, where one thread runs all vCPUs, one on
+    each CPU; in the others, whose guests take all CPUs there are, one."""
+    return len(os.sched_getaffinity(0)) if set(modes) <= {"icount"} else 1
+
+
+def capacity(jobs: int) -> Capacity:
+    """Return what this host has for guests now."""
+    return Capacity(jobs, available_mib(), max(jobs, len(os.sched_getaffinity(0))))
+
+
+def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return how much memory could be used without swapping (proc(5), MemAvailable)."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) >> 10
+    raise HostError(f"{meminfo} has no MemAvailable")

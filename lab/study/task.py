@@ -1,0 +1,120 @@
+"""A run as it is handed to whoever executes it: plain values that another process can receive."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.capture.spec import CaptureSpec
+from lab.errors import LabError
+from lab.kernel.catalogue import KernelSpec
+from lab.machine.hypervisor import EMBED
+from lab.machine.kvm import Choice
+from lab.store import Results, RunDir
+from lab.study import manifest
+from lab.study.model import Study, Variant
+from lab.study.plan import Plan, PlannedRun
+from lab.study.prepare import Prepared
+from lab.topology.model import Topology
+from lab.workload.model import BoundWorkload
+
+# QEMU itself, its buffers and the job disk, beside the guest's memory; 100 to 200 MiB were seen.
+BESIDE_GUEST_MIB = 256
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How runs are executed on this host."""
+
+    choice: Choice
+    connection: str = EMBED
+    allow_mismatch: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run and all it needs. `record` is what its manifest says of its inputs."""
+
+    run: PlannedRun
+    study: Study
+    topology: Topology
+    workload: BoundWorkload
+    kernel: KernelSpec
+    capture: CaptureSpec
+    bzimage: Path
+    rootfs: Path
+    setting: Setting
+    results: Results
+    record: manifest.Record
+
+    @property
+    def directory(self) -> RunDir:
+        """The folder of the run until it has ended."""
+        return self.results.running(self.run.id)
+
+    @property
+    def variant(self) -> Variant:
+        """The variant that it boots."""
+        return self.study.variants[self.run.variant]
+
+    @property
+    def key(self) -> str:
+        """Its name among the runs of several results."""
+        return f"{self.results.path}/{self.run.id}"
+
+    @property
+    def memory_mib(self) -> int:
+        """How much memory of the host it may take."""
+        return self.topology.memory_mib + BESIDE_GUEST_MIB
+
+    @property
+    def cpus(self) -> int:
+        """How many host CPUs it has for itself: in icount mode one thread runs all vCPUs, and in
+        tcg mode guests share the CPUs."""
+        return self.topology.cpu_count if self.setting.choice.mode == "kvm" else 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a task ended: well when `error` is empty. `by_host`: the guest was not the cause."""
+
+    run: str
+    seconds: float
+    error: str = ""
+    exit_code: int = 0
+    by_host: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a result."""
+        return not self.error
+
+
+# Executes a task, telling its phases in words, and never raises an Exception.
+Execute = Callable[[Task, Callable[[str], None]], Ended]
+
+
+def make_tasks(
+    plan: Plan, prepared: Prepared, results: Results, setting: Setting
+) -> tuple[Task, ...]:
+    """Make the tasks of a plan, in its order."""
+    return tuple(
+        Task(
+            run=run,
+            study=plan.study,
+            topology=plan.topologies[run.topology],
+            workload=plan.workload_of(run),
+            kernel=plan.kernels[(name := plan.study.variants[run.variant].kernel)],
+            capture=plan.capture,
+            bzimage=prepared.kernels[name].bzimage,
+            rootfs=prepared.image.path,
+            setting=setting,
+            results=results,
+            record=manifest.inputs(plan, run, prepared, setting.choice),
+        )
+        for run in plan.runs
+    )
+
+
+def failed(run: str, seconds: float, error: LabError, *, by_host: bool) -> Ended:
+    """Say how a run failed."""
+    return Ended(run, seconds, str(error) or type(error).__name__, error.exit_code, by_host)
