@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from lab.cli.by_hand import NodesOption, PinOption, in_order
 from lab.cli.output import emit
 from lab.cpulist import format_cpulist, parse_cpulist
 from lab.errors import UserError
@@ -27,9 +28,8 @@ def command(
     cpus: Annotated[
         str | None, typer.Option(help="The host CPUs it may use, such as 0-3,8.")
     ] = None,
-    pin: Annotated[
-        str | None, typer.Option(help="The host CPU of each vCPU, in order, such as 4-5,20,22.")
-    ] = None,
+    pin: PinOption = None,
+    nodes: NodesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say where a guest would run on a host, and what that distorts.
@@ -39,7 +39,14 @@ def command(
     """
     machine = load_topology(topology)
     found = read_host_file(host) if host else read_host()
-    made = plan(machine, found, _mode(mode), _cpus(cpus), _pinned(pin))
+    made = plan(
+        machine,
+        found,
+        _mode(mode),
+        _cpus(cpus),
+        pinned=in_order(pin, "--pin"),
+        nodes=in_order(nodes, "--nodes"),
+    )
     emit(made, as_json, Group(_table(machine, made), "", _text(made)))
 
 
@@ -57,14 +64,6 @@ def _cpus(text: str | None) -> tuple[int, ...] | None:
         return parse_cpulist(text)
     except ValueError as error:
         raise UserError(str(error), key="--cpus") from None
-
-
-def _pinned(text: str | None) -> tuple[int, ...]:
-    """Read CPUs in the order given, where a cpulist has none."""
-    try:
-        return tuple(cpu for part in (text or "").split(",") for cpu in parse_cpulist(part))
-    except ValueError as error:
-        raise UserError(str(error), key="--pin") from None
 
 
 def _table(topology: Topology, made: Plan) -> Table:

@@ -1,19 +1,21 @@
 """The host's budget: what running guests have taken of its CPUs, memory and hugepages.
 
 It is one file with a lock, so that guests of several numalab processes never share what one of
-them has for itself. What a dead process had taken is free again, and its hugepages are given back
-by whoever looks next.
+them has for itself, and those that may share spread out. What a dead process had taken is free
+again, and its hugepages are given back by whoever looks next.
 """
 
+import atexit
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.cpulist import format_cpulist
-from lab.errors import HostError, UserError
+from lab.errors import HostError, LabError, UserError
 from lab.machine.host import parse_meminfo
 from lab.machine.owner import Owner, is_alive, this_process
 from lab.store import cache_dir, locked, read_json, write_json
@@ -33,11 +35,31 @@ class Pages:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a guest wants for itself alone: host CPUs, memory, and the hugepages it consists of."""
+    """What a guest takes: host CPUs, memory, and the hugepages it consists of.
+
+    `shares`: other guests that share may run on the same CPUs; otherwise it has them to itself.
+    """
 
     cpus: tuple[int, ...]
     memory_mib: int
     pages: tuple[Pages, ...] = ()
+    shares: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The host CPUs on which guests run: `alone` by one that has the CPU to itself, or `shared`.
+
+    `shared` says by how many.
+    """
+
+    alone: frozenset[int]
+    shared: Mapping[int, int]
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """All of them."""
+        return self.alone | self.shared.keys()
 
 
 @dataclass(frozen=True)
@@ -55,10 +77,12 @@ class Admission:
         self.claim = claim
         self._number = number
         self._root = root
+        if number is not None:
+            _granted.add(self)
 
     @classmethod
     def of_nothing(cls) -> "Admission":
-        """Return the admission of a guest that takes nothing for itself alone."""
+        """Return the admission of a guest that takes nothing."""
         return cls(Claim((), 0), None, Path("/"))
 
     def release(self) -> None:
@@ -66,6 +90,7 @@ class Admission:
         number, self._number = self._number, None
         if number is None:
             return
+        _granted.discard(self)
         me = this_process()
         with locked(_lock()):
             entries = _living(self._root)
@@ -75,7 +100,18 @@ class Admission:
             _write(entry for entry in entries if entry not in mine)
 
 
-def admit(choose: Callable[[frozenset[int]], Claim], root: Path = Path("/")) -> Admission:
+# What this process has not yet given back; it does so when it ends, even by Ctrl-C.
+_granted: set[Admission] = set()
+
+
+@atexit.register
+def _release_all() -> None:
+    for admission in tuple(_granted):
+        with contextlib.suppress(LabError):
+            admission.release()
+
+
+def admit(choose: Callable[[Taken], Claim], root: Path = Path("/")) -> Admission:
     """Take a part of the host: `choose` is given the CPUs that are taken, and returns the claim.
 
     Nobody else takes anything meanwhile. Hugepages are added to the pools of their nodes where
@@ -84,7 +120,7 @@ def admit(choose: Callable[[frozenset[int]], Claim], root: Path = Path("/")) -> 
     """
     with locked(_lock()):
         entries = _living(root)
-        claim = choose(frozenset(cpu for entry in entries for cpu in entry.claim.cpus))
+        claim = choose(_taken(entries))
         _check_cpus(claim, entries)
         _check_memory(claim, entries, root)
         number = next(_counter)
@@ -97,16 +133,22 @@ def admit(choose: Callable[[frozenset[int]], Claim], root: Path = Path("/")) -> 
     return Admission(claim, number, root)
 
 
-def taken_cpus(root: Path = Path("/")) -> frozenset[int]:
-    """Return the CPUs that guests of living processes have for themselves."""
+def taken(root: Path = Path("/")) -> Taken:
+    """Return the CPUs on which guests of living processes run."""
     with locked(_lock()):
-        return frozenset(cpu for entry in _living(root) for cpu in entry.claim.cpus)
+        return _taken(_living(root))
+
+
+def _taken(entries: Sequence[_Entry]) -> Taken:
+    shared = Counter(cpu for entry in entries if entry.claim.shares for cpu in entry.claim.cpus)
+    alone = {cpu for entry in entries if not entry.claim.shares for cpu in entry.claim.cpus}
+    return Taken(frozenset(alone), dict(shared))
 
 
 def _check_cpus(claim: Claim, entries: Sequence[_Entry]) -> None:
     for entry in entries:
         both = set(claim.cpus) & set(entry.claim.cpus)
-        if both:
+        if both and not (claim.shares and entry.claim.shares):
             raise HostError(
                 f"host CPUs {format_cpulist(both)} run a guest of process {entry.owner.pid}",
                 mend="wait until it has ended, or use another mode than kvm",
@@ -219,7 +261,12 @@ def _entry(value: Mapping[str, Any]) -> _Entry:
     return _Entry(
         Owner(int(value["owner"]["pid"]), int(value["owner"]["started"])),
         int(value["number"]),
-        Claim(tuple(map(int, claim["cpus"])), int(claim["memory_mib"]), _pages(claim["pages"])),
+        Claim(
+            tuple(map(int, claim["cpus"])),
+            int(claim["memory_mib"]),
+            _pages(claim["pages"]),
+            bool(claim.get("shares", False)),
+        ),
         _pages(value["added"]),
     )
 

@@ -1,7 +1,7 @@
 """What is booted and what it is to do: plain values, checked when they are made."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -51,6 +51,8 @@ class Machine:
     where they are not to be planned. `pages`: what its memory is made of; hugepages are reserved
     for it. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
     `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
+    `initrd`: what loads the drivers of a kernel that has them as modules. `release`: what the
+    kernel calls itself, for words that not every version has; empty for a recent one.
     """
 
     topology: Topology
@@ -70,6 +72,8 @@ class Machine:
     pages: PageKind = "memfd"
     measures_time: bool = False
     shares_cpus: bool = False
+    initrd: Path | None = None
+    release: str = ""
 
     @property
     def huge(self) -> bool:
@@ -93,6 +97,7 @@ class Machine:
         if self.pages not in PAGE_KIB:
             raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
         check_cpu_count(self.topology)
+        check_by_hand(self.topology, self.vcpu_cpus, self.host_nodes)
         for node in self.topology.nodes:
             if (backed_mib(node) << 10) % PAGE_KIB[self.pages]:
                 raise UserError(
@@ -164,6 +169,18 @@ def check_cpu_count(topology: Topology) -> None:
             f"{topology.name} has {topology.cpu_count} CPUs, the last with APIC id {last}; a guest"
             f" without interrupt remapping ends at {MAX_APIC_ID}",
             key="cpus",
+        )
+
+
+def check_by_hand(topology: Topology, vcpu_cpus: Sequence[int], host_nodes: Sequence[int]) -> None:
+    """Raise UserError for a placement by hand that is not one number for each vCPU or node."""
+    if vcpu_cpus and len(vcpu_cpus) != topology.cpu_count:
+        raise UserError(
+            f"{len(vcpu_cpus)} host CPUs for {topology.cpu_count} vCPUs", key="vcpu_cpus"
+        )
+    if host_nodes and len(host_nodes) != len(topology.nodes):
+        raise UserError(
+            f"{len(host_nodes)} host nodes for {len(topology.nodes)} guest nodes", key="nodes"
         )
 
 

@@ -42,10 +42,12 @@ def place(
     host: Host,
     mode: Mode,
     allowed: Iterable[int],
+    *,
     pinned: Sequence[int] = (),
+    nodes: Sequence[int] = (),
 ) -> Placement:
     """Plan where `topology` runs on the CPUs `allowed` of `host`. Raises UserError, as `plan`."""
-    made = plan(topology, host, mode, allowed, pinned)
+    made = plan(topology, host, mode, allowed, pinned=pinned, nodes=nodes)
     return Placement(
         vcpus=made.vcpus,
         emulator=made.emulator,

@@ -7,7 +7,7 @@ from lab.cpulist import format_cpulist
 from lab.errors import UserError
 from lab.machine.correspond import Correspondence, assign, compare
 from lab.machine.host import Host, cautions
-from lab.machine.machine import Mode
+from lab.machine.machine import Mode, check_by_hand, check_cpu_count
 from lab.topology.model import Topology
 from lab.units import format_size
 
@@ -41,24 +41,31 @@ def plan(
     host: Host,
     mode: Mode,
     allowed: Iterable[int] | None = None,
+    *,
     pinned: Sequence[int] = (),
+    nodes: Sequence[int] = (),
 ) -> Plan:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
     Guest nodes go to host nodes of their own where there are enough, chosen so that distances
     correspond best; whole cores come before SMT siblings, and among those isolated CPUs first.
     A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU of each
-    vCPU; only the rest is planned then. Raises UserError where the host has none of the allowed
-    CPUs, or vCPUs cannot be pinned so.
+    vCPU, and `nodes` the host node of each guest node, by their ids; only the rest is planned then.
+    Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
+    it has more CPUs than any guest can have.
     """
+    check_cpu_count(topology)
+    check_by_hand(topology, pinned, nodes)
     usable = _usable(host, allowed)
+    by_hand = _places_by_hand(topology, host, usable, nodes, pinned)
     if pinned:
-        _check_pinned(topology, usable, mode, pinned)
-        vcpus, places = tuple(pinned), _places_of(topology, host, pinned)
+        _check_pinned(usable, mode, pinned)
+        vcpus, places = tuple(pinned), by_hand or _places_of(topology, host, pinned)
     elif mode == "icount":
         vcpus, places = _on_one(topology, host, usable)
+        places = by_hand or places
     else:
-        places = _places(topology, host, usable)
+        places = by_hand or _places(topology, host, usable)
         vcpus = _vcpus(topology, host, usable, places)
     emulator = vcpus[:1] if mode == "icount" else _emulator(host, usable, vcpus)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
@@ -96,9 +103,28 @@ def _usable(host: Host, allowed: Iterable[int] | None) -> set[int]:
     return wanted & set(host.cpu_ids)
 
 
-def _check_pinned(topology: Topology, usable: set[int], mode: Mode, pinned: Sequence[int]) -> None:
-    if len(pinned) != topology.cpu_count:
-        raise UserError(f"{len(pinned)} host CPUs for {topology.cpu_count} vCPUs", key="vcpu_cpus")
+def _places_by_hand(
+    topology: Topology,
+    host: Host,
+    usable: set[int],
+    nodes: Sequence[int],
+    pinned: Sequence[int],
+) -> tuple[int, ...]:
+    """Find the places in `host.nodes` of host nodes given by id; none where none are given."""
+    place_of = {node.id: place for place, node in enumerate(host.nodes)}
+    for node, number in zip(topology.nodes, nodes, strict=False):
+        if number not in place_of:
+            raise UserError(
+                f"the host has no node {number}", key="nodes", choices=map(str, place_of)
+            )
+        if node.cpus and not pinned and not usable & set(host.nodes[place_of[number]].cpus):
+            raise UserError(
+                f"host node {number} has no CPU for the vCPUs of guest node {node.id}", key="nodes"
+            )
+    return tuple(place_of[number] for number in nodes)
+
+
+def _check_pinned(usable: set[int], mode: Mode, pinned: Sequence[int]) -> None:
     missing = sorted(set(pinned) - usable)
     if missing:
         raise UserError(

@@ -14,7 +14,7 @@ import pytest
 
 from lab.errors import HostError, PlacementMismatch
 from lab.machine.admission import may_lock_memory
-from lab.machine.budget import taken_cpus
+from lab.machine.budget import taken
 from lab.machine.host import HostNode
 from lab.machine.hypervisor import connect
 from lab.machine.kvm import unusable_device
@@ -89,7 +89,7 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
     with running(machine, RunDir(tmp_path / "run")) as (_, proof):
         vcpus = {t.role: t.allowed for t in proof.threads if t.role.startswith("vcpu")}
         assert vcpus == {"vcpu 0": CPUS[:1], "vcpu 1": CPUS[1:2]}
-        assert taken_cpus() >= set(CPUS[:2])
+        assert taken().alone >= set(CPUS[:2])
         size = PAGE_KIB[pages]
         for found, node in zip(proof.memory, machine.topology.nodes, strict=True):
             assert found.page_kib == size
@@ -98,7 +98,7 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
             grown = sum(total for _, kib, total in pools() if kib == 2048)
             assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
     assert pools() == before
-    assert not taken_cpus() & set(CPUS[:2])
+    assert not taken().alone & set(CPUS[:2])
 
 
 HOLDER = """
@@ -129,7 +129,7 @@ def test_hugepages_of_a_killed_process_are_given_back(
         assert process.stdout.readline() == "taken\n"
         assert pools() != before
         process.kill()
-    assert taken_cpus() == frozenset()  # whoever looks next gives them back
+    assert taken().alone == frozenset()  # whoever looks next gives them back
     assert pools() == before
 
 
@@ -169,7 +169,7 @@ def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Pa
         started(connect(), machine, wrong),
     ):
         pytest.fail("the guest was let run")
-    assert not taken_cpus() & set(CPUS[:2])
+    assert not taken().alone & set(CPUS[:2])
     noted = replace(machine, measures_time=False)
     with started(connect(), noted, wrong) as (_, _, witness):
         witness.workload_began()

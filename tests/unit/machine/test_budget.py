@@ -11,7 +11,7 @@ import pytest
 from host_tree import SERVERS, write_tree
 
 from lab.errors import HostError
-from lab.machine.budget import Admission, Claim, Pages, admit, taken_cpus
+from lab.machine.budget import Admission, Claim, Pages, Taken, admit, taken
 
 CHILD = """
     import sys
@@ -65,26 +65,26 @@ def take(root: Path, *cpus: int, memory: int = 0, pages: tuple[Pages, ...] = ())
 
 def test_two_processes_never_share_a_cpu(root: Path) -> None:
     with other_process(root, "0,1") as process:
-        assert taken_cpus(root) == {0, 1}
+        assert taken(root).alone == {0, 1}
         with pytest.raises(HostError, match=f"host CPUs 1 run a guest of process {process.pid}"):
             take(root, 1, 2)
-        seen: list[frozenset[int]] = []
+        seen: list[Taken] = []
 
-        def choose(taken: frozenset[int]) -> Claim:
-            seen.append(taken)
-            return Claim(tuple(sorted({0, 1, 2, 3} - taken)), 0)
+        def choose(others: Taken) -> Claim:
+            seen.append(others)
+            return Claim(tuple(sorted({0, 1, 2, 3} - others.cpus)), 0)
 
         mine = admit(choose, root)
-        assert seen == [{0, 1}] and mine.claim.cpus == (2, 3)
-        assert taken_cpus(root) == {0, 1, 2, 3}
+        assert seen == [Taken(frozenset({0, 1}), {})] and mine.claim.cpus == (2, 3)
+        assert taken(root).alone == {0, 1, 2, 3}
         mine.release()
-        assert taken_cpus(root) == {0, 1}
+        assert taken(root).alone == {0, 1}
 
 
 def test_what_a_killed_process_had_is_free_again(root: Path) -> None:
     with other_process(root, "0,1"):
         assert pool(root, 1).read_text() == "256\n"
-    assert taken_cpus(root) == frozenset()
+    assert taken(root).alone == frozenset()
     assert pool(root, 1).read_text() == "0\n"
 
 
@@ -109,7 +109,7 @@ def test_too_few_hugepages_take_nothing(root: Path) -> None:
     assert "5 hugepages of 2 MiB are needed on host node 1; 3 are free" in str(caught.value)
     assert f"echo {65536 + 5 - 3} > {stuck}" in str(caught.value)
     assert pool(root, 0).read_text() == "0\n"
-    assert taken_cpus(root) == frozenset()
+    assert taken(root).alone == frozenset()
 
 
 def test_free_hugepages_are_used_where_none_may_be_added(root: Path) -> None:
@@ -143,9 +143,9 @@ def test_a_broken_budget_names_its_file(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_failing_choice_takes_nothing(root: Path) -> None:
-    def choose(_taken: frozenset[int]) -> Claim:
+    def choose(_taken: Taken) -> Claim:
         raise HostError("no")
 
     with pytest.raises(HostError):
         admit(choose, root)
-    assert taken_cpus(root) == frozenset()
+    assert taken(root).alone == frozenset()

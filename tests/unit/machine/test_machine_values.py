@@ -15,7 +15,7 @@ from lab.machine.jobdisk import render_job
 from lab.machine.machine import Job, Machine, PageKind
 from lab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
 from lab.topology.load import load_topology
-from lab.topology.model import Node
+from lab.topology.model import CpuShape, Node, Topology
 
 RING = load_topology("ring-4")
 MIB = 1 << 20
@@ -164,3 +164,48 @@ def test_saved_memory_keeps_its_holes(tmp_path: Path) -> None:
 def test_only_memory_of_the_expected_shape_is_held() -> None:
     with pytest.raises(HostError, match=r"sizes \[\], not \[4096\]"):
         hold_memory(os.getpid(), [4096])
+
+
+def machine_of(topology: Topology) -> Machine:
+    return Machine(topology, Path("/k"), Path("/r"), "kvm", 1, "m")
+
+
+def wide(shape: CpuShape) -> Topology:
+    """One node per socket."""
+    each = shape.cpus // shape.sockets
+    nodes = tuple(
+        Node(socket, tuple(range(socket * each, (socket + 1) * each)), 512)
+        for socket in range(shape.sockets)
+    )
+    row = (10,) * shape.sockets
+    return Topology("wide", "", "", nodes, (row,) * shape.sockets, shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "last"),
+    [
+        (CpuShape(2, 1, 128, 1), 255),
+        # Five cores need three bits, so the sockets' ids are eight apart: fewer CPUs than ids.
+        (CpuShape(33, 1, 5, 1), 260),
+        (CpuShape(4, 2, 8, 2), None),
+        (CpuShape(5, 1, 51, 1), 306),
+        (CpuShape(15, 1, 17, 1), 464),
+    ],
+)
+def test_more_cpus_than_a_guest_can_have(shape: CpuShape, last: int | None) -> None:
+    if last is None:
+        assert machine_of(wide(shape)).topology.cpu_count == shape.cpus
+        return
+    with pytest.raises(UserError) as caught:
+        machine_of(wide(shape))
+    assert f"cpus: wide has {shape.cpus} CPUs, the last with APIC id {last}" in str(caught.value)
+    assert "remapping ends at 254" in str(caught.value)
+
+
+def test_a_placement_by_hand_is_one_number_for_each() -> None:
+    machine = machine_of(load_topology("ring-2"))
+    assert replace(machine, vcpu_cpus=(0, 0, 1, 1), host_nodes=(0, 0)).host_nodes == (0, 0)
+    with pytest.raises(UserError, match="vcpu_cpus: 3 host CPUs for 4 vCPUs"):
+        replace(machine, vcpu_cpus=(0, 0, 1))
+    with pytest.raises(UserError, match="nodes: 1 host nodes for 2 guest nodes"):
+        replace(machine, host_nodes=(0,))

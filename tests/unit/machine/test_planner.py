@@ -20,7 +20,7 @@ from lab.machine.placement import place as place_machine
 from lab.machine.planner import plan, preferred
 from lab.machine.read_host import read_host, read_host_file
 from lab.topology.load import list_topologies, load_topology
-from lab.topology.model import Topology
+from lab.topology.model import CpuShape, Topology
 
 HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
 TWO, FOUR, EIGHT = (read_host_file(HOSTS / f"{name}.json") for name in SERVERS)
@@ -112,12 +112,12 @@ def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
 
 def test_vcpus_can_be_pinned_by_hand() -> None:
     ring = load_topology("ring-2")
-    made = plan(ring, TWO, "kvm", None, (32, 33, 0, 1))
+    made = plan(ring, TWO, "kvm", None, pinned=(32, 33, 0, 1))
     assert made.vcpus == (32, 33, 0, 1) and made.host_nodes == (1, 0)
     assert made.distorts == () and made.timing
-    torn = plan(ring, TWO, "kvm", None, (0, 33, 32, 1))
+    torn = plan(ring, TWO, "kvm", None, pinned=(0, 33, 32, 1))
     assert not torn.timing and "vCPUs of guest node 0 run on host CPUs of" in torn.distorts[0]
-    apart = plan(load_topology("memoryless-4"), FOUR, "kvm", None, tuple(range(8)))
+    apart = plan(load_topology("memoryless-4"), FOUR, "kvm", None, pinned=tuple(range(8)))
     assert apart.host_nodes == (0, 0, 0, 0)
 
 
@@ -131,8 +131,44 @@ def test_vcpus_can_be_pinned_by_hand() -> None:
 )
 def test_vcpus_that_cannot_be_pinned_so(mode: Mode, pinned: tuple[int, ...], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        plan(load_topology("ring-2"), TWO, mode, None, pinned)
+        plan(load_topology("ring-2"), TWO, mode, None, pinned=pinned)
     assert message in str(caught.value)
+
+
+def test_guest_nodes_can_be_put_on_host_nodes_by_hand() -> None:
+    ring = load_topology("ring-2")
+    made = plan(ring, FOUR, "kvm", None, nodes=(3, 1))
+    assert made.host_nodes == (3, 1)
+    assert {FOUR.node_of_cpu[cpu] for cpu in made.vcpus[:2]} == {3}
+    assert {FOUR.node_of_cpu[cpu] for cpu in made.vcpus[2:]} == {1}
+    both = plan(ring, FOUR, "kvm", None, pinned=made.vcpus, nodes=(1, 3))
+    assert both.host_nodes == (1, 3) and not both.timing
+    assert "vCPUs of guest node 0 run on host CPUs of another node than its memory" in both.distorts
+    assert plan(ring, FOUR, "icount", None, nodes=(2, 2)).host_nodes == (2, 2)
+    # Memory alone may lie on a node without usable CPUs.
+    home = FOUR.nodes[0].cpus
+    far = plan(ring, FOUR, "kvm", home, pinned=home[:4], nodes=(3, 3))
+    assert far.host_nodes == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ((0, 9), "nodes: the host has no node 9 (valid: 0, 1, 2, 3)"),
+        ((0,), "nodes: 1 host nodes for 2 guest nodes"),
+        ((0, 3), "nodes: host node 3 has no CPU for the vCPUs of guest node 1"),
+    ],
+)
+def test_nodes_that_cannot_be_put_so(nodes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(load_topology("ring-2"), FOUR, "kvm", FOUR.nodes[0].cpus, nodes=nodes)
+    assert str(caught.value) == message
+
+
+def test_a_guest_with_too_many_cpus_has_no_plan() -> None:
+    ring = load_topology("ring-2")
+    with pytest.raises(UserError, match="the last with APIC id 299"):
+        plan(replace(ring, cpu_shape=CpuShape(300, 1, 1, 1)), FOUR, "kvm")
 
 
 def test_a_host_node_with_too_little_memory_is_named() -> None:
