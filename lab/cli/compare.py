@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.analysis.statistics import Outcome, Summary
+from lab.analysis.statistics import Comparison, Outcome, Summary
 from lab.cli.output import emit
 from lab.report import figures
 from lab.report.terminal import OUTCOME_STYLES
@@ -97,11 +97,14 @@ def _table(rows: list[MeasureVersus]) -> Table:
             _mean(found.before, places),
             _mean(found.after, places),
             "" if found.change is None else f"{found.change:+.1f}%",
-            Text(
-                figures.printable("\n".join(filter(None, (figures.interval(found), found.verdict))))
-            ),
+            _why(found),
         )
     return table
+
+
+def _why(found: Comparison) -> Text:
+    lines = filter(None, (figures.interval(found), found.verdict))
+    return Text("\n").join(Text(figures.printable(line)) for line in lines)
 
 
 def _mean(summary: Summary | None, places: int) -> str:

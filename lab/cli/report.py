@@ -24,6 +24,11 @@ from lab.store import Results
 from lab.study.gather import gather
 from lab.study.publish import publish
 
+
+def _page(reports: Sequence[StudyReport]) -> str:
+    return render_html(reports[0])
+
+
 TABLE = "table"
 TEXTS = {
     "changelog": render_changelog,
@@ -33,7 +38,7 @@ TEXTS = {
     "junit": render_junit,
     "csv": render_csv,
     "json": render_document,
-    "html": render_html,
+    "html": _page,
 }
 
 
@@ -58,18 +63,14 @@ def command(
     if form == TABLE or as_json:
         show(reports, found, as_json=as_json)
     else:
-        print("".join(TEXTS[form](report) for report in reports), end="")
+        print(TEXTS[form](reports), end="")
 
 
 def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> None:
-    """Print reports: their tables and the path of the page, or one JSON document."""
-    documents = [report_document(report) for report in reports]
-    page = results if len(reports) == 1 else results.cell(reports[0].cell_name)
+    """Print a study's report: a table for each cell and the path of the page, or one document."""
+    page = Text.assemble("page: ", str(results.html.absolute()))
     emit(
-        documents[0] if len(documents) == 1 else {"cells": documents},
+        report_document(reports),
         as_json,
-        Group(
-            *(render_terminal(report) for report in reports),
-            Text.assemble("page: ", str(page.html.absolute())),
-        ),
+        Group(*(render_terminal(report) for report in reports), page),
     )

@@ -121,7 +121,7 @@ def _show(
         if every:
             show(every, ready[0].results, as_json=as_json)
     elif as_json:
-        emit([report_document(report) for found in reports for report in found], True, "")
+        emit([report_document(found) for found in reports if found], True, "")
     if not as_json and len(every) > 1 and (table := render_claim_table(every)) is not None:
         emit(None, False, table)
 

@@ -1,163 +1,58 @@
 """`changelog.txt`: the before/after tables that kernel changelogs use, ready for a mail.
 
-The shapes are those of two mails to the kernel's list. The table of means (`mean stddev mean
-stddev %`) is that of "sched/topology: fix sched groups on NUMA machines with mesh topology"
-(2017); the blocks of counts are those of "Fixes for sched/numa_balancing" (2018), where the
-first is what `perf stat -r` prints. Plain ASCII, at most 75 columns.
+Plain ASCII, at most 75 columns; the shapes are those of `lab.report.tables`. Several cells share
+one header, one table of times and one of means, and each has its own blocks of counts.
 """
 
-from collections.abc import Iterable, Sequence
-from math import sqrt
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
-from lab.analysis.statistics import Summary
-from lab.report import figures
-from lab.report.model import Comparison, MeasureInfo, StudyReport, Variant
+from lab.report import cells, figures
+from lab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
+from lab.report.model import Comparison, StudyReport, Variant
+from lab.report.tables import (
+    ELAPSED,
+    WIDTH,
+    table_of_counts,
+    table_of_means,
+    table_of_sums,
+    table_of_times,
+)
 
-WIDTH = 75
-GAP = "  "
 INDENT = " " * 10
 
 
-def render_changelog(report: StudyReport) -> str:
+def render_changelog(reports: Sequence[StudyReport]) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 
     With more than two variants there is one table for each against the first.
     """
-    blocks = [_header(report)]
-    for index, variant in enumerate(report.variants[1:], 1):
-        blocks.extend(_pair(report, variant, index))
-    blocks.append(_footer(report))
+    blocks = [_header(reports), _claims(reports)]
+    for index in range(1, len(reports[0].variants)):
+        blocks.extend(_pair(reports, index))
+    blocks.append(_footer(reports))
     text = "\n\n".join("\n".join(block) for block in blocks if block)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def is_event_count(info: MeasureInfo) -> bool:
-    """Say whether a measure is the count of one trace event, as `perf stat` prints them."""
-    return info.unit in {"events", "count"} and info.source.startswith("trace")
-
-
-def is_vm_counter(info: MeasureInfo) -> bool:
-    """Say whether a measure is a counter of /proc/vmstat."""
-    return info.source.startswith("/proc/vmstat")
-
-
-def table_of_means(
-    head: tuple[str, str, str], rows: Sequence[tuple[str, Comparison]], index: int = 1
-) -> list[str]:
-    """Lay out the `mean stddev  mean stddev  %` table: titles, then labelled comparisons.
-
-    `head` names the first column and the two variants. Figures are right-aligned; a label too long
-    for its column continues on lines of its own, so no line is wider than 75 columns.
-    """
-    cells = [_cells(comparison, index) for _, comparison in rows]
-    titles = ("mean", "stddev", "mean", "stddev", "%")
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    widths[1] += max(0, len(head[1]) - sum(widths[:2]) - len(GAP))
-    widths[3] += max(0, len(head[2]) - sum(widths[2:4]) - len(GAP))
-    room = WIDTH - sum(widths) - len(GAP) * len(widths)
-    labels = [wrap(figures.plain_ascii(text), room) or [""] for text, _ in rows]
-    width = max(len(line) for lines in [[head[0]], *labels] for line in lines)
-
-    spans = [widths[0] + len(GAP) + widths[1], widths[2] + len(GAP) + widths[3], widths[4]]
-    first = GAP.join(text.rjust(span) for text, span in zip([*head[1:], "%"], spans, strict=True))
-    second = GAP.join(t.rjust(w) for t, w in zip([*titles[:4], ""], widths, strict=True))
-    lines = [f"{head[0]:{width}}{GAP}{first}", f"{'':{width}}{GAP}{second}"]
-    for label, row in zip(labels, cells, strict=True):
-        values = GAP.join(cell.rjust(size) for cell, size in zip(row, widths, strict=True))
-        lines.append(f"{label[0]:{width}}{GAP}{values}")
-        lines.extend(f"  {line}" for line in label[1:])
-    return [line.rstrip() for line in lines]
-
-
-def relative_error(summary: Summary) -> float | None:
-    """Return perf stat's `+- x%`: the standard error of the mean, in percent of the mean.
-
-    `rel_stddev_stats(stddev_stats())` in tools/perf/util/stat.c (6.12), where `stddev_stats()` is
-    sqrt(variance / n) with the sample's variance. None for one run or a mean of 0.
-    """
-    if summary.stddev is None or summary.mean == 0:
-        return None
-    return 100 * summary.stddev / sqrt(summary.n) / abs(summary.mean)
-
-
-def table_of_counts(
-    head: tuple[str, str], rows: Sequence[tuple[str, Summary | None, Summary | None]]
-) -> list[str]:
-    """Lay out counts as `perf stat -r` prints them: `name  555 ( +- 25.92% )  8 ( +- 38.45% )`."""
-    columns = [[_count(summary) for summary in side] for side in zip(*_sides(rows), strict=True)]
-    sizes = [max((len(cell[0]) for cell in column), default=0) for column in columns]
-    noises = [max((len(cell[1]) for cell in column), default=0) for column in columns]
-    cells = [
-        [f"{value:>{size}} {noise:{room}}" if room else value for value, noise in column]
-        for column, size, room in zip(columns, sizes, noises, strict=True)
-    ]
-    return _two_columns(head, [name for name, _, _ in rows], cells)
-
-
-def table_of_sums(
-    head: tuple[str, str], rows: Sequence[tuple[str, Summary | None, Summary | None]]
-) -> list[str]:
-    """Lay out counters as sums over all runs, the vmstat block of the 2018 mail."""
-    cells = [
-        [figures.NOT_SUPPORTED if s is None else f"{s.mean * s.n:.0f}" for s in side]
-        for side in zip(*_sides(rows), strict=True)
-    ]
-    return _two_columns(head, [name for name, _, _ in rows], cells)
-
-
-def _sides(
-    rows: Sequence[tuple[str, Summary | None, Summary | None]],
-) -> list[tuple[Summary | None, Summary | None]]:
-    return [(before, after) for _, before, after in rows]
-
-
-def _count(summary: Summary | None) -> tuple[str, str]:
-    if summary is None:
-        return figures.NOT_SUPPORTED, ""
-    places = 0 if abs(summary.mean) >= 10 else figures.decimals([summary.mean])
-    error = relative_error(summary)
-    percent = " >999%" if error and error >= 999.995 else f"{error or 0:6.2f}%"
-    noise = f"( +-{percent} )" if error else ""
-    return figures.number(summary.mean, min(places, 1), grouped=True), noise
-
-
-def _two_columns(
-    head: tuple[str, str], names: Sequence[str], cells: Sequence[Sequence[str]]
-) -> list[str]:
-    texts = [figures.plain_ascii(name) for name in names]
-    heads = [figures.plain_ascii(text) for text in head]
-    sizes = [max(len(text), *map(len, column)) for text, column in zip(heads, cells, strict=True)]
-    width = min(max(1, *map(len, texts)), WIDTH - sum(sizes) - 2 * len(GAP))
-    lines = [GAP.join([" " * width, *(h.rjust(s) for h, s in zip(heads, sizes, strict=True))])]
-    for text, *row in zip(texts, *cells, strict=True):
-        first, *rest = wrap(text, width) or [""]
-        values = (cell.rjust(size) for cell, size in zip(row, sizes, strict=True))
-        lines.append(GAP.join([first.ljust(width), *values]))
-        lines.extend(f"  {line}" for line in rest)
-    return [line.rstrip() for line in lines]
-
-
-def _cells(comparison: Comparison, index: int) -> tuple[str, str, str, str, str]:
-    pair = (comparison.summaries[0], comparison.summaries[index])
-    places = figures.row_decimals(pair)
-    texts = []
-    for summary in pair:
-        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
-        texts.append(figures.number(mean, places))
-        texts.append("" if stddev is None else figures.number(stddev, places))
-    return texts[0], texts[1], texts[2], texts[3], figures.change(comparison, index)
-
-
-def _header(report: StudyReport) -> list[str]:
-    lines = wrap(figures.plain_ascii(report.question), WIDTH)
-    lines += ["", *_field("Verdict", report.verdict), ""]
-    lines += _field("Machine", f"{figures.machine_line(report)} (virtual)")
-    lines += _field("Mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}")
-    for variant in report.variants:
+def _header(reports: Sequence[StudyReport]) -> list[str]:
+    first = reports[0]
+    lines = [*wrap(figures.plain_ascii(first.question), WIDTH), ""]
+    for report in reports:
+        cell = f"{report.cell}: " if len(reports) > 1 else ""
+        lines += _field("Verdict", f"{cell}{report.verdict}")
+    lines.append("")
+    lines += _each("Machine", (f"{figures.machine_line(each)} (virtual)" for each in reports))
+    lines += _field("Mode", f"{first.mode}, {figures.MODE_NOTES[first.mode]}")
+    for variant in first.variants:
         lines += _field(variant.name.capitalize(), _kernel(variant))
-    lines += _field("Workload", report.workload)
-    return [*lines, *_field("Runs", figures.seeds_line(report))]
+    lines += _each("Workload", (each.workload for each in reports))
+    return [*lines, *_each("Runs", map(figures.seeds_line, reports))]
+
+
+def _each(name: str, texts: Iterable[str]) -> list[str]:
+    """Write a field for each different text."""
+    return [line for text in dict.fromkeys(texts) for line in _field(name, text)]
 
 
 def _kernel(variant: Variant) -> str:
@@ -177,50 +72,125 @@ def _field(name: str, text: str) -> list[str]:
     ) or [first.rstrip()]
 
 
-def _pair(report: StudyReport, variant: Variant, index: int) -> Iterable[list[str]]:
-    names = (_short(report.variants[0].name), _short(variant.name))
-    means, counts, sums = [], [], []
-    for comparison in report.comparisons:
-        info = report.measure(comparison.measure)
-        pair = (comparison.summaries[0], comparison.summaries[index])
+def _claims(reports: Sequence[StudyReport]) -> list[str]:
+    """Write what a post says its patch changes, and what became of that here."""
+    lines = []
+    for report in reports:
+        for claim in report.claims:
+            if not claim.verdict:
+                continue
+            cell = f"{report.cell}: " if len(reports) > 1 else ""
+            published = f" (published: {claim.published})" if claim.published else ""
+            words = f"{figures.verdict_words(claim)}; measured {claim.measured}"
+            lines += _field("Claim", f"{cell}{claim.text}{published}: {words}")
+    return lines
+
+
+def _pair(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+    first = reports[0]
+    names = (figures.cut(first.variants[0].name, 15), figures.cut(first.variants[index].name, 15))
+    yield from _times(reports, index)
+    rows = _mean_rows(reports)
+    if rows:
+        yield table_of_means(("Measure (unit)", *names), rows, index)
+    labels = cells.axis(reports).labels
+    for report, label in zip(reports, labels, strict=True):
+        yield from _counts(report, index, names, label if len(reports) > 1 else "")
+
+
+def _times(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+    rows = []
+    for report, label in zip(reports, cells.axis(reports).labels, strict=True):
+        found = {each.measure: each.summaries for each in report.comparisons}
+        rows += [
+            (label, which, found[name][0], found[name][index])
+            for name, which in TIMES.items()
+            if name in found
+        ]
+    if not any(before or after for _, _, before, after in rows):
+        return
+    base, other = (reports[0].variants[place].name for place in (0, index))
+    if index == 1:
+        yield table_of_times(f"{base} [s]*", [(*row[:3], None) for row in rows])
+    yield table_of_times(f"{other} [s]*", [(case, which, b, a) for case, which, a, b in rows])
+
+
+def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, Comparison]]:
+    """Return the rows of the table of means: all of one cell, the headlines of several."""
+    if len(reports) == 1:
+        return [
+            (_title(reports[0], each), each)
+            for each in reports[0].comparisons
+            if not cells.has_a_table(reports[0].measure(each.measure))
+        ]
+    labels = cells.axis(reports).labels
+    rows = [
+        (each.measure, f"{label}: {_title(report, each)}", each)
+        for report, label in zip(reports, labels, strict=True)
+        for each in cells.headlines(report)
+    ]
+    order = list(dict.fromkeys(name for name, _, _ in rows))
+    rows.sort(key=lambda row: order.index(row[0]))
+    return [(title, each) for _, title, each in rows]
+
+
+def _title(report: StudyReport, each: Comparison) -> str:
+    info = report.measure(each.measure)
+    return f"{info.name} ({info.unit}){'*' if info.kind == 'timing' else ''}"
+
+
+def _counts(
+    report: StudyReport, index: int, names: tuple[str, str], label: str
+) -> Iterator[list[str]]:
+    perf, counts, sums, elapsed = [], [], [], []
+    for each in report.comparisons:
+        info = report.measure(each.measure)
+        pair = (each.summaries[0], each.summaries[index])
         if is_vm_counter(info):
             sums.append((info.name.removeprefix("vmstat_"), *pair))
+        elif is_perf_count(info):
+            perf.append((cells.perf_event(info), *pair))
         elif is_event_count(info):
             counts.append((info.name, *pair))
-        else:
-            mark = "*" if info.kind == "timing" else ""
-            means.append((f"{info.name} ({info.unit}){mark}", comparison))
-    if means:
-        yield table_of_means(("Measure (unit)", *names), means, index)
-    runs = " and ".join(sorted({str(_runs(report, name)) for name in _names(report, index)}))
+        elif info.name == "elapsed_time":
+            elapsed = [(ELAPSED, *pair)]
+    runs = _runs(report, index)
+    of = f": {figures.plain_ascii(label)}" if label else ""
+    if perf:
+        title = f"Performance counter stats for 'system wide' ({runs} runs){of}"
+        # Below it as perf prints it, with columns of its own: it has nine decimals.
+        seconds = table_of_counts(names, elapsed)[1:] if elapsed else []
+        yield [*wrap(title, WIDTH), *table_of_counts(names, perf), *seconds]
     if counts:
-        yield [f"Trace events, mean of {runs} runs:", *table_of_counts(names, counts)]
+        yield [
+            *wrap(f"Trace events, mean of {runs} runs{of}", WIDTH),
+            *table_of_counts(names, counts),
+        ]
     if sums:
-        yield [f"vmstat, sum of {runs} runs:", *table_of_sums(names, sums)]
+        yield [*wrap(f"vmstat, sum of {runs} runs{of}", WIDTH), *table_of_sums(names, sums)]
 
 
-def _names(report: StudyReport, index: int) -> tuple[str, str]:
-    return report.variants[0].name, report.variants[index].name
+def _runs(report: StudyReport, index: int) -> str:
+    """Write how many runs there are of both variants: `5`, or `4 and 5`."""
+    names = (report.variants[0].name, report.variants[index].name)
+    counts = [
+        sum(run.variant == name and run.status == "ok" for run in report.runs) for name in names
+    ]
+    return " and ".join(map(str, sorted(set(counts))))
 
 
-def _runs(report: StudyReport, variant: str) -> int:
-    return sum(run.variant == variant and run.status == "ok" for run in report.runs)
-
-
-def _short(text: str, size: int = 15) -> str:
-    plain = figures.plain_ascii(text)
-    return plain if len(plain) <= size else f"{plain[: size - 1]}~"
-
-
-def _footer(report: StudyReport) -> list[str]:
-    kinds = [report.measure(comparison.measure).kind for comparison in report.comparisons]
+def _footer(reports: Sequence[StudyReport]) -> list[str]:
+    every = [(report, each) for report in reports for each in report.comparisons]
     notes = []
-    if "timing" in kinds:
-        notes.append(f"* {figures.kind_note('timing', report.mode)}.")
-    if any(None in comparison.summaries for comparison in report.comparisons):
+    if any(report.measure(each.measure).kind == "timing" for report, each in every):
+        notes.append(f"* {figures.kind_note('timing', reports[0].mode)}.")
+    if any(each.measure in TIMES for _, each in every):
+        notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
+    if any(None in each.summaries for _, each in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0).")
-    if lost := sum(run.provenance.lost_events for run in report.runs):
+    runs = [run for report in reports for run in report.runs]
+    if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")
-    if failed := figures.runs_that_failed(report):
-        notes.append(f"{failed} of {len(report.runs)} runs failed and are in no figure.")
+    if failed := sum(run.status != "ok" for run in runs):
+        notes.append(f"{failed} of {len(runs)} runs failed and are in no figure.")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

@@ -7,16 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.report import figures
-from lab.report.model import Claim, StudyReport
+from lab.report.model import StudyReport
 
 _STYLES = {"reproduced": "bold blue", "holds": "bold blue", "opposite": "bold dark_orange"}
-
-
-def verdict_words(claim: Claim) -> str:
-    """Say what became of a claim: its verdict, and whether a condition of the study failed."""
-    if not claim.verdict:
-        return "holds" if claim.holds else "FAILS"
-    return claim.verdict if claim.holds else f"FAILS: {claim.verdict}"
 
 
 def render_claim_table(reports: Sequence[StudyReport]) -> Table | None:
@@ -30,7 +23,7 @@ def render_claim_table(reports: Sequence[StudyReport]) -> Table | None:
     for title in ("study", "cell", *titles) if several else titles:
         table.add_column(title, overflow="fold")
     for report, claim in rows:
-        words = verdict_words(claim)
+        words = figures.verdict_words(claim)
         style = _STYLES.get(words, "bold dark_orange" if not claim.holds else "")
         place = (report.study, report.cell) if several else ()
         texts = (*place, claim.text, claim.published, claim.measured, claim.kind)

@@ -8,7 +8,7 @@ from math import ceil, log10
 from lab.analysis import statistics
 from lab.analysis.measure import Kind
 from lab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
-from lab.report.model import Comparison, MeasureInfo, Mode, StudyReport
+from lab.report.model import Claim, Comparison, MeasureInfo, Mode, StudyReport
 
 STATISTICS_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
@@ -125,6 +125,12 @@ def plain_ascii(text: str) -> str:
     return "".join(char if " " <= char <= "~" else "?" for char in kept)
 
 
+def cut(text: str, size: int) -> str:
+    """Reduce any text to plain ASCII of at most `size` characters; `~` stands for a cut end."""
+    plain = plain_ascii(text)
+    return plain if len(plain) <= size else f"{plain[: size - 1]}~"
+
+
 def printable(text: str) -> str:
     """Write what would act on a terminal or reorder a line as an escape such as `\\u202e`.
 
@@ -149,6 +155,13 @@ def moment(text: str) -> str:
     if time.tzinfo is None:
         return text
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def verdict_words(claim: Claim) -> str:
+    """Say what became of a claim: its verdict, and whether a condition of the study failed."""
+    if not claim.verdict:
+        return "holds" if claim.holds else "FAILS"
+    return claim.verdict if claim.holds else f"FAILS: {claim.verdict}"
 
 
 def machine_line(report: StudyReport) -> str:

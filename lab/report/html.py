@@ -57,7 +57,7 @@ def render_html(report: StudyReport) -> str:
         charts=_chart_notes(report, lines),
         chart_data=embedded_json(_chart_data(report, lines)),
         node_colors={n.id: charts.node_color(report.topology, n.id) for n in report.topology.nodes},
-        changelog=Markup.escape(render_changelog(report)),
+        changelog=Markup.escape(render_changelog([report])),
         shared=_shared(report.runs),
         values=_run_values(report),
         placement=_placement(report.runs),

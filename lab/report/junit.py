@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 
 from lab.report import figures
 from lab.report.model import Claim, Run, StudyReport
@@ -10,22 +11,34 @@ from lab.report.model import Claim, Run, StudyReport
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit(report: StudyReport) -> str:
-    """Render a study as JUnit XML: a test case for each claim, and one for each run that failed.
+def render_junit(reports: Sequence[StudyReport]) -> str:
+    """Render a study as JUnit XML: a suite for each cell, in it a test case for each claim, and one
+    for each run that failed.
 
     A claim that does not hold is a failure, a run that failed an error.
     """
+    suites = ET.Element("testsuites")
+    for report in reports:
+        _suite(suites, report)
+    for key in ("tests", "failures", "errors"):
+        suites.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
+    suites.set("name", _text(reports[0].study))
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def _suite(suites: ET.Element, report: StudyReport) -> None:
     broken = [claim for claim in report.claims if not claim.holds]
     failed = [run for run in report.runs if run.status != "ok"]
+    seconds = sum(run.seconds or 0 for run in report.runs)
     counts = {
-        "name": _text(report.study),
+        "name": _text(f"{report.study}: {report.cell}" if report.cell else report.study),
         "tests": str(len(report.claims) + len(failed)),
         "failures": str(len(broken)),
         "errors": str(len(failed)),
+        "time": f"{seconds:.3f}",
     }
-    suites = ET.Element("testsuites", counts)
-    seconds = sum(run.seconds or 0 for run in report.runs)
-    suite = ET.SubElement(suites, "testsuite", {**counts, "time": f"{seconds:.3f}"})
+    suite = ET.SubElement(suites, "testsuite", counts)
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(report):
         ET.SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
@@ -35,8 +48,6 @@ def render_junit(report: StudyReport) -> str:
         _failed(suite, report, run)
     suite_out = ET.SubElement(suite, "system-out")
     suite_out.text = _text(report.verdict)
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
 def _properties(report: StudyReport) -> list[tuple[str, str]]:
@@ -53,6 +64,8 @@ def _properties(report: StudyReport) -> list[tuple[str, str]]:
 def _claim(suite: ET.Element, report: StudyReport, claim: Claim) -> None:
     case = _case(suite, report, claim.text)
     told = f"expected {claim.expected}, measured {claim.measured}"
+    if claim.verdict:
+        told = f"{told}: {claim.verdict}"
     if claim.holds:
         ET.SubElement(case, "system-out").text = _text(told)
     else:
@@ -65,9 +78,10 @@ def _failed(suite: ET.Element, report: StudyReport, run: Run) -> None:
 
 
 def _case(suite: ET.Element, report: StudyReport, name: str) -> ET.Element:
-    return ET.SubElement(
-        suite, "testcase", {"classname": f"numalab.{_text(report.study)}", "name": _text(name)}
+    place = (
+        f"numalab.{report.study}.{report.cell_name}" if report.cell else f"numalab.{report.study}"
     )
+    return ET.SubElement(suite, "testcase", {"classname": _text(place), "name": _text(name)})
 
 
 def _text(text: str) -> str:

@@ -4,29 +4,40 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lab.report import figures
-from lab.report.changelog import is_vm_counter
+from lab.report.cells import is_vm_counter
 from lab.report.model import Comparison, StudyReport
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
 
 
-def render_markdown(report: StudyReport) -> str:
+def render_markdown(reports: Sequence[StudyReport]) -> str:
     """Render a study as Markdown (CommonMark with tables). Every text is escaped, whoever wrote it.
 
-    The counters of /proc/vmstat fold away below the rest.
+    Of several cells, each has a section. The counters of /proc/vmstat fold away below the rest.
     """
+    first = reports[0]
+    blocks = [[f"# {escaped(first.study)}: {escaped(first.question)}"]]
+    if len(reports) > 1:
+        blocks.append([f"- {escaped(each.cell)}: **{escaped(each.verdict)}**" for each in reports])
+    for report in reports:
+        if len(reports) > 1:
+            blocks.append([f"## {escaped(report.cell)}"])
+        blocks += _cell(report)
+    notes = dict.fromkeys(note for report in reports for note in figures.notes(report))
+    blocks.append([f"- {escaped(note)}" for note in notes])
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _cell(report: StudyReport) -> list[list[str]]:
     counters = [c for c in report.comparisons if is_vm_counter(report.measure(c.measure))]
     kept = [each for each in report.comparisons if each not in counters]
-    blocks = [
-        [f"# {escaped(report.study)}: {escaped(report.question)}"],
+    return [
         [f"**{escaped(report.verdict)}**"],
         _facts(report),
         _claims(report),
         _table(_heads(report), [_cells(report, each) for each in kept]),
         _folded(report, counters),
-        [f"- {escaped(note)}" for note in figures.notes(report)],
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -53,16 +64,27 @@ def _facts(report: StudyReport) -> list[str]:
 
 def _claims(report: StudyReport) -> list[str]:
     rows = [
-        (escaped(c.text), escaped(c.expected), escaped(c.measured), "yes" if c.holds else "**NO**")
-        for c in report.claims
+        (
+            escaped(claim.text),
+            escaped(claim.published),
+            escaped(claim.expected),
+            escaped(claim.measured),
+            escaped(words) if claim.holds else f"**{escaped(words)}**",
+        )
+        for claim in report.claims
+        for words in [figures.verdict_words(claim)]
     ]
-    return _table(("claim", "expected", "measured", "holds"), rows) if rows else []
+    return _table(("claim", "published", "expected", "measured", "verdict"), rows) if rows else []
 
 
 def _heads(report: StudyReport) -> list[str]:
     means = [f"{escaped(variant.name)} (mean ± stddev):" for variant in report.variants]
     several = len(report.variants) > 2
-    changes = [f"{escaped(v.name)} change:" if several else "change:" for v in report.variants[1:]]
+    changes = [
+        f"{escaped(variant.name)} {what}:" if several else f"{what}:"
+        for variant in report.variants[1:]
+        for what in ("change", "95 %")
+    ]
     return ["measure", *means, *changes, "n:", "outcome", "kind"]
 
 
@@ -75,7 +97,9 @@ def _cells(report: StudyReport, each: Comparison) -> list[str]:
         if summary is not None and summary.stddev is not None:
             text += f" ± {figures.number(summary.stddev, places, grouped=True)}"
         cells.append(text)
-    cells.extend(figures.change(each, index) for index in range(1, len(report.variants)))
+    for index in range(1, len(report.variants)):
+        versus = each.versus[index] if each.versus else None
+        cells += [figures.change(each, index), figures.interval(versus)]
     return [*cells, figures.samples(each), each.outcome, info.kind]
 
 

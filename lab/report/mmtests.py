@@ -6,19 +6,22 @@ better nor worse. A star stands where the difference from the first variant is s
 correction for the number of measures (`lab.analysis.statistics`); mmtests itself does not correct.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import harmonic_mean
 from textwrap import wrap
 
 from lab.analysis.measure import Direction
-from lab.analysis.statistics import Summary, improvement_percent
-from lab.report import figures
-from lab.report.changelog import WIDTH, is_vm_counter
-from lab.report.model import Comparison, StudyReport
+from lab.report import cells, figures
+from lab.report.cells import TIMES, is_vm_counter
+from lab.report.model import Comparison, MeasureInfo, StudyReport
 from lab.report.numa_counters import numa_lines
+from lab.report.tables import WIDTH, gain_percent
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
+DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
+# A metric such as wakeup_latency_p99.5 or wakeup_latency_p99_5.
+PERCENTILE = re.compile(r"\w+_p(?P<percent>\d{1,2}(?:[._]\d+)?)")
 SHOWN = {"better", "worse", "different"}
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
 
@@ -37,27 +40,28 @@ class Row:
     starred: tuple[bool, ...]
 
 
-def render_mmtests(report: StudyReport) -> str:
+def render_mmtests(reports: Sequence[StudyReport]) -> str:
     """Render a study as mmtests' tables, plain ASCII; runs that failed are in no figure.
 
-    Measures that have no better direction, and the counters of /proc/vmstat, come as `Ops` lines:
-    the mean of all runs of a variant, without a percentage.
+    Of several cells, the measures that a table over them has room for are the operations, as
+    message sizes or numbers of workers are in mmtests. Measures that have no better direction come
+    as `Ops` lines of one cell: the mean of all runs of a variant, without a percentage. So do the
+    counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
     """
-    names = [_short(variant.name, LONGEST_VARIANT) for variant in report.variants]
-    judged, told = [], []
-    for each in report.comparisons:
-        info = report.measure(each.measure)
-        if info.direction != "none":
-            judged.append(each)
-        elif not is_vm_counter(info):
-            told.append((_short(figures.label(info), LONGEST_MEASURE), _means(each)))
-    head = f"{figures.plain_ascii(report.study)} -- {figures.plain_ascii(report.workload)}"
+    names = [figures.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
+    uses = dict.fromkeys(report.workload for report in reports)
+    what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
+    alone = _only_headline(reports)
+    of = f": {figures.label(alone)}" if alone else ""
+    head = figures.plain_ascii(f"{reports[0].study} -- {what}{of}")
     blocks = [wrap(head, WIDTH, subsequent_indent="  ")]
-    if judged:
-        blocks.append(table_of_values(names, _rows(report, judged)))
-    counters = _counter_lines(report)
+    if rows := mmtests_rows(reports):
+        blocks.append(table_of_values(names, rows))
+    if durations := _durations(reports):
+        blocks.append(table_of_operations(names, durations, "Duration"))
+    told, counters = _told(reports), _counter_lines(reports)
     blocks.extend(table_of_operations(names, lines) for lines in (told, counters) if lines)
-    blocks.append(_notes(report))
+    blocks.append(_notes(reports))
     text = "\n\n".join("\n".join(block) for block in blocks)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
@@ -81,7 +85,9 @@ def table_of_values(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
 
 
 def table_of_operations(
-    names: Sequence[str], lines: Sequence[tuple[str, Sequence[float | None]]]
+    names: Sequence[str],
+    lines: Sequence[tuple[str, Sequence[float | None]]],
+    title: str = "Ops",
 ) -> list[str]:
     """Lay out ` Ops NUMA hint faults   16113.00   143.00` below the names."""
     width = max(len(label) for label, _ in lines)
@@ -93,28 +99,18 @@ def table_of_operations(
         for index, name in enumerate(names)
     ]
     heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
-    found = [f" {'':{width + 4}}{heads}"]
+    found = [f" {'':{width + len(title) + 1}}{heads}"]
     for (label, _), line in zip(lines, texts, strict=True):
         values = "".join(f"{text:>{size}}" for text, size in zip(line, sizes, strict=True))
-        found.append(f" Ops {label:{width}}{values}")
+        found.append(f" {title} {label:{width}}{values}")
     return found
-
-
-def percent(base: float | None, value: float | None, direction: Direction) -> float | None:
-    """Return the gain in percent of the base, positive is better; None where the base is 0.
-
-    The same value is a gain of 0, also of 0.
-    """
-    if base is None or value is None:
-        return None
-    return 0.0 if base == value else improvement_percent(base, value, direction)
 
 
 def _cell(row: Row, index: int) -> str:
     value = row.values[index]
     if value is None:
         return f"{figures.NOT_SUPPORTED:>{VALUE}}{'':11}"
-    gain = percent(row.values[0], value, row.direction)
+    gain = gain_percent(row.values[0], value, row.direction)
     left, right = "**" if row.starred[index] else "()"
     text = f"{gain:7.2f}%" if gain is not None else f"{_without(row.values[0]):>8}"
     return f"{value:{VALUE}.2f} {left}{text}{right}"
@@ -124,74 +120,140 @@ def _without(base: float | None) -> str:
     return "no base" if base is None else figures.FROM_ZERO
 
 
-def _rows(report: StudyReport, judged: Sequence[Comparison]) -> list[Row]:
-    """Make the rows, one statistic after the other as mmtests does."""
-    means, spreads, parts, lows, highs = [], [], [], [], []
-    for each in judged:
-        info = report.measure(each.measure)
-        name, way = _short(figures.label(info), LONGEST_MEASURE), info.direction
-        plain = (False,) * len(each.summaries)
-        means.append(_mean_row(report, each, name, way))
-        spreads.append(Row("Stddev", name, _of(each, "stddev"), "lower", plain))
-        parts.append(Row("CoeffVar", name, tuple(map(_spread, each.summaries)), "lower", plain))
-        lows.append(Row("Min", name, _of(each, "minimum"), way, plain))
-        highs.append(Row("Max", name, _of(each, "maximum"), way, plain))
-    return [*lows, *means, *spreads, *parts, *highs]
+def mmtests_rows(reports: Sequence[StudyReport]) -> list[Row]:
+    """Make the rows, one statistic after the other as mmtests does, and cells within it.
+
+    The times of the command are `Time` rows and percentiles of a latency `Lat` rows, as in the
+    changelogs of 2015 and 2020; all else has its mean, extremes and spread over the runs.
+    """
+    labels = cells.axis(reports).labels if len(reports) > 1 else ("",)
+    alone = _only_headline(reports)
+    found: dict[tuple[str, str], list[Row]] = {}
+    for report, label in zip(reports, labels, strict=True):
+        shown = report.comparisons if len(reports) == 1 else _of_many(report)
+        for each in shown:
+            info = report.measure(each.measure)
+            if info.direction != "none":
+                name = _operation(info, label, alone=alone is not None)
+                for row in _rows_of(report, each, name):
+                    # Cells are together in a statistic, but percentiles in a cell.
+                    group = "" if row.statistic == "Lat" else info.name
+                    found.setdefault((row.statistic, group), []).append(row)
+    order = ("Min", "Hmean", "Amean", "Stddev", "CoeffVar", "Max", "Time", "Lat")
+    keys = sorted(found, key=lambda key: order.index(key[0]))
+    return [row for key in keys for row in found[key]]
 
 
-def _mean_row(report: StudyReport, each: Comparison, name: str, way: Direction) -> Row:
-    """Take the harmonic mean of rates (higher is better) that are all above 0, as mmtests does."""
+def _only_headline(reports: Sequence[StudyReport]) -> MeasureInfo | None:
+    """Return the measure of a table over several cells where there is but one, which names it."""
+    infos = {
+        info.name: info
+        for report in reports
+        for each in cells.headlines(report)
+        if not PERCENTILE.fullmatch((info := report.measure(each.measure)).name)
+    }
+    return next(iter(infos.values())) if len(reports) > 1 and len(infos) == 1 else None
+
+
+def _of_many(report: StudyReport) -> list[Comparison]:
+    times = [each for each in report.comparisons if each.measure in TIMES]
+    return [*cells.headlines(report), *times]
+
+
+def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
+    """Name an operation: the measure of one cell, the cell of one measure, or both."""
+    if info.name in TIMES:
+        name = DURATIONS[info.name]
+    elif match := PERCENTILE.fullmatch(info.name):
+        name = f"{float(match['percent'].replace('_', '.')):.2f}th-qrtle"
+    else:
+        name = "" if alone else figures.label(info)
+    return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
+
+
+def _rows_of(report: StudyReport, each: Comparison, name: str) -> list[Row]:
+    info = report.measure(each.measure)
+    way = info.direction
+    plain = (False,) * len(each.summaries)
     starred = tuple(
         index > 0 and each.outcome_of(index) in SHOWN for index in range(len(each.summaries))
     )
-    samples = [report.values(variant.name, each.measure) for variant in report.variants]
-    if way == "higher" and all(value > 0 for line in samples for value in line):
-        means = tuple(harmonic_mean(line) if line else None for line in samples)
-        return Row("Hmean", name, means, way, starred)
-    return Row("Amean", name, _means(each), way, starred)
-
-
-def _means(each: Comparison) -> tuple[float | None, ...]:
-    return _of(each, "mean")
+    means = _of(each, "mean")
+    if info.name in TIMES or PERCENTILE.fullmatch(info.name):
+        return [Row("Time" if info.name in TIMES else "Lat", name, means, way, starred)]
+    # Of rates (higher is better) that are all above 0, mmtests takes the harmonic mean.
+    harmonic = _of(each, "harmonic_mean")
+    rates = way == "higher" and all(
+        value is not None for value, mean in zip(harmonic, means, strict=True) if mean is not None
+    )
+    return [
+        Row("Min", name, _of(each, "minimum"), way, plain),
+        Row("Hmean" if rates else "Amean", name, harmonic if rates else means, way, starred),
+        Row("Stddev", name, _of(each, "stddev"), "lower", plain),
+        Row("CoeffVar", name, _of(each, "variation"), "lower", plain),
+        Row("Max", name, _of(each, "maximum"), way, plain),
+    ]
 
 
 def _of(each: Comparison, what: str) -> tuple[float | None, ...]:
     return tuple(getattr(summary, what) if summary else None for summary in each.summaries)
 
 
-def _spread(summary: Summary | None) -> float | None:
-    """Return the coefficient of variation: the standard deviation in percent of the mean."""
-    if summary is None or summary.stddev is None or not summary.mean:
-        return None
-    return 100 * summary.stddev / summary.mean
+def _told(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Make the `Ops` lines of one cell; of several there is no room for them."""
+    if len(reports) > 1:
+        return []
+    infos = [(reports[0].measure(each.measure), each) for each in reports[0].comparisons]
+    return [
+        (figures.cut(figures.label(info), LONGEST_MEASURE), _of(each, "mean"))
+        for info, each in infos
+        if info.direction == "none" and not is_vm_counter(info)
+    ]
 
 
-def _counter_lines(report: StudyReport) -> list[tuple[str, tuple[float | None, ...]]]:
+def _durations(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Add up the times of all cells, as mmtests does for a benchmark."""
+    sums = _sums(reports, lambda info: info.name in TIMES)
+    return [(word, sums[name]) for name, word in DURATIONS.items() if name in sums]
+
+
+def _counter_lines(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Make the `NUMA ...` lines of the mean of all runs; those that no variant has are left out."""
     found = {
-        each.measure.removeprefix("vmstat_"): _means(each)
-        for each in report.comparisons
-        if is_vm_counter(report.measure(each.measure))
+        name.removeprefix("vmstat_"): means for name, means in _sums(reports, is_vm_counter).items()
     }
     sides = [
         numa_lines({name: means[index] for name, means in found.items()})
-        for index in range(len(report.variants))
+        for index in range(len(reports[0].variants))
     ]
     lines = [(line[0][0], tuple(value for _, value in line)) for line in zip(*sides, strict=True)]
     return [(label, values) for label, values in lines if any(v is not None for v in values)]
 
 
-def _notes(report: StudyReport) -> list[str]:
-    kinds = {report.measure(each.measure).kind for each in report.comparisons}
-    notes = [
-        "positive percentages are better; * the difference from the first is shown",
-        *(figures.kind_note(kind, report.mode) for kind in sorted(kinds)),
-    ]
-    if any(None in each.summaries for each in report.comparisons):
+def _sums(
+    reports: Sequence[StudyReport], wanted: Callable[[MeasureInfo], bool]
+) -> dict[str, tuple[float | None, ...]]:
+    """Add up the means of some measures over all cells; None where a cell could not measure it."""
+    found: dict[str, list[tuple[float | None, ...]]] = {}
+    for report in reports:
+        for each in report.comparisons:
+            if wanted(report.measure(each.measure)):
+                found.setdefault(each.measure, []).append(_of(each, "mean"))
+    return {
+        name: tuple(
+            None if None in side else sum(filter(None, side)) for side in zip(*rows, strict=True)
+        )
+        for name, rows in found.items()
+    }
+
+
+def _notes(reports: Sequence[StudyReport]) -> list[str]:
+    every = [(report, each) for report in reports for each in report.comparisons]
+    kinds = {report.measure(each.measure).kind for report, each in every}
+    notes = ["positive percentages are better; * the difference from the first is shown"]
+    if len(reports) > 1:
+        notes.append(f"Duration and NUMA lines: the sum of all {len(reports)} cells")
+    notes += [figures.kind_note(kind, reports[0].mode) for kind in sorted(kinds)]
+    if any(None in each.summaries for _, each in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
-
-
-def _short(text: str, size: int) -> str:
-    plain = figures.plain_ascii(text)
-    return plain if len(plain) <= size else f"{plain[: size - 1]}~"

@@ -2,18 +2,19 @@
 
 import csv
 import io
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from lab.report import figures
 from lab.report.model import StudyReport
 
 COLUMNS = (
-    *("study", "topology", "mode", "variant", "kernel", "seed", "run", "status"),
+    *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
     *("measure", "value", "unit", "direction", "kind"),
 )
 
 
-def render_csv(report: StudyReport) -> str:
+def render_csv(reports: Sequence[StudyReport]) -> str:
     """Render every measure of every run as CSV (RFC 4180, but lines end with a line feed).
 
     A value that the guest could not measure is empty, never 0. Runs that failed are listed as well;
@@ -22,14 +23,19 @@ def render_csv(report: StudyReport) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
+    for report in reports:
+        for cells in _rows(report):
+            writer.writerow(map(figures.printable, cells))
+    return text.getvalue()
+
+
+def _rows(report: StudyReport) -> Iterator[list[str]]:
     kernels = {variant.name: variant.kernel for variant in report.variants}
+    place = [report.study, report.topology.name, report.workload_label, report.mode]
     for run in report.runs:
-        about = [report.study, report.topology.name, report.mode, run.variant]
-        about += [kernels[run.variant], str(run.seed), run.id, run.status]
+        about = [*place, run.variant, kernels[run.variant], str(run.seed), run.id, run.status]
         for reading in run.readings:
             info = report.measure(reading.measure)
             known = reading.value is not None and isfinite(reading.value)
             value = str(reading.value) if known else ""
-            cells = [*about, info.name, value, info.unit, info.direction, info.kind]
-            writer.writerow(map(figures.printable, cells))
-    return text.getvalue()
+            yield [*about, info.name, value, info.unit, info.direction, info.kind]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lab.analysis.statistics import Outcome
 from lab.report import figures
-from lab.report.changelog import is_vm_counter
+from lab.report.cells import is_vm_counter
 from lab.report.model import Comparison, StudyReport
 
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.

@@ -3,25 +3,47 @@
 Mean and standard deviation before and after, and by how much the mean changed.
 """
 
-from lab.report import figures
-from lab.report.changelog import is_vm_counter, table_of_means
-from lab.report.model import StudyReport
+from collections.abc import Iterator, Sequence
+
+from lab.report import cells, figures
+from lab.report.cells import is_vm_counter
+from lab.report.model import Comparison, StudyReport
+from lab.report.tables import table_of_means
+
+Rows = list[tuple[str, Comparison]]
 
 
-def render_threads(report: StudyReport) -> str:
-    """Render a study as `mean stddev  mean stddev  +x%`, a line for each measure, plain ASCII.
+def render_threads(reports: Sequence[StudyReport]) -> str:
+    """Render a study as `mean stddev  mean stddev  +x%`, plain ASCII.
 
-    With more than two variants there is one table for each against the first. Counters of
-    /proc/vmstat are left out. The percentage is plain: of a time, `+` is worse.
+    One cell has a line for each measure but the counters of /proc/vmstat. Several have a table for
+    each of the measures that they share, with a line for each cell: in the mail the cells are
+    numbers of threads. With more than two variants there is one table for each against the first.
+    The percentage is plain: of a time, `+` is worse.
     """
-    rows = [
-        (figures.label(info), each)
-        for each in report.comparisons
-        if not is_vm_counter(info := report.measure(each.measure))
-    ]
-    names = [figures.plain_ascii(variant.name)[:15] for variant in report.variants]
+    names = [figures.cut(variant.name, 15) for variant in reports[0].variants]
     tables = [
-        table_of_means(("Measure", names[0], names[index]), rows, index)
+        [title, *table] if title else table
         for index in range(1, len(names))
+        for title, head, rows in _tables(reports)
+        for table in [table_of_means((head, names[0], names[index]), rows, index)]
     ]
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
+
+
+def _tables(reports: Sequence[StudyReport]) -> Iterator[tuple[str, str, Rows]]:
+    if len(reports) == 1:
+        (report,) = reports
+        infos = [(report.measure(each.measure), each) for each in report.comparisons]
+        rows = [(figures.label(info), each) for info, each in infos if not is_vm_counter(info)]
+        if rows:
+            yield "", "Measure", rows
+        return
+    axis = cells.axis(reports)
+    found: dict[str, Rows] = {}
+    for report, label in zip(reports, axis.labels, strict=True):
+        for each in cells.headlines(report):
+            title = figures.plain_ascii(figures.label(report.measure(each.measure)))
+            found.setdefault(title, []).append((label, each))
+    for title, rows in found.items():
+        yield title, axis.title, rows

@@ -13,8 +13,10 @@ from lab.store import Results, replacing, write_text
 def publish(reports: Sequence[StudyReport], results: Results) -> None:
     """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all.
 
-    A study with several cells has them for each below `cells/`.
+    A study with several cells has a page and a picture for each of them below `cells/`.
     """
+    write_text(results.changelog, render_changelog(reports))
+    write_text(results.document, render_document(reports))
     if len(reports) == 1:
         _publish(reports[0], results)
         return
@@ -24,7 +26,5 @@ def publish(reports: Sequence[StudyReport], results: Results) -> None:
 
 def _publish(report: StudyReport, results: Results) -> None:
     write_text(results.html, render_html(report))
-    write_text(results.changelog, render_changelog(report))
-    write_text(results.document, render_document(report))
     with replacing(results.picture) as temporary:
         temporary.write_bytes(render_picture_png(report))

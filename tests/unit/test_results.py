@@ -26,8 +26,8 @@ def test_the_example_is_what_its_runs_give() -> None:
     """The committed page, changelog and document are those of the committed runs."""
     example = Results(EXAMPLE)
     (report,) = gather(example)
-    assert render_changelog(report) == example.changelog.read_text(encoding="utf-8")
-    assert render_document(report) == example.document.read_text(encoding="utf-8")
+    assert render_changelog([report]) == example.changelog.read_text(encoding="utf-8")
+    assert render_document([report]) == example.document.read_text(encoding="utf-8")
     assert render_html(report) == example.html.read_text(encoding="utf-8")
 
 

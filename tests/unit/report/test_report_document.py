@@ -1,16 +1,21 @@
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from report_sample import VALUES, hostile_report, sample_report
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from report_sample import VALUES, hostile_report, sample_report, thread_cells
 
-from lab.report.document import VERSION, render_document, report_document
-from lab.report.model import Reading
+from lab.report.document import render_document, report_document
+from lab.report.document_format import VERSION, ReportDocument, render_schema
+from lab.report.model import Reading, StudyReport
 
 
 def test_every_measure_of_every_run_is_there() -> None:
-    document = json.loads(render_document(sample_report()))
-    assert document["format"] == "numalab-report"
-    assert document["version"] == VERSION
+    whole = json.loads(render_document([sample_report()]))
+    assert whole["format"] == "numalab-report"
+    assert whole["version"] == VERSION
+    (document,) = whole["cells"]
     assert len(document["runs"]) == 6
     for run in document["runs"]:
         assert set(run["measures"]) == set(VALUES)
@@ -20,16 +25,40 @@ def test_every_measure_of_every_run_is_there() -> None:
         assert run["measures"][name] == VALUES[name][side][place]
 
 
+def test_the_published_schema_is_that_of_the_documents(golden: Callable[[str, str], None]) -> None:
+    golden("../../../docs/report.schema.json", render_schema())
+
+
+@pytest.mark.parametrize("reports", [[sample_report()], thread_cells(), [hostile_report()]])
+def test_documents_are_as_the_schema_says(reports: Sequence[StudyReport]) -> None:
+    text = render_document(reports)
+    TypeAdapter(ReportDocument).validate_json(text)
+    with pytest.raises(ValidationError, match="version"):
+        TypeAdapter(ReportDocument).validate_json(json.dumps(json.loads(text) | {"version": 1}))
+
+
+def test_a_comparison_says_how_sure_it_is() -> None:
+    document = report_document([sample_report()])["cells"][0]
+    found = next(c for c in document["comparisons"] if c["measure"] == "idle_while_overloaded")
+    before, after = found["variants"]["before"], found["variants"]["after"]
+    assert (before["n"], before["p_value"], before["outcome"]) == (3, None, None)
+    assert after["test"] == "Welch's t"
+    assert after["interval"][0] < after["difference"] < after["interval"][1] < 0
+    assert after["p_value"] <= after["corrected"] < 0.05
+    assert (after["outcome"], after["family"]) == ("better", 3)
+
+
 def test_a_figure_that_could_not_be_measured_is_null() -> None:
-    document = report_document(sample_report())
+    document = report_document([sample_report()])["cells"][0]
     assert document["runs"][0]["measures"]["cache_misses"] is None
     missed = next(c for c in document["comparisons"] if c["measure"] == "cache_misses")
-    assert missed["variants"]["before"] == {"n": 0, "change_percent": None}
+    assert missed["variants"]["before"]["n"] == 0
+    assert missed["variants"]["before"]["mean"] is None
     assert missed["outcome"] == "not comparable"
 
 
 def test_measures_are_defined_with_unit_direction_and_kind() -> None:
-    document = report_document(sample_report())
+    document = report_document([sample_report()])["cells"][0]
     for measure in document["measures"]:
         assert measure["unit"]
         assert measure["definition"]
@@ -39,7 +68,7 @@ def test_measures_are_defined_with_unit_direction_and_kind() -> None:
 
 
 def test_the_document_says_where_it_came_from() -> None:
-    document = report_document(sample_report())
+    document = report_document([sample_report()])["cells"][0]
     assert document["mode"]["name"] == "icount"
     assert document["variants"][0]["release"] == "6.12.48-old-groups"
     assert document["runs"][0]["provenance"]["qemu"].startswith("7.2")
@@ -50,14 +79,15 @@ def test_the_document_says_where_it_came_from() -> None:
 def test_infinite_and_missing_numbers_are_valid_json() -> None:
     report = sample_report()
     run = replace(report.runs[0], readings=(Reading("hog_cpu_time", float("inf")),))
-    text = render_document(replace(report, runs=(run,)))
-    assert json.loads(text, parse_constant=lambda _: 1 / 0)["runs"][0]["measures"] == {
+    text = render_document([replace(report, runs=(run,))])
+    assert json.loads(text, parse_constant=lambda _: 1 / 0)["cells"][0]["runs"][0]["measures"] == {
         "hog_cpu_time": None
     }
 
 
 def test_hostile_texts_survive_unchanged() -> None:
     report = hostile_report()
-    text = render_document(report)
+    text = render_document([report])
     text.encode("utf-8")
-    assert json.loads(text)["variants"][0]["series"] == list(report.variants[0].series)
+    whole = [line.replace("\ud800", "\ufffd") for line in report.variants[0].series]
+    assert json.loads(text)["cells"][0]["variants"][0]["series"] == whole

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_sample import HOSTILE, comparison, sample_report
+from report_sample import HOSTILE, sample_report
 
 from lab.analysis.statistics import Summary
 from lab.report import figures
@@ -71,7 +71,7 @@ def test_change(
 
 
 def test_samples_tell_where_variants_differ_in_number() -> None:
-    assert figures.samples(comparison("sched_move_numa")) == "3"
+    assert figures.samples(sample_report().comparisons[0]) == "3"
     assert figures.samples(pair(one(1), None)) == "3/0"
 
 

@@ -4,11 +4,11 @@ import csv
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from report_sample import HOSTILE, hostile_report, sample_report
+from report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 from lab.analysis.measure import Definition
 from lab.analysis.statistics import Summary
@@ -37,9 +37,24 @@ SPECJBB = """\
     ],
 )
 def test_the_sample_study(
-    name: str, render: Callable[[StudyReport], str], golden: Callable[[str, str], None]
+    name: str, render: Callable[[Sequence[StudyReport]], str], golden: Callable[[str, str], None]
 ) -> None:
-    golden(f"report/{name}", render(sample_report()))
+    golden(f"report/{name}", render([sample_report()]))
+
+
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [
+        ("threads.txt", render_threads),
+        ("report.md", render_markdown),
+        ("junit.xml", render_junit),
+        ("report.csv", render_csv),
+    ],
+)
+def test_a_study_of_several_cells(
+    name: str, render: Callable[[Sequence[StudyReport]], str], golden: Callable[[str, str], None]
+) -> None:
+    golden(f"report/cells-{name}", render(thread_cells()))
 
 
 def test_threads_prints_the_figures_of_the_2017_mail() -> None:
@@ -57,7 +72,7 @@ def test_threads_prints_the_figures_of_the_2017_mail() -> None:
     report = replace(
         sample_report(), comparisons=tuple(comparisons), measures=tuple(measures), runs=()
     )
-    lines = [" ".join(line.split()) for line in render_threads(report).splitlines()]
+    lines = [" ".join(line.split()) for line in render_threads([report]).splitlines()]
     assert lines[:2] == ["Measure before after %", "mean stddev mean stddev"]
     assert "".join(f"{line}\n" for line in lines[2:]) == SPECJBB
 
@@ -70,7 +85,7 @@ def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> N
         for c in report.comparisons
     )
     report = replace(report, variants=(*report.variants, third), comparisons=comparisons)
-    assert re.findall(r"^Measure +before +(\w+)", render_threads(report), re.M) == [
+    assert re.findall(r"^Measure +before +(\w+)", render_threads([report]), re.M) == [
         "after",
         "other",
     ]
@@ -85,15 +100,15 @@ def test_hostile_texts_have_no_effect_in_markdown(text: str) -> None:
 
 
 def test_a_hostile_report_keeps_the_shape_of_its_markdown_tables() -> None:
-    rows = re.findall(r"^\| .*$", render_markdown(hostile_report()), re.M)
+    rows = re.findall(r"^\| .*$", render_markdown([hostile_report()]), re.M)
     cells = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
-    assert set(cells) == {3, 5, 8}
+    assert set(cells) == {3, 6, 9}
 
 
 def test_a_claim_that_does_not_hold_is_a_failure() -> None:
     report = sample_report()
     claims = (replace(report.claims[0], holds=False), report.claims[1])
-    root = ET.fromstring(render_junit(replace(report, claims=claims)))
+    root = ET.fromstring(render_junit([replace(report, claims=claims)]))
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
     cases = root.findall("testsuite/testcase")
     assert [case.find("failure") is not None for case in cases] == [True, False]
@@ -105,7 +120,7 @@ def test_a_claim_that_does_not_hold_is_a_failure() -> None:
 def test_a_run_that_failed_is_an_error() -> None:
     report = sample_report()
     runs = (replace(report.runs[0], status="lost"), *report.runs[1:])
-    root = ET.fromstring(render_junit(replace(report, runs=runs)))
+    root = ET.fromstring(render_junit([replace(report, runs=runs)]))
     assert (root.get("tests"), root.get("errors")) == ("3", "1")
     error = root.find("testsuite/testcase/error")
     assert error is not None
@@ -116,13 +131,13 @@ def test_a_run_that_failed_is_an_error() -> None:
 def test_hostile_texts_are_well_formed_xml(text: str) -> None:
     report = sample_report()
     claims = (replace(report.claims[0], text=text, measured=text, holds=False),)
-    root = ET.fromstring(render_junit(replace(report, study=text, verdict=text, claims=claims)))
+    root = ET.fromstring(render_junit([replace(report, study=text, verdict=text, claims=claims)]))
     assert len(root.findall("testsuite/testcase/failure")) == 1
 
 
 def test_csv_has_a_row_for_each_run_and_measure_and_no_0_for_what_is_missing() -> None:
     report = sample_report()
-    rows = list(csv.DictReader(io.StringIO(render_csv(report))))
+    rows = list(csv.DictReader(io.StringIO(render_csv([report]))))
     assert len(rows) == len(report.runs) * len(report.measures)
     values = {(row["variant"], row["seed"], row["measure"]): row["value"] for row in rows}
     assert values["after", "3", "idle_while_overloaded"] == "1.21"
@@ -132,6 +147,6 @@ def test_csv_has_a_row_for_each_run_and_measure_and_no_0_for_what_is_missing() -
 
 def test_csv_of_a_hostile_report_can_be_read_back() -> None:
     report = hostile_report()
-    rows = list(csv.reader(io.StringIO(render_csv(report))))
-    assert {len(row) for row in rows} == {13}
+    rows = list(csv.reader(io.StringIO(render_csv([report]))))
+    assert {len(row) for row in rows} == {14}
     assert all(cell.isprintable() for row in rows for cell in row)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_sample import hostile_report, sample_report
+from report_sample import hostile_report, sample_report, thread_cells
 
 from lab.analysis.measure import Direction
-from lab.report.mmtests import Row, percent, render_mmtests, table_of_operations, table_of_values
+from lab.report.mmtests import Row, render_mmtests, table_of_operations, table_of_values
 from lab.report.numa_counters import autonuma_cost, local_percent, numa_lines, page_range_updates
+from lab.report.tables import gain_percent
 
 DATA = Path(__file__).parents[2] / "data" / "report"
 VALUE = re.compile(r"(-?\d+\.\d\d) ([(*]) *(-?\d+\.\d\d)%[)*]?")
@@ -89,14 +90,14 @@ def differences(lines: list[str]) -> dict[tuple[str, str, int], float]:
         base = row.values[0]
         assert base is not None
         for place, (value, theirs) in enumerate(zip(row.values, printed, strict=True)):
-            ours = percent(base, value, row.direction)
+            ours = gain_percent(base, value, row.direction)
             assert ours is not None
             assert value is not None
             if f"{ours:.2f}" == f"{theirs:.2f}":
                 continue
             assert place > 0
             found[row.statistic, row.operation, place] = round(round(ours, 2) - theirs, 2)
-            ends = [percent(b, v, row.direction) for b in (base - HALF, base + HALF)
+            ends = [gain_percent(b, v, row.direction) for b in (base - HALF, base + HALF)
                     for v in (value - HALF, value + HALF)]  # fmt: skip
             known = [end for end in ends if end is not None]
             assert min(known) - HALF <= theirs <= max(known) + HALF, line
@@ -239,16 +240,20 @@ def test_rates_have_a_harmonic_mean_unless_one_is_0() -> None:
     measures = tuple(
         replace(m, direction="higher") if m.name == name else m for m in report.measures
     )
-    text = render_mmtests(replace(report, measures=measures))
+    text = render_mmtests([replace(report, measures=measures)])
     # 3 / (1/0.72 + 1/0.94 + 1/1.21) = 0.915; the arithmetic mean is 0.957.
     assert re.search(rf"Hmean +{name} \[%\] +99\.83 \( +0\.00%\) +0\.91 \*", text)
-    assert "Amean" in render_mmtests(report)
+    assert "Amean" in render_mmtests([report])
 
 
 def test_the_sample_study(golden: Callable[[str, str], None]) -> None:
-    golden("report/mmtests.txt", render_mmtests(sample_report()))
+    golden("report/mmtests.txt", render_mmtests([sample_report()]))
+
+
+def test_a_study_of_several_cells(golden: Callable[[str, str], None]) -> None:
+    golden("report/cells-mmtests.txt", render_mmtests(thread_cells()))
 
 
 def test_hostile_texts_stay_plain_ascii() -> None:
-    text = render_mmtests(hostile_report())
+    text = render_mmtests([hostile_report()])
     assert all(" " <= char <= "~" or char == "\n" for char in text)
