@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import HostError
-from lab.machine.machine import Mode
 from lab.store import Results
 from lab.study.campaign import Failure, Happening, Tell, carry_out, claimed, lacking
 from lab.study.cost import Cost, Costs
@@ -54,7 +53,7 @@ def run_here(
     costs = Costs()
     with claimed([(study.plan, study.results) for study in studies]) as locks:
         tasks = [task for study in studies for task in _lacking(study)]
-        jobs = min(jobs or default_jobs([task.setting.choice.mode for task in tasks]), len(tasks))
+        jobs = min(jobs or default_jobs(tasks), len(tasks))
         if jobs > 1:
             tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
         told = watch(Outlook(tuple(tasks), tuple(cost_of(task, costs) for task in tasks), jobs))
@@ -82,10 +81,14 @@ def cost_of(task: Task, costs: Costs) -> Cost:
     return costs.of(task.topology, task.workload, task.setting.choice.mode)
 
 
-def default_jobs(modes: Sequence[Mode]) -> int:
-    """Return how many guests run at once: in icount mode, where one thread runs all vCPUs, one on
-    each CPU; in the others, whose guests take all CPUs there are, one."""
-    return len(os.sched_getaffinity(0)) if set(modes) <= {"icount"} else 1
+def default_jobs(tasks: Sequence[Task]) -> int:
+    """Return how many guests run at once by default.
+
+    Where they are emulated, one on each CPU, as one thread runs all vCPUs of a guest; in kvm mode
+    as many as have host CPUs of their own.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    return max(1, cpus // max((task.cpus for task in tasks), default=1))
 
 
 def capacity(jobs: int) -> Capacity:

@@ -68,8 +68,8 @@ class Task:
 
     @property
     def cpus(self) -> int:
-        """How many host CPUs it has for itself: in icount mode one thread runs all vCPUs, and in
-        tcg mode guests share the CPUs."""
+        """How many host CPUs it has for itself: where guests are emulated, one thread runs all
+        vCPUs."""
         return self.topology.cpu_count if self.setting.choice.mode == "kvm" else 1
 
 

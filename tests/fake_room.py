@@ -1,0 +1,131 @@
+"""Runs without guests: what executes them is a function of the run's name, in any process.
+
+What a run is to do is the text of a parameter of its workload; `ledger` says what was executed.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.errors import GuestLost, HostError
+from lab.image.build import BuiltImage
+from lab.kernel.built import BuiltKernel
+from lab.machine.kvm import Choice
+from lab.store import Results, write_json
+from lab.study.local import Ready
+from lab.study.plan import plan_study
+from lab.study.prepare import Prepared
+from lab.study.task import Ended, Setting, Task, failed, make_tasks
+
+MATRIX = """
+question = "?"
+topologies = ["ring-4", "ring-2"]
+seeds = [1, 2, 3]
+[variants.before]
+kernel = "debian-6.12-undo-group-construction"
+[variants.after]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+label = "few"
+parameters = { start_node = 0, allowed_nodes = "0,1" }
+[[workloads]]
+name = "bound-hogs"
+label = "many"
+parameters = { start_node = 0, allowed_nodes = "0,1", hogs_per_cpu = 8 }
+"""
+MEASURES = ("task_migrations", "task_busy_share_min")
+
+
+def ready(folder: Path, text: str = MATRIX, results: str = "results") -> Ready:
+    """Return a study that is ready to run without anything having been built."""
+    path = folder / "tried.toml"
+    path.write_text(text)
+    plan = plan_study(path)
+    kernels = {name: kernel(name) for name in plan.kernels}
+    image = BuiltImage("base", folder / "rootfs", "0" * 64, 1 << 21, ("libc6=2.36",))
+    target = Results(folder / results)
+    target.path.mkdir(exist_ok=True)
+    choice = Choice("icount", "host", "asked for")
+    return Ready(plan, Prepared(kernels, image), target, Setting(choice))
+
+
+def kernel(name: str) -> BuiltKernel:
+    nowhere = Path("/nowhere")
+    return BuiltKernel(
+        name, nowhere, "6.12.1", nowhere, "c0ffee", name, (), "6.12.1", 1.0, "gcc", "feed"
+    )
+
+
+def tasks(study: Ready) -> tuple[Task, ...]:
+    return make_tasks(study.plan, study.prepared, study.results, study.setting)
+
+
+def ledger(results: Results) -> list[str]:
+    """Return what was executed to its end, in order."""
+    path = results.path / "ledger"
+    return path.read_text().split() if path.exists() else []
+
+
+def _note(results: Results, word: str) -> None:
+    descriptor = os.open(results.path / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{word}\n".encode())
+    os.close(descriptor)
+
+
+def fake(task: Task, on_phase: Callable[[str], None]) -> Ended:
+    """Do what the orders for this run say; without one, all is well."""
+    directory = task.directory
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+        on_phase("workload, 1.0 s of guest time")
+        ended = _obey(task, _order(task))
+    except KeyboardInterrupt:
+        directory.path.rename(directory.path.with_name(f"{task.run.id}.interrupted"))
+        raise
+    if ended.ok:
+        measures = [
+            {"name": name, "value": _value(task, name), "unit": "moves", "direction": "none",
+             "kind": "placement", "definition": "d", "source": "s"}
+            for name in MEASURES
+        ]  # fmt: skip
+        write_json(directory.measures, measures)
+        write_json(directory.manifest, {**task.record, "status": "ok", "seconds": 0.1})
+        directory.path.rename(task.results.run(task.run.id).path)
+        _note(task.results, task.run.id)
+    return ended
+
+
+def _obey(task: Task, order: str) -> Ended:
+    match order:
+        case "host":
+            return failed(task.run.id, 0.1, HostError("no memory"), by_host=True)
+        case "guest":
+            return failed(task.run.id, 0.1, GuestLost("it panicked"), by_host=False)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "sleep":
+            time.sleep(600)
+    return Ended(task.run.id, 0.1)
+
+
+def _order(task: Task) -> str:
+    path = task.results.path / "orders" / task.run.id
+    if not path.exists():
+        return ""
+    first, *rest = path.read_text().split()
+    path.write_text(" ".join(rest)) if rest else path.unlink()
+    return first
+
+
+def order(study: Ready, run: str, *orders: str) -> None:
+    """Give orders for a run: one for each time that it is executed."""
+    path = study.results.path / "orders" / run
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(" ".join(orders))
+
+
+def _value(task: Task, name: str) -> float:
+    return task.run.seed + 10 * (task.run.variant == "after") + MEASURES.index(name)
