@@ -26,11 +26,15 @@ class ThreadProof:
 
 @dataclass(frozen=True)
 class MemoryProof:
-    """A guest node's memory: pages on each host node, and the size of a page in KiB."""
+    """A guest node's memory: pages on each host node, and the size of a page in KiB.
+
+    `planned` is the host node that it was to lie on.
+    """
 
     node: int
     pages: Mapping[int, int]
     page_kib: int
+    planned: int
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def parse_allowed(status: str) -> tuple[int, ...]:
     raise ValueError("no Cpus_allowed_list")
 
 
-def prove_memory(pid: int, memory: HeldMemory) -> tuple[MemoryProof, ...]:
+def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[MemoryProof, ...]:
     """Read on which host nodes the memory of each guest node lies.
 
     It is found by the inode of its memfd, or, where it is anonymous, by its address.
@@ -132,12 +136,12 @@ def prove_memory(pid: int, memory: HeldMemory) -> tuple[MemoryProof, ...]:
             found, size = pages.get(address, ({}, size))
             for host_node, count in found.items():
                 counts[host_node] = counts.get(host_node, 0) + count
-        proofs.append(MemoryProof(node, counts, size))
+        proofs.append(MemoryProof(node, counts, size, placement.host_nodes[node]))
     return tuple(proofs)
 
 
 def misplaced_memory(
-    found: Sequence[MemoryProof], placement: Placement, page_kib: int, *, allocated: bool
+    found: Sequence[MemoryProof], page_kib: int, *, allocated: bool
 ) -> tuple[str, ...]:
     """Say in words which guest nodes' memory lies elsewhere than planned.
 
@@ -147,10 +151,11 @@ def misplaced_memory(
     """
     wrong = []
     for proof in found:
-        planned = placement.host_nodes[proof.node]
-        if set(proof.pages) - {planned} or (allocated and not proof.pages):
+        if set(proof.pages) - {proof.planned} or (allocated and not proof.pages):
             lies = format_cpulist(proof.pages) or "none"
-            wrong.append(f"guest node {proof.node} lies on host nodes {lies}, planned {planned}")
+            wrong.append(
+                f"guest node {proof.node} lies on host nodes {lies}, planned {proof.planned}"
+            )
         if proof.pages and proof.page_kib < page_kib:
             wrong.append(
                 f"guest node {proof.node} has pages of {proof.page_kib} KiB, planned {page_kib}"

@@ -76,10 +76,10 @@ class Witness:
 
     def _read(self) -> None:
         threads = prove_threads(self._pid, self._vcpu_threads, self._placement)
-        memory = prove_memory(self._pid, self._memory)
+        memory = prove_memory(self._pid, self._memory, self._placement)
         differs = (
             *misplaced_threads(threads, self._vcpu_threads),
-            *misplaced_memory(memory, self._placement, self._page_kib, allocated=self._allocated),
+            *misplaced_memory(memory, self._page_kib, allocated=self._allocated),
         )
         # What was seen to differ once is not undone by a later reading.
         differs = tuple(dict.fromkeys((*self.proof.differs, *differs)))

@@ -6,7 +6,6 @@ Nothing here needs a guest, so it can be done again.
 import json
 from collections.abc import Sequence
 
-from lab.cpulist import format_cpulist
 from lab.errors import UserError
 from lab.report import model
 from lab.store import Results
@@ -14,6 +13,7 @@ from lab.study.claim import Claim
 from lab.study.judge import compare_variants
 from lab.study.model import Study
 from lab.study.plan import Cell
+from lab.study.proof import placement_line, proof_rows
 from lab.study.stored import Json, StoredRun, damage_explained, load_runs
 from lab.study.timeline import run_timeline
 from lab.study.verdict import judge, runs_of
@@ -138,7 +138,7 @@ def _variant(name: str, runs: Sequence[StoredRun]) -> model.Variant:
 
 def _run(run: StoredRun, infos: Sequence[model.MeasureInfo]) -> model.Run:
     about = run.manifest
-    trace, proof = about["trace"], about["proof"]
+    trace = about["trace"]
     return model.Run(
         id=about["run"],
         variant=about["variant"],
@@ -153,28 +153,13 @@ def _run(run: StoredRun, infos: Sequence[model.MeasureInfo]) -> model.Run:
             ),
             image=about["image"]["name"],
             image_digest=about["image"]["digest"],
-            placement=proof["note"] or "one host CPU for each vCPU",
+            placement=placement_line(about),
             events=trace["events"],
             lost_events=trace["lost"],
-            proof=(*map(_thread, proof["threads"]), *map(_memory, proof["memory"])),
+            proof=proof_rows(about),
         ),
         seconds=about["seconds"],
     )
-
-
-def _thread(thread: Json) -> model.Proof:
-    asked, found = (f"host CPU {format_cpulist(thread[key])}" for key in ("planned", "allowed"))
-    return model.Proof(thread["role"], asked, found)
-
-
-def _memory(memory: Json) -> model.Proof:
-    size = memory["page_kib"]
-    pages = (
-        f"{count} pages of {size} KiB on host node {node}"
-        for node, count in memory["pages"].items()
-    )
-    found = ", ".join(pages) or "no page touched"
-    return model.Proof(f"memory of node {memory['node']}", "any host node", found)
 
 
 def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:

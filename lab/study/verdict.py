@@ -129,6 +129,9 @@ def untimed(runs: Sequence[StoredRun]) -> str:
         return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
     if any(run.manifest["proof"]["note"] for run in runs):
         return "the vCPUs had no host CPUs of their own"
+    for run in runs:
+        if differs := run.manifest["proof"].get("differs"):
+            return f"a guest was not placed as planned: {differs[0]}"
     if len({str([t["planned"] for t in run.manifest["proof"]["threads"]]) for run in runs}) > 1:
         return "the runs were not on the same host CPUs"
     return ""

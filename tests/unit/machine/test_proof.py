@@ -46,9 +46,6 @@ def test_a_missing_vcpu_thread_is_a_mismatch() -> None:
     assert misplaced_threads((), {9}) == ("vCPU thread 9 is gone",)
 
 
-BOUND = Placement((0, 4), (1,), False, "", host_nodes=(0, 8), bound=True, dedicated=True)
-
-
 @pytest.mark.parametrize(
     ("pages", "page_kib", "message"),
     [
@@ -60,20 +57,20 @@ BOUND = Placement((0, 4), (1,), False, "", host_nodes=(0, 8), bound=True, dedica
     ],
 )
 def test_memory_elsewhere_is_a_mismatch(pages: dict[int, int], page_kib: int, message: str) -> None:
-    found = (MemoryProof(0, {0: 5}, 2048), MemoryProof(1, pages, page_kib))
-    wrong = misplaced_memory(found, BOUND, 2048, allocated=True)
+    found = (MemoryProof(0, {0: 5}, 2048, 0), MemoryProof(1, pages, page_kib, 8))
+    wrong = misplaced_memory(found, 2048, allocated=True)
     assert wrong == ((message,) if message else ())
 
 
 def test_memory_that_was_never_touched_lies_nowhere_wrong() -> None:
-    untouched = (MemoryProof(0, {}, 4), MemoryProof(1, {0: 3, 8: 9}, 4))
-    assert misplaced_memory(untouched, BOUND, 4, allocated=False) == (
+    untouched = (MemoryProof(0, {}, 4, 0), MemoryProof(1, {0: 3, 8: 9}, 4, 8))
+    assert misplaced_memory(untouched, 4, allocated=False) == (
         "guest node 1 lies on host nodes 0,8, planned 8",
     )
 
 
 def test_a_host_that_does_not_tell_where_memory_lies_is_no_mismatch() -> None:
-    assert misplaced_memory((), BOUND, 2048, allocated=True) == ()
+    assert misplaced_memory((), 2048, allocated=True) == ()
 
 
 # A process of its own: this one has libvirt's threads once a guest test has run in it.
