@@ -15,7 +15,9 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
 # Each is a module below lab.cli with either `app` (a group) or `command` (one command).
 COMMANDS = {
-    "run": "Run a study: build, boot, record, measure, report.",
+    "run": "Run studies: build, boot, record, measure, report.",
+    "plan": "Say what a study would run and how long it takes.",
+    "status": "Say how far a study is, also while it runs.",
     "report": "Print or write the report of results that exist.",
     "compare": "Compare two results of a study; for CI.",
     "trace": "Measure any trace.dat, also from bare metal.",

@@ -101,7 +101,7 @@ def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:
 def _machine(task: Task) -> Machine:
     return dataclasses.replace(
         guest_of(task.study, task.topology),
-        bzimage=task.bzimage,
+        bzimage=task.built.bzimage,
         rootfs=task.rootfs,
         mode=task.setting.choice.mode,
         cpu_model=task.setting.choice.cpu_model,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lab.capture.spec import CaptureSpec
 from lab.errors import LabError
+from lab.kernel.built import BuiltKernel
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.hypervisor import EMBED
 from lab.machine.kvm import Choice
@@ -40,7 +41,7 @@ class Task:
     workload: BoundWorkload
     kernel: KernelSpec
     capture: CaptureSpec
-    bzimage: Path
+    built: BuiltKernel
     rootfs: Path
     setting: Setting
     results: Results
@@ -105,7 +106,7 @@ def make_tasks(
             workload=plan.workload_of(run),
             kernel=plan.kernels[(name := plan.study.variants[run.variant].kernel)],
             capture=plan.capture,
-            bzimage=prepared.kernels[name].bzimage,
+            built=prepared.kernels[name],
             rootfs=prepared.image.path,
             setting=setting,
             results=results,
