@@ -14,7 +14,8 @@ from pathlib import Path
 
 from lab.errors import BuildError, HostError
 from lab.image.debian import EPOCH, HOST_FILES, Progress, installed_packages, pack_packages
-from lab.image.programs import FLAGS, compile_programs, compiler_inputs, sources
+from lab.image.overlay import copy_onto, describe_tree
+from lab.image.programs import FLAGS, compile_programs, compiler_inputs, headers, sources
 from lab.image.recipe import Recipe, images_dir
 from lab.process import CommandFailed, find_program, run
 from lab.store import cache_dir, locked, read_json, replacing, write_json
@@ -49,7 +50,7 @@ def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> Buil
     say = on_progress or (lambda message, fraction: None)
     with locked(cache_dir("images") / f"{recipe.name}.lock"):
         packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
-        digest = _image_digest(packages)
+        digest = _image_digest(recipe, packages)
         folder = cache_dir("images", digest[:32])
         if not (folder / "image.json").exists():
             say("packing the image", 0.92)
@@ -64,7 +65,7 @@ def built_image(recipe: Recipe) -> BuiltImage | None:
     packages = _packages_tarball(recipe)
     if not packages.exists():
         return None
-    digest = _image_digest(packages)
+    digest = _image_digest(recipe, packages)
     folder = cache_dir("images") / digest[:32]
     return _built(recipe, digest, folder) if (folder / "image.json").exists() else None
 
@@ -77,8 +78,8 @@ def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage:
 
 def packages_digest(recipe: Recipe) -> str:
     """Return the hash of what the first layer is made from."""
-    excluded = ("exclude", *recipe.exclude)
-    return _hash([_LAYOUT, recipe.suite, recipe.variant, *recipe.packages, *excluded])
+    rest = ("exclude", *recipe.exclude, "post", *recipe.post)
+    return _hash([_LAYOUT, recipe.suite, recipe.variant, *recipe.packages, *rest])
 
 
 def _packages_tarball(recipe: Recipe) -> Path:
@@ -101,19 +102,21 @@ def _digest_file(tarball: Path) -> Path:
     return tarball.with_suffix(".sha256")
 
 
-def _image_digest(packages: Path) -> str:
-    """Hash what the second layer is made from: the packages, the guest's files, the programs."""
+def _image_digest(recipe: Recipe, packages: Path) -> str:
+    """Hash what the second layer is made from: packages, the guest's and other files, programs."""
     version, library = compiler_inputs()
     parts = [_LAYOUT, str(EPOCH), _digest_file(packages).read_text(encoding="ascii"), *HOST_FILES]
     for path in _guest_files():
         parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
         parts.append(_hash_file(path))
+    for folder in recipe.files:
+        parts += ["files", *describe_tree(folder)]
     return _hash([*parts, *FLAGS, version, _hash_file(library)])
 
 
 def _guest_files() -> list[Path]:
     guest = [path for path in (images_dir() / "guest").rglob("*") if path.is_file()]
-    return [*sorted(guest), *sources()]
+    return [*sorted(guest), *sources(), *headers()]
 
 
 def _pack_image(
@@ -127,6 +130,8 @@ def _pack_image(
         modes = ["--no-same-owner", "--preserve-permissions"]
         _step(recipe, ["tar", "-xf", packages, "-C", tree, *modes, *excluded])
         _add_guest(tree)
+        for folder in recipe.files:
+            copy_onto(folder, tree)
         status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
         with replacing(target) as temporary:
             make_erofs(tree, temporary, digest)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def render_mmdebstrap(
         f"--include={','.join(recipe.packages)}",
         '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.exclude),
+        *(f'--customize-hook=chroot "$1" sh -ec {shlex.quote(step)}' for step in recipe.post),
         recipe.suite,
         str(target),
         *mirrors,

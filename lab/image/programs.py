@@ -7,11 +7,17 @@ from lab.image.recipe import images_dir
 from lab.process import CommandFailed, find_program, run
 
 FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-s")
+LIBRARIES = ("-lm",)
 
 
 def sources() -> tuple[Path, ...]:
     """Return the C sources, in order of their names; each becomes one program."""
     return tuple(sorted((images_dir() / "src").glob("*.c")))
+
+
+def headers() -> tuple[Path, ...]:
+    """Return what the sources include of ours, in order of their names."""
+    return tuple(sorted((images_dir() / "src").glob("*.h")))
 
 
 def compiler_inputs() -> tuple[str, Path]:
@@ -32,7 +38,7 @@ def compile_programs(folder: Path) -> None:
     gcc = find_program("gcc", "gcc")
     for source in sources():
         # Relative to its folder, so that no path of this host gets into a program.
-        argv: list[str | Path] = [gcc, *FLAGS, "-o", folder / source.stem, source.name]
+        argv: list[str | Path] = [gcc, *FLAGS, "-o", folder / source.stem, source.name, *LIBRARIES]
         try:
             run(argv, cwd=source.parent)
         except CommandFailed as failed:

@@ -1,7 +1,8 @@
 """Recipes of root file systems: `images/<name>.toml`."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -11,19 +12,23 @@ from lab.document import Document, read_document
 from lab.errors import UserError
 from lab.store import project_dir
 
+DEFAULT_LIMIT_MIB = 200
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")  # Debian policy 5.6.1
 _PATTERN = re.compile(r"/[A-Za-z0-9_.+*?/-]+")
 
 
 class RecipeTable(Document):
-    """A recipe as it is written in its file."""
+    """A recipe as it is written in its file. What it leaves out it has from the one it extends."""
 
     summary: str
-    suite: Literal["bookworm", "trixie"]
-    variant: Literal["essential", "apt", "minbase"] = "essential"
+    extends: str | None = None
+    suite: Literal["bookworm", "trixie"] | None = None
+    variant: Literal["essential", "apt", "minbase"] | None = None
     packages: tuple[str, ...] = Field(min_length=1)
     exclude: tuple[str, ...] = ()
-    limit_mib: int = Field(default=200, ge=16, le=4096)
+    post: tuple[str, ...] = ()
+    files: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._/-]*$")
+    limit_mib: int | None = Field(default=None, ge=16, le=4096)
 
     @field_validator("packages")
     @classmethod
@@ -48,8 +53,10 @@ class RecipeTable(Document):
 class Recipe:
     """A root file system to build: Debian suite and variant, packages, paths to leave out.
 
-    `variant` is mmdebstrap's: which packages there are beside the ones that are named.
-    `limit_mib` bounds the finished image.
+    `variant` is mmdebstrap's: which packages there are beside the ones that are named. `post` are
+    shell commands that run inside the tree, as its root, once all packages are there. `files` are
+    folders whose content is put on top, the last one winning. `limit_mib` bounds the finished
+    image. `extends` names the recipe that this one adds to, or is empty.
     """
 
     name: str
@@ -60,6 +67,9 @@ class Recipe:
     packages: tuple[str, ...]
     exclude: tuple[str, ...]
     limit_mib: int
+    extends: str = ""
+    post: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 def images_dir() -> Path:
@@ -73,22 +83,74 @@ def list_recipes() -> tuple[str, ...]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Load `images/<name>.toml`.
+    """Load `images/<name>.toml`, with all that it has from the recipe it extends.
 
     Raises UserError for a name that no recipe has (with those there are), and for a file that
     cannot be read, has an unknown key, or a value that cannot be.
     """
     if name not in (names := list_recipes()):
-        raise UserError(f"no image {name!r}", file=images_dir(), choices=names)
+        near = get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"no image {name!r}{hint}", file=images_dir(), choices=names)
+    return _load(name, ())
+
+
+def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
+    """Return the recipe with a folder of the user's own on top of everything else.
+
+    Raises UserError when there is no such folder, or nothing in it.
+    """
+    return replace(recipe, files=(*recipe.files, _checked_folder(folder, folder, None)))
+
+
+def _load(name: str, extending: tuple[str, ...]) -> Recipe:
     file = images_dir() / f"{name}.toml"
     table = read_document(file, RecipeTable)
+    base = _extended(table, file, (*extending, name))
+    if base is None:
+        if table.suite is None:
+            raise UserError("this key is missing", file=file, key="suite")
+        base = Recipe(name, file, "", table.suite, "essential", (), (), DEFAULT_LIMIT_MIB)
+    elif twice := sorted({*base.packages} & {*table.packages}):
+        reason = f"{base.name}, which this extends, has {twice[0]} already"
+        raise UserError(reason, file=file, key="packages")
+    own = (
+        () if table.files is None else (_checked_folder(file.parent / table.files, file, "files"),)
+    )
     return Recipe(
         name=name,
         file=file,
         summary=table.summary,
-        suite=table.suite,
-        variant=table.variant,
-        packages=tuple(sorted(table.packages)),
-        exclude=table.exclude,
-        limit_mib=table.limit_mib,
+        suite=base.suite,
+        variant=table.variant or base.variant,
+        packages=tuple(sorted((*base.packages, *table.packages))),
+        exclude=(*base.exclude, *table.exclude),
+        limit_mib=table.limit_mib or base.limit_mib,
+        extends=table.extends or "",
+        post=(*base.post, *table.post),
+        files=(*base.files, *own),
     )
+
+
+def _extended(table: RecipeTable, file: Path, chain: tuple[str, ...]) -> Recipe | None:
+    """Return the recipe that this one extends; UserError for none of that name, or a circle."""
+    if table.extends is None:
+        return None
+    if table.extends in chain:
+        circle = " -> ".join((*chain, table.extends))
+        raise UserError(f"goes round in a circle: {circle}", file=file, key="extends")
+    if table.extends not in (names := list_recipes()):
+        raise UserError(f"no image {table.extends!r}", file=file, key="extends", choices=names)
+    base = _load(table.extends, chain)
+    if table.suite is not None and table.suite != base.suite:
+        reason = f"{base.name}, which this extends, is made from {base.suite}"
+        raise UserError(reason, file=file, key="suite")
+    return base
+
+
+def _checked_folder(folder: Path, file: Path, key: str | None) -> Path:
+    if not folder.is_dir():
+        raise UserError(f"no such folder: {folder}", file=file if key else None, key=key)
+    if not any(folder.iterdir()):
+        raise UserError(f"an empty folder: {folder}", file=file if key else None, key=key)
+    return folder.resolve()

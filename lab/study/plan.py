@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.analysis.measure import explain
 from lab.capture.spec import CaptureSpec, load_capture
 from lab.errors import UserError
-from lab.image.recipe import Recipe, load_recipe
+from lab.image.recipe import Recipe, list_recipes, load_recipe
 from lab.kernel.catalogue import KernelSpec, find_kernel
 from lab.machine.machine import Job, PageKind
 from lab.study.guest import check_guests
@@ -100,6 +100,8 @@ def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None 
     runs = _runs(study, topologies, path)
     workloads = _workloads(study, topologies, runs, path)
     names = {study.variants[run.variant].kernel for run in runs}
+    recipe = load_recipe(study.image)
+    _check_packages(workloads, recipe, path)
     _check_claims(study, topologies, workloads, path)
     _check_key_measures(study, topologies, workloads, path)
     _check_tunables(study, path)
@@ -112,7 +114,7 @@ def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None 
         topologies=topologies,
         kernels={name: find_kernel(name) for name in sorted(names)},
         workloads=workloads,
-        recipe=load_recipe(study.image),
+        recipe=recipe,
         capture=load_capture(study.capture, path),
         runs=runs,
         digest=_digest(study),
@@ -157,11 +159,27 @@ def _workloads(
     """Fit each workload to the machines that it runs on; what has no runs is not even tried."""
     used = {run.cell for run in runs}
     return {
-        cell: resolve(load_workload(use.name), use.parameters, topology)
+        cell: resolve(
+            load_workload(use.name),
+            use.parameters,
+            topology,
+            file=path,
+            key=f"workloads[{place}].parameters",
+        )
         for name, topology in topologies.items()
-        for use in study.workloads
+        for place, use in enumerate(study.workloads)
         if (cell := Cell(name, use.label)) in used
     }
+
+
+def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, path: Path) -> None:
+    """Refuse an image that lacks a package which a workload needs; say which images have it."""
+    for workload in workloads.values():
+        for package in workload.packages:
+            if package not in recipe.packages:
+                having = [name for name in list_recipes() if package in load_recipe(name).packages]
+                reason = f"{recipe.name} has no {package}, which {workload.name} needs"
+                raise UserError(reason, file=path, key="image", choices=having)
 
 
 def _check_claims(

@@ -290,5 +290,5 @@ def test_every_workload_scales_to_every_machine(topology: str) -> None:
         except UserError as error:
             assert "node" in str(error)
             continue
-        assert 0 < bound.memory_mib < machine.memory_mib or name == "bound-hogs"
+        assert 0 <= bound.memory_mib < machine.memory_mib
         assert 0 < bound.seconds < 120
