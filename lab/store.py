@@ -52,14 +52,16 @@ def cache_dir(*parts: str) -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name in the same folder, and rename it to `path` when the block succeeds.
 
-    The temporary name may be made a file or a folder; on any failure it is removed. A full disk
-    is a HostError that names the path.
+    The temporary name may be made a file, which then only this user can read, or a folder; on any
+    failure it is removed. A full disk is a HostError that names the path.
     """
     make_dir(path.parent)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
             temporary = Path(scratch) / path.name
             yield temporary
+            if temporary.is_file() and not temporary.stat().st_mode & 0o100:
+                temporary.chmod(0o600)
             if temporary.is_dir() and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             temporary.replace(path)

@@ -4,6 +4,7 @@ What is read back was written by a guest, and a guest may write anything to its 
 checked, files are taken out by inode number, and sizes and counts are bounded.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -14,7 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from lab.errors import HostError
 from lab.machine.machine import Job
-from lab.process import CommandFailed, CommandTimedOut, find_program, run
+from lab.process import CommandFailed, CommandTimedOut, PrintedTooMuch, find_program, run
+from lab.store import make_dir
 
 _MIB = 1 << 20
 _PACKAGE = "e2fsprogs"
@@ -26,6 +28,9 @@ _S_IFMT, _S_IFDIR, _S_IFREG = 0o170000, 0o040000, 0o100000
 _KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _DEBUGFS_SECONDS = 60.0
+# A folder with a million names is refused as soon as this much of it is listed.
+_LONGEST_LISTING = 4 * _MIB
+_MOST_REFUSED = 4  # after so many folders like that, no other is looked at
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,9 @@ def render_job(job: Job, trace_instance: str) -> dict[str, bytes]:
         "trace_instance": trace_instance,
         "clock": job.clock,
         "buffer_kib": str(job.buffer_kib),
+        "perf_stat": "\n".join(job.perf_stat),
+        "sample": f"{job.sample_ms} {job.sampled}" if job.sample_ms and job.sampled else "",
+        "numastat": "before and after" if job.numastat else "",
     }
     files = {name: f"{text}\n".encode() if text else b"" for name, text in texts.items()}
     return files | {f"files/{name}": data for name, data in job.files.items()}
@@ -104,26 +112,34 @@ def read_job_disk(
     """Take the regular files below `folder` of a job disk out to the folder `into`.
 
     The disk may be in any state. Names that are no plain names, links, devices, and what is past
-    the bounds are left out and listed. Raises HostError when the disk cannot be read at all.
+    the bounds are left out and listed. Raises HostError when the disk cannot be read at all, or
+    what is on it cannot be written.
     """
-    into.mkdir(parents=True, exist_ok=True)
+    make_dir(into)
     chosen, left_out = _survey(path, folder, bounds)
-    with tempfile.TemporaryDirectory(prefix=".out.", dir=into.parent) as scratch:
-        commands = [f"dump <{entry.inode}> {entry.inode}" for entry in chosen.values()]
-        _debugfs(path, commands, Path(scratch))
-        files = {}
-        for name, entry in chosen.items():
-            taken = Path(scratch) / str(entry.inode)
-            if not taken.exists():
-                left_out.append(f"{name}: unreadable")
-                continue
-            target = into / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # One inode may have several names; the last one takes the file.
-            last = not any(e.inode == entry.inode and n > name for n, e in chosen.items())
-            taken.rename(target) if last else os.link(taken, target)
-            files[name] = target.stat().st_size
+    files: dict[str, int] = {}
+    # One inode may have several names; the last one takes the file.
+    last = {entry.inode: name for name, entry in sorted(chosen.items())}
+    try:
+        with tempfile.TemporaryDirectory(prefix=".out.", dir=into.parent) as scratch:
+            commands = [f"dump <{entry.inode}> {entry.inode}" for entry in chosen.values()]
+            _debugfs(path, commands, Path(scratch))
+            for name, entry in sorted(chosen.items()):
+                taken = Path(scratch) / str(entry.inode)
+                try:
+                    _move(taken, into / name, last=last[entry.inode] == name)
+                    files[name] = (into / name).stat().st_size
+                except (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError):
+                    left_out.append(f"{name}: unreadable")
+    except OSError as error:
+        raise HostError(f"cannot write {into}: {error.strerror}") from None
     return Collected(files, tuple(left_out))
+
+
+def _move(taken: Path, target: Path, *, last: bool) -> None:
+    taken.chmod(0o600)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    taken.rename(target) if last else os.link(taken, target)
 
 
 def parse_listing(text: str) -> tuple[list[Entry], int]:
@@ -162,6 +178,9 @@ def _survey(path: Path, folder: str, bounds: Bounds) -> tuple[dict[str, Entry], 
         below = [parent for parent, _ in level]
         level = []
         for parent, listing in zip(below, listings, strict=True):
+            if listing is None:
+                left_out.append(f"{parent}: too many names")
+                continue
             entries, bad = parse_listing(listing)
             if bad:
                 left_out.append(f"{parent}: {bad} names that are no names")
@@ -207,8 +226,22 @@ def _shown(name: str) -> str:
     return name if _NAME.fullmatch(name) else ascii(name)[1:60].replace("/", "?")
 
 
-def _list(path: Path, places: Sequence[str]) -> list[str]:
-    """List folders of the disk with one debugfs; it echoes each command before its output."""
+def _list(path: Path, places: Sequence[str]) -> list[str | None]:
+    """List folders of the disk, with one debugfs where none of them has too many names (None)."""
+    try:
+        return [*_list_all(path, places)]
+    except PrintedTooMuch:
+        if len(places) == 1:
+            return [None]
+    listings: list[str | None] = []
+    for place in places:
+        too_many = listings.count(None) == _MOST_REFUSED
+        listings += [None] if too_many else _list(path, [place])
+    return listings
+
+
+def _list_all(path: Path, places: Sequence[str]) -> list[str]:
+    """List folders of the disk; debugfs echoes each command before its output."""
     text = _debugfs(path, [f"ls -l -p {place}" for place in places], path.parent)
     listings: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -230,9 +263,12 @@ def _debugfs(path: Path, commands: Sequence[str], cwd: Path, *, writing: bool = 
             stdin="".join(f"{command}\n" for command in commands),
             cwd=cwd,
             timeout=_DEBUGFS_SECONDS,
+            most=_LONGEST_LISTING,
         )
     except (CommandFailed, CommandTimedOut) as error:
         raise HostError(f"the guest's job disk {path} cannot be read: {error}") from None
+    if (full := os.strerror(errno.ENOSPC)) in completed.stderr:
+        raise HostError(f"cannot write {cwd}: {full}", mend="free some space there")
     if "Filesystem not open" in completed.stderr:  # debugfs ends with status 0 all the same
         why = completed.stderr.splitlines()[-2:][0]
         raise HostError(f"the guest's job disk {path} cannot be read: {why}")

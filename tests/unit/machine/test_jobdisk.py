@@ -133,6 +133,74 @@ def test_counts_sums_and_depth_are_bounded(tmp_path: Path) -> None:
     assert "files: more than 1 folders deep" in flat.left_out
 
 
+def test_a_folder_with_too_many_names_is_refused_at_once(tmp_path: Path) -> None:
+    """A million links to one file, of which a listing would have 40 MB."""
+    disk = make(tmp_path / "job.img", 64)
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x")
+    debugfs(disk, "mkdir /out/many", f"write {piece} /out/many/seed", f"write {piece} /out/fine")
+    _fill_folder(disk, b"seed", tmp_path)
+    collected = read_job_disk(disk, tmp_path / "o" / "out")
+    assert collected.files == {"fine": 1}
+    assert collected.left_out == ("many: too many names",)
+
+
+def _fill_folder(disk: Path, name: bytes, scratch: Path) -> None:
+    """Fill a folder with entries as no kernel would: twelve bytes each, in 4000 blocks."""
+    blocks = scratch / "blocks"
+    block = b""
+    for _ in range(1024 // 12 - 1):
+        block += (12).to_bytes(4, "little") + (12).to_bytes(2, "little") + b"\1\1" + b"a\0\0\0"
+    rest = 1024 - len(block)
+    block += (12).to_bytes(4, "little") + rest.to_bytes(2, "little") + b"\1\1a" + b"\0" * (rest - 9)
+    blocks.write_bytes(block * 12_000)
+    debugfs(disk, "cd /out", "rm many/seed", "rmdir many", f"write {blocks} many",
+            "sif many mode 040755")  # fmt: skip
+
+
+def test_a_name_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
+    """Twice the same name in a folder, which no kernel would write either."""
+    disk = make(tmp_path / "job.img")
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x")
+    debugfs(
+        disk, "mkdir /out/twice1", f"write {piece} /out/twice1/in", f"write {piece} /out/twice2"
+    )
+    disk.write_bytes(disk.read_bytes().replace(b"twice2", b"twice1"))
+    collected = read_job_disk(disk, tmp_path / "o" / "out")
+    assert len(collected.files) + len(collected.left_out) == 2
+    assert len(collected.left_out) == 1
+
+
+def test_what_comes_out_is_for_this_user_only(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x")
+    debugfs(disk, f"write {piece} /out/one", "mkdir /out/d", f"write {piece} /out/d/two",
+            "ln /out/one /out/d/three", "sif /out/one mode 0104777")  # fmt: skip
+    out = tmp_path / "o" / "out"
+    assert sorted(read_job_disk(disk, out).files) == ["d/three", "d/two", "one"]
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in [out, *out.rglob("*")]}
+    assert modes == {"out": 0o700, "d": 0o700, "one": 0o600, "two": 0o600, "three": 0o600}
+
+
+def test_a_host_without_space_for_the_results(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    disk = make(tmp_path / "job.img")
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x" * MIB)
+    debugfs(disk, f"write {piece} /out/large")
+    small = tmp_path / "small"
+    small.mkdir()
+    run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small])
+    try:
+        with pytest.raises(HostError, match=r"cannot write .*: No space left on device"):
+            read_job_disk(disk, small / "out")
+    finally:
+        run(["umount", small])
+
+
 def test_a_folder_that_contains_itself_is_visited_once(tmp_path: Path) -> None:
     disk = make(tmp_path / "job.img")
     debugfs(disk, "mkdir /out/d", "link /out/d /out/d/loop")
