@@ -1,6 +1,7 @@
 """The placement measures: where tasks ran, who waited where, and what moved.
 
-Each function takes the tables of one run and gives plain numbers; `run.py` makes measures of them.
+Each function takes the tables of one piece of a run and gives plain numbers; `totals.py` adds them
+up.
 Tasks of interest are named; a task counts from the moment on that it has the name.
 """
 
@@ -32,30 +33,19 @@ def _glob(name: str) -> str:
     return "".join(known.get(char) or f"\\x{{{ord(char):x}}}" for char in name)
 
 
-def time_by_node(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
-    """Return the CPU time in ns that the tasks of interest had on each node, by node."""
-    mine = spans.filter(of_interest(tasks)).group_by("node").agg(_length().sum())
-    return {node: length for node, length in mine.iter_rows() if node is not None}
-
-
-def busy_shares(
-    spans: pl.DataFrame, window: Window, tasks: Collection[str], cpus: Sequence[int]
-) -> dict[int, float]:
-    """Return for each CPU the share of the window in which a task of interest ran on it."""
-    mine = spans.filter(of_interest(tasks)).group_by("cpu").agg(_length().sum())
-    busy = dict(mine.iter_rows())
-    return {cpu: busy.get(cpu, 0) / window.length_ns for cpu in cpus} if window.length_ns else {}
+def busy_ns(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
+    """Return for each CPU the nanoseconds in which a task of interest ran on it."""
+    return dict(spans.filter(of_interest(tasks)).group_by("cpu").agg(_length().sum()).iter_rows())
 
 
 def idle_while_overloaded(
     lengths: pl.DataFrame, unknown: pl.DataFrame, window: Window, cpus: Sequence[int]
-) -> tuple[float | None, float]:
-    """Return two shares: idle while overloaded, and unknown.
+) -> tuple[int, int]:
+    """Return two times in nanoseconds: idle while overloaded, and unknown.
 
-    The first is the share of the known time in which one of `cpus` had no runnable task while
-    another had two or more; the second the share of the window in which events of one of them
-    were lost. `lengths` is what `queue_lengths` gave, `unknown` the gaps in the window. The first
-    is None when nothing is known.
+    The first is that in which one of `cpus` had no runnable task while another had two or more, the
+    second that in which events of one of them were lost; the first is without the second. `lengths`
+    is what `queue_lengths` gave, `unknown` the gaps in the window.
     """
     mine = pl.col("cpu").is_in(list(cpus))
     steps = pl.concat(
@@ -66,64 +56,30 @@ def idle_while_overloaded(
         ],
         how="diagonal",
     )
-    if not window.length_ns:
-        return None, 0.0
     state = (
         steps.sort("at")
         .select("at", pl.exclude("at").fill_null(0).cum_sum() > 0)
         .with_columns(length=pl.col("at").shift(-1).fill_null(window.end_ns) - pl.col("at"))
     )
-    lost = int(state.filter("unknown")["length"].sum())
     both = state.filter(pl.col("idle") & pl.col("overloaded") & ~pl.col("unknown"))
-    known = window.length_ns - lost
-    return (int(both["length"].sum()) / known if known else None), lost / window.length_ns
+    return int(both["length"].sum()), int(state.filter("unknown")["length"].sum())
 
 
-def final_nodes(
-    stayed: pl.DataFrame, tasks: Collection[str], node_of: pl.DataFrame
-) -> dict[int, int]:
-    """Return how many tasks of interest were last on each node. `stayed` is what `stays` gave."""
-    last = stayed.filter(of_interest(tasks)).group_by("pid").agg(pl.col("cpu").last())
-    counted = last.join(node_of, on="cpu").group_by("node").len()
-    return dict(counted.iter_rows())
+def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataFrame]:
+    """Count the moves between nodes as they took effect, and return where tasks ran last.
 
-
-def migrations(
-    events: pl.DataFrame, window: Window, tasks: Collection[str], node_of: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the moves of tasks of interest by sched_migrate_task: from_node, to_node, moves.
-
-    Moves within a node are in the table as well. A CPU that the topology lacks has a null node.
+    One is counted where a task of interest ran on another node than in the span before. `ran` are
+    the spans of tasks of interest, `before` where each task ran last before them (pid, node).
     """
-    if not {"orig_cpu", "dest_cpu"} <= set(events.columns):
-        return pl.DataFrame(schema={"from_node": pl.Int16, "to_node": pl.Int16, "moves": pl.UInt32})
-    moved = _within(events, window).filter(
-        (pl.col("event") == "sched_migrate_task")
-        # set_task_cpu() traces before it looks whether the CPU changes at all (6.12, core.c).
-        & (pl.col("orig_cpu") != pl.col("dest_cpu"))
-        & of_interest(tasks, "event_comm", "event_pid")
-    )
-    ends = {"orig_cpu": "from_node", "dest_cpu": "to_node"}
-    for column, node in ends.items():
-        moved = moved.with_columns(pl.col(column).cast(pl.Int16)).join(
-            node_of.rename({"cpu": column, "node": node}), on=column, how="left"
-        )
-    return moved.group_by("from_node", "to_node").agg(moves=pl.len()).sort("from_node", "to_node")
-
-
-def node_changes(spans: pl.DataFrame, tasks: Collection[str]) -> pl.DataFrame:
-    """Return the moves between nodes as they took effect: from_node, to_node, moves.
-
-    One is counted where a task of interest ran on another node than in the span before.
-    """
-    ran = spans.filter(of_interest(tasks)).sort("pid", "start_ns")
-    before = ran.with_columns(from_node=pl.col("node").shift(1).over("pid"))
-    return (
-        before.filter(pl.col("from_node") != pl.col("node"))
-        .group_by("from_node", to_node="node")
-        .agg(moves=pl.len())
-        .sort("from_node", "to_node")
-    )
+    rows = pl.concat(
+        [
+            before.select("pid", "node", start_ns=pl.lit(-1, pl.Int64)),
+            ran.select("pid", "node", "start_ns"),
+        ]
+    ).sort("pid", "start_ns", maintain_order=True)
+    changed = rows["node"].ne(rows["node"].shift(1)) & rows["pid"].eq(rows["pid"].shift(1))
+    last = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
+    return int(changed.fill_null(value=False).sum()), last
 
 
 def count(events: pl.DataFrame, window: Window, event: str) -> int:

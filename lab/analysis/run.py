@@ -1,40 +1,64 @@
-"""All measures of one run, put together from small ones."""
+"""All measures and findings of one run, put together from small ones."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
 import polars as pl
 
+from lab.analysis.decisions import done_moves, nearer, success_percent, with_outcomes
+from lab.analysis.details import Details, describe_run, known_residents
+from lab.analysis.findings import Findings
+from lab.analysis.ground import Ground
+from lab.analysis.locality import autonuma_cost, local_percent
 from lab.analysis.measure import DEFINITIONS, Measure, measure
-from lab.analysis.occupancy import spans
-from lab.analysis.placement import (
-    busy_shares,
-    count,
-    final_nodes,
-    idle_while_overloaded,
-    migrations,
-    node_changes,
-    time_by_node,
-)
-from lab.analysis.runqueue import queue_lengths, stays
-from lab.analysis.window import Window, clip, find_window, gaps
-from lab.topology.model import Node, Topology
+from lab.analysis.moves import name_numa_moves, storms, with_returns
+from lab.analysis.pieces import ROWS, pieces
+from lab.analysis.placement import of_interest
+from lab.analysis.residence import Resident, converged_ms, spread_ms
+from lab.analysis.slices import cut
+from lab.analysis.totals import Totals, Wanted, add_up
+from lab.analysis.window import Window, find_window
+from lab.capture.samples import Samples
+from lab.topology.model import Topology
 
 NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
+WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
 COUNTERS = ("numa_", "pgmigrate_", "pgfault", "pgmajfault")
 # The measures that cannot be taken without knowing which node a CPU is on.
-OF_NODES = tuple(each.name for each in DEFINITIONS if "node" in each.name)
+OF_NODES = tuple(
+    each.name
+    for each in DEFINITIONS
+    if "node" in each.name.replace("perf_node", "")
+    or each.name
+    in (
+        *("numa_moves_hops", "numa_moves_undone", "numa_moves_nearer", "numa_moves_as_near"),
+        *("numa_moves_farther", "numa_moves_taken_back_by_load_balancer", "task_ping_pongs"),
+        *("tasks_converged", "processes_converged", "task_convergence_time"),
+        *("process_convergence_time", "even_spread_time", "queue_imbalance", "storms"),
+    )
+)
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = (
     *("time_ns", "cpu", "node", "event", "pid", "comm", "buf", "lost"),
     *("prev_comm", "prev_pid", "prev_state", "next_comm", "next_pid"),
     *("event_comm", "event_pid", "target_cpu", "orig_cpu", "dest_cpu"),
+    *("src_pid", "src_tgid", "src_ngid", "src_cpu", "dst_pid", "dst_cpu", "tgid", "ngid"),
 )
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """What a run gave: single numbers, and what a reader can look deeper into."""
+
+    measures: tuple[Measure, ...]
+    findings: Findings
+
+
 def measure_run(
-    events: pl.DataFrame,
+    events: pl.DataFrame | pl.LazyFrame,
     topology: Topology | None,
     *,
     tasks: Sequence[str],
@@ -42,141 +66,279 @@ def measure_run(
     recorded: Collection[str] | None = None,
     counters: Mapping[str, int] | None = None,
 ) -> tuple[Measure, ...]:
-    """Compute every measure of a run.
+    """Compute every measure of a run; see `analyse_run`."""
+    return analyse_run(
+        events,
+        topology,
+        tasks=tasks,
+        allowed_cpus=allowed_cpus,
+        recorded=recorded,
+        counters=counters,
+    ).measures
 
-    `events` is the table that `decode_trace` wrote (at least `COLUMNS`, as far as it has them).
+
+def analyse_run(
+    events: pl.DataFrame | pl.LazyFrame,
+    topology: Topology | None,
+    *,
+    tasks: Sequence[str],
+    allowed_cpus: Sequence[int] | None = None,
+    recorded: Collection[str] | None = None,
+    counters: Mapping[str, int] | None = None,
+    samples: Samples | None = None,
+    rows: int = ROWS,
+) -> Analysis:
+    """Compute every measure of a run, and its findings.
+
+    `events` is the table that `decode_trace` wrote (at least `COLUMNS`, as far as it has them), or
+    a scan of it, which is read `rows` at a time.
     Without a topology the CPUs are those with events, and of `OF_NODES` those of one node are left
     out, the others None.
     `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
     `allowed_cpus` are the CPUs that they were allowed on (all without).
     `recorded` are the `system:event` names that were asked for: a measure of an event that was not
     is None, not 0; without it all were. `counters` is how much each counter of /proc/vmstat grew.
+    `samples` are counters sampled on the trace's clock.
     """
-    nodes = topology.nodes if topology is not None else ()
-    cpus = [cpu for node in nodes for cpu in node.cpus]
-    if topology is None:
-        cpus = events["cpu"].unique().to_list()
+    ground = Ground.of(topology)
+    cpus = ground.cpus or tuple(events.lazy().select("cpu").unique().collect()["cpu"].to_list())
+    allowed = tuple(sorted(cpus if allowed_cpus is None else allowed_cpus))
+    window = find_window(events)
+    wanted = Wanted(tuple(tasks), allowed, ground.node_of, cut(window))
+    totals = add_up(pieces(events, window, allowed, rows), wanted)
+    decided = with_outcomes(pl.concat(totals.decided))
+    done = done_moves(decided)
+    moved = name_numa_moves(pl.concat(totals.moved), done)
+    if samples is not None:
+        done = nearer(done, samples.tasks, ground.distance)
+    else:
+        done = done.with_columns(nearer=pl.lit(None, pl.Int32))
     run = _Run(
-        events,
-        nodes,
-        find_window(events),
-        tuple(tasks),
-        tuple(sorted(cpus if allowed_cpus is None else allowed_cpus)),
+        ground,
+        window,
+        wanted,
+        totals,
+        decided,
+        done,
+        moved,
+        with_returns(moved),
         None if recorded is None else frozenset(name.partition(":")[2] for name in recorded),
     )
-    return (
+    residents = known_residents(totals, wanted, ground, samples, decided)
+    found = (
         *_where(run),
+        *_settling(run, residents),
         *_waiting(run),
         *_moves(run),
-        *(
-            measure(event, count(events, run.window, event) if run.has(event) else None)
-            for event in NUMA_EVENTS
-        ),
+        *_decisions(run, sampled=samples is not None),
         *_counters(counters),
     )
+    details = Details(
+        ground, window, wanted, totals, decided, done, moved, run.returned, residents, samples
+    )
+    return Analysis(found, describe_run(details))
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What the measures of one run are made from; `asked` are the events recorded, None for all.
+    """What the measures of one run are made from; `asked` are the events recorded, None for all."""
 
-    `nodes` are empty where it is not known which node a CPU is on.
-    """
-
-    events: pl.DataFrame
-    nodes: tuple[Node, ...]
+    ground: Ground
     window: Window
-    tasks: tuple[str, ...]
-    allowed: tuple[int, ...]
+    wanted: Wanted
+    totals: Totals
+    decided: pl.DataFrame
+    done: pl.DataFrame
+    moved: pl.DataFrame
+    returned: pl.DataFrame
     asked: frozenset[str] | None
 
     def has(self, *events: str) -> bool:
         return self.asked is None or self.asked >= set(events)
 
-    def node_of_cpus(self) -> pl.DataFrame:
-        pairs = [(cpu, node.id) for node in self.nodes for cpu in node.cpus]
-        return pl.DataFrame(pairs, schema={"cpu": pl.Int16, "node": pl.Int16}, orient="row")
+    def if_nodes(self, value: float | None) -> float | None:
+        return value if self.ground.nodes else None
 
 
 def _where(run: _Run) -> list[Measure]:
     """Say where the tasks of interest ran."""
     known = run.has("sched_switch")
-    ran = spans(run.events, run.window, run.allowed)
-    time = time_by_node(ran, run.tasks) if known else {}
-    total = sum(time.values())
-    share = busy_shares(ran, run.window, run.tasks, run.allowed) if known else {}
-    found = [
-        measure(
-            "task_time_share_node{node}",
-            100 * time.get(node.id, 0) / total if total else None,
-            node=node.id,
-        )
-        for node in run.nodes
-    ]
-    for cpu in run.allowed:
-        value = 100 * share[cpu] if cpu in share else None
-        found.append(measure("task_busy_share_cpu{cpu}", value, cpu=cpu))
-    least = 100 * min(share.values()) if share else None
-    changes = int(node_changes(ran, run.tasks)["moves"].sum()) if known and run.nodes else None
+    time = run.totals.time.group_by("node").agg(pl.col("ns").sum())
+    by_node = {node: ns for node, ns in time.iter_rows() if node is not None} if known else {}
+    total = sum(by_node.values())
+    length = run.window.length_ns
+    share = {}
+    if known and length:
+        share = {cpu: 100 * run.totals.busy_cpu[cpu] / length for cpu in run.wanted.allowed}
     return [
-        *found,
-        measure("task_busy_share_min", least),
-        measure("task_node_changes", changes),
+        *(
+            measure(
+                "task_time_share_node{node}",
+                100 * by_node.get(node, 0) / total if total else None,
+                node=node,
+            )
+            for node in run.ground.nodes
+        ),
+        *(
+            measure("task_busy_share_cpu{cpu}", share.get(cpu), cpu=cpu)
+            for cpu in run.wanted.allowed
+        ),
+        measure("task_busy_share_min", min(share.values()) if share else None),
+        measure("task_node_changes", run.if_nodes(run.totals.changes if known else None)),
     ]
+
+
+def _settling(run: _Run, residents: Mapping[str, tuple[Resident, ...]]) -> list[Measure]:
+    """Say how many tasks and processes came to rest on a node, and when the last one did."""
+    found = []
+    for family, level in (("tasks", "task"), ("processes", "process")):
+        here = residents[level] if run.has("sched_switch") and run.ground.nodes else ()
+        since = [converged_ms(each.ns, run.wanted.slices) for each in here]
+        there = [at for at in since if at is not None]
+        last = max(there) / 1000 if there and len(there) == len(since) else None
+        share = 100 * len(there) / len(since) if since else None
+        found += [
+            measure(f"{family}_converged", share),
+            measure(f"{level}_convergence_time", last),
+        ]
+    weights = [len(set(run.ground.cpus_of[n]) & set(run.wanted.allowed)) for n in run.ground.nodes]
+    tasks = residents["task"]
+    spread = None
+    if tasks and run.ground.nodes and run.has("sched_switch"):
+        together = np.sum([each.ns for each in tasks], axis=0)
+        spread = spread_ms(together, weights, run.wanted.slices)
+    return [*found, measure("even_spread_time", None if spread is None else spread / 1000)]
 
 
 def _waiting(run: _Run) -> list[Measure]:
     """Say who waited while a CPU was idle, and where the tasks of interest ended."""
-    stayed = stays(run.events, run.window)
-    lengths = queue_lengths(stayed, run.window, list(run.allowed))
-    unknown = clip(gaps(run.events), run.window)
-    share, lost = idle_while_overloaded(lengths, unknown, run.window, run.allowed)
-    needed = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
-    if not run.has(*needed):
-        share = None
-    last = final_nodes(stayed, run.tasks, run.node_of_cpus())
+    totals, length = run.totals, run.window.length_ns
+    known = length - totals.lost_ns
+    told = run.has(*WAITING_EVENTS) and known > 0
+    longest = totals.longest.select(pl.col("end_ns") - pl.col("start_ns")).max().item()
+    mine = totals.final.filter(of_interest(run.wanted.tasks))["cpu"].to_list()
+    last = Counter(run.ground.node_of.get(cpu) for cpu in mine)
     followed = any(map(run.has, ("sched_switch", "sched_wakeup", "sched_migrate_task")))
     return [
-        measure("idle_while_overloaded", None if share is None else 100 * share),
-        measure("unknown_time", 100 * lost),
+        measure("idle_while_overloaded", 100 * totals.idle_ns / known if told else None),
+        measure("longest_idle_while_overloaded", (longest or 0) / 1e6 if told else None),
+        measure("queue_imbalance", run.if_nodes(_imbalance(run) if told else None)),
+        measure("unknown_time", 100 * totals.lost_ns / length if length else 0.0),
         *(
-            measure(
-                "tasks_final_node{node}",
-                last.get(node.id, 0) if followed else None,
-                node=node.id,
-            )
-            for node in run.nodes
+            measure("tasks_final_node{node}", last[node] if followed else None, node=node)
+            for node in run.ground.nodes
         ),
     ]
 
 
+def _imbalance(run: _Run) -> float | None:
+    """Return the mean over slices of the fullest node's queue less the emptiest's, for each CPU."""
+    allowed = set(run.wanted.allowed)
+    cpus = {node: len(allowed & set(run.ground.cpus_of[node])) for node in run.ground.nodes}
+    used = [node for node, count in cpus.items() if count]
+    lengths = run.wanted.slices.lengths_ns()
+    if len(used) < 2 or not lengths:
+        return None
+    queued = {(node, number): ns for node, number, ns in run.totals.queued.iter_rows()}
+    total = 0.0
+    for number, length in enumerate(lengths):
+        each = [queued.get((node, number), 0) / length / cpus[node] for node in used]
+        total += (max(each) - min(each)) * length
+    return total / sum(lengths)
+
+
 def _moves(run: _Run) -> list[Measure]:
-    """Say how often tasks of interest were moved, in all and between the allowed nodes."""
-    moved = migrations(run.events, run.window, run.tasks, run.node_of_cpus())
-    nodes = sorted(node.id for node in run.nodes if set(node.cpus) & set(run.allowed))
-    between: dict[frozenset[int], int] = {}
-    for a, b, moves in moved.iter_rows():
-        between[frozenset((a, b))] = between.get(frozenset((a, b)), 0) + moves
+    """Say how often tasks of interest were moved, in all and between the allowed nodes, and who
+    moved tasks between nodes."""
+    mine = of_interest(run.wanted.tasks)
+    moved = run.moved.filter(mine)
+    by_pair = moved.group_by("from_node", "to_node").agg(moves=pl.len())
+    allowed = set(run.wanted.allowed)
+    nodes = [node for node in run.ground.nodes if set(run.ground.cpus_of[node]) & allowed]
+    between: Counter[frozenset[int | None]] = Counter()
+    for a, b, moves in by_pair.iter_rows():
+        between[frozenset((a, b))] += moves
     known = run.has("sched_migrate_task")
     across = sum(moves for pair, moves in between.items() if len(pair) == 2)
+    by_mover = Counter(run.returned["mover"].to_list())
+    returned = run.returned.filter(pl.col("back_by").is_not_null())
+    by_balancer = pl.col("back_by").is_in(["load balancer", "stopper"])
+    numa = returned.filter(pl.col("mover") == "numa")
+    told = run.ground.nodes and run.has(*WAITING_EVENTS, "sched_move_numa", "sched_swap_numa")
+    gusts = storms(run.moved, run.ground.cpu_counts, run.window.start_ns)
     return [
-        measure("task_migrations", sum(between.values()) if known else None),
-        measure("task_node_migrations", across if known and run.nodes else None),
+        measure("task_migrations", moved.height if known else None),
+        measure("task_node_migrations", run.if_nodes(across if known else None)),
         *(
             measure(
                 "task_migrations_node{a}_node{b}",
-                between.get(frozenset((a, b)), 0) if known else None,
+                between[frozenset((a, b))] if known else None,
                 a=a,
                 b=b,
             )
             for a, b in combinations(nodes, 2)
         ),
+        measure("task_ping_pongs", run.if_nodes(returned.filter(mine).height if known else None)),
+        *(
+            measure(
+                f"node_moves_{mover.replace(' ', '_').replace('-', '_')}",
+                by_mover[mover] if told else None,
+            )
+            for mover in ("numa", "load balancer", "wake-up", "stopper")
+        ),
+        measure("numa_moves_undone", numa.height if told else None),
+        measure(
+            "numa_moves_taken_back_by_load_balancer",
+            numa.filter(by_balancer).height if told else None,
+        ),
+        measure("storms", len(gusts) if told else None),
+    ]
+
+
+def _decisions(run: _Run, *, sampled: bool) -> list[Measure]:
+    """Say what NUMA balancing decided, and how well it came out."""
+    kinds = Counter(run.decided["kind"].to_list())
+    reasons = Counter(run.decided["reason"].to_list())
+    stuck = run.has("sched_stick_numa")
+    all_three = run.has(*NUMA_EVENTS)
+    hops = [
+        run.ground.hops[pair]
+        for pair in run.done.select("from_node", "to_node").iter_rows()
+        if pair in run.ground.hops
+    ]
+    change = run.done["nearer"].drop_nulls()
+    near = {
+        "nearer": int((change > 0).sum()),
+        "as_near": int((change == 0).sum()),
+        "farther": int((change < 0).sum()),
+    }
+    return [
+        *(
+            measure(event, kinds[event.split("_")[1]] if run.has(event) else None)
+            for event in NUMA_EVENTS
+        ),
+        measure("numa_move_success", success_percent(run.decided) if all_three else None),
+        measure("numa_sticks_no_destination", reasons["no destination"] if stuck else None),
+        measure(
+            "numa_sticks_failed",
+            reasons["failed"] + reasons["not allowed there"] if stuck else None,
+        ),
+        measure("numa_moves_hops", sum(hops) / len(hops) if hops and all_three else None),
+        *(
+            measure(f"numa_moves_{name}", count if sampled and all_three else None)
+            for name, count in near.items()
+        ),
     ]
 
 
 def _counters(counters: Mapping[str, int] | None) -> list[Measure]:
+    there = counters or {}
     return [
-        measure("vmstat_{counter}", value, counter=name)
-        for name, value in sorted((counters or {}).items())
-        if name.startswith(COUNTERS)
+        measure("numa_local_faults", local_percent(there)),
+        measure("autonuma_cost", autonuma_cost(there)),
+        *(
+            measure("vmstat_{counter}", value, counter=name)
+            for name, value in sorted(there.items())
+            if name.startswith(COUNTERS)
+        ),
     ]

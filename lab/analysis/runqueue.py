@@ -33,13 +33,26 @@ _STAY = {
 }
 
 
-def stays(events: pl.DataFrame, window: Window) -> pl.DataFrame:
+def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return where each task was, asleep or runnable: pid, comm, cpu, start_ns, end_ns, runnable.
 
     A row ends where the task's next event, or the window, ends it. The idle tasks are left out.
-    Sorted by pid and start.
+    Sorted by pid and start. `held` says how the tasks were before the first event (pid, comm, cpu,
+    runnable), where the events are the later part of a recording.
     """
-    seen = _sightings(events)
+    seen = sightings(events)
+    if held is not None and not events.is_empty():
+        before = held.select(
+            "pid",
+            "comm",
+            "cpu",
+            time_ns=pl.lit(events["time_ns"][0], pl.Int64),
+            order=pl.lit(0, pl.UInt32),
+            from_cpu="cpu",
+            before="runnable",
+            after="runnable",
+        )
+        seen = pl.concat([before.select(_SIGHTING), *([] if seen.is_empty() else [seen])])
     if seen.is_empty():
         return pl.DataFrame(schema=_STAY)
     first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
@@ -104,13 +117,17 @@ def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.D
     )
 
 
-def _sightings(events: pl.DataFrame) -> pl.DataFrame:
+_SIGHTING = ("time_ns", "order", "pid", "comm", "cpu", "from_cpu", "before", "after")
+
+
+def sightings(events: pl.DataFrame) -> pl.DataFrame:
     """Return every mention of a task: time_ns, order, pid, comm, cpu, from_cpu, before, after.
 
     `before` and `after` are whether the mention proves it runnable up to it and from it on; null
     where it proves nothing.
     """
-    rows = events.with_row_index("order")
+    # From 1 on: what was before the first event comes before it.
+    rows = events.with_row_index("order", offset=1)
     cpu = pl.col("cpu")
     columns = set(events.columns)
     parts = []

@@ -26,16 +26,20 @@ class Window:
         return self.end_ns - self.start_ns
 
 
-def find_window(events: pl.DataFrame) -> Window:
+def find_window(events: pl.DataFrame | pl.LazyFrame) -> Window:
     """Find the window between the first `numalab: begin` and the first `numalab: end` after it.
 
     Without a marker, the first or the last event takes its place. An empty table gives an empty
     window at 0.
     """
-    if events.is_empty():
+    ends = (
+        events.lazy()
+        .select(start=pl.col("time_ns").first(), end=pl.col("time_ns").last())
+        .collect()
+    )
+    start, end = ends.row(0)
+    if start is None:
         return Window(0, 0, begun=False, ended=False)
-    times = events["time_ns"]
-    start, end = int(times[0]), int(times[-1])
     text = marks(events)
     begin = text.filter(pl.col("text") == BEGIN)["time_ns"]
     if len(begin):
@@ -46,13 +50,12 @@ def find_window(events: pl.DataFrame) -> Window:
     return Window(start, end, begun=len(begin) > 0, ended=len(over) > 0)
 
 
-def marks(events: pl.DataFrame) -> pl.DataFrame:
+def marks(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return what was written to trace_marker: time_ns and text, without the line break."""
-    if "buf" not in events.columns:
+    if "buf" not in events.lazy().collect_schema():
         return pl.DataFrame(schema={"time_ns": pl.Int64, "text": pl.String})
-    return events.filter(pl.col("event") == "print").select(
-        "time_ns", text=pl.col("buf").str.strip_chars("\n")
-    )
+    written = events.lazy().filter(pl.col("event") == "print")
+    return written.select("time_ns", text=pl.col("buf").str.strip_chars("\n")).collect()
 
 
 def gaps(events: pl.DataFrame) -> pl.DataFrame:

@@ -75,6 +75,8 @@ _PERF_ALIASES = {
 }
 # The letters by which images/src/numalab-run.c knows what is sampled.
 SAMPLED = {"vmstat": "v", "schedstat": "s", "tasks": "t", "numa_maps": "p"}
+# The trace clocks that are CLOCK_MONOTONIC, or are it in a guest that is never suspended.
+ON_SAMPLE_CLOCK = ("mono", "boot")
 SampledName = Literal["vmstat", "schedstat", "tasks", "numa_maps"]
 Clock = Literal["mono", "mono_raw", "boot", "tai", "local", "global", "x86-tsc"]
 

@@ -1,19 +1,23 @@
 """Takes the measures of one run out of its folder."""
 
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
+from pydantic import TypeAdapter
 
+from lab.analysis.findings import Findings
 from lab.analysis.measure import Measure
 from lab.analysis.outcome import metric_measures, perf_measures, time_measures
-from lab.analysis.run import COLUMNS, measure_run
+from lab.analysis.run import COLUMNS, analyse_run
 from lab.capture.counters import difference, parse_vmstat
 from lab.capture.perf_stat import perf_counts
-from lab.capture.spec import CaptureSpec
+from lab.capture.samples import Samples, parse_samples
+from lab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from lab.capture.times import parse_times
 from lab.errors import WorkloadFailed
-from lab.store import RunDir, left_by_guest
+from lab.store import RunDir, left_by_guest, write_json
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
 from lab.workload.parse import parse_metrics
@@ -25,26 +29,52 @@ def load_events(directory: RunDir) -> pl.DataFrame:
     return pl.read_parquet(directory.events, columns=[name for name in COLUMNS if name in names])
 
 
+def scan_events(directory: RunDir) -> pl.LazyFrame:
+    """Scan what the measures read of a run's events, without loading them."""
+    table = pl.scan_parquet(directory.events)
+    names = table.collect_schema().names()
+    return table.select([name for name in COLUMNS if name in names])
+
+
+def save_findings(directory: RunDir, findings: Findings) -> None:
+    """Write what the analysis of a run found."""
+    write_json(directory.analysis, asdict(findings))
+
+
+def load_findings(directory: RunDir) -> Findings | None:
+    """Read what the analysis of a run found; None for a run of a numalab that had none.
+
+    Raises ValueError for a damaged file.
+    """
+    if not directory.analysis.exists():
+        return None
+    return TypeAdapter(Findings).validate_json(directory.analysis.read_bytes())
+
+
 def measure(
     directory: RunDir, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
 ) -> tuple[Measure, ...]:
     """Compute every measure of a run from its decoded events, its counters and what it printed.
 
-    Raises WorkloadFailed when the command did not print a metric that its workload file requires.
+    The findings of its analysis are written beside it (`load_findings` reads them). Raises
+    WorkloadFailed when the command did not print a metric that its workload file requires.
     """
     metrics = parse_metrics(workload.metrics, _text(directory.stdout))
     before, after = (
         parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
     )
+    analysis = analyse_run(
+        scan_events(directory),
+        topology,
+        tasks=workload.tasks,
+        allowed_cpus=workload.allowed_cpus or None,
+        recorded=recorded(directory, capture),
+        counters=difference(before, after),
+        samples=_samples(directory, capture),
+    )
+    save_findings(directory, analysis.findings)
     return (
-        *measure_run(
-            load_events(directory),
-            topology,
-            tasks=workload.tasks,
-            allowed_cpus=workload.allowed_cpus or None,
-            recorded=recorded(directory, capture),
-            counters=difference(before, after),
-        ),
+        *analysis.measures,
         *time_measures(parse_times(_text_if_there(directory.times))),
         *perf_measures(perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat))),
         *metric_measures(workload.name, metrics),
@@ -57,6 +87,13 @@ def recorded(directory: RunDir, capture: CaptureSpec) -> tuple[str, ...]:
     return tuple(
         event.name for event in capture.events if not (event.optional and event.name in absent)
     )
+
+
+def _samples(directory: RunDir, capture: CaptureSpec) -> Samples | None:
+    """Return what was sampled, if its times are those of the trace."""
+    if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
+        return None
+    return parse_samples(_text_if_there(directory.samples))
 
 
 def _text(path: Path) -> str:

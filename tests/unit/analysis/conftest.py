@@ -28,6 +28,14 @@ SCHEMA = {
     "target_cpu": pl.Int32,
     "orig_cpu": pl.Int32,
     "dest_cpu": pl.Int32,
+    "src_pid": pl.Int32,
+    "src_cpu": pl.Int32,
+    "dst_pid": pl.Int32,
+    "dst_cpu": pl.Int32,
+    "src_tgid": pl.Int32,
+    "src_ngid": pl.Int32,
+    "tgid": pl.Int32,
+    "ngid": pl.Int32,
 }
 SLEEPS, PREEMPTED, RUNS = 1, 0x100, 0
 Row = dict[str, Any]
@@ -70,6 +78,34 @@ def migrate(time: int, task: str, orig: int, dest: int) -> Row:
     return {**row, "event_comm": comm, "event_pid": pid, "orig_cpu": orig, "dest_cpu": dest}
 
 
+def migrated_by(time: int, by: str, task: str, orig: int, dest: int) -> Row:
+    """A migration reported on CPU `orig` while the task `by` ran there."""
+    comm, pid = _task(by)
+    return {**migrate(time, task, orig, dest), "cpu": orig, "pid": pid, "comm": comm}
+
+
+def numa_move(time: int, task: str, src: int, dst: int, tgid: int = 0) -> Row:
+    comm, pid = _task(task)
+    row = {"time_ns": time, "cpu": src, "event": "sched_move_numa", "pid": pid, "comm": comm}
+    return {**row, "event_pid": pid, "src_cpu": src, "dst_cpu": dst, "tgid": tgid, "ngid": 0}
+
+
+def numa_pair(time: int, kind: str, task: str, src: int, *to: int) -> Row:
+    """sched_swap_numa or sched_stick_numa; `to` is a CPU and the task there, 0 for none."""
+    comm, pid = _task(task)
+    dst, other = to
+    row = {"time_ns": time, "cpu": src, "event": f"sched_{kind}_numa", "pid": pid, "comm": comm}
+    return {
+        **row,
+        "src_pid": pid,
+        "src_cpu": src,
+        "dst_pid": other,
+        "dst_cpu": dst,
+        "src_tgid": pid,
+        "src_ngid": 0,
+    }
+
+
 def mark(time: int, text: str, cpu: int = 0) -> Row:
     row = {"time_ns": time, "cpu": cpu, "event": "print", "pid": 99, "comm": "marker"}
     return {**row, "buf": f"{text}\n"}
@@ -96,6 +132,9 @@ class Trace:
     switch: Callable[..., Row] = switch
     wakeup: Callable[..., Row] = wakeup
     migrate: Callable[..., Row] = migrate
+    migrated_by: Callable[..., Row] = migrated_by
+    numa_move: Callable[..., Row] = numa_move
+    numa_pair: Callable[..., Row] = numa_pair
     mark: Callable[..., Row] = mark
     lost: Callable[..., Row] = lost
     other: Callable[..., Row] = other

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from lab.analysis.occupancy import spans
-from lab.analysis.placement import migrations, node_changes
 from lab.analysis.run import measure_run
 from lab.analysis.runqueue import queue_lengths, stays
 from lab.analysis.window import Window, find_window
@@ -72,17 +71,11 @@ def test_a_cpu_that_runs_a_task_has_a_runnable_one(events: pl.DataFrame, window:
     assert total == len(CPUS) * window.length_ns
 
 
-def test_every_change_of_node_has_a_migration(events: pl.DataFrame, window: Window) -> None:
-    node_of = pl.DataFrame(
-        {"cpu": CPUS, "node": [cpu // 2 for cpu in CPUS]},
-        schema={"cpu": pl.Int16, "node": pl.Int16},
-    )
-    moved = migrations(events, window, ["thread */*"], node_of)
-    across = moved.filter(pl.col("from_node") != pl.col("to_node"))
-    changed = node_changes(spans(events, window, CPUS), ["thread */*"])
-    assert changed["moves"].sum() == 39
-    assert across["moves"].sum() == 41  # two of them were moved on before they ran
-    assert moved["moves"].sum() == 101
+def test_every_change_of_node_has_a_migration(events: pl.DataFrame) -> None:
+    found = {each.name: each.value for each in measure_run(events, RING_4, tasks=["thread */*"])}
+    assert found["task_node_changes"] == 39
+    assert found["task_node_migrations"] == 41  # two of them were moved on before they ran
+    assert found["task_migrations"] == 101
 
 
 def test_shares_add_up(events: pl.DataFrame) -> None:

@@ -1,0 +1,78 @@
+"""Work conservation, counted by hand."""
+
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.analysis.balance import joined, longest, minus, union, violations
+from lab.analysis.runqueue import queue_lengths, stays
+from lab.analysis.window import Window, gaps
+
+WINDOW = Window(0, 100)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (s[0], s[0] + s[1]))
+)
+
+
+def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 0),  # two on CPU 0, none on CPU 1 until 40
+        trace.wakeup(15, "c:3", 0),
+        trace.migrate(40, "b:2", 0, 1),
+        trace.switch(60, 1, "b:2", "idle", trace.sleeps),  # CPU 1 again, until c leaves CPU 0
+        trace.migrate(80, "c:3", 0, 1),
+    )
+    stayed = stays(events, WINDOW)
+    lengths = queue_lengths(stayed, WINDOW, [0, 1])
+    found = violations(lengths, gaps(events))
+    assert found.rows() == [(1, 10, 40), (1, 60, 80)]
+    listed = longest(found, lengths, stayed, 1, Window(0, 100))
+    assert listed.rows() == [(1, 10, 40, 0, 2, "b")]
+
+
+def test_time_in_which_events_were_lost_is_no_violation(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 0),
+        trace.wakeup(20, "b:2", 0),
+        trace.lost(50, 0),
+        trace.wakeup(90, "b:2", 0),
+    )
+    found = violations(queue_lengths(stays(events, WINDOW), WINDOW, [0, 1]), gaps(events))
+    assert all(end <= 20 or start >= 50 for _, start, end in found.rows())
+
+
+def test_pieces_of_one_violation_are_joined() -> None:
+    schema = ["cpu", "start_ns", "end_ns", "busy_cpu", "pid", "comm"]
+    rows = [(1, 0, 10, 0, 7, "a"), (1, 10, 30, 2, 8, "b"), (1, 31, 40, 0, 7, "a"),
+            (2, 10, 20, 0, 7, "a")]  # fmt: skip
+    found = joined(pl.DataFrame(rows, schema=schema, orient="row"))
+    assert found.rows() == [
+        (1, 0, 30, 0, 7, "a"),
+        (1, 31, 40, 0, 7, "a"),
+        (2, 10, 20, 0, 7, "a"),
+    ]
+
+
+@given(SPANS, SPANS)
+def test_unions_and_differences_are_those_of_sets(
+    spans: list[tuple[int, int]], holes: list[tuple[int, int]]
+) -> None:
+    def table(rows: list[tuple[int, int]]) -> pl.DataFrame:
+        schema = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def covered(rows: list[tuple[int, int]]) -> set[int]:
+        return {at for start, end in rows for at in range(start, end)}
+
+    whole = union(table(spans))
+    pairs = list(zip(*(side.tolist() for side in whole), strict=True))
+    assert covered(pairs) == covered(spans)
+    assert all(a[1] < b[0] for a, b in pairwise(pairs))
+    left = minus(whole, union(table(holes)))
+    rest = list(zip(*(side.tolist() for side in left), strict=True))
+    assert covered(rest) == covered(spans) - covered(holes)

@@ -1,0 +1,128 @@
+"""Who moved a task and who took it back, decided by hand on small traces."""
+
+from typing import Any
+
+import polars as pl
+
+from lab.analysis.decisions import done_moves, numa_decisions, with_outcomes
+from lab.analysis.moves import (
+    RETURN_NS,
+    STORM_NS,
+    migrations,
+    name_numa_moves,
+    storms,
+    who_moved,
+    with_returns,
+)
+from lab.analysis.runqueue import stays
+from lab.analysis.window import Window
+
+NODE_OF = {0: 0, 1: 1, 2: 2}
+
+
+def moved(events: pl.DataFrame) -> pl.DataFrame:
+    window = Window(0, 10 * RETURN_NS)
+    decided = with_outcomes(numa_decisions(events, window, NODE_OF))
+    found = migrations(events, stays(events, window), NODE_OF)
+    return name_numa_moves(found, done_moves(decided))
+
+
+def test_each_move_has_its_mover(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.wakeup(20, "b:2", 0),
+        # pulled while it waits; then NUMA balancing announces, and the stopper carries out
+        trace.migrate(30, "b:2", 0, 1),
+        trace.switch(40, 1, "idle", "b:2"),
+        trace.numa_move(50, "b:2", 1, 2),
+        trace.migrated_by(60, "migration/1:21", "b:2", 1, 2),
+        # the same destination again, but nobody announced it: active balance
+        trace.migrate(70, "b:2", 2, 1),
+        trace.migrated_by(80, "migration/1:21", "b:2", 1, 2),
+        # asleep, so its wake-up places it
+        trace.switch(90, 0, "a:1", "idle", trace.sleeps),
+        trace.migrate(95, "a:1", 0, 1),
+        trace.wakeup(96, "a:1", 1),
+        trace.migrate(97, "a:1", 1, 1),
+    )
+    assert moved(events).select("time_ns", "pid", "mover").rows() == [
+        (30, 2, "load balancer"),
+        (60, 2, "numa"),
+        (70, 2, "load balancer"),
+        (80, 2, "stopper"),
+        (95, 1, "wake-up"),
+    ]
+
+
+def test_a_swap_moves_both_tasks(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.switch(10, 2, "idle", "b:2"),
+        trace.numa_pair(20, "swap", "a:1", 0, 2, 2),
+        trace.migrated_by(30, "migration/0:20", "a:1", 0, 2),
+        trace.migrated_by(31, "migration/0:20", "b:2", 2, 0),
+    )
+    assert moved(events)["mover"].to_list() == ["numa", "numa"]
+
+
+def test_who_took_whose_move_back(trace: Any) -> None:
+    second = RETURN_NS
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.switch(10, 1, "idle", "b:2"),
+        trace.numa_move(50, "a:1", 0, 2),
+        trace.migrated_by(60, "migration/0:20", "a:1", 0, 2),
+        trace.migrate(100, "a:1", 2, 0),  # the load balancer takes it back at once
+        trace.migrate(200, "b:2", 1, 2),
+        trace.migrate(201 + second, "b:2", 2, 1),  # too late to count
+    )
+    found = moved(events)
+    back = with_returns(found)
+    assert back.select("time_ns", "back_ns", "back_by").rows() == [
+        (60, 100, "load balancer"),
+        (100, None, None),
+        (200, None, None),
+        (201 + second, None, None),
+    ]
+    by = {each.mover: each for each in who_moved(found, back)}
+    assert by["numa"].taken_back_by == {"load balancer": 1}
+    assert (by["load balancer"].moves, by["load balancer"].between_nodes) == (3, 3)
+    assert by["load balancer"].taken_back_by == {}
+
+
+def test_going_on_to_a_third_node_is_no_return(trace: Any) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.migrate(20, "a:1", 0, 1),
+        trace.migrate(30, "a:1", 1, 2),
+        trace.migrate(40, "a:1", 2, 0),
+    )
+    assert with_returns(moved(events))["back_ns"].to_list() == [None, None, None]
+
+
+def test_a_storm_is_four_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
+    def pulled(pids: list[int], apart: int) -> pl.DataFrame:
+        rows = [trace.wakeup(1, f"t:{pid}", 0) for pid in set(pids)]
+        rows += [trace.migrate(10 + i * apart, f"t:{p}", 0, 1) for i, p in enumerate(pids)]
+        return moved(trace.table(*rows))
+
+    cpus = {0: 1, 1: 1, 2: 1}
+    found = storms(pulled([1, 2, 3, 4, 5], STORM_NS // 3), cpus, 0)
+    assert {(each.to, each.id, each.moves, each.tasks) for each in found} == {
+        ("cpu", 1, 5, 5),
+        ("node", 1, 5, 5),
+    }
+    assert found[0].at_ms == 10 / 1e6
+    assert not storms(pulled([1, 2, 3, 4], STORM_NS // 2), cpus, 0)  # never four within 10 ms
+    assert not storms(pulled([1, 2, 3, 1, 2], 10), cpus, 0)  # three tasks
+    # a node of three CPUs may take five at once
+    assert {each.to for each in storms(pulled([1, 2, 3, 4, 5], 10), {1: 3}, 0)} == {"cpu"}
+
+
+def test_where_wake_ups_place_tasks_is_no_storm(trace: Any) -> None:
+    rows = [trace.switch(pid, 0, f"t:{pid}", "idle", trace.sleeps) for pid in range(1, 6)]
+    for pid in range(1, 6):
+        rows += [trace.migrate(10 + pid, f"t:{pid}", 0, 1), trace.wakeup(11 + pid, f"t:{pid}", 1)]
+    found = moved(trace.table(*rows))
+    assert found["mover"].to_list() == ["wake-up"] * 5
+    assert not storms(found, {0: 1, 1: 1, 2: 1}, 0)
