@@ -42,8 +42,18 @@ def kernel() -> BuiltKernel:
 @pytest.fixture(scope="session")
 def image() -> BuiltImage:
     """The root file system of the guests, built unless it is cached."""
+    return _built(IMAGE)
+
+
+@pytest.fixture(scope="session")
+def bench_image() -> BuiltImage:
+    """The root file system with the benchmarks that `base` has not."""
+    return _built("bench")
+
+
+def _built(name: str) -> BuiltImage:
     try:
-        return ensure_image(load_recipe(IMAGE))
+        return ensure_image(load_recipe(name))
     except HostError as error:
         _missing(error)
 

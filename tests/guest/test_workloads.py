@@ -1,0 +1,107 @@
+"""Every workload in a real guest, as short as it can be made."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+
+from guest_types import Boot, MakeMachine
+
+from lab.image.build import BuiltImage
+from lab.kernel.build import ensure_kernel
+from lab.kernel.catalogue import find_kernel
+from lab.topology.load import load_topology
+from lab.workload.document import Value
+from lab.workload.model import BoundWorkload, list_workloads, load_workload, resolve
+from lab.workload.parse import parse_metrics
+
+TOPOLOGY = "mesh-2"
+SHARED: dict[str, Value] = {"mib": 2, "loops": 2}  # memory of a process
+OWN: dict[str, Value] = {"thread_mib": 1, "loops": 2}  # memory of each thread
+SHORT: dict[str, dict[str, Value]] = {
+    "autonuma01": SHARED,
+    "autonuma01-threadlocal": OWN,
+    "autonuma02": OWN,
+    "autonuma02-smt": OWN,
+    "bound-hogs": {"start_node": 0, "allowed_nodes": "0,1", "seconds": 0.2},
+    "dbench": {"clients": 2, "seconds": 1},
+    "hackbench": {"groups": 1, "fds": 2, "loops": 5},
+    "linpack": {"n": 64},
+    "numa-mem": {"mib": 2, "loops": 2, "seconds": 1},
+    "numa01": SHARED,
+    "numa02": OWN,
+    "numa03": SHARED,
+    "numa04": SHARED,
+    "numa05": SHARED,
+    "pipe": {"loops": 100},
+    "schbench": {"workers": "1,2", "sleep_us": 1000, "work_us": 1000, "seconds": 0.2},
+    "stream": {"mib": 3, "repetitions": 2},
+    "tcp-stream": {"sizes": "1024,16384", "seconds": 1},
+    "warehouse": {"instances": 2, "own_kib": 64, "shared_kib": 64, "seconds": 0.2},
+    "xfsrepair": {"files": 20},
+}
+# A line before and after each, with its exit status; the trace is emptied in between.
+SCRIPT = """
+trace=/sys/kernel/tracing/instances/lab/trace
+run() {
+    name=$1
+    shift
+    echo >$trace
+    echo "=== $name"
+    "$@"
+    echo "=== $name ended with $?, begin $(grep -c 'numalab: begin' $trace)" \\
+        "end $(grep -c 'numalab: end' $trace)"
+}
+"""
+
+
+def bound(name: str) -> BoundWorkload:
+    return resolve(load_workload(name), SHORT[name], load_topology(TOPOLOGY))
+
+
+def test_every_workload_runs_and_is_read(
+    boot: Boot, make_machine: MakeMachine, bench_image: BuiltImage
+) -> None:
+    assert set(SHORT) == set(list_workloads())
+    calls = [f"run {name} {shlex.join(bound(name).argv)}" for name in SHORT]
+    machine = replace(make_machine(TOPOLOGY), rootfs=bench_image.path)
+    script = "\n".join([SCRIPT, *calls])
+    outcome, run_dir = boot(
+        "sh", "-c", script, machine=machine, events=("sched:sched_process_exit",)
+    )
+    printed = (run_dir.out / "stdout").read_text()
+    errors = (run_dir.out / "stderr").read_text()
+    assert outcome.status == 0, errors
+    # This kernel cannot, and the workload says why.
+    assert "=== xfsrepair ended with 1, begin 0 end 0" in printed
+    assert "xfsrepair: this kernel has no XFS (fragment xfs" in errors
+    for name in SHORT.keys() - {"xfsrepair"}:
+        output = between(printed, name)
+        assert f"=== {name} ended with 0, begin 1 end 1" in printed, (name, output, errors)
+        check_metrics(name, output)
+
+
+def between(printed: str, name: str) -> str:
+    return printed.partition(f"=== {name}\n")[2].partition(f"=== {name} ended")[0]
+
+
+def check_metrics(name: str, output: str) -> None:
+    specs = load_workload(name).metrics
+    metrics = parse_metrics(specs, output)
+    assert {metric.name for metric in metrics} == {spec.name for spec in specs}, output
+    found: Mapping[tuple[str, str], float] = {(m.name, m.label): m.value for m in metrics}
+    assert len(found) == len(metrics), "a metric is found twice"
+
+
+def test_xfs_is_made_filled_and_repaired(
+    boot: Boot, make_machine: MakeMachine, bench_image: BuiltImage
+) -> None:
+    machine = replace(
+        make_machine(TOPOLOGY),
+        rootfs=bench_image.path,
+        bzimage=ensure_kernel(find_kernel("debian-6.12-xfs")).bzimage,
+    )
+    outcome, run_dir = boot(*bound("xfsrepair").argv, machine=machine)
+    assert outcome.status == 0, (run_dir.out / "stderr").read_text()
+    output = (run_dir.out / "stdout").read_text()
+    check_metrics("xfsrepair", output)
+    assert "files 80" in output

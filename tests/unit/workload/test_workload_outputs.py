@@ -1,0 +1,76 @@
+"""What every workload really printed in a guest (ring-4, icount), and what is read from it."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import WorkloadFailed
+from lab.workload.model import list_workloads, load_workload
+from lab.workload.parse import parse_metrics
+
+OUTPUTS = Path(__file__).parents[2] / "data" / "workload"
+
+# One figure of each, by metric and label, as a person reads it in the file.
+READ: dict[str, dict[tuple[str, str], float]] = {
+    "autonuma01": {("thread_runtime", ""): 5.371, ("speed", ""): 0.115},
+    "autonuma01-threadlocal": {("slowest_thread", ""): 5.579},
+    "autonuma02": {("runtime_spread", ""): 13.799},
+    "autonuma02-smt": {("speed", ""): 0.12},
+    "bound-hogs": {("hog_last_cpu", "7"): 3},
+    "dbench": {("throughput", ""): 39.2824, ("max_latency", ""): 185.49},
+    "hackbench": {("elapsed", ""): 1.123},
+    "linpack": {("speed", ""): 0.029119},
+    "numa-mem": {("speed", ""): 0.109},
+    "numa01": {("thread_runtime", ""): 6.46, ("speed", ""): 0.079},
+    "numa02": {("slowest_thread", ""): 6.726},
+    "numa03": {("runtime_spread", ""): 12.865},
+    "numa04": {("speed", ""): 0.075},
+    "numa05": {("thread_runtime", ""): 7.007},
+    "pipe": {("round_trip", ""): 107.1905, ("round_trips", ""): 9329},
+    "schbench": {
+        ("latency_p50", "1"): 212.5,
+        ("latency_p99_9", "2"): 29456.8,
+        ("requests", "2"): 276.7,
+    },
+    "stream": {("copy_rate", ""): 550.7, ("triad_rate", ""): 595.5},
+    "tcp-stream": {("tcp_stream", "64"): 8.16, ("tcp_stream", "16384"): 369},
+    "warehouse": {("throughput", ""): 181069.0, ("instance_throughput", "0"): 181069.0},
+    "xfsrepair": {
+        ("fill_system_time", ""): 6.093013,
+        ("repair_elapsed_time", ""): 1.758343,
+        ("repair_minor_faults", ""): 4282,
+    },
+}
+
+
+def printed(name: str) -> str:
+    return (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", list_workloads())
+def test_what_a_workload_printed_is_read(name: str) -> None:
+    specs = load_workload(name).metrics
+    metrics = parse_metrics(specs, printed(name))
+    found = {(metric.name, metric.label): metric.value for metric in metrics}
+    assert len(found) == len(metrics), "a metric is found twice"
+    assert {metric.name for metric in metrics} == {spec.name for spec in specs}
+    assert found.items() >= READ[name].items()
+
+
+@pytest.mark.parametrize("name", list_workloads())
+def test_a_workload_that_ended_early_is_noticed(name: str) -> None:
+    """Half of what it prints is not taken for all of it."""
+    lines = printed(name).splitlines()
+    beginning = "\n".join(lines[: len(lines) // 2 if len(lines) > 1 else 0])
+    if name in ("bound-hogs", "schbench", "tcp-stream"):  # prints a line for each of several alike
+        beginning = ""
+    with pytest.raises(WorkloadFailed, match=r"did not print \w+"):
+        parse_metrics(load_workload(name).metrics, beginning)
+
+
+def test_the_numbers_of_workers_are_told_apart() -> None:
+    metrics = parse_metrics(load_workload("schbench").metrics, printed("schbench"))
+    medians = {metric.label: metric.value for metric in metrics if metric.name == "latency_p50"}
+    assert medians == {"1": 212.5, "2": 3931.7}
+    # p99 is not taken for p99.5 or p99.9.
+    assert len([metric for metric in metrics if metric.name == "latency_p99"]) == 2
