@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from report_sample import hostile_report, sample_report, thread_cells
 
+from lab.analysis.locality import autonuma_cost, local_percent, page_range_updates
 from lab.analysis.measure import Direction
 from lab.report.mmtests import Row, render_mmtests, table_of_operations, table_of_values
-from lab.report.numa_counters import autonuma_cost, local_percent, numa_lines, page_range_updates
+from lab.report.numa_counters import numa_lines
 from lab.report.tables import gain_percent
 
 DATA = Path(__file__).parents[2] / "data" / "report"
