@@ -14,6 +14,21 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _FACTOR[match[2] or "B"]
 
 
+_TIME = re.compile(r"(?:(\d+)\s*h)?\s*(?:(\d+)\s*m(?:in)?)?\s*(?:(\d+)\s*s)?")
+
+
+def parse_seconds(text: str) -> int:
+    """Parse `90s`, `20m`, `1h30m` or a plain number of seconds. Raises ValueError."""
+    text = text.strip()
+    match = _TIME.fullmatch(text)
+    if text.isdecimal() and len(text) < 10:
+        return int(text)
+    if match is None or not any(match.groups()) or len(text) > 20:
+        raise ValueError(f"not a time: {text[:40]!r} (write 90s, 20m or 1h30m)")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return (hours * 60 + minutes) * 60 + seconds
+
+
 def format_size(size: int) -> str:
     """Format bytes with the largest binary unit that keeps at least one whole digit."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cli.output import PLAIN_INTERVAL, say
+from lab.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,16 +77,6 @@ class Overview:
         return max(left / self.jobs, longest, 0.0)
 
 
-def clock(seconds: float) -> str:
-    """Write a time as people do: `45 s`, `3:05`, `1:02:03`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 @contextmanager
 def live_runs() -> Iterator["Watch"]:
     """Give what `run_here` is to be watched with."""
@@ -95,7 +86,7 @@ def live_runs() -> Iterator["Watch"]:
         def watch(outlook: "Outlook") -> "Callable[[Happening], None]":
             overview.plan(outlook)
             if outlook.tasks:
-                left = clock(overview.seconds_left(time.monotonic()))
+                left = format_seconds(overview.seconds_left(time.monotonic()))
                 say(f"{len(outlook.tasks)} runs to do, {outlook.jobs} at once, about {left}")
 
             def tell(happening: "Happening") -> None:
@@ -132,7 +123,7 @@ def ending_line(happening: "Happening", overview: Overview, now: float) -> str:
     if happening.kind == "done":
         line += f" ({happening.seconds:.1f} s)"
     if overview.ended < overview.total and happening.kind != "again":
-        line += f", {clock(overview.seconds_left(now))} left"
+        line += f", {format_seconds(overview.seconds_left(now))} left"
     return line
 
 
@@ -166,9 +157,11 @@ def _table(overview: Overview) -> "RenderableType":
     for run in overview.running.values():
         filled = round(_BAR * run.share(now))
         bar = Text("━" * filled, "blue") + Text("━" * (_BAR - filled), "dim")
-        table.add_row(Text(run.name), bar, Text(clock(now - run.began)), Text(run.text, "dim"))
+        table.add_row(
+            Text(run.name), bar, Text(format_seconds(now - run.began)), Text(run.text, "dim")
+        )
     failed = f", {overview.failed} failed" if overview.failed else ""
-    left = clock(overview.seconds_left(now))
+    left = format_seconds(overview.seconds_left(now))
     total = f"{overview.ended} of {overview.total} runs ended{failed}, {left} left"
     table.add_row(Text(total, "bold"))
     return table

@@ -10,12 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.cli.live import clock
 from lab.cli.output import ModeName, emit
 from lab.study.model import find_study
 from lab.study.outlook import StudyOutlook, look_ahead, total_seconds
 from lab.study.plan import plan_study
-from lab.units import format_size
+from lab.units import format_seconds, format_size
 
 
 def command(
@@ -66,11 +65,13 @@ def _text(found: Sequence[StudyOutlook], jobs: int) -> RenderableType:
         parts += [Text(f"{each.name}: mode {each.mode} ({each.reason})", "bold"), _runs(each)]
         if each.to_build:
             built = ", ".join(each.to_build)
-            parts.append(Text(f"to build first: {built}, about {clock(each.build_seconds)}"))
+            parts.append(
+                Text(f"to build first: {built}, about {format_seconds(each.build_seconds)}")
+            )
         parts.append(Text())
     runs = sum(len(each.runs) for each in found)
     counts = sorted({1, min(each.at_once(jobs) for each in found)})
-    times = ", ".join(f"{clock(total_seconds(found, n))} with --jobs {n}" for n in counts)
+    times = ", ".join(f"{format_seconds(total_seconds(found, n))} with --jobs {n}" for n in counts)
     parts.append(Text(f"{runs} runs: about {times}", "bold"))
     largest = max(each.largest_mib for each in found)
     memory = min(each.host_memory_mib for each in found)
@@ -89,6 +90,6 @@ def _runs(outlook: StudyOutlook) -> Table:
         n = each.cost.learned_from
         source = "an estimate" if n == 0 else f"{n} earlier run{'s' * (n > 1)}"
         size = format_size(each.memory_mib << 20)
-        time = clock(each.cost.seconds)
+        time = format_seconds(each.cost.seconds)
         table.add_row(Text(each.run.id), str(each.cpus), size, time, source)
     return table

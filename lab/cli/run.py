@@ -1,7 +1,9 @@
 """`numalab run`."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -18,14 +20,18 @@ from lab.report.claims import render_claim_table
 from lab.report.document import report_document
 from lab.report.model import StudyReport
 from lab.store import Results, make_dir, project_dir, read_json
+from lab.study.budget import within_budget
 from lab.study.campaign import Failure
+from lab.study.cost import Costs
 from lab.study.gather import gather
-from lab.study.local import Ready, run_here
+from lab.study.local import Ready, cost_of, default_jobs, run_here
 from lab.study.model import find_study
-from lab.study.plan import Plan, plan_study
+from lab.study.plan import Plan, plan_study, require_measure
 from lab.study.prepare import choose_mode, prepare
 from lab.study.publish import publish
-from lab.study.task import Setting
+from lab.study.stopping import StoppingRule
+from lab.study.task import Setting, make_tasks
+from lab.units import parse_seconds
 
 
 def command(
@@ -52,6 +58,17 @@ def command(
             "--jobs", "-j", min=1, help="Guests at once; by default in icount mode one on each CPU."
         ),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Wall time such as 20m: run what tells most in it, cells before seeds."),
+    ] = None,
+    until_significant: Annotated[
+        str | None,
+        typer.Option(metavar="MEASURE", help="Add repetitions until this measure is decided."),
+    ] = None,
+    max_runs: Annotated[
+        int, typer.Option(min=3, help="Runs of a variant at most, with --until-significant.")
+    ] = 10,
     connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
@@ -70,7 +87,10 @@ def command(
     Exits with 0 when everything was as the studies expect, with 1 when a claim did not hold, and
     otherwise with the code of the first failure (docs/errors.md).
     """
+    began = time.monotonic()
     plans = _plans(studies, preset)
+    limit = None if budget is None else _seconds(budget)
+    rule = _rule(plans, until_significant, max_runs)
     ready = []
     for plan in plans:
         results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
@@ -78,8 +98,10 @@ def command(
         say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
         with _gone_if_empty(results.path):
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
+    if limit is not None:
+        ready = _within(ready, limit - (time.monotonic() - began), jobs)
     with live_runs() as watch:
-        failures = run_here(ready, jobs, watch, fail_fast=fail_fast)
+        failures = run_here(ready, jobs, watch, rule=rule, fail_fast=fail_fast)
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, as_json=as_json)
     if failures:
@@ -98,6 +120,35 @@ def _ready(
         choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
     say(f"mode {choice.mode}: {choice.reason}")
     return Ready(plan, prepared, results, Setting(choice, connection, allow_mismatch))
+
+
+def _seconds(budget: str) -> int:
+    try:
+        return parse_seconds(budget)
+    except ValueError as error:
+        raise UserError(str(error), key="--budget") from None
+
+
+def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule | None:
+    if measure is None:
+        return None
+    for plan in plans:
+        require_measure(plan, measure, "--until-significant")
+    return StoppingRule(measure, most)
+
+
+def _within(studies: Sequence[Ready], seconds: float, jobs: int | None) -> list[Ready]:
+    """Leave of each study what fits into its share of a time, as its runs' costs tell."""
+    found = []
+    for study in studies:
+        tasks = make_tasks(study.plan, study.prepared, study.results, study.setting)
+        costs = Costs()
+        cost = {task.run: cost_of(task, costs).seconds for task in tasks}
+        share = seconds / len(studies)
+        plan = within_budget(study.plan, share, cost.__getitem__, jobs or default_jobs(tasks))
+        say(f"{plan.name}: {len(plan.runs)} of {len(tasks)} runs fit into the budget")
+        found.append(replace(study, plan=plan))
+    return found
 
 
 def _report(study: Ready, failures: Sequence[Failure]) -> tuple[StudyReport, ...]:

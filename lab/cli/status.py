@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.cli.live import clock
 from lab.cli.output import emit
 from lab.store import Results
 from lab.study.progress import Progress, State, read_progress
+from lab.units import format_seconds
 
 STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "waiting")
 STYLES = {"done": "blue", "running": "bold", "failed": "bold dark_orange"}
@@ -32,10 +32,14 @@ def command(
 def _text(found: Progress) -> RenderableType:
     counts = ", ".join(f"{found.count(state)} {state}" for state in STATES if found.count(state))
     under_way = "under way" if found.active else "not under way"
-    left = f", about {clock(found.seconds_left)} left" if found.seconds_left is not None else ""
+    left = (
+        f", about {format_seconds(found.seconds_left)} left"
+        if found.seconds_left is not None
+        else ""
+    )
     table = Table.grid(padding=(0, 2))
     for run in found.runs:
-        seconds = "" if run.seconds is None else clock(run.seconds)
+        seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))
         table.add_row(Text(run.run), state, Text(seconds), Text(run.text))
     return Group(Text(f"{found.study}, {under_way}: {counts}{left}", "bold"), table)

@@ -62,9 +62,21 @@ def claimed(plans: Sequence[tuple[Plan, Results]]) -> Iterator[list[int]]:
 
 
 def claim_results(plan: Plan, results: Results) -> None:
-    """Write plan.json. Raises UserError where there is that of another study."""
-    if results.plan.exists() and read_json(results.plan).get("digest") != plan.digest:
-        raise UserError("these results are of another study or an older version", file=results.path)
+    """Write plan.json. Raises UserError where there is that of another study.
+
+    Runs that were added to it and have finished stay in it, and so does what was said of them.
+    """
+    runs, remarks = [dataclasses.asdict(run) for run in plan.runs], list(plan.remarks)
+    if results.plan.exists():
+        old = read_json(results.plan)
+        if old.get("digest") != plan.digest:
+            reason = "these results are of another study or an older version"
+            raise UserError(reason, file=results.path)
+        names, finished = {run.id for run in plan.runs}, results.finished()
+        added = [run for run in old["runs"] if run["id"] not in names and run["id"] in finished]
+        runs += added
+        if added:
+            remarks += [remark for remark in old["remarks"] if remark not in remarks]
     write_json(
         results.plan,
         {
@@ -74,7 +86,8 @@ def claim_results(plan: Plan, results: Results) -> None:
             "path": _shown_path(plan.path),
             "preset": plan.preset,
             "file": study_table(plan.study),
-            "runs": [dataclasses.asdict(run) for run in plan.runs],
+            "remarks": remarks,
+            "runs": runs,
         },
     )
 
@@ -108,32 +121,28 @@ def carry_out(
 
     A run that the host made fail is tried once more; if it fails so again, the host is taken to be
     broken and no other run starts. A run that its guest made fail is not tried again, and the
-    others go on (unless `fail_fast`). When the caller is interrupted, runs that are under way are
-    ended by closing the room.
+    others go on (unless `fail_fast`, which returns while some may be under way). The caller closes
+    the room, which ends those.
     """
-    campaign = _Campaign(tasks, room, capacity, tell, fail_fast)
-    try:
-        while campaign.start_what_fits() or campaign.running:
-            for news in room.news(_LISTEN):
-                campaign.note(news)
-    finally:
-        room.close()
+    campaign = _Campaign(tasks, room, capacity, tell)
+    while campaign.start_what_fits() or campaign.running:
+        for news in room.news(_LISTEN):
+            campaign.note(news)
+        if fail_fast and campaign.failures:
+            break
     return tuple(campaign.failures)
 
 
 class _Campaign:
     """Which tasks wait, which run, which were tried before."""
 
-    def __init__(
-        self, tasks: Iterable[Task], room: Room, capacity: Capacity, tell: Tell, fail_fast: bool
-    ) -> None:
+    def __init__(self, tasks: Iterable[Task], room: Room, capacity: Capacity, tell: Tell) -> None:
         self.waiting = deque(tasks)
         self.running: dict[str, Task] = {}
         self.failures: list[Failure] = []
         self._tried: set[str] = set()
         self._ended = 0
         self._room, self._capacity, self._tell = room, capacity, tell
-        self._fail_fast = fail_fast
 
     def start_what_fits(self) -> bool:
         """Start waiting tasks in order while they fit; says whether any started."""
@@ -170,7 +179,7 @@ class _Campaign:
             return
         self.failures.append(Failure(task.results, ended))
         self._tell(Happening("failed", task, f"failed: {ended.error}", self._ended, ended.seconds))
-        if self._fail_fast or ended.by_host:
+        if ended.by_host:
             self.waiting.clear()
 
 

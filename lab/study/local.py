@@ -2,17 +2,27 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import HostError
 from lab.store import Results
-from lab.study.campaign import Failure, Happening, Tell, carry_out, claimed, lacking
+from lab.study.campaign import (
+    Failure,
+    Happening,
+    Tell,
+    carry_out,
+    claim_results,
+    claimed,
+    lacking,
+)
 from lab.study.cost import Cost, Costs
 from lab.study.execute import execute_task
 from lab.study.plan import Plan
 from lab.study.prepare import Prepared
 from lab.study.schedule import Capacity, longest_first
+from lab.study.stopping import StoppingRule, look
 from lab.study.task import Execute, Setting, Task, make_tasks
 from lab.study.workers import Workers
 
@@ -41,34 +51,64 @@ def run_here(
     jobs: int | None,
     watch: Callable[[Outlook], Tell],
     *,
+    rule: StoppingRule | None = None,
     fail_fast: bool = False,
     execute: Execute = execute_task,
 ) -> tuple[Failure, ...]:
     """Execute the runs that the results of some studies lack; returns the failures.
 
     `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
-    done, and returns what is told of it. Raises UserError when results belong to another study,
-    HostError when another numalab uses them.
+    done, and returns what is told of it. With a `rule`, repetitions are added until it is content.
+    Raises UserError when results belong to another study, HostError when another numalab uses them.
     """
     costs = Costs()
-    with claimed([(study.plan, study.results) for study in studies]) as locks:
+    with ExitStack() as stack:
+        claims = [(study.plan, study.results) for study in studies]
+        locks = stack.enter_context(claimed(claims))
         tasks = [task for study in studies for task in _lacking(study)]
-        jobs = min(jobs or default_jobs(tasks), len(tasks))
-        if jobs > 1:
-            tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
-        told = watch(Outlook(tuple(tasks), tuple(cost_of(task, costs) for task in tasks), jobs))
+        rooms: list[Workers] = []
+        failures: list[Failure] = []
+        while tasks:
+            at_once = min(jobs or default_jobs(tasks), len(tasks))
+            if not rooms:
+                rooms.append(stack.enter_context(closing(Workers(at_once, execute, locks))))
+            if at_once > 1:
+                tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
+            tell = _learning(watch(_outlook(tasks, costs, at_once)), costs)
+            failures += carry_out(tasks, rooms[0], capacity(at_once), tell, fail_fast=fail_fast)
+            if rule is None or failures:
+                break
+            studies = [_prolonged(study, rule) for study in studies]
+            tasks = [task for study in studies for task in _lacking(study)]
+        return tuple(failures)
 
-        def tell(happening: Happening) -> None:
-            if happening.kind == "done":
-                task = happening.task
-                mode = task.setting.choice.mode
-                costs.learn(task.topology, task.workload, mode, happening.seconds)
-            told(happening)
 
-        if not tasks:
-            return ()
-        room = Workers(jobs, execute, locks)
-        return carry_out(tasks, room, capacity(jobs), tell, fail_fast=fail_fast)
+def _outlook(tasks: Sequence[Task], costs: Costs, jobs: int) -> Outlook:
+    return Outlook(tuple(tasks), tuple(cost_of(task, costs) for task in tasks), jobs)
+
+
+def _learning(tell: Tell, costs: Costs) -> Tell:
+    """Remember what runs cost, besides telling what happens."""
+
+    def told(happening: Happening) -> None:
+        task = happening.task
+        if happening.kind == "done":
+            mode = task.setting.choice.mode
+            costs.learn(task.topology, task.workload, mode, happening.seconds)
+        tell(happening)
+
+    return told
+
+
+def _prolonged(study: Ready, rule: StoppingRule) -> Ready:
+    """Add the repetitions that the rule asks for to a study's plan and to its results."""
+    found = look(study.plan, study.results, rule)
+    told = [f"{cell}: {reason}" for cell, reason in found.reasons.items()]
+    remark = "; ".join([str(rule), *told])
+    others = tuple(each for each in study.plan.remarks if not each.startswith(str(rule)))
+    plan = replace(study.plan, runs=study.plan.runs + found.more, remarks=(*others, remark))
+    claim_results(plan, study.results)
+    return replace(study, plan=plan)
 
 
 def _lacking(study: Ready) -> list[Task]:

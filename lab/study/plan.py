@@ -60,7 +60,7 @@ class Plan:
     """The runs of a study in the order in which they are to run, and all they need.
 
     `workloads` holds the workload of each cell, fitted to its topology. `preset` is the one that
-    was asked for, or empty.
+    was asked for, or empty. `remarks` say how the runs were chosen, where the file does not.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Plan:
     capture: CaptureSpec
     runs: tuple[PlannedRun, ...]
     digest: str
+    remarks: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -220,6 +221,15 @@ def _check_key_measures(
                 errors.append(error)
         if len(errors) == len(workloads):
             raise errors[0]
+
+
+def require_measure(plan: Plan, name: str, key: str) -> None:
+    """Raise UserError when no cell of the plan can have this measure; `key` is what named it."""
+    study = plan.study.model_copy(update={"key_measures": (name,)})
+    try:
+        _check_key_measures(study, plan.topologies, plan.workloads, plan.path)
+    except UserError as error:
+        raise UserError(str(error).partition("key_measures[0]: ")[2], key=key) from None
 
 
 def _check_measure(

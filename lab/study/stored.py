@@ -84,7 +84,7 @@ def load_plan(results: Results) -> Json:
     if found == 1:
         names = [use["name"] for use in plan["file"]["workloads"]]
         runs = [{**run, "workload": names[run["workload"]]} for run in plan["runs"]]
-        plan = {**plan, "preset": "", "runs": runs}
+        plan = {**plan, "preset": "", "remarks": [], "runs": runs}
     return plan
 
 

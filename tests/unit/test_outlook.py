@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_room import MATRIX, fake, order, ready, tasks
 
-from lab.cli.live import Overview, clock, ending_line
+from lab.cli.live import Overview, ending_line
 from lab.errors import UserError
 from lab.store import RunDir, locked, write_json
 from lab.study import outlook
@@ -124,13 +124,6 @@ def test_what_is_shown_while_runs_are_under_way(tmp_path: Path) -> None:
     assert overview.running[every[0].key].share(99.0) == 0.99
     done = Happening("done", every[0], "done", 1, 9.0)
     overview.note(done, 9.0)
-    assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 10 s left"
+    assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 10.5 s left"
     overview.note(Happening("failed", every[1], "failed: x", 2), 10.0)
     assert (overview.failed, overview.running) == (1, {})
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (60, "1:00"), (3725, "1:02:05")]
-)
-def test_times_are_written_as_people_do(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
