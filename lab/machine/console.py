@@ -4,7 +4,6 @@ Lines are cut at a length, files at a size, and beats that are not exactly as ag
 and left out.
 """
 
-import contextlib
 import json
 import re
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ KEPT_OF_FLOOD = 1 << 20
 _READ = 1 << 20
 _LONGEST_MESSAGE = 4096
 EXCERPT_LINES = 12
+_CUT_HERE = b"[numalab: cut here, the guest printed too much]\n"
 
 _STAMP = r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)?"
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing")
@@ -79,6 +79,11 @@ def is_panic_end(line: str) -> bool:
     return _PANIC_END.search(line) is not None
 
 
+def is_trouble(line: str) -> bool:
+    """Tell whether this line of the kernel log begins a report of something that went wrong."""
+    return _TROUBLE.search(line) is not None
+
+
 def excerpt(lines: Iterable[str], count: int = EXCERPT_LINES) -> str:
     """Return the lines that tell best what happened: from the first trouble on, else the last.
 
@@ -86,7 +91,7 @@ def excerpt(lines: Iterable[str], count: int = EXCERPT_LINES) -> str:
     """
     shown = [printable(line) for line in lines]
     for number, line in enumerate(shown):
-        if _TROUBLE.search(line):
+        if is_trouble(line):
             return "\n".join(shown[number : number + count])
     return "\n".join(shown[-count:])
 
@@ -125,26 +130,29 @@ class Follower:
 
     def _new(self) -> bytes:
         try:
+            size = self._path.stat().st_size
+            if size > LARGEST_FILE:
+                self._cut(size)
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read(_READ)
         except OSError:
             return b""
         self._offset += len(data)
-        if self._offset > LARGEST_FILE:
-            self._cut()
         return data
 
-    def _cut(self) -> None:
+    def _cut(self, size: int) -> None:
         """Cut the file to its end. QEMU appends, so it goes on behind what is left here."""
         self.floods += 1
-        with contextlib.suppress(OSError), self._path.open("r+b") as file:
-            file.seek(max(0, self._offset - KEPT_OF_FLOOD))
-            kept = b"[numalab: cut here, the guest printed too much]\n" + file.read(KEPT_OF_FLOOD)
+        with self._path.open("r+b") as file:
+            begin = size - KEPT_OF_FLOOD
+            file.seek(begin)
+            kept = _CUT_HERE + file.read()
             file.truncate(0)
             file.seek(0)
             file.write(kept)
-            self._offset = len(kept)
+        # What had not been read and was not kept is lost.
+        self._offset = len(_CUT_HERE) + max(0, self._offset - begin)
 
 
 def _text(line: bytes) -> str:

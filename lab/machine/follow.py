@@ -1,14 +1,16 @@
 """Follow a running guest until it ends or is lost."""
 
-import signal
+import os
+import resource
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.errors import HostError
-from lab.machine.console import Beat, Follower, parse_beat
-from lab.machine.hypervisor import Ending, Guest
+from lab.machine.console import LARGEST_FILE, Beat, Follower, parse_beat
+from lab.machine.hypervisor import Guest
 from lab.machine.watch import Limits, Watchdog
 from lab.machine.witness import Witness
 from lab.store import RunDir
@@ -37,8 +39,10 @@ def follow(
     """Read both consoles until the guest powers off, dies, or breaks a limit.
 
     The guest is not ended here. `on_beat` sees each beat. `witness` is told when the workload
-    begins, and when it is done and QEMU is still there.
+    begins, and when it is done and QEMU is still there. Raises HostError when libvirt is gone, or
+    the host has no space left for what the guest says.
     """
+    _bound_files(guest.pid)
     watchdog = Watchdog(limits, time.monotonic())
     console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
     while True:
@@ -54,9 +58,23 @@ def follow(
             witness.workload_began()
         if "collect" in watchdog.phase_began and not ending:
             witness.workload_ended()
-        reason = _reason(ending) if ending else watchdog.verdict(now)
+        reason = ending.why_lost() if ending else watchdog.verdict(now)
+        _check_space(run_dir.path)
         if reason is not None:
             return End(reason, watchdog, console.floods + beats.floods)
+
+
+def _bound_files(pid: int) -> None:
+    """Keep QEMU from writing a file that is much larger, even while nobody cuts it."""
+    with suppress(OSError):  # QEMU of another user
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 * LARGEST_FILE, 4 * LARGEST_FILE))
+
+
+def _check_space(path: Path) -> None:
+    """Raise HostError when the disk is full: QEMU drops what it cannot write without a word."""
+    found = os.statvfs(path)
+    if (found.f_bfree if os.geteuid() == 0 else found.f_bavail) == 0:
+        raise HostError(f"no space left for {path}", mend="free some space there")
 
 
 def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
@@ -85,16 +103,3 @@ def _note_beat(
     watchdog.beat(beat, now)
     if on_beat is not None:
         on_beat(beat)
-
-
-def _reason(ending: Ending) -> str:
-    """Say why a guest that ended is lost; an empty text for one that powered off."""
-    if ending.kind == "off":
-        return ""
-    if ending.kind == "crashed":
-        return "the guest's kernel panicked"
-    if ending.kind == "destroyed":
-        return "somebody else ended the guest"
-    if ending.signal is None:
-        return "QEMU ended unexpectedly"
-    return f"QEMU was killed by {signal.Signals(ending.signal).name}"

@@ -13,9 +13,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 # libvirt logs to stderr, and asks where to when it is imported. What matters comes as exceptions.
 os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", "4:file:/dev/null")
@@ -26,23 +25,12 @@ import libvirt_qemu
 from lab.errors import HostError
 from lab.machine import embed
 from lab.machine.domain_xml import OWNER_NAMESPACE, parse_owner
+from lab.machine.ending import SHUTDOWN_REASONS, Ending, EndKind
 from lab.machine.orphans import adopt_orphans, killed_by
-from lab.machine.owner import is_alive
-
-EndKind = Literal["off", "crashed", "failed", "destroyed"]
+from lab.machine.owner import is_alive, qemu_process
 
 EMBED = "qemu:///embed"
 _INSTALL = "apt-get install libvirt-daemon-system qemu-system-x86"
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a domain ended: `off` by itself, `crashed` (it reported a panic; QEMU still stands),
-    `failed` (QEMU died; `signal` is what killed it, where that is known) or `destroyed`.
-    """
-
-    kind: EndKind
-    signal: int | None = None
 
 
 class _Domain(Protocol):
@@ -63,6 +51,7 @@ class _Connection(Protocol):
         cb: Any,
         opaque: Any,
     ) -> int: ...
+    def registerCloseCallback(self, cb: Any, opaque: Any) -> int: ...  # noqa: N802
     def listAllDomains(self, flags: int = 0) -> list[_Domain]: ...  # noqa: N802
     def close(self) -> int: ...
 
@@ -75,6 +64,7 @@ class Guest:
         self._log = log
         self._ended = threading.Event()
         self._ending: Ending | None = None
+        self._stopped = False  # libvirt has seen QEMU end, and its process id may be used again
         self._threads: tuple[int, ...] = ()
         self._pid: int | None = None
 
@@ -92,7 +82,7 @@ class Guest:
     def pid(self) -> int:
         """The process id of QEMU on this host."""
         if self._pid is None:
-            self._pid = _process_of(self.vcpu_threads()[0])
+            self._pid = qemu_process(self.vcpu_threads()[0], self.domain.name())
         return self._pid
 
     def vcpu_threads(self) -> tuple[int, ...]:
@@ -108,6 +98,14 @@ class Guest:
         text = json.dumps({"execute": command, "arguments": arguments})
         with _translated(f"QEMU's monitor did not answer {command}"):
             return json.loads(libvirt_qemu.qemuMonitorCommand(self.domain, text, 0))["return"]
+
+    def console(self) -> Path:
+        """Return the terminal that QEMU made for the guest's first console. Raises HostError."""
+        for device in self.monitor("query-chardev"):
+            kind, _, path = str(device["filename"]).partition(":")
+            if kind == "pty":
+                return Path(path)
+        raise HostError("QEMU made no terminal for the guest's console")
 
     def host_address(self, address: int) -> int:
         """Return where QEMU has a guest physical address in its own memory. Raises HostError."""
@@ -141,12 +139,13 @@ class Guest:
 
     def end(self) -> None:
         """End the domain if it still exists, and QEMU with it. Safe to call again."""
-        if self._pid is not None and self._ending is None:
+        if self._pid is not None and not self._stopped:
             # SIGTERM lets QEMU write back nothing that matters; SIGKILL is done at once, and
             # libvirt's destroy then has no process to wait for.
             with contextlib.suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
             self._await_process(5)
+            self._stopped = True
         with contextlib.suppress(libvirt.libvirtError):
             self.domain.destroy()
         self._await_process(10)
@@ -166,12 +165,14 @@ class Guest:
 
     def _on_lifecycle(self, event: int, detail: int) -> None:
         """Note how the domain ended. Called from the event loop's thread."""
-        kind: EndKind | None = None
         if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:
-            kind = "crashed"
+            self._note("crashed")
         elif event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
-            kind = _STOPPED.get(detail, "failed")
-        if kind is not None and self._ending is None:
+            self._stopped = True
+            self._note(_STOPPED.get(detail, "failed"))
+
+    def _note(self, kind: EndKind) -> None:
+        if self._ending is None:
             self._ending = Ending(kind)
             self._ended.set()
 
@@ -203,6 +204,11 @@ class Hypervisor:
         connection.domainEventRegisterAny(
             None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None
         )
+        with contextlib.suppress(libvirt.libvirtError):  # only QEMU has a monitor
+            register = libvirt_qemu.qemuMonitorEventRegister
+            register(connection, None, "SHUTDOWN", self._on_shutdown, None)
+        self.reachable = True
+        connection.registerCloseCallback(self._on_close, None)
         self._end_leftovers()
 
     def start(self, name: str, xml: str) -> Guest:
@@ -251,6 +257,19 @@ class Hypervisor:
         if guest is not None:
             guest._on_lifecycle(event, detail)
 
+    def _on_shutdown(self, _connection: object, domain: _Domain, *event: Any) -> None:
+        """Note QEMU's own event; `event` is its name, time (two numbers), JSON and our None."""
+        details: str | None = event[3]
+        guest = self._guests.get(domain.name())
+        kind = SHUTDOWN_REASONS.get(json.loads(details or "{}").get("reason", ""))
+        if guest is not None and kind is not None:
+            guest._note(kind)
+
+    def _on_close(self, _connection: object, _reason: int, _opaque: object) -> None:
+        self.reachable = False
+        for guest in tuple(self._guests.values()):
+            guest._note("unreachable")
+
     def _end_leftovers(self) -> None:
         """Destroy the domains of numalab processes that died (an embedded root has none left)."""
         for domain in self._connection.listAllDomains(0):
@@ -267,6 +286,8 @@ def connect(uri: str = EMBED) -> Hypervisor:
     Raises HostError where libvirt cannot be reached.
     """
     with _opening:
+        if uri in _open and not _open[uri].reachable:
+            _open.pop(uri).close()
         if uri not in _open:
             atexit.register(disconnect_all)
             _start_event_loop()
@@ -367,15 +388,6 @@ def _on_one_cpu() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def _process_of(thread: int) -> int:
-    """Return the process that a host thread belongs to."""
-    try:
-        status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8")
-    except OSError:
-        raise HostError("QEMU ended while it was being started") from None
-    return int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
 
 
 def _version(number: int) -> str:

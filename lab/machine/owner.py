@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import HostError
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -37,3 +39,19 @@ def start_time(pid: int) -> int | None:
     # The command name, in brackets, may hold anything.
     fields = text.rpartition(")")[2].split()
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def qemu_process(thread: int, domain: str) -> int:
+    """Return the process of `domain` that a host thread belongs to.
+
+    Its command line is looked at, because the process is killed by its number in the end. Raises
+    HostError where it is gone, or runs on another host.
+    """
+    try:
+        status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8", errors="replace")
+        command = Path(f"/proc/{thread}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        raise HostError("QEMU ended while it was being started") from None
+    if f"guest={domain}," not in command:
+        raise HostError("QEMU does not run on this host; guests on others cannot be followed")
+    return int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])

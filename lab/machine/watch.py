@@ -3,9 +3,10 @@
 from collections import deque
 from dataclasses import dataclass
 
-from lab.machine.console import Beat, Phase, is_panic, is_panic_end, printable
+from lab.machine.console import Beat, Phase, is_panic, is_panic_end, is_trouble, printable
 
 _KEPT_LINES = 400
+_MOST_TROUBLES = 5
 _PANIC_SECONDS = 3.0
 
 
@@ -40,6 +41,7 @@ class Watchdog:
         self.message = ""
         self.bad_beats = 0
         self.kept: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.troubles: list[str] = []  # what the kernel complained about, the first few
         self._panic_line = ""
 
     def beat(self, beat: Beat, now: float) -> None:
@@ -56,6 +58,8 @@ class Watchdog:
         """Note a line of the kernel log."""
         if self._panicked is None and is_panic(line):
             self._panicked, self._panic_line = now, printable(line)
+        if len(self.troubles) < _MOST_TROUBLES and is_trouble(line):
+            self.troubles.append(printable(line))
         if self._panicked is None or len(self.kept) < _KEPT_LINES:
             self.kept.append(line)
         if is_panic_end(line):

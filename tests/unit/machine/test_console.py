@@ -146,6 +146,49 @@ def test_a_guest_that_takes_too_long() -> None:
     )
 
 
+def test_what_the_kernel_complains_about_is_kept() -> None:
+    dog = make_watchdog()
+    oom = "[    2.1] Out of memory: Killed process 80 (tail) total-vm:300000kB"
+    for line in ["[    2.0] tail invoked oom-killer", oom, "[    2.2] all is well", "\x1b[2J"]:
+        dog.console(line, 1002)
+    assert dog.troubles == [oom]
+    assert dog.verdict(1003) is None
+    for _ in range(100):
+        dog.console("[    3.0] WARNING: CPU: 1 PID: 1 at \x1b[2J", 1002)
+    assert len(dog.troubles) == 5 and "\x1b" not in dog.troubles[1]
+
+
+def test_a_gigabyte_without_a_line_break(tmp_path: Path) -> None:
+    """The file is cut while it grows, and the end is what is left of it."""
+    path = tmp_path / "console.log"
+    follower = Follower(path)
+    largest, mib = 0, b"x" * (1 << 20)
+    with path.open("ab") as file:
+        for _ in range(1024):
+            file.write(mib)
+            file.flush()
+            assert follower.lines() == []
+            largest = max(largest, path.stat().st_size)
+        file.write(b"\nthe end\n")
+    lines = follower.rest()
+    assert [len(line) for line in lines] == [console.LONGEST_LINE, len("the end")]
+    assert follower.floods > 50
+    assert largest <= console.LARGEST_FILE + (2 << 20)
+    assert path.read_bytes().endswith(b"x\nthe end\n")
+
+
+def test_a_flood_that_came_while_nobody_looked_is_cut_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    follower = Follower(path)
+    with path.open("wb") as file:
+        file.truncate(10 << 30)
+        file.seek(0, 2)
+        file.write(b"\nthe end\n")
+    lines = follower.lines()
+    assert path.stat().st_size < 2 << 20
+    assert [*lines, *follower.rest()][-1] == "the end"
+
+
 def test_a_panic_is_read_to_its_end() -> None:
     dog = make_watchdog()
     dog.beat(Beat("workload", 1.0), 1001)
