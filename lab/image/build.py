@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import BuildError, HostError
+from lab.errors import BuildError, HostError, UserError
 from lab.image.debian import EPOCH, HOST_FILES, Progress, installed_packages, pack_packages
 from lab.image.overlay import copy_onto, describe_tree
 from lab.image.programs import FLAGS, compile_programs, compiler_inputs, headers, sources
@@ -48,7 +48,8 @@ def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> Buil
     a package that the suite lacks, HostError for a missing tool or a full disk, and BuildError.
     """
     say = on_progress or (lambda message, fraction: None)
-    with locked(cache_dir("images") / f"{recipe.name}.lock"):
+    waiting = "another numalab is building it"
+    with locked(cache_dir("images") / f"{recipe.name}.lock", lambda: say(waiting, None)):
         packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
         digest = _image_digest(recipe, packages)
         folder = cache_dir("images", digest[:32])
@@ -135,11 +136,23 @@ def _pack_image(
         status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
         with replacing(target) as temporary:
             make_erofs(tree, temporary, digest)
-            if (size := temporary.stat().st_size) > recipe.limit_mib << 20:
-                raise BuildError(
-                    f"image {recipe.name} has {size >> 20} MiB, limit_mib is {recipe.limit_mib}"
-                )
+            _check_size(recipe, temporary.stat().st_size, tree)
     return {"recipe": recipe.name, "packages": list(installed_packages(status))}
+
+
+def _check_size(recipe: Recipe, size: int, tree: Path) -> None:
+    if size > recipe.limit_mib << 20:
+        top = [folder for folder in tree.iterdir() if not folder.is_symlink()]
+        folders = [path for folder in top for path in folder.glob("*/") if not path.is_symlink()]
+        sizes = {f"/{folder.relative_to(tree)}": _bytes_below(folder) for folder in folders}
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+        shown = ", ".join(f"{name} {sizes[name] >> 20} MiB" for name in largest)
+        reason = f"the image has {size >> 20} MiB, more than {recipe.limit_mib} ({shown})"
+        raise UserError(reason, file=recipe.file, key="limit_mib")
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def _add_guest(tree: Path) -> None:

@@ -4,10 +4,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 
 from lab.errors import BuildError, HostError, UserError
-from lab.image.recipe import Recipe
+from lab.image.recipe import Recipe, declared_in
 from lab.process import CommandFailed, find_program, run, run_logged
 
 Progress = Callable[[str, float | None], None]
@@ -61,8 +62,12 @@ def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress
         run_logged([program, *argv], log, env=environment, on_line=line)
     except CommandFailed as failed:
         if missing := missing_package(log.read_text(errors="replace")):
+            near = get_close_matches(missing, _package_names(), 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UserError(
-                f"{recipe.suite} has no package {missing!r}", file=recipe.file, key="packages"
+                f"{recipe.suite} has no package {missing!r}{hint}",
+                file=declared_in(recipe, missing),
+                key="packages",
             ) from None
         raise BuildError(
             f"image {recipe.name}: mmdebstrap failed", log=log, tail=failed.completed.stdout
@@ -91,6 +96,14 @@ def missing_package(log: str) -> str | None:
     """Return the package that apt could not find, from its log; None if that is not why."""
     match = _UNKNOWN_PACKAGE.search(log)
     return match[1] if match else None
+
+
+def _package_names() -> list[str]:
+    """Return the packages this host's apt knows, which are about those of any suite."""
+    try:
+        return run(["apt-cache", "pkgnames"], check=False).stdout.split()
+    except HostError:
+        return []
 
 
 def choose_mode() -> str:

@@ -46,7 +46,7 @@ def copy_onto(folder: Path, tree: Path) -> None:
             kind = "a folder" if target.is_dir() else "a file"
             raise UserError(f"the image has {kind} of this name", file=path)
         if is_folder:
-            target.mkdir(exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)  # what a link names need not be there
             target.chmod(stat.S_IMODE(path.stat().st_mode))
         else:
             target.unlink(missing_ok=True)

@@ -95,6 +95,15 @@ def load_recipe(name: str) -> Recipe:
     return _load(name, ())
 
 
+def declared_in(recipe: Recipe, package: str) -> Path:
+    """Return the file that names a package: the recipe's own, or that of one it extends."""
+    if recipe.extends:
+        base = load_recipe(recipe.extends)
+        if package in base.packages:
+            return declared_in(base, package)
+    return recipe.file
+
+
 def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
     """Return the recipe with a folder of the user's own on top of everything else.
 

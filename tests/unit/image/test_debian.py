@@ -1,3 +1,5 @@
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,14 @@ def test_mmdebstrap_gets_the_recipe_and_the_mirrors() -> None:
         "/x/out.tar",
         "deb u s main",
     )
+
+
+def test_post_steps_run_in_the_tree_whatever_they_hold() -> None:
+    recipe = replace(RECIPE, post=("rm -r '/a b'; echo $HOME",))
+    argv = render_mmdebstrap(recipe, Path("/x/out.tar"), "unshare", ())
+    hook = next(word for word in argv if word.startswith("--customize-hook="))
+    words = shlex.split(hook.removeprefix("--customize-hook="))
+    assert words == ["chroot", "$1", "sh", "-ec", "rm -r '/a b'; echo $HOME"]
 
 
 def test_mirrors_are_debians_main_of_the_suite_updates_and_security() -> None:
@@ -110,7 +120,10 @@ def test_an_unknown_package_is_the_users_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_mmdebstrap(tmp_path, "echo 'E: Unable to locate package dsah' >&2; exit 25", monkeypatch)
-    with pytest.raises(UserError, match="bookworm has no package 'dsah'") as caught:
+    (tmp_path / "apt-cache").write_text("#!/bin/sh\necho bash dash zsh numactl\n", encoding="utf-8")
+    (tmp_path / "apt-cache").chmod(0o755)
+    message = r"bookworm has no package 'dsah'; did you mean dash\?"
+    with pytest.raises(UserError, match=message) as caught:
         pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
     assert (caught.value.file, caught.value.key) == (RECIPE.file, "packages")
 

@@ -9,7 +9,7 @@ import pytest
 from lab.errors import BuildError, UserError
 from lab.image import build, programs
 from lab.image.build import built_image, ensure_image, make_erofs, packages_digest
-from lab.image.recipe import Recipe, load_recipe
+from lab.image.recipe import Recipe, load_recipe, with_overlay
 from lab.process import run
 
 STATUS = "Package: dash\nStatus: install ok installed\nVersion: 0.5\n\n"
@@ -106,9 +106,37 @@ def test_what_changes_the_packages_changes_the_first_digest(recipe: Recipe) -> N
         replace(recipe, variant="apt"),
         replace(recipe, packages=("dash", "numactl")),
         replace(recipe, exclude=("/usr/share/doc/*",)),
+        replace(recipe, post=("/usr/share/doc/*",)),
     ]
-    assert len({packages_digest(each) for each in [recipe, *others]}) == 5
+    assert len({packages_digest(each) for each in [recipe, *others]}) == 6
     assert packages_digest(replace(recipe, summary="other")) == packages_digest(recipe)
+
+
+def test_a_changed_header_is_a_change(recipe: Recipe) -> None:
+    header = recipe.file.parent / "src" / "hog.h"
+    header.write_text("#define STATUS 3\n", encoding="utf-8")
+    (recipe.file.parent / "src" / "hog.c").write_text(
+        '#include "hog.h"\nint main(void) { return STATUS; }\n', encoding="utf-8"
+    )
+    first = ensure_image(recipe)
+    header.write_text("#define STATUS 4\n", encoding="utf-8")
+    assert ensure_image(recipe).digest != first.digest
+
+
+def test_files_of_the_user_s_own_are_in_the_image(recipe: Recipe, tmp_path: Path) -> None:
+    CALLS.clear()
+    plain = ensure_image(recipe)
+    own = tmp_path / "own"
+    (own / "usr/bin").mkdir(parents=True)
+    tool = own / "usr/bin/my-tool"
+    tool.write_text("what my tool does", encoding="utf-8")
+    first = ensure_image(with_overlay(recipe, own))
+    assert b"what my tool does" in first.path.read_bytes()
+    tool.chmod(0o755)
+    second = ensure_image(with_overlay(recipe, own))
+    assert len({plain.digest, first.digest, second.digest}) == 3
+    assert CALLS == ["tiny"], "the packages are not fetched again"
+    assert built_image(recipe) == plain
 
 
 def test_two_builds_are_the_same_bytes(recipe: Recipe, tmp_path: Path) -> None:
@@ -160,8 +188,9 @@ def test_an_image_over_its_limit_is_an_error_and_not_kept(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = replace(recipe, limit_mib=1)
-    with pytest.raises(BuildError, match="image tiny has 2 MiB, limit_mib is 1"):
+    with pytest.raises(UserError, match=r"the image has 2 MiB, more than 1 \(/usr/lib ") as caught:
         ensure_image(tiny)
+    assert (caught.value.file, caught.value.key) == (recipe.file, "limit_mib")
     assert built_image(tiny) is None
 
 

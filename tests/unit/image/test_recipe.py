@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UserError
-from lab.image.recipe import list_recipes, load_recipe
+from lab.image.recipe import declared_in, list_recipes, load_recipe, with_overlay
 
 GOOD = """
 summary = "tiny"
@@ -44,8 +44,8 @@ def test_the_order_of_packages_does_not_matter(written: Written) -> None:
 
 def test_an_unknown_image_names_those_there_are(written: Written) -> None:
     written(GOOD)
-    with pytest.raises(UserError, match=r"no image 'bsae' \(valid: mine\)"):
-        load_recipe("bsae")
+    with pytest.raises(UserError, match=r"no image 'mien'; did you mean mine\? \(valid: mine\)"):
+        load_recipe("mien")
 
 
 @pytest.mark.parametrize("name", ["../mine", "/etc/passwd", "", "mine.toml"])
@@ -70,6 +70,10 @@ def test_a_name_is_not_a_path(written: Written, name: str) -> None:
         ("tiny", 'tiny"\nexclude = ["etc/*"]\n#', "exclude", "not an absolute path"),
         ("tiny", 'tiny"\nlimit_mib = 1\n#', "limit_mib", "greater than or equal to 16"),
         ("tiny", 'tiny"\nvariant = "minimal"\n#', "variant", "'essential'"),
+        ("tiny", 'tiny"\nextends = "bsae"\n#', "extends", "no image 'bsae' (valid: mine)"),
+        ("tiny", 'tiny"\nextends = "mine"\n#', "extends", "in a circle: mine -> mine"),
+        ("tiny", 'tiny"\nfiles = "missing"\n#', "files", "no such folder"),
+        ("tiny", 'tiny"\nfiles = "../x"\n#', "files", "should match pattern"),
     ],
 )
 def test_a_wrong_recipe_is_explained(
@@ -87,3 +91,82 @@ def test_what_is_not_toml_is_explained(written: Written) -> None:
     with pytest.raises(UserError, match="not TOML") as caught:
         load_recipe("mine")
     assert caught.value.file == path
+
+
+MORE = """
+summary = "more"
+extends = "mine"
+packages = ["iperf3"]
+exclude = ["/usr/lib/x"]
+post = ["rm /usr/bin/y"]
+files = "more-files"
+limit_mib = 300
+"""
+
+
+def write_more(folder: Path, old: str = "", new: str = "") -> Path:
+    (folder / "more-files").mkdir()
+    (folder / "more-files" / "tool").write_text("tool", encoding="utf-8")
+    path = folder / "more.toml"
+    path.write_text(MORE.replace(old, new), encoding="utf-8")
+    return path
+
+
+def test_a_recipe_adds_to_the_one_it_extends(written: Written) -> None:
+    mine = written(GOOD + 'post = ["true"]\nexclude = ["/usr/share/doc/*"]\nvariant = "apt"\n')
+    more = write_more(mine.parent)
+    recipe = load_recipe("more")
+    assert (recipe.summary, recipe.extends, recipe.suite) == ("more", "mine", "bookworm")
+    assert recipe.packages == ("dash", "iperf3", "numactl")
+    assert recipe.exclude == ("/usr/share/doc/*", "/usr/lib/x")
+    assert recipe.post == ("true", "rm /usr/bin/y")
+    assert recipe.files == (mine.parent / "more-files",)
+    assert (recipe.limit_mib, recipe.variant) == (300, "apt")
+    assert declared_in(recipe, "iperf3") == more
+    assert declared_in(recipe, "dash") == mine
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ('"iperf3"', '"dash"', "packages", "mine, which this extends, has dash already"),
+        ('"more"', '"more"\nsuite = "trixie"', "suite", "is made from bookworm"),
+    ],
+)
+def test_what_contradicts_the_extended_recipe_is_explained(
+    written: Written, old: str, new: str, key: str, message: str
+) -> None:
+    path = write_more(written(GOOD).parent, old, new)
+    with pytest.raises(UserError) as caught:
+        load_recipe("more")
+    assert (caught.value.file, caught.value.key) == (path, key)
+    assert message in str(caught.value)
+
+
+def test_recipes_may_not_extend_each_other(written: Written) -> None:
+    mine = written(GOOD.replace('suite = "bookworm"', 'extends = "more"'))
+    write_more(mine.parent)
+    with pytest.raises(UserError, match="in a circle: more -> mine -> more"):
+        load_recipe("more")
+
+
+def test_an_overlay_goes_on_top_of_the_recipe_s_own_files(written: Written, tmp_path: Path) -> None:
+    write_more(written(GOOD).parent)
+    recipe = load_recipe("more")
+    own = tmp_path / "own"
+    with pytest.raises(UserError, match="no such folder"):
+        with_overlay(recipe, own)
+    own.mkdir()
+    with pytest.raises(UserError, match="an empty folder"):
+        with_overlay(recipe, own)
+    (own / "x").touch()
+    assert with_overlay(recipe, own).files == (*recipe.files, own)
+
+
+def test_the_recipes_of_the_project_extend_base() -> None:
+    base = load_recipe("base")
+    for name in list_recipes():
+        recipe = load_recipe(name)
+        assert set(base.packages) <= set(recipe.packages)
+        assert recipe.limit_mib <= 500
+    assert {"xfsprogs", "iperf3", "sockperf", "dbench"} <= set(load_recipe("bench").packages)
