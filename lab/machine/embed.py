@@ -12,8 +12,8 @@ import shutil
 import signal
 import tempfile
 import time
-from dataclasses import dataclass
-from fcntl import LOCK_EX, LOCK_NB, flock
+from dataclasses import dataclass, replace
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 from lab.errors import HostError
@@ -46,16 +46,29 @@ max_core = 0
 
 @dataclass(frozen=True)
 class Root:
-    """A folder for the embedded driver, and the descriptor that holds its lock."""
+    """A folder for the embedded driver, and the descriptor that holds its lock.
+
+    `short` is held as well where the folder lies in the short one for a deep cache.
+    """
 
     path: Path
     lock: int
+    short: int | None = None
 
     def release(self) -> None:
-        """Let other processes use the folder, with nothing left running in it."""
+        """Let other processes use the folder, with nothing left running in it.
+
+        The last process that lets go of the short folder removes it.
+        """
         end_leftovers(self.path)
         with contextlib.suppress(OSError):
             os.close(self.lock)
+        if self.short is not None:
+            with contextlib.suppress(OSError):  # another process has it
+                flock(self.short, LOCK_EX | LOCK_NB)
+                shutil.rmtree(self.path.parent, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.close(self.short)
 
 
 def take_root() -> Root:
@@ -63,7 +76,7 @@ def take_root() -> Root:
 
     Raises HostError when there is none left.
     """
-    base = _base()
+    base, short = _base()
     mine: Root | None = None
     for number in range(_MOST_ROOTS):
         path = base / str(number)
@@ -74,11 +87,13 @@ def take_root() -> Root:
             continue
         end_leftovers(root.path)
         if mine is None:
-            mine = root
-            _prepare(base, path)
+            mine = replace(root, short=short)
+            _prepare(path)
         else:
             root.release()
     if mine is None:
+        if short is not None:
+            os.close(short)
         raise HostError(f"{_MOST_ROOTS} numalab processes are running already")
     return mine
 
@@ -126,20 +141,28 @@ def _is_qemu_of(pid: int, mark: str) -> bool:
     return "qemu-system" in command.partition("\0")[0] and mark in command
 
 
-def _base() -> Path:
+def _base() -> tuple[Path, int | None]:
+    """Return the folder of all roots; with the descriptor that keeps it where it is a short one."""
     base = cache_dir("libvirt")
     if len(str(base)) <= _LONGEST_ROOT:
-        return base
-    # A deep cache folder: a short name beside it, for this user only.
+        return base, None
+    # A deep cache folder: a short name elsewhere, for this user only, as long as it is used.
     digest = hashlib.sha256(str(base).encode()).hexdigest()[:8]
     short = Path(tempfile.gettempdir()) / f"numalab-{os.getuid()}-{digest}"
-    short.mkdir(mode=0o700, exist_ok=True)
-    found = short.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or short.is_symlink():
-        raise HostError(
-            f"{short} belongs to somebody else", mend="set NUMALAB_CACHE to a short path"
-        )
-    return short
+    while True:
+        short.mkdir(mode=0o700, exist_ok=True)
+        found = short.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or short.is_symlink():
+            raise HostError(
+                f"{short} belongs to somebody else", mend="set NUMALAB_CACHE to a short path"
+            )
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(short, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            flock(descriptor, LOCK_SH)
+            # Another process may have removed it in between.
+            if _is(short, descriptor):
+                return short, descriptor
+            os.close(descriptor)
 
 
 def _try_lock(path: Path) -> Root | None:
@@ -153,14 +176,23 @@ def _try_lock(path: Path) -> Root | None:
     return Root(path, descriptor)
 
 
-def _prepare(base: Path, path: Path) -> None:
+def _is(path: Path, descriptor: int) -> bool:
+    """Tell whether a folder is still the one that was opened."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _prepare(path: Path) -> None:
     # One cache of QEMU's capabilities for all folders: probing QEMU takes seconds.
-    capabilities = base / "capabilities"
-    capabilities.mkdir(mode=0o700, exist_ok=True)
+    capabilities = cache_dir("libvirt", "capabilities")
     cache = path / "cache" / "qemu"
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = cache / "capabilities"
-    if not link.is_symlink():
+    if not link.is_symlink() or link.readlink() != capabilities:
+        if link.is_symlink():
+            link.unlink()
         shutil.rmtree(link, ignore_errors=True)
         link.symlink_to(capabilities)
     (path / "etc").mkdir(mode=0o700, exist_ok=True)

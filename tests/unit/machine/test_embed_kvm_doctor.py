@@ -1,11 +1,10 @@
 """Owners, embedded roots, leftovers, KVM's verdict, the doctor."""
 
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,10 @@ from lab.store import RunDir
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cache = tmp_path / "cache"
     monkeypatch.setenv("NUMALAB_CACHE", str(cache))
-    yield cache
-    shutil.rmtree(embed._base(), ignore_errors=True)
+    return cache
 
 
 def test_this_process_is_alive_and_another_start_is_not() -> None:
@@ -53,6 +51,24 @@ def test_two_roots_at_once_and_one_again() -> None:
     assert again.path == first.path
     again.release()
     second.release()
+
+
+def test_the_short_folder_of_a_deep_cache_goes_with_its_last_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / ("deep" * 20)))
+    first = embed.take_root()
+    second = embed.take_root()
+    folder = first.path.parent
+    assert folder.parent == Path(tempfile.gettempdir()) and second.path.parent == folder
+    first.release()
+    assert folder.is_dir()
+    second.release()
+    assert not folder.exists()
+    third = embed.take_root()
+    assert third.path == first.path and third.path.is_dir()
+    third.release()
+    assert not folder.exists()
 
 
 def test_a_root_is_short_and_for_its_user_only() -> None:
