@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
+
 from lab.errors import GuestLost, HostError
 from lab.image.build import BuiltImage
 from lab.kernel.built import BuiltKernel
@@ -92,10 +94,18 @@ def fake(task: Task, on_phase: Callable[[str], None]) -> Ended:
             for name in MEASURES
         ]  # fmt: skip
         write_json(directory.measures, measures)
-        write_json(directory.manifest, {**task.record, "status": "ok", "seconds": 0.1})
+        _events(task, task.run.seed).write_parquet(directory.events)
+        record = {**task.record, "status": "ok", "seconds": 0.1, "versions": {"qemu": "7.2.0"}}
+        write_json(directory.manifest, record)
         directory.path.rename(task.results.run(task.run.id).path)
         _note(task.results, task.run.id)
     return ended
+
+
+def _events(task: Task, seed: int) -> pl.DataFrame:
+    other = (task.results.path.parent / "other-events").exists()
+    names = ["sched_switch", "sched_wakeup" if other else "sched_move_numa"]
+    return pl.DataFrame({"time_ns": [seed, seed + 1], "event": names})
 
 
 def _obey(task: Task, order: str) -> Ended:

@@ -19,17 +19,23 @@ COMMANDS = {
     "plan": "Say what a study would run and how long it takes.",
     "status": "Say how far a study is, also while it runs.",
     "report": "Print or write the report of results that exist.",
+    "verify": "Do runs again and compare their events, row by row.",
+    "export": "Pack results into one file.",
+    "import": "Unpack results that somebody else packed.",
     "compare": "Compare two results of a study; for CI.",
     "trace": "Measure any trace.dat, also from bare metal.",
     "measures": "List every measure and what it means.",
     "boot": "Run one command in a guest and print what it prints.",
+    "shell": "Open a shell in a guest, on this terminal.",
     "place": "Say where a guest would run on this host, and what that distorts.",
     "host": "The host as hardware: show it, record it.",
     "doctor": "Say what this host has and lacks, and how to mend it.",
     "topology": "Machines: list, show, check, predict, compare, import.",
     "kernel": "Kernels: list, show, build.",
-    "image": "Root file systems: list, show, build.",
+    "image": "Root file systems: list, show, build, shell.",
 }
+# `import` is a keyword, which a module cannot be called.
+MODULES = {"import": "import_archive"}
 
 
 def main() -> NoReturn:
@@ -66,7 +72,7 @@ def _app(wanted: str | None) -> typer.Typer:
         if name != wanted:
             app.command(name, help=summary)(_listed_only)
             continue
-        module = importlib.import_module(f"lab.cli.{name}")
+        module = importlib.import_module(f"lab.cli.{MODULES.get(name, name)}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name, help=summary)
         else:

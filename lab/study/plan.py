@@ -97,6 +97,11 @@ def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None 
     if pages is not None:
         table = study.machine.model_copy(update={"pages": pages})
         study = study.model_copy(update={"machine": table})
+    return make_plan(study, path, preset or "")
+
+
+def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
+    """Load all that a study refers to, and list its runs; `path` is where it came from."""
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
     workloads = _workloads(study, topologies, runs, path)
@@ -110,7 +115,7 @@ def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None 
     return Plan(
         name=path.stem,
         path=path,
-        preset=preset or "",
+        preset=preset,
         study=study,
         topologies=topologies,
         kernels={name: find_kernel(name) for name in sorted(names)},
