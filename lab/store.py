@@ -355,6 +355,10 @@ class Results:
         """Return the folder of a run that has not ended."""
         return RunDir(self.path / "runs" / f"{run_id}.running")
 
+    def failed(self, run_id: str) -> RunDir:
+        """Return the folder of what a run left that gave no result."""
+        return RunDir(self.path / "runs" / f"{run_id}.failed")
+
     def finished(self) -> Mapping[str, RunDir]:
         """Return the runs that have a manifest, by id, in order of their names."""
         found = sorted((self.path / "runs").glob("*/manifest.json"))

@@ -19,7 +19,8 @@ from lab.machine.hypervisor import EMBED, connect
 from lab.report.claims import render_claim_table
 from lab.report.document import report_document
 from lab.report.model import StudyReport
-from lab.store import Results, make_dir, project_dir, read_json
+from lab.store import Results, make_dir, project_dir, read_json, write_text
+from lab.study.artifacts import announce, find_problems, junit, write_artifacts
 from lab.study.budget import within_budget
 from lab.study.campaign import Failure
 from lab.study.cost import Costs
@@ -77,6 +78,12 @@ def command(
         bool,
         typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails, or not."),
     ] = False,
+    junit_file: Annotated[
+        Path | None, typer.Option("--junit", help="Write claims and failed runs as test cases.")
+    ] = None,
+    artifacts: Annotated[
+        Path | None, typer.Option(help="A folder for a CI system to keep; docs/ci.md.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Run studies: build their kernels, boot every run, measure, compare, report.
@@ -104,6 +111,7 @@ def command(
         failures = run_here(ready, jobs, watch, rule=rule, fail_fast=fail_fast)
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, as_json=as_json)
+    _tell_ci(reports, ready, failures, junit_file, artifacts)
     if failures:
         raise typer.Exit(failures[0].ended.exit_code)
     if not all(claim.holds for found in reports for report in found for claim in report.claims):
@@ -161,6 +169,25 @@ def _report(study: Ready, failures: Sequence[Failure]) -> tuple[StudyReport, ...
     found = gather(study.results)
     publish(found, study.results)
     return found
+
+
+def _tell_ci(
+    reports: Sequence[tuple[StudyReport, ...]],
+    ready: Sequence[Ready],
+    failures: Sequence[Failure],
+    junit_file: Path | None,
+    folder: Path | None,
+) -> None:
+    """Write what a CI system reads, where it was asked for or one is there."""
+    every = [report for found in reports for report in found]
+    if junit_file is not None:
+        write_text(junit_file, junit(every, failures))
+    if folder is not None:
+        pairs = zip(ready, reports, strict=True)
+        studies = {study.plan.name: (study.results, found) for study, found in pairs}
+        write_artifacts(folder, studies, failures)
+    if told := announce(find_problems(every, failures), reports):
+        say(told.rstrip("\n"))
 
 
 def _show(

@@ -27,6 +27,19 @@ def render_junit(reports: Sequence[StudyReport]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
+def render_junit_errors(runs: Sequence[tuple[str, str]]) -> str:
+    """Render JUnit XML for runs none of which gave a result: their names, and why."""
+    counts = {"name": "numalab", "tests": str(len(runs)), "failures": "0", "errors": str(len(runs))}
+    suites = ET.Element("testsuites", counts)
+    suite = ET.SubElement(suites, "testsuite", counts)
+    for name, error in runs:
+        where = {"classname": "numalab", "name": _text(f"run {name}")}
+        case = ET.SubElement(suite, "testcase", where)
+        ET.SubElement(case, "error", {"message": _text(error), "type": "run"})
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
 def _suite(suites: ET.Element, report: StudyReport) -> None:
     broken = [claim for claim in report.claims if not claim.holds]
     failed = [run for run in report.runs if run.status != "ok"]

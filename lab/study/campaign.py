@@ -38,8 +38,9 @@ Tell = Callable[[Happening], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that gave no result, and why."""
+    """A run of a study that gave no result, and why."""
 
+    study: str
     results: Results
     ended: Ended
 
@@ -177,7 +178,7 @@ class _Campaign:
         if ended.ok:
             self._tell(Happening("done", task, "done", self._ended, ended.seconds))
             return
-        self.failures.append(Failure(task.results, ended))
+        self.failures.append(Failure(str(task.record["study"]), task.results, ended))
         self._tell(Happening("failed", task, f"failed: {ended.error}", self._ended, ended.seconds))
         if ended.by_host:
             self.waiting.clear()

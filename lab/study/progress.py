@@ -71,10 +71,8 @@ def _done(directory: RunDir) -> RunState:
 
 
 def _unfinished(results: Results, run: str, *, active: bool) -> RunState:
-    running, failed, interrupted = (
-        RunDir(results.running(run).path.with_suffix(suffix))
-        for suffix in (".running", ".failed", ".interrupted")
-    )
+    running, failed = results.running(run), results.failed(run)
+    interrupted = running.path.with_suffix(".interrupted")
     if running.path.is_dir():
         if not active:
             return RunState(run, "interrupted", "numalab was killed")
@@ -85,7 +83,7 @@ def _unfinished(results: Results, run: str, *, active: bool) -> RunState:
         except UserError:
             reason = ""
         return RunState(run, "failed", printable(reason.partition("\n")[0]))
-    return RunState(run, "interrupted" if interrupted.path.is_dir() else "waiting")
+    return RunState(run, "interrupted" if interrupted.is_dir() else "waiting")
 
 
 def _age(directory: RunDir) -> float | None:

@@ -88,6 +88,14 @@ def load_plan(results: Results) -> Json:
     return plan
 
 
+def failed_runs(results: Results, plan: Json, cell: Cell) -> tuple[Json, ...]:
+    """Return the manifests of the planned runs of a cell that failed and were not done since."""
+    finished = results.finished()
+    names = [run["id"] for run in plan["runs"] if Cell(run["topology"], run["workload"]) == cell]
+    paths = (results.failed(name).manifest for name in names if name not in finished)
+    return tuple(read_json(path) for path in paths if path.exists())
+
+
 def _load(directory: RunDir) -> StoredRun:
     stored = read_json(directory.measures)
     if not isinstance(stored, list):
