@@ -4,7 +4,7 @@ import pytest
 
 from lab.errors import WorkloadFailed
 from lab.workload.model import MetricSpec, load_workload
-from lab.workload.parse import MAX_LINE, parse_metrics
+from lab.workload.parse import MAX_LINE, explain_failure, parse_metrics
 
 # What the two programs printed in a guest.
 HOGS = """\
@@ -75,3 +75,36 @@ def test_a_value_must_be_a_finite_number(value: str) -> None:
 def test_a_guest_cannot_make_a_line_endless() -> None:
     with pytest.raises(WorkloadFailed):
         parse_metrics([spec(r"x+ (?P<value>\d+)")], "x" * MAX_LINE + " 1\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (1, "mine exited with status 1"),
+        (125, "mine was not started"),
+        (126, "mine is no program that the guest can execute"),
+        (127, "mine was not found in the guest; is its package in the image?"),
+        (139, "mine was ended by SIGSEGV"),
+        (255, "mine was ended by signal 127"),
+    ],
+)
+def test_why_a_workload_failed(status: int, why: str) -> None:
+    assert explain_failure("mine", status, "") == why
+    said = explain_failure("mine", status, "one\n\nthis kernel has no XFS\n")
+    assert said == f"{why}\n  | one\n  | this kernel has no XFS"
+
+
+def test_a_workload_that_ran_out_of_memory() -> None:
+    log = "[ 4.2] Out of memory: Killed process 77 (stream) total-vm:9kB, anon-rss:8kB\n"
+    assert explain_failure("mine", 137, "", log) == (
+        "mine was ended by SIGKILL; the guest had no memory left and its kernel killed stream"
+    )
+
+
+def test_what_a_guest_printed_does_nothing_to_a_terminal() -> None:
+    said = explain_failure("mine", 1, "\x1b[2Jgone\x07\n" * 10, "Killed process 1 (\x1b[31m)")
+    assert "\x1b" not in said and "\x07" not in said
+    assert said.count("gone") == 5
+    with pytest.raises(WorkloadFailed) as caught:
+        parse_metrics(load_workload("pipe").metrics, "\x1b[2Jgone\n")
+    assert "\x1b" not in str(caught.value)
