@@ -4,6 +4,8 @@ import random
 from dataclasses import replace
 from typing import Literal
 
+from findings_sample import findings, hostile_findings
+
 from lab.analysis.measure import explain
 from lab.report.model import (
     Claim,
@@ -13,6 +15,7 @@ from lab.report.model import (
     Provenance,
     Reading,
     Run,
+    RunFindings,
     SchedDomains,
     Span,
     StudyReport,
@@ -212,6 +215,11 @@ def sample_report() -> StudyReport:
         ),
         domains=(domains("before"), domains("after")),
         timelines=(timeline("before"), timeline("after")),
+        findings=tuple(
+            RunFindings(variant, f"{variant}-s{seed}", findings(variant, seed))
+            for variant in ("before", "after")
+            for seed in SEEDS
+        ),
         cell="ring-4, bound-hogs",
         workload_name="bound-hogs",
         workload_label="bound-hogs",
@@ -280,6 +288,7 @@ def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
         comparisons=compare_variants(measures, ("throughput",), sides),
         domains=(),
         timelines=(),
+        findings=(),
         claims=(claim,),
         workload=f"warehouse threads={threads}",
         workload_name="warehouse",
@@ -317,5 +326,9 @@ def hostile_report() -> StudyReport:
             replace(line, spans=spans, marks=(Mark(10.0, HOSTILE[1]),)),
             report.timelines[1],
         ),
-        claims=(Claim(HOSTILE[0], HOSTILE[1], HOSTILE[2], False),),
+        claims=(Claim(HOSTILE[0], HOSTILE[1], HOSTILE[2], False, published=HOSTILE[1]),),
+        findings=tuple(
+            replace(run, findings=hostile_findings(run.findings, HOSTILE))
+            for run in report.findings
+        ),
     )

@@ -12,7 +12,6 @@ from lab.cli.output import emit
 from lab.errors import UserError
 from lab.report.changelog import render_changelog
 from lab.report.document import render_document, report_document
-from lab.report.html import render_html
 from lab.report.junit import render_junit
 from lab.report.markdown import render_markdown
 from lab.report.mmtests import render_mmtests
@@ -22,14 +21,9 @@ from lab.report.terminal import render_terminal
 from lab.report.threads import render_threads
 from lab.store import Results
 from lab.study.gather import gather
-from lab.study.publish import publish
+from lab.study.publish import publish, publish_overview
 
-
-def _page(reports: Sequence[StudyReport]) -> str:
-    return render_html(reports[0])
-
-
-TABLE = "table"
+TABLE, HTML = "table", "html"
 TEXTS = {
     "changelog": render_changelog,
     "mmtests": render_mmtests,
@@ -38,16 +32,21 @@ TEXTS = {
     "junit": render_junit,
     "csv": render_csv,
     "json": render_document,
-    "html": _page,
 }
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Folders below reports/, as `run` printed them.")
+    ],
     form: Annotated[
         str,
-        typer.Option("--format", help=f"What to print: {', '.join([TABLE, *TEXTS])}."),
+        typer.Option("--format", help=f"What to print: {', '.join([TABLE, *TEXTS, HTML])}."),
     ] = TABLE,
+    overview: Annotated[
+        Path | None,
+        typer.Option(help="Write one HTML page over all these results to this file."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Make the report of results that exist anew, and print it.
@@ -55,15 +54,25 @@ def command(
     index.html, changelog.txt and report.json in the results are written again from the runs'
     measures and events; no guest is started.
     """
-    if form not in (TABLE, *TEXTS):
-        raise UserError(f"there is no format {form!r}", choices=[TABLE, *TEXTS])
-    found = Results(results)
-    reports = gather(found)
-    publish(reports, found)
-    if form == TABLE or as_json:
-        show(reports, found, as_json=as_json)
-    else:
-        print(TEXTS[form](reports), end="")
+    if form not in (TABLE, *TEXTS, HTML):
+        raise UserError(f"there is no format {form!r}", choices=[TABLE, *TEXTS, HTML])
+    if len(results) > 1 and (as_json or form != TABLE):
+        raise UserError(f"--format {'json' if as_json else form} prints one result")
+    every = []
+    for path in results:
+        found = Results(path)
+        reports = gather(found)
+        publish(reports, found)
+        every.append((reports, found))
+    if overview is not None:
+        publish_overview(every, overview)
+    for reports, found in every:
+        if form == TABLE or as_json:
+            show(reports, found, as_json=as_json)
+        elif form == HTML:
+            print(found.html.read_text(encoding="utf-8"), end="")
+        else:
+            print(TEXTS[form](reports), end="")
 
 
 def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> None:

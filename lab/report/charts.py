@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from lab.analysis.findings import Decision
 from lab.report.figures import printable
 from lab.report.model import Mark, Span, Timeline
 from lab.topology.model import Topology
@@ -24,12 +25,22 @@ LIGHT = {
     "muted": "#55636f",
     "grid": "#dde2e8",
     "other": "#a3abb4",
+    "bg": "#ffffff",
+    "v0": "#a85400",
+    "v1": "#0072b2",
+    "v2": "#00775a",
+    "v3": "#a6467f",
 }
 DARK = {
     "fg": "#e6edf3",
     "muted": "#9fb0c0",
     "grid": "#2a3846",
     "other": "#5f6d7b",
+    "bg": "#0f1720",
+    "v0": "#e69f00",
+    "v1": "#56b4e9",
+    "v2": "#2bbf94",
+    "v3": "#dd95bd",
 }
 
 # All charts give their labels the same room, so that their time axes lie below each other.
@@ -106,9 +117,7 @@ def cpu_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
     """
     hovered = {"param": "hover", "empty": False, "value": {"expr": "fg"}}
     color = _node_scale(topology) | {"condition": [hovered, OTHERS_GREY]}
-    return _chart(
-        timeline, until_ms, cpu_labels(topology), "row", color, params=[_zoom(), _hover()]
-    )
+    return _chart(timeline, until_ms, cpu_labels(topology), "row", color, params=[zoom(), _hover()])
 
 
 def still_cpu_chart(
@@ -121,11 +130,74 @@ def still_cpu_chart(
     return chart
 
 
-def task_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
-    """Draw the stays (`timeline.stays`) of the tasks of interest on nodes, coloured by node."""
-    return _chart(
-        timeline, until_ms, own_tasks(timeline), "task", _node_scale(topology), params=[_zoom()]
-    )
+def task_chart(
+    timeline: Timeline, topology: Topology, until_ms: float, decisions: Sequence[Decision] = ()
+) -> Spec:
+    """Draw the stays (`timeline.stays`) of the tasks of interest on nodes, coloured by node.
+
+    Decisions of NUMA balancing about them are marks: a move points up, a swap is a diamond, a stick
+    a cross.
+    """
+    tasks = own_tasks(timeline)
+    chart = _chart(timeline, until_ms, tasks, "task", _node_scale(topology), params=[zoom()])
+    marks = [mark for each in decisions if (mark := decision_mark(each))["task"] in tasks]
+    if marks:
+        chart["layer"].append(_decisions(marks))
+    return chart
+
+
+def decision_mark(decision: Decision) -> Spec:
+    """Return a decision as the record that the chart draws, with all that it says as one text."""
+    route = f"CPU {decision.from_cpu} (node {decision.from_node})"
+    if decision.to_cpu is not None:
+        route += f" to CPU {decision.to_cpu} (node {decision.to_node})"
+    elif decision.to_node is not None:
+        route += f" to node {decision.to_node}"
+    parts = [f"{decision.kind}: {route}"]
+    if decision.kind == "swap" and decision.other_pid is not None:
+        parts.append(f"with {decision.other_task}/{decision.other_pid}")
+    parts += [text for text in (decision.reason, decision.undone) if text]
+    if decision.nearer is not None:
+        nearer = f"{abs(decision.nearer)} {'nearer to' if decision.nearer > 0 else 'farther from'}"
+        parts.append(f"{nearer if decision.nearer else 'as far from'} its preferred node")
+    return {
+        "task": printable(f"{decision.task}/{decision.pid}"),
+        "kind": decision.kind,
+        "start": round(decision.at_ms, 3),
+        "what": printable(", ".join(parts)),
+    }
+
+
+def _decisions(marks: list[Spec]) -> Spec:
+    shapes = {"domain": ["move", "swap", "stick"], "range": ["triangle-up", "diamond", "cross"]}
+    return {
+        "data": {"values": marks},
+        "mark": {"type": "point", "filled": True, "size": 90, "clip": True, "opacity": 1},
+        "encoding": {
+            "x": {"field": "start", "type": "quantitative"},
+            "y": {"field": "task", "type": "nominal"},
+            "shape": {"field": "kind", "type": "nominal", "scale": shapes, "legend": None},
+            "fill": {"value": {"expr": "fg"}},
+            "stroke": {"value": {"expr": "bg"}},
+            "strokeWidth": {"value": 0.7},
+            "tooltip": [
+                {"field": "what", "type": "nominal", "title": "decision"},
+                {"field": "task", "type": "nominal", "title": "task"},
+                {"field": "start", "type": "quantitative", "title": "at [ms]", "format": ",.3f"},
+            ],
+        },
+    }
+
+
+def framed(chart: Spec) -> Spec:
+    """Add what all charts share: the schema, the signals of colours, and the axes' style."""
+    return {
+        "$schema": SCHEMA,
+        "padding": {"left": 0, "right": 12, "top": 2, "bottom": 2},
+        "params": [{"name": name, "value": value} for name, value in LIGHT.items()],
+        "config": _config(),
+        **chart,
+    }
 
 
 def _node_scale(topology: Topology) -> Spec:
@@ -149,7 +221,7 @@ def _chart(
         "params": params,
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": _time(until_ms),
+            "x": time_axis(until_ms),
             "x2": {"field": "end"},
             "y": _row_axis(field, labels),
             "fill": color,
@@ -159,19 +231,18 @@ def _chart(
             "tooltip": _tooltip(),
         },
     }
-    return {
-        "$schema": SCHEMA,
-        "width": "container",
-        "height": max(NARROWEST, min(STEP, TALLEST // max(1, len(labels)))) * len(labels),
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": {"left": 0, "right": 12, "top": 2, "bottom": 2},
-        "params": [{"name": name, "value": value} for name, value in LIGHT.items()],
-        "layer": [spans, *_marks(timeline)],
-        "config": _config(),
-    }
+    return framed(
+        {
+            "width": "container",
+            "height": max(NARROWEST, min(STEP, TALLEST // max(1, len(labels)))) * len(labels),
+            "autosize": {"type": "fit-x", "contains": "padding"},
+            "layer": [spans, *_marks(timeline)],
+        }
+    )
 
 
-def _time(until_ms: float) -> Spec:
+def time_axis(until_ms: float) -> Spec:
+    """Return the time axis that all charts over time share."""
     return {
         "field": "start",
         "type": "quantitative",
@@ -208,7 +279,7 @@ def _hover() -> Spec:
     }
 
 
-def _zoom() -> Spec:
+def zoom() -> Spec:
     """Zoom needs the shift key, so that a wheel over a chart still moves the page."""
     return {
         "name": "zoom",

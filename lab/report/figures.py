@@ -179,6 +179,9 @@ def seeds_line(report: StudyReport) -> str:
     for variant in report.variants:
         seeds = sorted(run.seed for run in report.runs if run.variant == variant.name)
         parts.append((len(seeds), ", ".join(map(str, seeds))))
+    if len(parts) == 1:
+        ((count, seeds_text),) = parts
+        return f"{count} {'run' if count == 1 else 'runs'} (seeds {seeds_text})"
     if len(set(parts)) == 1:
         count, seeds_text = parts[0]
         return f"{count} of each variant (seeds {seeds_text})"
@@ -196,7 +199,7 @@ def runs_that_failed(report: StudyReport) -> int:
 def notes(report: StudyReport) -> list[str]:
     """Say below a table what its figures are worth, and what is missing from them."""
     kinds = {report.measure(each.measure).kind for each in report.comparisons}
-    found = [kind_note(kind, report.mode) for kind in sorted(kinds)]
+    found = [*report.remarks, *(kind_note(kind, report.mode) for kind in sorted(kinds))]
     if any(each.versus for each in report.comparisons):
         found.append(STATISTICS_NOTE)
     if any(None in each.summaries for each in report.comparisons):

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Literal
 
 from lab.analysis import statistics
+from lab.analysis.findings import Findings
 from lab.analysis.measure import Definition
 from lab.analysis.statistics import Outcome, Summary
 from lab.topology.model import Topology
@@ -150,6 +151,15 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class RunFindings:
+    """What the analysis of one run of a variant found: matrices, curves, decisions and lists."""
+
+    variant: str
+    run: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
 class Claim:
     """What the study says should be seen, and what was.
 
@@ -176,6 +186,7 @@ class StudyReport:
 
     Tuples are in the order in which they are shown. `cell` names it ("ring-4, bound-hogs"),
     `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
+    `remarks` say how the runs were chosen, where not by the study's file alone.
     """
 
     study: str
@@ -198,10 +209,12 @@ class StudyReport:
     domains: tuple[SchedDomains, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     claims: tuple[Claim, ...] = ()
+    findings: tuple[RunFindings, ...] = ()
     cell: str = ""
     workload_name: str = ""
     workload_label: str = ""
     parameters: Mapping[str, str | int | float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def cell_name(self) -> str:

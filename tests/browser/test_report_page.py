@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from report_sample import HOSTILE, hostile_report, sample_report
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
+from report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 from lab.report.html import render_html
+from lab.report.overview import Entry, render_overview
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -53,6 +54,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     for name, report in (("sample", sample_report()), ("hostile", hostile_report())):
         (folder / f"{name}.html").write_text(render_html(report), encoding="utf-8")
+    others = [Entry(sample_report(), "sample.html"), Entry(hostile_report(), "hostile.html")]
+    cells = [Entry(each, "sample.html") for each in thread_cells()]
+    (folder / "overview.html").write_text(render_overview([*others, *cells]), encoding="utf-8")
     return folder
 
 
@@ -109,8 +113,9 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
     )
     seen = opened(context, pages / "sample.html")
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert seen.page.locator(".chart canvas").count() == 4
-    for box in (each.bounding_box() for each in seen.page.locator(".chart canvas").all()):
+    assert seen.page.locator(".chart canvas").count() == 7  # CPUs, tasks, a curve, curves by node
+    assert seen.page.locator(".heat canvas").count() == 4
+    for box in (each.bounding_box() for each in seen.page.locator("canvas").all()):
         assert box is not None
         assert box["width"] <= width
     assert seen.console == []
@@ -118,7 +123,7 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
 
 
 def test_the_first_screen_answers_the_question(sample: Seen) -> None:
-    for selector in ("h1", ".verdict", ".first img", "#keys"):
+    for selector in ("h1", ".verdict", ".first img >> nth=0", ".first img >> nth=1", "#keys"):
         box = sample.page.locator(selector).bounding_box()
         assert box is not None
         assert box["height"] > 10
@@ -255,7 +260,7 @@ def test_hostile_names_stay_text_in_page_and_tooltip(context: BrowserContext, pa
     seen = opened(context, pages / "hostile.html")
     page = seen.page
     assert page.locator("h1").inner_text().startswith(HOSTILE[1])
-    assert page.locator("img").count() == 1
+    assert page.locator("img").count() == 4  # drawings, and no image of a hostile text
     found = set()
     canvas = page.locator(".chart canvas").first
     canvas.scroll_into_view_if_needed()
@@ -270,6 +275,80 @@ def test_hostile_names_stay_text_in_page_and_tooltip(context: BrowserContext, pa
     assert HOSTILE[0] in found
     assert HOSTILE[1] in found
     assert seen.console == []
+
+
+def tooltip_at(page: Page, canvas: Locator, x: float, y: float) -> str:
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.mouse.move(box["x"] + x + 1, box["y"] + y)
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    return tip.inner_text()
+
+
+def test_pointing_at_a_cell_of_a_heat_map_tells_every_run(sample: Seen) -> None:
+    page = sample.page
+    canvas = page.locator("[data-chart=heat-moves-1] canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    # The last column, the second of four rows.
+    text = tooltip_at(page, canvas, box["width"] - 30, box["height"] - 2.6 * 40)
+    assert "4, 5, 6" in text
+    assert "from node" in text
+
+
+def test_pointing_at_a_decision_tells_the_event(sample: Seen) -> None:
+    page = sample.page
+    canvas = page.locator("[data-chart=task-0] canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    # The axis begins after 84 pixels of labels and their gap, and ends 12 before the edge.
+    left, right = 89.0, box["width"] - 12
+    for step in range(-6, 7):
+        text = tooltip_at(page, canvas, left + (right - left) * 900 / 5000 + step, 2 + 17 * 0.5)
+        if "swap:" in text:
+            break
+    assert "swap: CPU 2 (node 1) to CPU 6 (node 3), with hog/4" in text
+    assert "900.000" in text
+
+
+def test_a_drawing_for_each_kind_of_flow_can_be_picked(sample: Seen) -> None:
+    page = sample.page
+    shown = page.locator(".first img:visible")
+    first = [image.get_attribute("alt") for image in shown.all()]
+    page.locator("button[data-show=migrations]").press("Enter")
+    second = [image.get_attribute("alt") for image in shown.all()]
+    assert len(first) == len(second) == 2
+    assert all("Moves" in (text or "") for text in first)
+    assert all("Migrations" in (text or "") for text in second)
+    assert page.locator("[data-show=migrations]").get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_overview_is_quiet_fits_and_copies(browser: Browser, pages: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    said: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((pages / "overview.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("button[data-copy=claims-0]").click()
+    page.wait_for_function("document.querySelector('[data-copy=claims-0] ~ .said').textContent")
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].split()[:2] == ["cell", "claim"]
+    assert len(lines) > 2
+    assert said == []
+    assert requests == [(pages / "overview.html").as_uri()]
+    page.locator("table a").first.click()
+    page.wait_for_selector("html[data-ready]")
+    assert page.url.endswith("sample.html")
+    context.close()
 
 
 def test_every_control_is_reached_by_the_keyboard_and_named(sample: Seen) -> None:

@@ -10,8 +10,9 @@ from lxml import html as lxml_html
 from report_sample import hostile_report, ring, sample_report, timeline
 
 from lab.report import charts
-from lab.report.html import MOST_BYTES, embedded_json, render_html
+from lab.report.html import MOST_BYTES, render_html
 from lab.report.model import Mark, Proof, Span, Timeline
+from lab.report.page import embedded_json
 from lab.report.timeline import on_cpus
 
 
@@ -53,7 +54,7 @@ def test_the_policy_allows_exactly_the_scripts_that_are_there(page: str) -> None
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     assert re.findall(r"'sha256-([^']+)'", policy) == hashes
-    assert len(hashes) == 2
+    assert len(hashes) == 3
 
 
 def test_the_first_screen_has_question_verdict_drawing_and_key_measures(page: str) -> None:
@@ -93,9 +94,11 @@ def test_tables_have_as_many_cells_as_names_to_copy(page: str) -> None:
 
 def test_hostile_texts_are_text(hostile: str) -> None:
     tree = parsed(hostile)
-    assert len(tree.xpath("//script")) == 3
+    assert len(tree.xpath("//script")) == 4
     assert not tree.xpath("//img[@onerror] | //*[@onmouseover]")
-    assert len(tree.xpath("//img")) == 1
+    images = tree.xpath("//img/@src")
+    assert len(images) == 4  # two kinds of flows, of two variants each
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in images)
     assert tree.xpath("string(//meta/following::title)").startswith("<script>alert(1)</script>")
     shown = hostile.replace(re.search(r"<script>.*", hostile, re.DOTALL)[0], "")  # type: ignore[index]
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", shown)
@@ -195,9 +198,12 @@ def test_all_charts_share_the_longest_time_axis() -> None:
     text = render_html(replace(sample_report(), timelines=tuple(lines)))
     assert charts.longest_ms(lines) == 7000
     data = json.loads(parsed(text).xpath("string(//script[@id='chart-data'])"))
-    for line in data["lines"]:
-        for spec in line["specs"].values():
-            assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 7000]
+    timelines = [
+        chart["spec"] for name, chart in data["charts"].items() if name.startswith(("cpu", "task"))
+    ]
+    assert len(timelines) == 4
+    for spec in timelines:
+        assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 7000]
 
 
 def test_too_many_tasks_of_interest_get_no_chart_of_their_own() -> None:

@@ -61,84 +61,21 @@
       const source = document.getElementById(button.dataset.copy);
       copy(source.tagName === "TABLE" ? asText(source) : source.textContent, button);
     }
-    if (button.dataset.zoom) zoom(button.dataset.zoom);
+    if (button.dataset.show) show(button);
   });
 
-  // --- timelines --------------------------------------------------------------------------------
-  const data = JSON.parse(document.getElementById("chart-data").textContent);
-  const views = [];
-  const domains = new Map();
-  let whole = null;
-
-  function rowsOf(spans) {
-    return spans.start.map((start, i) => ({
-      row: `N${spans.node[i]} CPU ${spans.cpu[i]}`, cpu: spans.cpu[i], node: spans.node[i],
-      start: start / 1000, end: spans.end[i] / 1000, task: spans.tasks[spans.task[i]], own: spans.own[i],
-    }));
+  // --- several drawings in one place: show the one that was picked ------------------------------
+  function show(button) {
+    const group = button.closest("[data-choice]");
+    $("[data-show]", group).forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+    $("[data-shown]", group).forEach((each) => { each.hidden = each.dataset.shown !== button.dataset.show; });
   }
 
-  function paint(colors) {
-    for (const view of views) {
-      for (const [name, value] of Object.entries(colors)) view.signal(name, value);
-      view.run();
-    }
-  }
-
-  let spreading = false;
-  function spread(domain, from) {
-    if (spreading) return;
-    spreading = true;
-    for (const view of views) {
-      if (view === from) continue;
-      view.signal("zoom_start", domain).run();
-    }
-    spreading = false;
-  }
-
-  function zoom(what) {
-    if (!views.length || !whole) return;
-    const [low, high] = domains.get("now") ?? whole;
-    const middle = (low + high) / 2, half = (high - low) / 2;
-    const to = {
-      in: [middle - half / 2, middle + half / 2], out: [middle - half * 2, middle + half * 2],
-      left: [low - half / 2, high - half / 2], right: [low + half / 2, high + half / 2], all: whole,
-    }[what];
-    const size = Math.min(to[1] - to[0], whole[1] - whole[0]);
-    const start = Math.min(Math.max(to[0], whole[0]), whole[1] - size);
-    domains.set("now", [start, start + size]);
-    spread([start, start + size], null);
-  }
-
-  async function draw() {
-    const places = $(".chart");
-    whole = [0, data.until];
-    for (const place of places) {
-      const line = data.lines[Number(place.dataset.line)];
-      const spec = line.specs[place.dataset.chart];
-      spec.datasets = { spans: rowsOf(line.spans[place.dataset.chart]) };
-      const { view } = await vegaEmbed(place, spec, { actions: false, renderer: "canvas", mode: "vega-lite" });
-      views.push(view);
-      view.addSignalListener("zoom_start", (_, domain) => {
-        if (!domain) return;
-        domains.set("now", [domain[0], domain[1]]);
-        spread(domain, view);
-      });
-    }
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const repaint = () => paint(dark.matches ? data.dark : data.light);
-    repaint();
-    dark.addEventListener("change", repaint);
-    let folded = [];
-    addEventListener("beforeprint", () => {
-      folded = $("details:not([open])");
-      folded.forEach((each) => { each.open = true; });
-      paint(data.light);
-    });
-    addEventListener("afterprint", () => {
-      folded.forEach((each) => { each.open = false; });
-      repaint();
-    });
-    document.documentElement.dataset.ready = "true";
-  }
-  draw();
+  // --- paper: everything that is folded is printed ----------------------------------------------
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = $("details:not([open])");
+    folded.forEach((each) => { each.open = true; });
+  });
+  addEventListener("afterprint", () => folded.forEach((each) => { each.open = false; }));
 })();

@@ -1,0 +1,182 @@
+"""Flows, heat maps, curves and lists that a page makes of the runs' findings."""
+
+from dataclasses import replace
+
+import pytest
+from findings_sample import findings
+from report_sample import HOSTILE, sample_report
+
+from lab.analysis.findings import Decision, Matrix, Series
+from lab.report import charts
+from lab.report.curves import MOST_STEPS, chart, curves
+from lab.report.html import render_html
+from lab.report.model import RunFindings, StudyReport
+from lab.report.residence import balance, residence_rows
+from lab.report.traffic import MOST_FLOWS, as_text, draw_flows, heat_maps, traffic
+
+
+def test_a_flow_is_the_mean_of_the_runs_of_its_variant() -> None:
+    moves, swaps, migrations = traffic(sample_report())
+    before, after = moves.sides
+    assert (before.variant, before.means[1][3]) == ("before", 0)
+    assert after.means[1][3] == pytest.approx((4 + 5 + 6) / 3)
+    assert [run[1][3] for run in after.runs] == [4, 5, 6]
+    ((unit, total),) = after.weighted
+    assert (unit, round(total, 6)) == ("hops", 10)
+    assert (moves.most, moves.most_between, swaps.most_between) == (5, 5, 0)
+    # What stays on a node is no flow.
+    assert migrations.sides[0].total == pytest.approx(2 * 2)
+
+
+def test_arrows_of_all_variants_share_one_scale() -> None:
+    report = sample_report()
+    moves, _, migrations = traffic(report)
+    nothing, thick = (draw_flows(report.topology, moves, side) for side in moves.sides)
+    assert 'class="flow"' not in nothing
+    assert thick.count('class="flow"') == 1
+    assert "stroke-width:7.5" in thick
+    thin = draw_flows(report.topology, migrations, migrations.sides[0])
+    assert "stroke-width:7.5" not in thin
+    assert thin.count('class="flow"') == 2
+
+
+def test_only_the_largest_flows_are_drawn() -> None:
+    report = sample_report()
+    cells = tuple(tuple(float(10 * a + b + 1) for b in range(4)) for a in range(4))
+    found = [
+        replace(run, findings=replace(run.findings, matrices=(Matrix("m", "M", "moves", cells),)))
+        for run in report.findings
+    ]
+    report = replace(report, findings=tuple(found))
+    (kind,) = traffic(report)
+    drawing = draw_flows(report.topology, kind, kind.sides[0])
+    assert drawing.count('class="flow"') == MOST_FLOWS
+    assert "2 smaller flows are not drawn" in render_html(report)
+
+
+def test_a_matrix_that_one_variant_lacks_is_not_compared() -> None:
+    report = sample_report()
+    only = tuple(run for run in report.findings if run.variant == "after")
+    assert traffic(replace(report, findings=only)) == []
+
+
+def test_heat_maps_of_all_variants_share_one_scale_and_tell_every_run() -> None:
+    import vl_convert  # noqa: PLC0415
+
+    report = sample_report()
+    moves = traffic(report)[0]
+    for spec in heat_maps(report.topology, moves):
+        assert spec["layer"][0]["encoding"]["fillOpacity"]["scale"]["domain"] == [0, 5]
+        assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
+    cell = heat_maps(report.topology, moves)[1]["data"]["values"][1 * 4 + 3]
+    assert (cell["from"], cell["to"], cell["runs"], cell["distance"]) == (1, 3, "4, 5, 6", 30)
+
+
+def test_a_matrix_as_text_lines_up() -> None:
+    report = sample_report()
+    lines = as_text(report.topology, traffic(report)[2]).splitlines()
+    assert lines[0] == "Migrations of tasks of interest [migrations], mean of a run"
+    assert lines[2].split() == ["before", "to", "0", "to", "1", "to", "2", "to", "3"]
+    assert lines[4] == "from 1           0     1     0     2"
+    assert len({len(line) for line in lines[2:7]}) == 1
+
+
+def test_a_curve_has_the_mean_and_the_band_of_its_runs() -> None:
+    local, runnable = curves(sample_report())
+    (diagram,) = local.diagrams
+    assert [line.label for line in diagram.lines] == ["before", "after"]
+    assert len(diagram.lines[0].points) == MOST_STEPS
+    first = diagram.lines[0].points[0]
+    assert first == (50.0, 22.0, 21.0, 23.0, 3)
+    assert local.most == 100
+    assert [each.heading for each in runnable.diagrams] == ["before", "after"]
+    assert [line.label for line in runnable.diagrams[0].lines] == [f"node {n}" for n in range(4)]
+
+
+def test_a_run_that_ends_early_leaves_its_curve() -> None:
+    report = sample_report()
+    short = Series("local_faults", "Local", "%", "", (250.0, 500.0), (10.0, None))
+    first = report.findings[0]
+    runs = (replace(first, findings=replace(first.findings, series=(short,))), *report.findings[1:])
+    local = curves(replace(report, findings=runs))[0]
+    counts = [point[4] for point in local.diagrams[0].lines[0].points]
+    assert counts == [3] * 5 + [2] * 95
+
+
+def test_curves_are_valid_vega_lite() -> None:
+    import vl_convert  # noqa: PLC0415
+
+    for each in curves(sample_report()):
+        for diagram in each.diagrams:
+            spec = chart(each, diagram, 5000.0)
+            assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
+
+
+def test_a_decision_says_what_was_decided() -> None:
+    move = Decision(1.0, "move", 7, "hog", 2, 1, 6, 3, nearer=-10, undone="moved back")
+    assert charts.decision_mark(move)["what"] == (
+        "move: CPU 2 (node 1) to CPU 6 (node 3), moved back, 10 farther from its preferred node"
+    )
+    swap = Decision(1.0, "swap", 7, "hog", 2, 1, 6, 3, other_pid=9, other_task=HOSTILE[3])
+    assert charts.decision_mark(swap)["what"].endswith("with \\u202egnp.exe\\u2066/9")
+    stick = Decision(1.0, "stick", 7, "hog", 2, 1, None, 3, reason="preferred node full", nearer=0)
+    assert charts.decision_mark(stick)["what"] == (
+        "stick: CPU 2 (node 1) to node 3, preferred node full, as far from its preferred node"
+    )
+
+
+def test_decisions_about_tasks_without_a_row_have_no_mark() -> None:
+    line = sample_report().timelines[0]
+    other = Decision(1.0, "move", 99, "kworker", 2, 1, 6, 3)
+    plain = charts.task_chart(line, sample_report().topology, 10.0)
+    assert charts.task_chart(line, sample_report().topology, 10.0, [other]) == plain
+
+
+def test_movers_and_moments_are_of_all_runs() -> None:
+    found = balance(sample_report())
+    assert found is not None
+    rows = {(row.variant, row.mover): row for row in found.movers}
+    assert rows["after", "numa"].moves == 5
+    assert rows["after", "numa"].taken_back == (("load balancer", 1.0),)
+    assert rows["before", "numa"].taken_back == ()
+    assert (found.violation_count, len(found.violations)) == (120, 3)
+    assert found.violations[0].what == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
+    assert found.storms[0].what == "4 moves of 4 tasks to node 3"
+    assert len(found.notes) == 6
+
+
+def test_residence_is_that_of_one_run_of_each_variant() -> None:
+    rows = residence_rows(sample_report())
+    assert [row.found.level for row in rows] == ["process"] * 2 + ["task"] * 16
+    assert [row.variant for row in rows[:2]] == ["before", "after"]
+
+
+def alone() -> StudyReport:
+    """A report of one recording: one variant, one run, nothing to compare."""
+    report = sample_report()
+    return replace(
+        report,
+        variants=report.variants[:1],
+        runs=report.runs[:1],
+        comparisons=tuple(
+            replace(each, summaries=each.summaries[:1], changes=(None,), versus=(None,))
+            for each in report.comparisons
+        ),
+        domains=report.domains[:1],
+        timelines=report.timelines[:1],
+        findings=(RunFindings("before", "before-s1", findings("before", 1)),),
+        claims=(),
+    )
+
+
+def test_a_single_recording_has_a_page_without_comparisons() -> None:
+    text = render_html(alone())
+    assert "of each variant" not in text
+    assert 'data-name="change"' not in text
+    assert "of each kernel" not in text
+
+
+def test_results_without_findings_still_have_a_page() -> None:
+    text = render_html(replace(sample_report(), findings=()))
+    assert 'id="traffic"' not in text
+    assert "Drawing of the topology" in text
