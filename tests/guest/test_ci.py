@@ -1,0 +1,40 @@
+"""The commands of the CI jobs in the documentation, run as CI would run them."""
+
+import os
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from lab.image.build import BuiltImage
+from lab.kernel.build import BuiltKernel
+
+ROOT = Path(__file__).parents[2]
+JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}
+
+
+@pytest.mark.parametrize(("title", "variable"), JOBS.items())
+def test_a_documented_job_runs(
+    title: str, variable: str, tmp_path: Path, kernel: BuiltKernel, image: BuiltImage
+) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    commands = re.findall(r"- (?:run: )?(\.venv/bin/numalab .*)", section)
+    assert len(commands) == 2
+    summary = tmp_path / "summary.md"
+    github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    env = {**os.environ, variable: str(tmp_path), **(github if "GitHub" in title else {})}
+    for command in commands:
+        own = f" --output {tmp_path}/results" if " run " in command else ""
+        done = subprocess.run(
+            ["bash", "-c", command + own],
+            cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=550,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "::error" not in done.stderr
+    suites = ET.parse(tmp_path / "numalab" / "junit.xml").getroot()
+    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("2", "0", "0")
+    assert (tmp_path / "numalab" / "group-construction" / "index.html").stat().st_size > 1000
+    assert summary.exists() == ("GitHub" in title)
