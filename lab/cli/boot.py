@@ -1,16 +1,19 @@
 """`numalab boot`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lab.cli.by_hand import NodesOption, PagesOption, PinOption, in_order
 from lab.cli.output import ModeName, emit, progress_lines, say
-from lab.image.recipe import load_recipe
+from lab.cli.overlay import OverlayOption, overlaid
 from lab.kernel.catalogue import find_kernel
 from lab.machine.hypervisor import EMBED
-from lab.study.boot import Booted, boot
+from lab.machine.machine import check_by_hand
+from lab.study.boot import Booted, boot, guest
 from lab.study.prepare import choose_mode, prepare
 from lab.topology.load import load_topology
 
@@ -20,6 +23,7 @@ def command(
     words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
     kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
     image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    overlay: OverlayOption = None,
     mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
     seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
     event: Annotated[
@@ -28,6 +32,9 @@ def command(
     cmdline: Annotated[
         list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
     ] = None,
+    pages: PagesOption = "memfd",
+    pin: PinOption = None,
+    nodes: NodesOption = None,
     keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
     connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
@@ -40,22 +47,29 @@ def command(
     For example `numalab boot ring-4 -- numactl -H`. When the guest does not come that far, the
     exit code is one of docs/errors.md, and the message on stderr begins with `numalab:`.
     """
-    machine = load_topology(topology)
-    spec, recipe = find_kernel(kernel), load_recipe(image)
+    model = load_topology(topology)
+    spec, recipe = find_kernel(kernel), overlaid(image, overlay)
+    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
         prepared = prepare([spec], recipe, tell)
         choice = choose_mode(mode, prepared, connection, tell)
+        machine = replace(
+            guest(model, kernel, prepared, choice, trace_mib=32 if event else 0),
+            seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
+            vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
+        )  # fmt: skip
         booted = boot(
-            machine, spec, prepared, tuple(words),
-            choice=choice, seed=seed, connection=connection, events=tuple(event or ()),
-            cmdline=tuple(cmdline or ()), keep=keep, allow_mismatch=allow_mismatch,
+            machine, spec, tuple(words), connection=connection, events=tuple(event or ()),
+            keep=keep, allow_mismatch=allow_mismatch,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
-    _print(booted, as_json)
+    show_booted(booted, as_json)
     raise typer.Exit(booted.outcome.status)
 
 
-def _print(booted: Booted, as_json: bool) -> None:
+def show_booted(booted: Booted, as_json: bool) -> None:
+    """Print what a command in a guest printed, each stream where it belongs."""
     for difference in booted.differences:
         say(f"numalab: not as predicted: {difference}")
     if as_json:
@@ -65,6 +79,9 @@ def _print(booted: Booted, as_json: bool) -> None:
             "stderr": booted.stderr.decode("utf-8", "replace"),
             "wall_seconds": booted.outcome.wall_seconds,
             "guest_seconds": booted.outcome.guest_seconds,
+            "timing": booted.outcome.timing,
+            "proof": booted.outcome.proof,
+            "notes": booted.outcome.notes,
             "kept": booted.kept,
         }
         emit(value, True, "")

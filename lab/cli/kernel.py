@@ -5,21 +5,24 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lab.cli.output import emit, progress_lines, say
+from lab.cli import kernel_try
+from lab.cli.kernel_try import tell_time
+from lab.cli.output import emit, progress_lines
 from lab.errors import UserError
-from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
+from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
 from lab.kernel.catalogue import (
     KernelSpec,
     find_kernel,
     fragment_path,
     load_kernels,
-    series_path,
 )
 from lab.kernel.configure import read_fragments
-from lab.kernel.kconfig import Option, merge
-from lab.kernel.series import load_series
+from lab.kernel.explain import Origin
+from lab.kernel.find import find_series
+from lab.kernel.refresh import refresh_series
 
-app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build.")
+app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build, try a patch.")
+app.command("try")(kernel_try.command)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
@@ -49,7 +52,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     spec = find_kernel(name)
     built = built_kernel(spec)
     fragments = read_fragments(fragment_path(one) for one in spec.fragments)
-    series = [load_series(series_path(one)).info for one in spec.series]
+    series = [find_series(one).info for one in spec.series]
     value = _summary(spec, built) | {
         "fragments": {one.name: one.summary for one in fragments},
         "series": series,
@@ -85,12 +88,36 @@ def build(
         if already is None:
             with progress_lines(spec.name) as progress:
                 built = ensure_kernel(spec, on_progress=progress)
-            say(f"{spec.name}: built in {built.seconds:.0f} s")
+            tell_time(built)
         result.append(already or built)
     table = Table("kernel", "release", "seconds", "bzImage", box=None)
     for one in result:
         table.add_row(one.spec_name, one.release, f"{one.seconds:.0f}", str(one.bzimage))
     emit(result, as_json, table)
+
+
+@app.command()
+def refresh(
+    series: Annotated[
+        str, typer.Argument(help="A series of kernel-configs/series, or a folder of patches.")
+    ],
+    base: Annotated[
+        str | None, typer.Option(help="The kernel that it is for; else the first that has it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Renew the offsets of a series, so that every hunk header says where the hunk is now.
+
+    Nothing but those numbers changes. A hunk that does not fit is shown with the file's own lines.
+    """
+    users = [spec for spec in load_kernels().values() if series in spec.series]
+    if base is None and not users:
+        raise UserError("no named kernel has this series: say --base", key=series)
+    spec = find_kernel(base) if base else users[0]
+    with progress_lines(series) as progress:
+        changed = refresh_series(series, spec, progress)
+    lines = [f"renewed {path}" for path in changed] or [f"every hunk of {series} is where it says"]
+    emit({"base": spec.name, "changed": changed}, as_json, "\n".join(lines))
 
 
 @app.command()
@@ -101,24 +128,34 @@ def config(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the options that a kernel's fragments ask for, and where each line comes from."""
+    """Print a kernel's configuration, and where each line comes from.
+
+    That is a fragment with its reason, the source's own tiny configuration, an option that selects
+    it, or a default. Options of fragments that are not for this version come last. A kernel that
+    is not built is configured for this.
+    """
     spec = find_kernel(name)
     if full:
         built = built_kernel(spec)
         if built is None:
             raise UserError(f"{name} is not built; run: numalab kernel build {name}")
+        if built.config is None:
+            raise UserError(f"{name} was built elsewhere, and its configuration is not known")
         text = built.config.read_text(encoding="utf-8")
         emit({"kernel": name, "config": text}, as_json, text.rstrip("\n"))
         return
-    options = merge(read_fragments(fragment_path(one) for one in spec.fragments))
-    emit(options, as_json, "\n".join(_option_lines(options)))
+    with progress_lines(name) as progress:
+        origins = explain_kernel(spec, progress)
+    emit(origins, as_json, "\n".join(_origin_lines(origins)))
 
 
-def _option_lines(options: tuple[Option, ...]) -> list[str]:
-    width = max((len(f"{one.name}={one.value}") for one in options), default=0)
+def _origin_lines(origins: tuple[Origin, ...]) -> list[str]:
+    left = [f"{one.name}={one.value}" if one.value else f"# no {one.name}" for one in origins]
+    width = min(max(map(len, left), default=0), 48)
+    where = max((len(one.origin) for one in origins if one.reason), default=0)
     return [
-        f"{f'{one.name}={one.value}':<{width}}  {one.fragment}.config:{one.line}  {one.reason}"
-        for one in options
+        f"{text:<{width}}  {one.origin:<{where if one.reason else 0}}  {one.reason}".rstrip()
+        for text, one in zip(left, origins, strict=True)
     ]
 
 

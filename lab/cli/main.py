@@ -31,8 +31,9 @@ COMMANDS = {
     "host": "The host as hardware: show it, record it.",
     "doctor": "Say what this host has and lacks, and how to mend it.",
     "topology": "Machines: list, show, check, predict, compare, import.",
-    "kernel": "Kernels: list, show, build.",
+    "kernel": "Kernels: list, show, build, try a patch.",
     "image": "Root file systems: list, show, build, shell.",
+    "cache": "The cache: list, prune.",
 }
 # `import` is a keyword, which a module cannot be called.
 MODULES = {"import": "import_archive"}

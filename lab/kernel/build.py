@@ -9,18 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import BuildError, HostError
+from lab.errors import BuildError, HostError, UserError
 from lab.kernel.built import BuiltKernel, load_built, store_built
-from lab.kernel.catalogue import KernelSpec, fragment_path, series_path
-from lab.kernel.configure import read_fragments, request_config
+from lab.kernel.catalogue import KernelSpec, fragment_path
+from lab.kernel.configure import config_origins, read_fragments, request_config
 from lab.kernel.debian import NotFetched
 from lab.kernel.digest import digest_of
+from lab.kernel.explain import Origin
+from lab.kernel.find import find_series
 from lab.kernel.kconfig import Option, merge
-from lab.kernel.series import Series, load_series
+from lab.kernel.prebuilt import find_prebuilt, take_prebuilt
+from lab.kernel.series import Series
 from lab.kernel.source import Source, fetch_source, find_source, unpack
 from lab.kernel.tree import switch_tree
 from lab.process import CommandFailed, find_program, run, run_logged
-from lab.store import cache_dir, locked
+from lab.store import cache_dir, locked, read_json, write_json
 
 __all__ = ["BuiltKernel", "Progress", "built_kernel", "ensure_kernel"]
 
@@ -90,15 +93,21 @@ def read_inputs(spec: KernelSpec) -> Inputs:
 
     Raises UserError for a bad fragment or series, HostError for a missing source or compiler.
     """
-    fragments = read_fragments(fragment_path(name) for name in spec.fragments)
-    series = tuple(load_series(series_path(name)) for name in spec.series)
+    series = tuple(find_series(name) for name in spec.series)
     source = find_source(spec.source)
-    options = tuple(one for one in merge(fragments) if one.is_for(source.version))
+    options = tuple(one for one in _asked(spec) if one.is_for(source.version))
     return Inputs(source, series, options, _compiler())
+
+
+def _asked(spec: KernelSpec) -> tuple[Option, ...]:
+    """Return what the fragments ask for, of whichever version."""
+    return merge(read_fragments(fragment_path(name) for name in spec.fragments))
 
 
 def built_kernel(spec: KernelSpec) -> BuiltKernel | None:
     """Return `spec` from the cache; None when it has not been built from its present inputs."""
+    if spec.is_prebuilt:
+        return find_prebuilt(spec)
     try:
         return load_built(spec.name, read_inputs(spec).digest)
     except NotFetched:
@@ -113,6 +122,8 @@ def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> B
     ends with the last lines of the log.
     """
     tell = on_progress or (lambda _message, _fraction: None)
+    if spec.is_prebuilt:
+        return take_prebuilt(spec, tell)
     fetch_source(spec.source, tell)
     inputs = read_inputs(spec)
     if (built := load_built(spec.name, inputs.digest)) is not None:
@@ -126,24 +137,42 @@ def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> B
         return load_built(spec.name, inputs.digest) or _build(spec, inputs, tell)
 
 
+def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...]:
+    """Say where each line of a kernel's configuration comes from; it need not be built.
+
+    Options that the source's version is not asked for come last, with no value. Raises UserError
+    for a kernel that was built elsewhere, and what `ensure_kernel` raises but for compiling.
+    """
+    if spec.is_prebuilt:
+        raise UserError(f"{spec.name} was built elsewhere; --full prints what is known")
+    source = fetch_source(spec.source, on_progress)
+    inputs = read_inputs(spec)
+    with locked(source.folder / "lock", lambda: on_progress("waiting for another build", None)):
+        on_progress(f"unpacking {source.name}", None)
+        tree = unpack(source)
+        built = load_built(spec.name, inputs.digest)
+        config = built.config if built else _configure(spec, inputs, tree, on_progress)
+        assert config is not None
+        origins = config_origins(tree, config, inputs.options)
+    left_out = [one for one in _asked(spec) if not one.is_for(source.version)]
+    return origins + tuple(
+        Origin(one.name, "", f"{one.fragment}.config:{one.line}", one.reason) for one in left_out
+    )
+
+
 def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
     began = time.monotonic()
-    log = cache_dir("logs") / f"kernel-{spec.name}.log"
+    log = _log(spec)
     log.write_bytes(b"")
     tell(f"unpacking {inputs.source.name}", None)
     tree = unpack(inputs.source)
+    os.utime(inputs.source.folder)  # when it was last used, for `numalab cache prune`
     switch_tree(tree, inputs.series)
-    tell("configuring", None)
-    # A folder right below the tree makes kbuild use relative paths, which do not leak.
-    out = tree / f"build-{inputs.config_digest[:12]}"
-    make = _make(tree, out)
-
-    def configure(words: list[str]) -> None:
-        _run_make(spec, [*make, *words], log, lambda _line: None)
-
+    out = _build_dir(tree, inputs)
     with _under_way(out):
-        config = request_config(tree, out, inputs.options, configure)
-        _compile(spec, make, out, log, tell)
+        config = _configure(spec, inputs, tree, tell)
+        _compile(spec, _make(tree, out), out, log, tell)
+    seconds = round(time.monotonic() - began, 1)
     return store_built(
         spec_name=spec.name,
         digest=inputs.digest,
@@ -152,9 +181,41 @@ def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
         release=(out / "include/config/kernel.release").read_text(encoding="utf-8").strip(),
         series=tuple(series.info for series in inputs.series),
         source_version=inputs.source.version,
-        seconds=round(time.monotonic() - began, 1),
+        seconds=seconds,
         compiler=inputs.compiler,
+        first=_first_in(out, spec.name, seconds),
     )
+
+
+def _configure(spec: KernelSpec, inputs: Inputs, tree: Path, tell: Progress) -> Path:
+    """Let kbuild make the kernel's `.config` in its build folder, and check it; return it."""
+    tell("configuring", None)
+    out = _build_dir(tree, inputs)
+    out.mkdir(exist_ok=True)
+
+    def make(words: list[str]) -> None:
+        _run_make(spec, [*_make(tree, out), *words], _log(spec), lambda _line: None)
+
+    return request_config(tree, out, inputs.options, inputs.source.version, make)
+
+
+def _build_dir(tree: Path, inputs: Inputs) -> Path:
+    # A folder right below the tree makes kbuild use relative paths, which do not leak.
+    return tree / f"build-{inputs.config_digest[:12]}"
+
+
+def _log(spec: KernelSpec) -> Path:
+    name = re.sub(r"[^A-Za-z0-9.+_-]+", "_", spec.name)
+    return cache_dir("logs") / f"kernel-{name[-100:]}.log"
+
+
+def _first_in(out: Path, name: str, seconds: float) -> tuple[str, float]:
+    """Return which kernel was built first in a build folder, and how long that took."""
+    memory = out / "numalab.first.json"
+    if not memory.is_file():
+        write_json(memory, [name, seconds])
+    first, took = read_json(memory)
+    return str(first), float(took)
 
 
 @contextmanager

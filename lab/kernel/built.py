@@ -2,18 +2,25 @@
 
 import dataclasses
 import hashlib
+import os
+import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UserError
+from lab.kernel.digest import hash_file
 from lab.kernel.series import SeriesInfo
 from lab.store import cache_dir, read_json, replacing, write_json
 
 _RECORD = "kernel.json"
 _BZIMAGE = "bzImage"
 _CONFIG = "config"
+_INITRD = "initrd"
+# Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
+_KEEPS_TRACE = (6, 12)
 
 
 @dataclass(frozen=True)
@@ -23,14 +30,23 @@ class BuiltKernel:
     spec_name: str
     bzimage: Path
     release: str  # what `uname -r` says
-    config: Path
-    config_hash: str  # SHA-256 of the resulting .config
+    config: Path | None  # None where a prebuilt kernel came without
+    config_hash: str  # SHA-256 of the resulting .config, "" for none
     digest: str  # of all inputs; names the cache entry
     series: tuple[SeriesInfo, ...]
     source_version: str
     seconds: float  # how long the build took
     compiler: str
     bzimage_sha256: str
+    initrd: Path | None = None  # loads the drivers of a prebuilt kernel
+    first_name: str = ""  # the kernel that was built first in the same build folder
+    first_seconds: float = 0.0
+
+    @property
+    def keeps_trace(self) -> bool:
+        """Tell whether a trace can lie in reserved memory, where it outlives the guest's kernel."""
+        numbers = re.match(r"(\d+)\.(\d+)", self.release)
+        return numbers is None or (int(numbers[1]), int(numbers[2])) >= _KEEPS_TRACE
 
 
 def entry_dir(digest: str) -> Path:
@@ -49,7 +65,12 @@ def load_built(spec_name: str, digest: str) -> BuiltKernel | None:
         return None
     if built.digest != digest or hashlib.sha256(bzimage).hexdigest() != built.bzimage_sha256:
         return None
-    return built if built.config.is_file() else None
+    parts = (built.config, built.initrd)
+    if not all(part is None or part.is_file() for part in parts):
+        return None
+    with suppress(OSError):
+        os.utime(entry)  # when it was last used, for `numalab cache prune`
+    return built
 
 
 def store_built(
@@ -57,12 +78,14 @@ def store_built(
     spec_name: str,
     digest: str,
     bzimage: Path,
-    config: Path,
+    config: Path | None,
     release: str,
     series: tuple[SeriesInfo, ...],
     source_version: str,
     seconds: float,
     compiler: str,
+    initrd: Path | None = None,
+    first: tuple[str, float] = ("", 0.0),
 ) -> BuiltKernel:
     """Copy a finished build into the cache, whole or not at all; HostError on a full disk."""
     entry = entry_dir(digest)
@@ -70,21 +93,27 @@ def store_built(
         spec_name=spec_name,
         bzimage=entry / _BZIMAGE,
         release=release,
-        config=entry / _CONFIG,
-        config_hash=hashlib.sha256(config.read_bytes()).hexdigest(),
+        config=entry / _CONFIG if config else None,
+        config_hash=hash_file(config) if config else "",
         digest=digest,
         series=series,
         source_version=source_version,
         seconds=seconds,
         compiler=compiler,
-        bzimage_sha256=hashlib.sha256(bzimage.read_bytes()).hexdigest(),
+        bzimage_sha256=hash_file(bzimage),
+        initrd=entry / _INITRD if initrd else None,
+        first_name=first[0],
+        first_seconds=first[1],
     )
     with replacing(entry) as new:
         new.mkdir()
         shutil.copyfile(bzimage, new / _BZIMAGE)
-        shutil.copyfile(config, new / _CONFIG)
+        for part, name in ((config, _CONFIG), (initrd, _INITRD)):
+            if part is not None:
+                shutil.copyfile(part, new / name)
         record = dataclasses.asdict(built)
-        del record["bzimage"], record["config"]  # they are beside the record
+        names = {"bzimage": _BZIMAGE, "config": config and _CONFIG, "initrd": initrd and _INITRD}
+        record |= names  # relative, because a cache may be moved
         write_json(new / _RECORD, record)
     return built
 
@@ -95,4 +124,6 @@ def _from_record(record: dict[str, Any], spec_name: str, entry: Path) -> BuiltKe
     )
     # Two names may have the same inputs; the entry then answers to both.
     own = {"spec_name": spec_name, "series": series}
-    return BuiltKernel(**{**record, **own}, bzimage=entry / _BZIMAGE, config=entry / _CONFIG)
+    names = {"bzimage": _BZIMAGE, "config": _CONFIG, "initrd": None} | record
+    files = {key: names[key] and entry / names[key] for key in ("bzimage", "config", "initrd")}
+    return BuiltKernel(**{**record, **own, **files})

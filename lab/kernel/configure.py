@@ -5,16 +5,17 @@ from pathlib import Path
 
 from lab.errors import UserError
 from lab.kernel.catalogue import fragment_path
+from lab.kernel.explain import Origin, explain_config, explain_refusal
 from lab.kernel.kconfig import (
     Fragment,
     Option,
     Refusal,
     parse_config,
-    parse_definition,
     parse_fragment,
     refusals,
     render_request,
 )
+from lab.kernel.kconfig_tree import read_kconfig
 from lab.store import write_text
 
 # What `make tinyconfig` starts from (scripts/kconfig/Makefile, Linux 6.12).
@@ -38,58 +39,59 @@ def read_fragments(paths: Iterable[Path]) -> tuple[Fragment, ...]:
 
 
 def request_config(
-    tree: Path, out: Path, options: Sequence[Option], make: Callable[[list[str]], None]
+    tree: Path,
+    out: Path,
+    options: Sequence[Option],
+    version: str,
+    make: Callable[[list[str]], None],
 ) -> Path:
     """Let kbuild make `.config` in `out` from the tiny configuration plus `options`; return it.
 
     `make` runs make in the tree with the words it is given. Raises UserError for the options that
-    the result does not have, and says why as far as the source's Kconfig files tell.
+    the result does not have, and says why: `version` lacks it, or what it depends on is off.
     """
-    present = (tree / name for name in TINY)
-    base = "\n".join(path.read_text(encoding="utf-8") for path in present if path.is_file())
     wanted = out / "numalab.config"
+    base = "\n".join(text for _, text in _tiny(tree))
     write_text(wanted, render_request(base, options))
     make([f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"])
-    config = out / ".config"
-    refused = refusals(options, parse_config(config.read_text(encoding="utf-8")))
+    path = out / ".config"
+    config = parse_config(path.read_text(encoding="utf-8"))
+    refused = refusals(options, config)
     if refused:
-        raise _refused(tree, refused)
-    return config
+        kconfig = read_kconfig(_reader(tree))
+        reasons = [explain_refusal(one, config, kconfig, version) for one in refused]
+        raise _refused(refused, reasons)
+    return path
 
 
-def _refused(tree: Path, refused: Sequence[Refusal]) -> UserError:
-    first, *rest = refused
-    lines = [_why(tree, first)]
-    for refusal in rest:
-        one = refusal.option
-        where = f"{one.fragment}.config:{one.line}: {one.name}={one.value}"
-        lines.append(f"{where}: {_why(tree, refusal)}")
-    file = f"{fragment_path(first.option.fragment)}:{first.option.line}"
-    return UserError("\n".join(lines), file=file, key=f"{first.option.name}={first.option.value}")
+def config_origins(tree: Path, config: Path, options: Sequence[Option]) -> tuple[Origin, ...]:
+    """Say where each line of a configuration comes from that `request_config` made in `tree`."""
+    tiny = {name: file for file, text in _tiny(tree) for name in parse_config(text)}
+    lines = parse_config(config.read_text(encoding="utf-8"))
+    return explain_config(lines, options, tiny, read_kconfig(_reader(tree)))
 
 
-def _why(tree: Path, refusal: Refusal) -> str:
-    if refusal.found is not None and refusal.found != "n":
-        return f"the configuration has {refusal.found} instead"
-    depends = find_definition(tree, refusal.option.name.removeprefix("CONFIG_"))
-    if depends is None:
-        return "this source has no such option"
-    needs = f" (depends on {'; '.join(depends)})" if depends else ""
-    return f"the configuration refused it{needs}"
+def _tiny(tree: Path) -> list[tuple[str, str]]:
+    present = [name for name in TINY if (tree / name).is_file()]
+    return [(name, (tree / name).read_text(encoding="utf-8")) for name in present]
 
 
-def find_definition(tree: Path, name: str) -> tuple[str, ...] | None:
-    """Find option `name` in the tree's Kconfig files; its `depends on` lines, None if nowhere.
+def _reader(tree: Path) -> Callable[[str], str | None]:
+    def read(name: str) -> str | None:
+        path = tree / name
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
-    Other architectures' files are left out, because x86 does not read them.
-    """
-    found: tuple[str, ...] | None = None
-    for path in sorted(tree.rglob("Kconfig*")):
-        parts = path.relative_to(tree).parts
-        foreign = len(parts) > 2 and parts[0] == "arch" and parts[1] != "x86"
-        if foreign or parts[0].startswith("build-") or not path.is_file():
-            continue
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if f"config {name}" in text and (more := parse_definition(name, text)) is not None:
-            found = (found or ()) + more
-    return found
+    return read
+
+
+def _refused(refused: Sequence[Refusal], reasons: Sequence[str]) -> UserError:
+    options = [refusal.option for refusal in refused]
+    lines = [
+        f"{one.fragment}.config:{one.line}: {one.name}={one.value}: {reason}"
+        for one, reason in zip(options, reasons, strict=True)
+    ]
+    first = options[0]
+    file = f"{fragment_path(first.fragment)}:{first.line}"
+    return UserError(
+        "\n".join([reasons[0], *lines[1:]]), file=file, key=f"{first.name}={first.value}"
+    )

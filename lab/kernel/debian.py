@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,8 @@ def fetched_packages(text: str) -> Fetched:
     files = tuple(folder / name for name in facts["files"])
     if not all(file.is_file() for file in files):
         raise NotFetched(f"the package {text} is no longer whole", mend=f"rm -r {folder}")
+    with suppress(OSError):
+        os.utime(folder)  # when it was last used, for `numalab cache prune`
     return Fetched(files, tuple(facts["versions"]), facts["digest"])
 
 
@@ -229,7 +232,7 @@ def _download(
             )
         except CommandFailed as failed:
             text = failed.completed.stderr
-            if "Unable to locate package" in text or "No candidate version" in text:
+            if "Unable to locate package" in text or "no candidate" in text.lower():
                 raise _no_package(apt, name, suite) from None
             raise _apt_failed(f"cannot download {name}", text) from None
         [file] = [path for path in folder.glob("*.deb") if path not in files]

@@ -7,6 +7,7 @@ other one's objects (gitrepository-layout(5), objects/info/alternates).
 """
 
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,15 @@ def snapshot(path: Path) -> GitTree:
     head = git(["describe", "--always", "--tags", "--dirty"], cwd=path, check=False)
     words = head.stdout.strip() if is_top and head.returncode == 0 else f"files {tree[:12]}"
     return GitTree(folder, tree, words)
+
+
+def format_patches(path: Path, first: str, last: str) -> bytes:
+    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" where there is none."""
+    # Into files, because a kernel's lines need not be UTF-8.
+    with tempfile.TemporaryDirectory() as scratch:
+        words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-U3", "-o", scratch]
+        git([*words, f"{first}..{last}"], cwd=path)
+        return b"".join(file.read_bytes() for file in sorted(Path(scratch).iterdir()))
 
 
 def read_blob(tree: GitTree, name: str) -> str:

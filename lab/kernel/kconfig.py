@@ -139,25 +139,6 @@ def refusals(options: Iterable[Option], config: Mapping[str, str]) -> tuple[Refu
     )
 
 
-def parse_definition(name: str, kconfig: str) -> tuple[str, ...] | None:
-    """Return the `depends on` lines of option `name` in a Kconfig file, None if not defined there.
-
-    `name` has no CONFIG_ prefix.
-    """
-    lines = iter(kconfig.splitlines())
-    header = re.compile(rf"\s*(menu)?config {re.escape(name)}\s*")
-    depends: list[str] | None = None
-    for line in lines:
-        if header.fullmatch(line):
-            depends = depends or []
-            for inner in lines:
-                if re.match(r"\s*(help|endmenu|endif|config|menuconfig|choice|menu)\b", inner):
-                    break
-                if (found := re.match(r"\s*depends on (.*)", inner)) is not None:
-                    depends.append(found[1].strip())
-    return None if depends is None else tuple(depends)
-
-
 def _numbers(version: str) -> tuple[int, int]:
     major, _, rest = version.partition(".")
     return int(major), int(re.match(r"\d*", rest)[0] or 0)  # type: ignore[index]

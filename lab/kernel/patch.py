@@ -25,11 +25,15 @@ class HunkFailed(Exception):
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk: the old file's line (from 1) where it begins; its lines, first character kept."""
+    """One hunk: the old file's line (from 1) where it begins; its lines, first character kept.
+
+    `header` is the line (from 0) of the patch that holds its "@@".
+    """
 
     start: int
     lines: tuple[str, ...]
     newline_at_end: bool = True
+    header: int = field(default=0, compare=False)
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -88,11 +92,14 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
 
 
 def apply_patch(
-    files: tuple[FilePatch, ...], read: Callable[[str], str | None]
+    files: tuple[FilePatch, ...],
+    read: Callable[[str], str | None],
+    on_place: Callable[[Hunk, int, int], None] = lambda _hunk, _old, _new: None,
 ) -> Mapping[str, str | None]:
     """Apply a parsed patch; `read` gives a file's text, None if it does not exist.
 
-    Returns the new text of each touched file, None for a deleted one. Raises HunkFailed.
+    Returns the new text of each touched file, None for a deleted one. `on_place` is told where
+    each hunk fits: the numbers that belong into its header. Raises HunkFailed.
     """
     result: dict[str, str | None] = {}
 
@@ -106,7 +113,7 @@ def apply_patch(
             raise HunkFailed(f"{old_path} does not exist")
         if new_path is not None and new_path != old_path and now(new_path) is not None:
             raise HunkFailed(f"{new_path} exists already")
-        after = _apply_hunks(file, before)
+        after = _apply_hunks(file, before, on_place)
         if old_path is not None and old_path != new_path:
             if new_path is None and after:
                 raise HunkFailed(f"{old_path} has lines that the patch does not delete")
@@ -116,17 +123,36 @@ def apply_patch(
     return result
 
 
-def _apply_hunks(file: FilePatch, text: str) -> str:
+def renew_offsets(text: str, read: Callable[[str], str | None]) -> str:
+    """Return a patch whose hunk headers say where the hunks fit what `read` gives.
+
+    Nothing else changes. Raises PatchError, HunkFailed.
+    """
+    lines = text.split("\n")
+
+    def renew(hunk: Hunk, old: int, new: int) -> None:
+        starts = iter((f"-{old}", f"+{new}"))
+        header = lines[hunk.header]
+        lines[hunk.header] = re.sub(r"(?<= )[-+]\d+", lambda _: next(starts), header, count=2)
+
+    apply_patch(parse_patch(text), read, renew)
+    return "\n".join(lines)
+
+
+def _apply_hunks(file: FilePatch, text: str, on_place: Callable[[Hunk, int, int], None]) -> str:
     lines = text.split("\n")
     ends_with_newline = lines[-1] == ""
     if ends_with_newline:
         lines.pop()
-    shift = 0
+    shift = grown = 0
     for number, hunk in enumerate(file.hunks, 1):
         wanted = max(hunk.start - 1, 0) + shift + (1 if not hunk.old and hunk.start else 0)
         place = _find(lines, hunk.old, wanted)
         if place is None:
             raise HunkFailed(_explain(file, number, lines, wanted))
+        # Where a side has no line, diff counts the line before (GNU diffutils, Detailed Unified).
+        on_place(hunk, place - grown + bool(hunk.old), place + bool(hunk.new))
+        grown += len(hunk.new) - len(hunk.old)
         lines[place : place + len(hunk.old)] = hunk.new
         if place + len(hunk.new) == len(lines):
             ends_with_newline = hunk.newline_at_end
@@ -172,7 +198,7 @@ def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
         raise PatchError(f"line {at + 1}: {lines[at][:60]!r} is not a hunk header")
     old = int(header[2] if header[2] is not None else 1)
     new = int(header[4] if header[4] is not None else 1)
-    hunk = Hunk(int(header[1]), ())
+    hunk = Hunk(int(header[1]), (), header=at)
     body: list[str] = []
     begin, at = at + 1, at + 1
     while old > 0 or new > 0:

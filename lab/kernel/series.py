@@ -1,12 +1,15 @@
-"""Patch series in quilt layout: a folder with a file `series` and the patches it lists."""
+"""Patch series: in quilt layout, a folder of patches, a mailbox, or one patch."""
 
+import gzip
 import hashlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lab.errors import UserError
+from lab.kernel.mail import is_mailbox, split_mailbox
 from lab.kernel.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
 
 MAX_PATCH_BYTES = 16 << 20
@@ -71,12 +74,61 @@ def parse_series(text: str, file: Path | None = None) -> tuple[str, ...]:
 
 
 def load_series(path: Path) -> Series:
-    """Read the series in the folder `path`; UserError for a patch that is missing or unreadable."""
+    """Read a series from a folder or a file.
+
+    A folder has a file `series` (quilt) or holds patches that are applied in the order of their
+    names; a file is a mailbox or one patch. UserError for what is missing or unreadable.
+    """
+    if not path.is_dir():
+        return _load_file(path)
     file = path / "series"
-    names = parse_series(_read(file), file)
+    if not file.is_file():
+        return _load_folder(path)
+    names = parse_series(read_patch(file), file)
     if not names:
         raise UserError("lists no patch", file=file)
     return Series(path.name, tuple(_load_patch(path / name, file) for name in names))
+
+
+def _load_folder(path: Path) -> Series:
+    """Read a folder without a file `series`, such as `git format-patch` leaves behind."""
+    names = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
+    # A cover letter holds no diff, which nothing but its name says before it is read.
+    patches = [_load_patch(one, path) for one in names if "cover-letter" not in one.name]
+    if not patches:
+        raise UserError("holds no file called series, *.patch or *.diff", file=path)
+    return Series(path.resolve().name, tuple(patches))
+
+
+def _load_file(path: Path) -> Series:
+    data = read_patch(path).encode("utf-8", "surrogateescape")
+    if data[:2] == b"\x1f\x8b":
+        data = _unzipped(path)
+    return load_mailbox(data, path) if is_mailbox(data) else _one_patch(data, path)
+
+
+def _one_patch(data: bytes, path: Path) -> Series:
+    return Series(path.stem, (_parse_patch(data.decode("utf-8", "surrogateescape"), path),))
+
+
+def load_mailbox(data: bytes, path: Path) -> Series:
+    """Read the patches of a mailbox; `path` is named in errors. Raises UserError."""
+    texts = split_mailbox(data)
+    if not texts:
+        raise UserError("is a mailbox without a patch", file=path)
+    # A message has no file of its own; errors say which one it is.
+    names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
+    named = zip(texts, [path] if len(texts) == 1 else names, strict=True)
+    return Series(path.stem, tuple(_parse_patch(text, name) for text, name in named))
+
+
+def _unzipped(path: Path) -> bytes:
+    """Unpack a mailbox as lists archive them (t.mbox.gz), no further than a patch may be large."""
+    try:
+        with gzip.open(path) as file:
+            return _limited(file.read(MAX_PATCH_BYTES + 1), path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"cannot be unpacked: {error}", file=path) from None
 
 
 def apply_series(
@@ -112,7 +164,10 @@ def parse_subject(text: str) -> str:
 def _load_patch(path: Path, listed_in: Path) -> Patch:
     if not path.is_file():
         raise UserError(f"{path.name} is listed but not there", file=listed_in)
-    text = _read(path)
+    return _parse_patch(read_patch(path), path)
+
+
+def _parse_patch(text: str, path: Path) -> Patch:
     try:
         files = parse_patch(text)
     except PatchError as error:
@@ -121,12 +176,17 @@ def _load_patch(path: Path, listed_in: Path) -> Patch:
     return Patch(path, parse_subject(text) or path.stem, digest, files)
 
 
-def _read(path: Path) -> str:
+def read_patch(path: Path) -> str:
+    """Return a patch's text, bytes that are not UTF-8 as surrogates. Raises UserError."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    # Kernel sources are UTF-8 with a few exceptions, which must come through unchanged.
+    return _limited(data, path).decode("utf-8", "surrogateescape")
+
+
+def _limited(data: bytes, path: Path) -> bytes:
     if len(data) > MAX_PATCH_BYTES:
         raise UserError(f"larger than {MAX_PATCH_BYTES >> 20} MiB", file=path)
-    # Kernel sources are UTF-8 with a few exceptions, which must come through unchanged.
-    return data.decode("utf-8", "surrogateescape")
+    return data

@@ -9,7 +9,7 @@ whatever happened in between.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +45,25 @@ class _Originals:
         temporary.replace(self.kept / name)
 
 
+def original_reader(tree: Path) -> Callable[[str], str | None]:
+    """Return a function that gives the text of a file as the source has it, None for no file."""
+    return _originals(tree).read
+
+
+def _originals(tree: Path) -> _Originals:
+    memory = tree.parent / "added.json"
+    added = frozenset(read_json(memory)) if memory.is_file() else frozenset()
+    return _Originals(tree, tree.parent / "originals", added)
+
+
 def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
     """Make `tree` the source plus `series`; return the names of the files that were written.
 
     Raises UserError for a series that does not apply (nothing is changed then), HostError when
     the tree cannot be written.
     """
-    memory = tree.parent / "added.json"
-    added = frozenset(read_json(memory)) if memory.is_file() else frozenset()
-    originals = _Originals(tree, tree.parent / "originals", added)
+    originals, memory = _originals(tree), tree.parent / "added.json"
+    added = originals.added
     wanted = apply_series(series, originals.read)
     try:
         new = {name for name in wanted if originals.read(name) is None}

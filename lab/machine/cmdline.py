@@ -25,14 +25,25 @@ _EMULATED = (
 _ONE_CLOCK = ("tsc=reliable",)
 
 
+def _verbose(release: str) -> str:
+    """Return the word for a talkative scheduler: 5.13 renamed it (9406415f46f6)."""
+    numbers = [
+        int(number) for number in release.partition("-")[0].split(".")[:2] if number.isdigit()
+    ]
+    return "sched_debug" if numbers and numbers < [5, 13] else "sched_verbose"
+
+
 def render_cmdline(
     region: Region | None,
     *,
     mode: Mode,
     unwanted: tuple[Region, ...] = (),
     extra: tuple[str, ...] = (),
+    release: str = "",
 ) -> str:
     """Render the command line of a guest whose trace instance lies in `region`.
+
+    `release` is the kernel's; without one it is a recent kernel.
 
     `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
     last, so that they win. Raises UserError for words the kernel would not read as one word, and
@@ -50,7 +61,7 @@ def render_cmdline(
         # After a panic the guest stays as it is; pvpanic tells the host, which ends it.
         "panic=0",
         # Prints the sched domains and groups at boot; reports show them.
-        "sched_verbose",
+        _verbose(release),
     ]
     if mode != "kvm":
         words += _EMULATED

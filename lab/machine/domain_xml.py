@@ -53,11 +53,13 @@ def render_domain(
     cmdline: str,
     owner: Owner,
     locked: bool = False,
+    interactive: bool = False,
     restore: tuple[Path, Region] | None = None,
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
-    `locked` keeps QEMU's memory from being swapped or moved. `restore` puts the content of a file
+    `locked` keeps QEMU's memory from being swapped or moved. `interactive`: somebody sits at its
+    first console. `restore` puts the content of a file
     at a place in the guest's memory before it starts (the trace memory of a guest that was lost).
     Raises UserError for a file name that QEMU's option syntax cannot carry.
     """
@@ -70,14 +72,15 @@ def render_domain(
     _memory(domain, machine, placement, locked=locked)
     _vcpus(domain, machine, placement)
     _binding(domain, placement)
-    _boot(domain, machine.bzimage, cmdline)
+    _boot(domain, machine, cmdline)
     _features(domain, placement)
     _cpu(domain, machine)
     _clock(domain, machine)
     for event, action in (("poweroff", "destroy"), ("reboot", "destroy"), ("crash", "preserve")):
         _text(domain, f"on_{event}", action)
-    _devices(domain, files)
-    _qemu_arguments(domain, [*_nvdimms(files), *_determinism(machine), *_loader(restore)])
+    _devices(domain, files, interactive=interactive)
+    arguments = [*_nvdimms(files), *_determinism(machine, interactive=interactive)]
+    _qemu_arguments(domain, [*arguments, *_loader(restore), *_debugger(machine.gdb)])
     ET.indent(domain)
     return ET.tostring(domain, encoding="unicode") + "\n"
 
@@ -134,10 +137,12 @@ def _binding(domain: ET.Element, placement: Placement) -> None:
         _add(tune, "memnode", cellid=node, mode=mode, nodeset=host_node)
 
 
-def _boot(domain: ET.Element, bzimage: Path, cmdline: str) -> None:
+def _boot(domain: ET.Element, machine: Machine, cmdline: str) -> None:
     system = _add(domain, "os")
     _text(system, "type", "hvm", arch="x86_64", machine="q35")
-    _text(system, "kernel", bzimage)
+    _text(system, "kernel", machine.bzimage)
+    if machine.initrd is not None:
+        _text(system, "initrd", machine.initrd)
     _text(system, "cmdline", cmdline)
 
 
@@ -207,13 +212,17 @@ def _clock(domain: ET.Element, machine: Machine) -> None:
         _add(domain, "clock", offset="utc")
 
 
-def _devices(domain: ET.Element, files: DomainFiles) -> None:
+def _devices(domain: ET.Element, files: DomainFiles, *, interactive: bool) -> None:
     devices = _add(domain, "devices")
     _add(devices, "controller", type="usb", model="none")
     for port, path in enumerate((files.console, files.heartbeat)):
-        serial = _add(devices, "serial", type="file")
         # Appending lets numalab cut a flooded file short while QEMU has it open.
-        _add(serial, "source", path=path, append="on")
+        if interactive and port == 0:
+            serial = _add(devices, "serial", type="pty")
+            _add(serial, "log", file=path, append="on")
+        else:
+            serial = _add(devices, "serial", type="file")
+            _add(serial, "source", path=path, append="on")
         _add(serial, "target", type="isa-serial", port=port)
     _add(devices, "audio", id=1, type="none")
     _add(devices, "memballoon", model="none")
@@ -239,10 +248,12 @@ def _nvdimms(files: DomainFiles) -> list[str]:
     ]
 
 
-def _determinism(machine: Machine) -> list[str]:
+def _determinism(machine: Machine, *, interactive: bool) -> list[str]:
     arguments = ["-uuid", GUEST_UUID]
     if machine.mode == "icount":
-        arguments += ["-icount", f"shift={machine.icount_shift},sleep=off"]
+        # While a person thinks, an idle guest's clock must not run ahead.
+        sleep = "on" if interactive else "off"
+        arguments += ["-icount", f"shift={machine.icount_shift},sleep={sleep}"]
         arguments += ["-seed", str(machine.seed)]
     return arguments
 
@@ -254,6 +265,15 @@ def _loader(restore: tuple[Path, Region] | None) -> list[str]:
     if "," in str(path):
         raise UserError("QEMU cannot open a file with a comma in its name", file=path)
     return ["-device", f"loader,file={path},addr={region.address:#x},force-raw=on"]
+
+
+def _debugger(socket: Path | None) -> list[str]:
+    if socket is None:
+        return []
+    if "," in str(socket):
+        raise UserError("QEMU cannot open a file with a comma in its name", file=socket)
+    # A socket in a folder of this user; a port would be open to everybody on the host.
+    return ["-gdb", f"unix:{socket},server=on,wait=off"]
 
 
 def _qemu_arguments(domain: ET.Element, arguments: Sequence[str]) -> None:

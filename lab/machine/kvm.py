@@ -61,6 +61,7 @@ def pick_mode(
     bzimage: Path,
     rootfs: Path,
     *,
+    initrd: Path | None = None,
     connection: str = EMBED,
     on_progress: Callable[[str, float | None], None] | None = None,
 ) -> Choice:
@@ -80,7 +81,7 @@ def pick_mode(
     if verdict is None:
         if on_progress is not None:
             on_progress("trying whether KVM runs a guest here", None)
-        verdict = _try_kvm(bzimage, rootfs, connection)
+        verdict = _try_kvm(bzimage, initrd, rootfs, connection)
         _remember(bzimage, verdict)
     if verdict.works:
         return Choice("kvm", verdict.cpu_model, verdict.reason)
@@ -133,11 +134,12 @@ def unusable_device() -> str:
     return ""
 
 
-def _try_kvm(bzimage: Path, rootfs: Path, connection: str) -> Verdict:
+def _try_kvm(bzimage: Path, initrd: Path | None, rootfs: Path, connection: str) -> Verdict:
     """Boot a small guest; a CPU model with which QEMU does not even start gives way to the next."""
     machine = Machine(
-        _PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0, shares_cpus=True
-    )
+        _PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0, shares_cpus=True,
+        initrd=initrd,
+    )  # fmt: skip
     reasons = []
     for model in CPU_MODELS:
         reason, started = _try_model(replace(machine, cpu_model=model), connection)

@@ -33,7 +33,7 @@ NVDIMM_ALIGNMENT = 2 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_EVENT = re.compile(r"\??[A-Za-z0-9_-]+:[A-Za-z0-9_-]+(\t[^\n]*)?")
+_EVENT = re.compile(r"\??[A-Za-z0-9_-]+(:[A-Za-z0-9_-]+)?(\t[^\n]*)?")
 _PERF_EVENT = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(:[A-Za-z0-9_-]+)?")
 _SAMPLED = re.compile("[vstp]*")
 _CLOCK = re.compile(r"[a-z0-9_-]+")
@@ -51,6 +51,7 @@ class Machine:
     where they are not to be planned. `pages`: what its memory is made of; hugepages are reserved
     for it. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
     `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
+    `gdb`: a socket to be, at which QEMU waits for a debugger of the guest's kernel.
     `initrd`: what loads the drivers of a kernel that has them as modules. `release`: what the
     kernel calls itself, for words that not every version has; empty for a recent one.
     """
@@ -72,6 +73,7 @@ class Machine:
     pages: PageKind = "memfd"
     measures_time: bool = False
     shares_cpus: bool = False
+    gdb: Path | None = None
     initrd: Path | None = None
     release: str = ""
 
@@ -111,10 +113,11 @@ class Job:
     """What the guest is to do.
 
     `argv` is the command. `env` is added to its environment. `tunables` maps files below /proc/sys
-    or /sys to what is written to them before. `events` are `system:event` lines to record, each
-    optionally followed by a tab and an ftrace filter; with a `?` in front it may be absent. `clock`
-    is the trace clock. `files` go below /job/files. `buffer_kib` is the trace buffer of each CPU
-    where the machine reserves no memory. `perf_stat` are events that perf counts. Every `sample_ms`
+    or /sys to what is written to them before. `events` are `system:event` or `system` lines to
+    record, each optionally followed by a tab and an ftrace filter; with a `?` in front it may be
+    absent. `clock` is the trace clock. `files` go below /job/files. `buffer_kib` is the trace
+    buffer of each CPU where the machine reserves no memory. `perf_stat` are events that perf
+    counts. Every `sample_ms`
     milliseconds the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never.
     `numastat`: whether the nodes' counters are read before and after.
     """

@@ -29,8 +29,9 @@ def rescue_trace(
     goes to `run_dir.trace`.
     """
     region = trace_region(machine.topology, machine.trace_memory_mib)
-    if region is None or not job.events:
-        return "nothing was being recorded"
+    if not job.events or region is None:
+        own = "its trace was in the guest's own memory, which is lost with its kernel"
+        return own if job.events else "nothing was being recorded"
     if "workload" not in end.watchdog.phase_began:
         return "the guest was lost before the recording began"
     if run_dir.trace.exists():

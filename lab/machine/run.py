@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from lab.errors import GuestLost, HostError, WorkloadFailed
@@ -51,9 +51,12 @@ def run_guest(
     connection: str = EMBED,
     limits: Limits | None = None,
     on_beat: Callable[[Beat], None] | None = None,
+    join: Callable[[Guest], AbstractContextManager[None]] | None = None,
     rescue: bool = True,
 ) -> Outcome:
     """Boot a guest, let it do its job, and take its results out to `run_dir`.
+
+    `join` is given the guest once it runs, and is left before the guest is ended.
 
     Whatever happens, no QEMU is left running. Raises GuestLost for a guest that panicked, hung
     or was killed, after its console, its results so far and its trace up to the end have been
@@ -71,6 +74,8 @@ def run_guest(
         guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared))
         watch.lap("start")
         versions = guest.versions()
+        if join is not None:
+            stack.enter_context(join(guest))
         with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
             end = follow(guest, witness, run_dir, limits, on_beat)
         guest.end()
@@ -163,6 +168,7 @@ def _notes(placement: Placement, proof: Proof, collected: Collected, end: End) -
     notes = [placement.note] if placement.note else []
     notes += [f"not placed as planned: {what}" for what in proof.differs]
     notes += [f"not taken from the guest: {what}" for what in collected.left_out[:20]]
+    notes += [f"the guest's kernel complained: {what}" for what in end.watchdog.troubles]
     if end.watchdog.bad_beats:
         notes.append(f"{end.watchdog.bad_beats} lines on ttyS1 were not beats")
     if end.floods:

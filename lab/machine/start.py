@@ -77,6 +77,7 @@ def _prepare(
         mode=machine.mode,
         unwanted=unwanted_regions(machine.topology),
         extra=machine.extra_cmdline,
+        release=machine.release,
     )
     name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
     try:
@@ -99,6 +100,7 @@ def _prepare(
         cmdline=cmdline,
         owner=this_process(),
         locked=placement.dedicated and not machine.shares_cpus and may_lock_memory(),
+        interactive=job.mode == "shell",
         restore=restore,
     )
     write_text(run_dir.domain_xml, xml)

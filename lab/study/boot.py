@@ -1,22 +1,23 @@
-"""One command in one guest: what `numalab boot` does."""
+"""One command, or a shell, in one guest: what `numalab boot` and `numalab shell` do."""
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError, UserError
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.console import Beat
-from lab.machine.hypervisor import EMBED
+from lab.machine.hypervisor import EMBED, Guest
 from lab.machine.kvm import Choice
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
+from lab.machine.watch import Limits
 from lab.store import RunDir, cache_dir, left_by_guest
 from lab.study.check import check_topology
-from lab.study.prepare import Prepared
+from lab.study.prepare import Prepared, with_kernel
 from lab.topology.model import Topology
 
 
@@ -31,44 +32,46 @@ class Booted:
     kept: Path | None
 
 
+def guest(
+    topology: Topology, kernel: str, prepared: Prepared, choice: Choice, *, trace_mib: int = 0
+) -> Machine:
+    """Return a guest with one of the kernels that were prepared, by its name."""
+    machine = Machine(
+        topology=topology,
+        bzimage=Path(),
+        rootfs=prepared.image.path,
+        mode=choice.mode,
+        cpu_model=choice.cpu_model,
+        seed=1,
+        name=f"boot-{topology.name}",
+        trace_memory_mib=trace_mib,
+    )
+    return with_kernel(machine, prepared.kernels[kernel])
+
+
 def boot(
-    topology: Topology,
+    machine: Machine,
     kernel: KernelSpec,
-    prepared: Prepared,
     argv: tuple[str, ...],
     *,
-    choice: Choice,
-    seed: int,
     connection: str = EMBED,
     events: tuple[str, ...] = (),
-    cmdline: tuple[str, ...] = (),
     keep: Path | None = None,
     allow_mismatch: bool = False,
     on_beat: Callable[[Beat], None] | None = None,
 ) -> Booted:
-    """Boot a guest, run `argv` in it, and return what it printed.
+    """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
     The run directory is removed when all went well, unless `keep` says where to leave it. Raises
     what `run_guest` raises (the run directory then stays), and TopologyMismatch.
     """
     path = _folder(keep)
-    machine = Machine(
-        topology=topology,
-        bzimage=prepared.kernels[kernel.name].bzimage,
-        rootfs=prepared.image.path,
-        mode=choice.mode,
-        cpu_model=choice.cpu_model,
-        seed=seed,
-        name=f"boot-{topology.name}",
-        extra_cmdline=cmdline,
-        trace_memory_mib=32 if events else 0,
-    )
     job = Job(argv=argv, events=events)
     with _tidied(path, keep=keep is not None):
         directory = RunDir(path)
         outcome = run_guest(machine, job, directory, connection=connection, on_beat=on_beat)
         differences = check_topology(
-            topology,
+            machine.topology,
             kernel,
             directory,
             reserved_mib=machine.trace_memory_mib,
@@ -76,6 +79,27 @@ def boot(
         )
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     return Booted(stdout, stderr, outcome, differences, keep)
+
+
+def shell(
+    machine: Machine,
+    job: Job,
+    join: Callable[[Guest], AbstractContextManager[None]],
+    *,
+    connection: str = EMBED,
+    limits: Limits,
+) -> Outcome:
+    """Boot a guest whose console is a terminal, until the shell in it ends.
+
+    `join` is given the guest once it runs. Raises what `run_guest` raises; only then is the run
+    directory kept.
+    """
+    path = _folder(None)
+    with _tidied(path, keep=False):
+        return run_guest(
+            machine, job, RunDir(path), connection=connection, limits=limits, join=join,
+            rescue=False,
+        )  # fmt: skip
 
 
 def _folder(keep: Path | None) -> Path:

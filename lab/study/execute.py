@@ -23,7 +23,9 @@ from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.guest import guest_of
 from lab.study.measure import measure
+from lab.study.prepare import with_kernel
 from lab.study.task import Ended, Task, failed
+from lab.workload.parse import explain_failure
 
 OnPhase = Callable[[str], None]
 
@@ -64,7 +66,7 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
         outcome = _boot(task, machine, on_phase)
         record |= manifest.outcome(outcome)
         if outcome.status != 0:
-            raise WorkloadFailed(f"the workload exited with status {outcome.status}")
+            raise WorkloadFailed(_why_it_failed(task, outcome.status))
         on_phase("measuring")
         record |= _measured(task) | {"status": "ok"}
         final = task.run.id
@@ -99,9 +101,8 @@ def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:
 
 
 def _machine(task: Task) -> Machine:
-    return dataclasses.replace(
+    machine = dataclasses.replace(
         guest_of(task.study, task.topology),
-        bzimage=task.built.bzimage,
         rootfs=task.rootfs,
         mode=task.setting.choice.mode,
         cpu_model=task.setting.choice.cpu_model,
@@ -109,6 +110,7 @@ def _machine(task: Task) -> Machine:
         name=task.run.id,
         trace_memory_mib=task.capture.buffer_mib,
     )
+    return with_kernel(machine, task.built)
 
 
 def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
@@ -121,6 +123,8 @@ def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
         sample_ms=task.capture.sample_ms,
         sampled=task.capture.sampled,
         numastat=task.capture.numastat,
+        # Where the kernel cannot keep the trace in reserved memory: as much of the guest's own.
+        buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
     )
     limits = task.study.limits
     return run_guest(
@@ -140,7 +144,7 @@ def _measured(task: Task) -> manifest.Record:
         task.topology,
         task.kernel,
         directory,
-        reserved_mib=capture.buffer_mib,
+        reserved_mib=_machine(task).trace_memory_mib,
         allow=task.setting.allow_mismatch,
     )
     recording = _decoded(task)
@@ -154,13 +158,24 @@ def _measured(task: Task) -> manifest.Record:
     return {"trace": recording, "topology_differences": list(differences)}
 
 
+def _why_it_failed(task: Task, status: int) -> str:
+    there = task.directory
+    printed = _left(there.stderr) or _left(there.stdout)
+    return explain_failure(task.workload.name, status, printed, _left(there.dmesg))
+
+
+def _left(path: Path) -> str:
+    """Read what a guest left, or nothing if it left none."""
+    with suppress(WorkloadFailed):
+        return left_by_guest(path).decode("utf-8", "replace")
+    return ""
+
+
 def _decoded(task: Task) -> manifest.Record:
     """Decode the recording, and say how much of it there is."""
     directory = task.directory
     decoded = decode_trace(directory.trace, task.topology, directory.events)
-    stats = ""
-    with suppress(WorkloadFailed):  # a rescued guest may have left none
-        stats = left_by_guest(directory.trace_stats).decode("utf-8", "replace")
+    stats = _left(directory.trace_stats)  # a rescued guest may have left none
     return manifest.trace(decoded, parse_trace_stats(stats))
 
 

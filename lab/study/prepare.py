@@ -1,13 +1,14 @@
 """What runs need before the first of them starts: kernels, the root file system, the mode."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.image.build import BuiltImage, ensure_image
 from lab.image.recipe import Recipe
 from lab.kernel.build import BuiltKernel, ensure_kernel
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.kvm import Choice, pick_mode
+from lab.machine.machine import Machine
 
 Progress = Callable[[str, float | None], None]
 
@@ -38,6 +39,21 @@ def prepare(
     return Prepared(built, image)
 
 
+def with_kernel(machine: Machine, kernel: BuiltKernel) -> Machine:
+    """Return the machine with a kernel to boot.
+
+    No memory is reserved for the trace of a kernel that would not find it there.
+    """
+    trace_mib = machine.trace_memory_mib if kernel.keeps_trace else 0
+    return replace(
+        machine,
+        bzimage=kernel.bzimage,
+        initrd=kernel.initrd,
+        release=kernel.release,
+        trace_memory_mib=trace_mib,
+    )
+
+
 def choose_mode(
     wanted: str, prepared: Prepared, connection: str, on_progress: Progress | None = None
 ) -> Choice:
@@ -50,6 +66,7 @@ def choose_mode(
             wanted,
             kernel.bzimage,
             prepared.image.path,
+            initrd=kernel.initrd,
             connection=connection,
             on_progress=on_progress,
         )

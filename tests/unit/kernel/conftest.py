@@ -33,7 +33,23 @@ bzImage:
 """
 
 TOPOLOGY = "".join(f"line {number}\n" for number in range(1, 31))
-KCONFIG = "config REFUSED\n\tbool\n\tdepends on NEVER\n\thelp\n\t  depends on nothing\n"
+KCONFIG = """\
+config REFUSED
+\tbool "asked for in vain"
+\tdepends on NEVER && SMP
+\thelp
+\t  depends on nothing
+
+config CHANGED
+\tint "always 7"
+
+config SMP
+\tbool "many CPUs"
+\tselect HELPER
+
+config HELPER
+\tbool
+"""
 FRAGMENT = "# What the guest needs.\n\n# More than one CPU.\nCONFIG_SMP=y\n"
 
 PATCH = """\

@@ -34,6 +34,7 @@ def test_builds_once_and_the_variant_in_the_same_tree(project: Path) -> None:
     steps: list[tuple[str, float | None]] = []
     plain = ensure_kernel(find_kernel("plain"), on_progress=lambda *step: steps.append(step))
     assert plain.bzimage.read_text().startswith("line 1\n")
+    assert plain.config is not None
     assert "CONFIG_SMP=y" in plain.config.read_text()
     assert "CONFIG_EXPERT=y" in plain.config.read_text()
     assert (plain.release, plain.source_version) == ("9.9.1", "9.9.1")
@@ -148,11 +149,23 @@ def test_a_refused_option_is_named_with_the_reason(project: Path) -> None:
     with pytest.raises(UserError) as caught:
         ensure_kernel(find_kernel("plain"))
     assert str(caught.value).splitlines() == [
-        f"{fragment}:7: CONFIG_REFUSED=y: the configuration refused it (depends on NEVER)",
+        f"{fragment}:7: CONFIG_REFUSED=y: the configuration refused it: it depends on NEVER && SMP,"
+        " with NEVER=n (Kconfig:1)",
         "guest.config:13: CONFIG_CHANGED=3: the configuration has 7 instead",
-        "guest.config:16: CONFIG_NOSUCH=y: this source has no such option",
+        "guest.config:16: CONFIG_NOSUCH=y: Linux 9.9.1 has no such option; if others have it, let"
+        ' its reason begin with "Since X.Y:" or "Until X.Y:"',
     ]
     assert built_kernel(find_kernel("plain")) is None
+
+
+def test_an_option_of_other_versions_is_not_asked_for(project: Path) -> None:
+    fragment = project / "kernel-configs/guest.config"
+    more = "\n# Since 9.10: later.\nCONFIG_NOSUCH=y\n\n# Until 9.9: now.\nCONFIG_NOW=y\n"
+    fragment.write_text(fragment.read_text() + more)
+    built = ensure_kernel(find_kernel("plain"))
+    assert built.config is not None
+    assert "CONFIG_NOW=y" in built.config.read_text()
+    assert "CONFIG_NOSUCH" not in built.config.read_text()
 
 
 def test_a_series_that_does_not_apply_names_the_patch(project: Path) -> None:

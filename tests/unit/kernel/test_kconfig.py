@@ -8,7 +8,6 @@ from lab.errors import UserError
 from lab.kernel.kconfig import (
     merge,
     parse_config,
-    parse_definition,
     parse_fragment,
     refusals,
     render_request,
@@ -101,11 +100,21 @@ def test_refusals_tell_missing_from_different() -> None:
     ]  # fmt: skip
 
 
-def test_definition_gives_dependencies_of_all_places() -> None:
-    kconfig = (
-        "config A\n\tbool\n\tdepends on X && Y\n\thelp\n\t  depends on luck\n\n"
-        "menuconfig B\n\tbool\n\tdepends on Z\nconfig A\n\tdepends on W\n"
-    )
-    assert parse_definition("A", kconfig) == ("X && Y", "W")
-    assert parse_definition("B", kconfig) == ("Z",)
-    assert parse_definition("C", kconfig) is None
+@pytest.mark.parametrize(
+    ("reason", "version", "expected"),
+    [
+        ("Why.", "5.10.223", True),
+        ("Since 5.13: why.", "5.10.223", False),
+        ("Since 5.13: why.", "5.13", True),
+        ("Since 5.13: why.", "6.1.192", True),
+        ("Until 6.14: why.", "6.14.2", True),
+        ("Until 6.14: why.", "6.15-rc1", False),
+        ("Since 5.11 until 6.7: why.", "6.8", False),
+        ("Since 5.11 until 6.7: why.", "6.7.12", True),
+        ("Since when: why.", "6.7.12", True),
+        ("Until 6.9: why.", "6.10", False),
+    ],
+)
+def test_an_option_may_be_for_some_versions_only(reason: str, version: str, expected: bool) -> None:
+    [option] = parse_fragment("guest", f"# For.\n\n# {reason}\nCONFIG_A=y\n").options
+    assert option.is_for(version) is expected

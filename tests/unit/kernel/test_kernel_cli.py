@@ -38,10 +38,47 @@ def test_build_list_show_and_config(project: Path) -> None:
     assert "             sched: change line ten\n" in text
     assert f"  digest     {built[1]['digest']}\n" in text
 
-    assert numalab("config", "plain").stdout == "CONFIG_SMP=y  guest.config:4  More than one CPU.\n"
-    [option] = json.loads(numalab("config", "plain", "--json").stdout)
-    assert (option["name"], option["value"], option["fragment"]) == ("CONFIG_SMP", "y", "guest")
+    assert numalab("config", "plain").stdout.splitlines() == [
+        "CONFIG_EXPERT=y     kernel/configs/tiny-base.config",
+        "CONFIG_SLUB_TINY=y  kernel/configs/tiny.config",
+        "CONFIG_SMP=y        guest.config:4  More than one CPU.",
+    ]
+    *_, option = json.loads(numalab("config", "plain", "--json").stdout)
+    assert (option["name"], option["value"], option["origin"]) == (
+        "CONFIG_SMP", "y", "guest.config:4",
+    )  # fmt: skip
     assert "CONFIG_EXPERT=y" in numalab("config", "plain", "--full").stdout
+
+
+def test_config_without_a_build_says_what_is_for_other_versions(project: Path) -> None:
+    fragment = project / "kernel-configs/guest.config"
+    fragment.write_text(fragment.read_text() + "\n# Until 5.0: once.\nCONFIG_OLD=y\n")
+    last = numalab("config", "plain").stdout.splitlines()[-1]
+    assert last.split() == ["#", "no", "CONFIG_OLD", "guest.config:7", "Until", "5.0:", "once."]
+    assert json.loads(numalab("list", "--json").stdout)[0]["built"] is None
+
+
+def test_a_second_build_names_the_time_of_the_first(project: Path) -> None:
+    result = numalab("build", "--all")
+    assert "changed: built in 0 s (plain, the first of this source, took " in result.stderr
+    assert "plain: built in" in result.stderr.partition("changed")[0]
+
+
+def test_refresh_renews_offsets(project: Path) -> None:
+    patch = project / "kernel-configs/series/change/0001-change.patch"
+    text = patch.read_text()
+    patch.write_text(text.replace("@@ -9,3 +9,3 @@", "@@ -4,3 +14,3 @@ a function"))
+    assert numalab("refresh", "change").stdout == f"renewed {patch}\n"
+    assert patch.read_text() == text.replace("@@ -9,3 +9,3 @@", "@@ -9,3 +9,3 @@ a function")
+    assert numalab("refresh", "change").stdout == "every hunk of change is where it says\n"
+    with pytest.raises(UserError, match="no named kernel has this series: say --base"):
+        numalab("refresh", str(patch.parent))
+    assert "every hunk" in numalab("refresh", str(patch.parent), "--base", "changed").stdout
+    patch.write_text(text.replace("-line 10", "-line X"))
+    with pytest.raises(UserError, match="does not apply: hunk 1 of 1 does not fit kernel/sched"):
+        numalab("refresh", "change")
+    with pytest.raises(UserError, match="only the patches of a folder can be refreshed"):
+        numalab("refresh", str(patch), "--base", "plain")
 
 
 def test_a_missing_source_does_not_hide_the_list(project: Path) -> None:

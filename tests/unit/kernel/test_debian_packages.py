@@ -1,0 +1,196 @@
+"""Packages from a mirror: a small signed one in a folder, which apt reads as it reads Debian's."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import HostError, UserError
+from lab.kernel.build import built_kernel, ensure_kernel
+from lab.kernel.catalogue import KernelSpec
+from lab.kernel.debian import (
+    Mirror,
+    NotFetched,
+    fetch_packages,
+    fetched_packages,
+    parse_mirrors,
+    render_sources,
+    split_package,
+)
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("gpg") is None or shutil.which("apt-get") is None, reason="gpg or apt is missing"
+)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A GnuPG folder with one key; `keyring.gpg` in it has the public part."""
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+    gpg(home, "--passphrase", "", "--quick-gen-key", "mirror", "ed25519", "sign", "never")
+    gpg(home, "--output", str(home / "keyring.gpg"), "--export", "mirror")
+    yield home
+    subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False)
+
+
+def gpg(home: Path, *words: str) -> None:
+    subprocess.run(
+        ["gpg", "--homedir", home, "--batch", "--quiet", "--yes", *words],
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def mirror(project: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror with the suites `old` and `new`; the host's apt is configured for `new`."""
+    root = project.parent / "mirror"
+    tarball = project.parent / "usr-src/linux-source-9.9.tar.xz"
+    source = package(root, "linux-source-9.9", "9.9.1-1", {"usr/src/" + tarball.name: tarball})
+    tarball.unlink()  # the package is not installed
+    meta = package(root, "linux-source", "9.9.1-1", {}, depends="linux-base, linux-source-9.9")
+    other = package(root, "linux-image-9.9", "9.9.1-1", {}, depends="linux-modules-9.9 | x")
+    publish(root, "old", [source, meta, other], keys)
+    publish(root, "new", [], keys)
+    here = Mirror(f"file:{root}", "new", keys / "keyring.gpg")
+    monkeypatch.setattr("lab.kernel.debian.host_mirror", lambda: here)
+    return root
+
+
+def package(
+    root: Path, name: str, version: str, files: dict[str, Path], *, depends: str = ""
+) -> Path:
+    tree = root / "trees" / name
+    (tree / "DEBIAN").mkdir(parents=True)
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+    control += "Maintainer: x\nDescription: x\n"
+    (tree / "DEBIAN/control").write_text(control + (f"Depends: {depends}\n" if depends else ""))
+    for path, content in files.items():
+        (tree / path).parent.mkdir(parents=True)
+        shutil.copy(content, tree / path)
+    deb = root / "pool" / f"{name}_{version}_all.deb"
+    deb.parent.mkdir(exist_ok=True)
+    subprocess.run(
+        ["dpkg-deb", "-Znone", "--root-owner-group", "--build", tree, deb],
+        check=True,
+        capture_output=True,
+    )
+    return deb
+
+
+def publish(root: Path, suite: str, debs: list[Path], keys: Path) -> None:
+    """Write a suite's list of packages and sign it, as described in Debian's RepositoryFormat."""
+    folder = root / "dists" / suite
+    (folder / "main/binary-amd64").mkdir(parents=True)
+    listed = ""
+    for deb in debs:
+        control = (root / "trees" / deb.name.partition("_")[0] / "DEBIAN/control").read_text()
+        data = deb.read_bytes()
+        listed += f"{control}Filename: pool/{deb.name}\nSize: {len(data)}\n"
+        listed += f"SHA256: {hashlib.sha256(data).hexdigest()}\n\n"
+    (folder / "main/binary-amd64/Packages").write_text(listed)
+    digest = hashlib.sha256(listed.encode()).hexdigest()
+    (folder / "Release").write_text(
+        f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nArchitectures: all amd64\n"
+        "Components: main\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n"
+        f" {digest} {len(listed)} main/binary-amd64/Packages\n"
+    )
+    signed = ["--output", str(folder / "InRelease"), "--clear-sign", str(folder / "Release")]
+    gpg(keys, "--local-user", "mirror", *signed)
+    (folder / "Release").unlink()
+
+
+def tell(_message: str, _fraction: float | None) -> None:
+    pass
+
+
+def test_a_package_of_another_suite_is_fetched_and_built(mirror: Path) -> None:
+    spec = KernelSpec("old", "", "linux-source-9.9/old", (), ("guest",))
+    assert built_kernel(spec) is None
+    steps: list[str] = []
+    built = ensure_kernel(spec, on_progress=lambda text, _: steps.append(text))
+    assert built.source_version == "9.9.1"
+    assert steps[:2] == ["asking the mirror for old", "downloading linux-source-9.9"]
+    fetched = fetched_packages("linux-source-9.9/old")
+    assert fetched.versions == ("linux-source-9.9=9.9.1-1",)
+    assert [path.name for path in fetched.files] == ["linux-source-9.9.tar.xz"]
+    shutil.rmtree(mirror)  # it is not asked again
+    assert ensure_kernel(spec) == built
+
+
+def test_an_installed_and_a_fetched_package_are_the_same_source(mirror: Path) -> None:
+    fetched = fetch_packages("linux-source-9.9/old", tell).files[0]
+    first = ensure_kernel(KernelSpec("a", "", "linux-source-9.9/old", (), ("guest",)))
+    shutil.copy(fetched, mirror.parent / "usr-src")
+    again = built_kernel(KernelSpec("a", "", "linux-source-9.9", (), ("guest",)))
+    assert again == first
+
+
+def test_a_metapackage_brings_the_real_one(mirror: Path) -> None:
+    fetched = fetch_packages("linux-source/old", tell)
+    assert fetched.versions == ("linux-source=9.9.1-1", "linux-source-9.9=9.9.1-1")
+    assert fetched.files[-1].name == "linux-source-9.9.tar.xz"
+
+
+def test_what_the_mirror_lacks_is_named(mirror: Path) -> None:
+    with pytest.raises(UserError, match=r"old has no package 'linux-source-8' \(valid: linux-sou"):
+        fetch_packages("linux-source-8/old", tell)
+    with pytest.raises(UserError, match=r"old has no package 'linux-modules-9\.9'"):
+        fetch_packages("linux-image-9.9/old", tell)
+    with pytest.raises(UserError, match="the suite of this host has no package"):
+        fetch_packages("linux-source-9.9", tell)
+    with pytest.raises(UserError, match="the mirror has no suite called 'nosuite'"):
+        fetch_packages("linux-source-9.9/nosuite", tell)
+    with pytest.raises(NotFetched):
+        fetched_packages("linux-source-9.9/old")
+    with pytest.raises(UserError, match="'LINUX' is not PACKAGE or PACKAGE/SUITE"):
+        split_package("LINUX")
+
+
+def test_a_suite_that_is_not_signed_by_the_keyring_is_refused(mirror: Path) -> None:
+    release = mirror / "dists/old/InRelease"
+    release.write_text(release.read_text().replace("Codename: old", "Codename: odd"))
+    with pytest.raises(HostError, match=r"old\n  \| .*(BADSIG|signature)"):
+        fetch_packages("linux-source-9.9/old", tell)
+    assert not list(Path(os.environ["NUMALAB_CACHE"]).glob("packages/*/*"))
+
+
+def test_a_package_that_was_changed_is_refused(mirror: Path) -> None:
+    deb = mirror / "pool/linux-source-9.9_9.9.1-1_all.deb"
+    deb.write_bytes(deb.read_bytes() + b"\n")
+    with pytest.raises(HostError, match=r"cannot download linux-source-9\.9"):
+        fetch_packages("linux-source-9.9/old", tell)
+    assert not list(Path(os.environ["NUMALAB_CACHE"]).glob("packages/*/*"))
+
+
+def test_a_package_that_lost_a_file_is_fetched_again(mirror: Path) -> None:
+    fetch_packages("linux-source-9.9/old", tell).files[0].unlink()
+    with pytest.raises(NotFetched, match="no longer whole"):
+        fetched_packages("linux-source-9.9/old")
+    assert fetch_packages("linux-source-9.9/old", tell).files[0].is_file()
+
+
+def test_the_host_is_asked_for_its_own_suite() -> None:
+    lines = [
+        "Extras|http://elsewhere/x|nodistro|main",
+        "Debian|http://mirror/debian/|bookworm-updates|main",
+        "Debian|http://mirror/debian/|bookworm|contrib",
+        "$(ORIGIN)|http://mirror/debian/|bookworm|main",
+        "Debian|http://mirror/debian-security/|bookworm-security|main",
+        "rubbish",
+    ]
+    found = parse_mirrors("\n".join(lines))
+    assert found is not None
+    assert (found.uri, found.suite) == ("http://mirror/debian/", "bookworm")
+    assert found.security == "http://mirror/debian-security/"
+    assert parse_mirrors("\n".join(lines[:1])) is None
+    own, other = render_sources(found, "bookworm"), render_sources(found, "sid")
+    assert own.count("Types: deb") == 2
+    assert "Suites: bookworm-security\n" in own
+    assert "security" not in other
+    assert "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n" in other

@@ -1,0 +1,198 @@
+"""Sources out of git and out of folders, and series that are ranges of commits."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UserError
+from lab.kernel.build import built_kernel, ensure_kernel, read_inputs
+from lab.kernel.catalogue import KernelSpec, find_kernel
+from lab.kernel.find import find_series
+from lab.kernel.git import split_git
+from lab.kernel.source import find_source, unpack
+from lab.kernel.tree import switch_tree
+
+FILE = "kernel/sched/topology.c"
+
+
+def git(repository: Path, *words: str) -> str:
+    identity = ["-c", "user.name=somebody", "-c", "user.email=some@body"]
+    done = subprocess.run(
+        ["git", "-C", repository, *identity, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """A git repository of the fake kernel: a tag v9.9, and a commit more that changes a line."""
+    folder = project.parent / "packing" / "linux-source-9.9"
+    git(folder.parent, "init", "--quiet", "--initial-branch=main", str(folder))
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "-m", "the source")
+    git(folder, "tag", "v9.9")
+    write(folder, "line 20", "line twenty")
+    git(folder, "commit", "--quiet", "-am", "sched: say twenty in words")
+    return folder
+
+
+def write(folder: Path, old: str, new: str) -> None:
+    path = folder / FILE
+    path.write_text(path.read_text().replace(old, new))
+
+
+def kernel(source: str, *series: str) -> KernelSpec:
+    return KernelSpec("from-git", "", source, series, ("guest",))
+
+
+def test_revisions_take_turns_in_one_tree(repository: Path) -> None:
+    new = ensure_kernel(kernel(f"git:{repository}"))
+    assert "line twenty" in new.bzimage.read_text()
+    assert new.source_version == "9.9.1"
+    old = ensure_kernel(kernel(f"git:{repository}@v9.9", "change"))
+    assert "line 20\n" in old.bzimage.read_text()
+    assert "line ten\n" in old.bzimage.read_text()
+    assert old.digest != new.digest
+    assert (old.first_name, old.first_seconds) == ("from-git", new.seconds)
+    again = kernel(f"git:{repository}@main")
+    assert built_kernel(again) == new  # the same content by another name
+    trees = {find_source(f"git:{repository}@{name}").folder for name in ("main", "v9.9")}
+    assert len(trees) == 1
+    [tree] = trees
+    assert len(list((tree / "source").glob("build-*"))) == 1
+
+
+def test_a_switch_writes_what_differs_and_forgets_the_series(repository: Path) -> None:
+    source = find_source(f"git:{repository}@v9.9")
+    tree = unpack(source)
+    before = (tree / "Makefile").stat().st_mtime_ns
+    switch_tree(tree, [find_series("change")])
+    assert "line ten" in (tree / FILE).read_text()
+    assert unpack(find_source(f"git:{repository}")) == tree
+    text = (tree / FILE).read_text()
+    assert "line twenty" in text
+    assert "line ten" not in text
+    assert (tree / "Makefile").stat().st_mtime_ns == before
+    assert switch_tree(tree, []) == ()
+
+
+def test_an_interrupted_switch_starts_afresh(repository: Path) -> None:
+    tree = unpack(find_source(f"git:{repository}"))
+    (tree.parent / "checkout.json").unlink()
+    (tree.parent / "index.lock").touch()
+    (tree / FILE).write_text("half")
+    assert "line twenty" in (unpack(find_source(f"git:{repository}")) / FILE).read_text()
+
+
+def test_the_repository_is_only_read(repository: Path) -> None:
+    def state() -> dict[str, bytes]:
+        files = [path for path in (repository / ".git").rglob("*") if path.is_file()]
+        return {str(path): path.read_bytes() for path in files}
+
+    before = state()
+    write(repository, "line 5\n", "line five\n")
+    find_series(f"git:{repository}@v9.9..main")
+    unpack(find_source(f"git:{repository}@v9.9"))
+    unpack(find_source(str(repository)))
+    assert state() == before
+
+
+def test_a_folder_is_taken_as_it_is_now(repository: Path) -> None:
+    write(repository, "line 5\n", "line five\n")
+    (repository / "new.c").write_text("new\n")
+    (repository / ".gitignore").write_text("*.o\n")
+    (repository / "built.o").write_text("object\n")
+    committed, now = find_source(f"git:{repository}"), find_source(str(repository))
+    assert committed.digest != now.digest
+    assert now.origin.startswith("git v9.9-1-")
+    assert now.origin.endswith("-dirty")
+    tree = unpack(now)
+    assert "line five\n" in (tree / FILE).read_text()
+    assert (tree / "new.c").exists()
+    assert not (tree / "built.o").exists()
+    assert not (unpack(committed) / "new.c").exists()
+
+
+def test_a_worktree_and_a_bare_repository(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "--quiet", str(tmp_path / "work"), "v9.9")
+    git(repository, "clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+    wanted = find_source(f"git:{repository}@v9.9").digest
+    assert find_source(f"git:{tmp_path / 'work'}").digest == wanted
+    assert find_source(f"git:{tmp_path / 'bare.git'}@v9.9").digest == wanted
+    write(tmp_path / "work", "line 5\n", "line five\n")
+    assert "line five" in (unpack(find_source(str(tmp_path / "work"))) / FILE).read_text()
+
+
+def test_a_folder_without_git(repository: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for name in ("Makefile", "Kconfig", FILE):
+        (plain / name).parent.mkdir(parents=True, exist_ok=True)
+        (plain / name).write_bytes((repository / name).read_bytes())
+    spec = kernel(str(plain))
+    first = read_inputs(spec).digest
+    assert "line twenty" in ensure_kernel(spec).bzimage.read_text()
+    write(plain, "line twenty", "line 2 x 10")
+    assert read_inputs(spec).digest != first
+    assert "line 2 x 10" in ensure_kernel(spec).bzimage.read_text()
+
+
+def test_a_range_of_commits_is_a_series(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    series = find_series(f"git:{repository}@v9.9..main")
+    assert [patch.subject for patch in series.patches] == ["sched: say twenty in words"]
+    monkeypatch.chdir(repository)
+    assert find_series("v9.9..").info.digest == series.info.digest
+    built = ensure_kernel(kernel("linux-source-9.9", f"git:{repository}@v9.9..main"))
+    assert "line twenty" in built.bzimage.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("git:/no/such/folder@v1", "'/no/such/folder' is no folder (git:PATH@REVISION)"),
+        ("git:{repository}@v8", "git finds no 'v8'"),
+        ("git:{repository}@--help", "git finds no '--help'"),
+        ("git:{repository}@HEAD:kernel", "holds no kernel: there is no Makefile of one"),
+        ("git:{project}", "git finds no 'HEAD'"),
+        ("{project}", "holds no kernel: there is no Makefile of one in it"),
+    ],
+)
+def test_what_is_no_source_is_named(
+    repository: Path, project: Path, text: str, message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        find_source(text.format(repository=repository, project=project))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("git:{repository}@main", "'main' is no range FROM..TO"),
+        ("git:{repository}@main..main", "there is no commit in main..main"),
+        ("git:{repository}@v9.9..nope", "git finds no 'nope^{{commit}}'"),
+        ("no-such-series", "'no-such-series' is no series: there is no such file"),
+    ],
+)
+def test_what_is_no_range_is_named(repository: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        find_series(text.format(repository=repository))
+    assert message.format() in str(caught.value)
+
+
+def test_paths_and_revisions_may_hold_an_at_sign(tmp_path: Path) -> None:
+    odd = tmp_path / "linux@home"
+    odd.mkdir()
+    assert split_git(f"git:{odd}@HEAD@{{1}}") == (odd, "HEAD@{1}")
+    assert split_git(f"git:{odd}") == (odd, "HEAD")
+
+
+def test_a_git_source_has_no_name_and_the_default_fragments(
+    repository: Path, project: Path
+) -> None:
+    file = project / "kernel-configs/kernels.toml"
+    file.write_text('fragments = ["guest"]\n' + file.read_text())
+    spec = find_kernel(f"git:{repository}@v9.9")
+    assert (spec.name, spec.fragments) == (f"git:{repository}@v9.9", ("guest",))
+    assert "line 20\n" in ensure_kernel(spec).bzimage.read_text()
