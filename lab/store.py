@@ -72,7 +72,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def make_dir(path: Path) -> None:
     """Create a folder, for this user only, with those above it; HostError when that fails."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for missing in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot create {path}: {error.strerror}") from None
 
@@ -306,6 +307,11 @@ class RunDir:
         return self.path / "measures.json"
 
     @property
+    def perfetto(self) -> Path:
+        """The run for the Perfetto UI, written when it is asked for."""
+        return self.path / "run.perfetto-trace"
+
+    @property
     def analysis(self) -> Path:
         """The matrices, series and lists of this run, JSON."""
         return self.path / "analysis.json"
@@ -342,6 +348,16 @@ class Results:
     def picture(self) -> Path:
         """The report's picture, for a README or slides."""
         return self.path / "picture.png"
+
+    @property
+    def runs_table(self) -> Path:
+        """The catalogue of the runs, Parquet."""
+        return self.path / ".catalogue" / "runs.parquet"
+
+    @property
+    def measures_table(self) -> Path:
+        """The catalogue of all measures of all runs, Parquet."""
+        return self.path / ".catalogue" / "measures.parquet"
 
     def cell(self, name: str) -> "Results":
         """Return the folder for the report of one of several cells."""

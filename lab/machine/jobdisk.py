@@ -127,7 +127,7 @@ def read_job_disk(
             for name, entry in sorted(chosen.items()):
                 taken = Path(scratch) / str(entry.inode)
                 try:
-                    _move(taken, into / name, last=last[entry.inode] == name)
+                    _move(taken, into, Path(name), last=last[entry.inode] == name)
                     files[name] = (into / name).stat().st_size
                 except (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError):
                     left_out.append(f"{name}: unreadable")
@@ -136,10 +136,12 @@ def read_job_disk(
     return Collected(files, tuple(left_out))
 
 
-def _move(taken: Path, target: Path, *, last: bool) -> None:
+def _move(taken: Path, into: Path, name: Path, *, last: bool) -> None:
+    """Give a file its name below `into`, for this user only, as are the folders above it."""
     taken.chmod(0o600)
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken.rename(target) if last else os.link(taken, target)
+    for parent in reversed(name.parents):
+        (into / parent).mkdir(mode=0o700, exist_ok=True)
+    taken.rename(into / name) if last else os.link(taken, into / name)
 
 
 def parse_listing(text: str) -> tuple[list[Entry], int]:

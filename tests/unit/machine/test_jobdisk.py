@@ -176,12 +176,23 @@ def test_what_comes_out_is_for_this_user_only(tmp_path: Path) -> None:
     disk = make(tmp_path / "job.img")
     piece = tmp_path / "piece"
     piece.write_bytes(b"x")
-    debugfs(disk, f"write {piece} /out/one", "mkdir /out/d", f"write {piece} /out/d/two",
-            "ln /out/one /out/d/three", "sif /out/one mode 0104777")  # fmt: skip
+    debugfs(
+        disk,
+        *("mkdir /out/d", "mkdir /out/d/e"),
+        *(f"write {piece} /out/one", f"write {piece} /out/d/e/two", "ln /out/one /out/d/three"),
+        "sif /out/one mode 0104777",
+    )
     out = tmp_path / "o" / "out"
-    assert sorted(read_job_disk(disk, out).files) == ["d/three", "d/two", "one"]
+    assert sorted(read_job_disk(disk, out).files) == ["d/e/two", "d/three", "one"]
     modes = {path.name: path.stat().st_mode & 0o7777 for path in [out, *out.rglob("*")]}
-    assert modes == {"out": 0o700, "d": 0o700, "one": 0o600, "two": 0o600, "three": 0o600}
+    assert modes == {
+        "out": 0o700,
+        "d": 0o700,
+        "e": 0o700,
+        "one": 0o600,
+        "two": 0o600,
+        "three": 0o600,
+    }
 
 
 def test_a_host_without_space_for_the_results(tmp_path: Path) -> None:
