@@ -6,6 +6,8 @@ import typer
 from rich.table import Table
 
 from lab.cli.output import emit, progress_lines
+from lab.cli.overlay import OverlayOption, overlaid
+from lab.errors import UserError
 from lab.image.build import BuiltImage, built_image, ensure_image
 from lab.image.recipe import Recipe, list_recipes, load_recipe
 from lab.units import format_size
@@ -22,11 +24,12 @@ def list_images(as_json: AsJson = False) -> None:
     recipes = [load_recipe(name) for name in list_recipes()]
     rows = [(recipe, built_image(recipe)) for recipe in recipes]
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "suite", "packages", "built", "summary"):
+    for heading in ("name", "extends", "packages", "built", "summary"):
         table.add_column(heading, overflow="fold")
     for recipe, built in rows:
         size = format_size(built.size) if built else "no"
-        table.add_row(recipe.name, recipe.suite, str(len(recipe.packages)), size, recipe.summary)
+        packages = str(len(recipe.packages))
+        table.add_row(recipe.name, recipe.extends or "-", packages, size, recipe.summary)
     emit([_facts(recipe, built) for recipe, built in rows], as_json, table)
 
 
@@ -39,12 +42,36 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command("build")
-def build(name: Name, as_json: AsJson = False) -> None:
-    """Build an image, or find it in the cache, and print where it is."""
-    recipe = load_recipe(name)
-    with progress_lines(f"image {recipe.name}") as progress:
-        built = ensure_image(recipe, on_progress=progress)
-    emit(_facts(recipe, built), as_json, f"{built.path} ({format_size(built.size)})")
+def build(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Recipes.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Build all recipes of images/.")] = False,
+    overlay: OverlayOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build images, or find them in the cache, and print where they are."""
+    if every == bool(names):
+        raise UserError("either names or --all", key="NAME...", choices=list_recipes())
+    recipes = [overlaid(name, overlay) for name in (names or list_recipes())]
+    facts, lines = [], []
+    for recipe in recipes:
+        with progress_lines(f"image {recipe.name}") as progress:
+            built = ensure_image(recipe, on_progress=progress)
+        facts.append(_facts(recipe, built))
+        lines.append(f"{built.path} ({format_size(built.size)})")
+    emit(facts[0] if len(facts) == 1 else facts, as_json, "\n".join(lines))
+
+
+@app.command("shell")
+def shell(
+    name: Name,
+    overlay: OverlayOption = None,
+    topology: Annotated[str, typer.Option(help="The machine to look at it from.")] = "mesh-2",
+    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
+) -> None:
+    """Boot an image on a small machine and open a shell in it, as `numalab shell` does."""
+    from lab.cli import shell as guest_shell  # noqa: PLC0415 - libvirt; only this command needs it
+
+    guest_shell.command(topology, kernel=kernel, image=name, overlay=overlay)
 
 
 def _facts(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
@@ -52,6 +79,7 @@ def _facts(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
         "name": recipe.name,
         "summary": recipe.summary,
         "suite": recipe.suite,
+        "extends": recipe.extends,
         "recipe": recipe.file,
         "packages": recipe.packages,
         "built": built is not None,
@@ -69,6 +97,10 @@ def _described(recipe: Recipe, built: BuiltImage | None) -> str:
         f"  suite     {recipe.suite} ({recipe.variant})",
         f"  packages  {' '.join(recipe.packages)}",
     ]
+    if recipe.extends:
+        lines.insert(2, f"  extends   {recipe.extends}")
+    lines += [f"  post      {step}" for step in recipe.post]
+    lines += [f"  files     {folder}" for folder in recipe.files]
     if built is None:
         return "\n".join([*lines, f"  not built: numalab image build {recipe.name}"])
     lines += [

@@ -41,6 +41,8 @@ _UNKNOWN_PACKAGE = re.compile(
     r"E: (?:Unable to locate package|Package '?)\s*([a-z0-9][a-z0-9+.-]*)"
 )
 
+_FAILED_STEP = re.compile(r'E: command failed: chroot "\$1" sh -ec (.+)')
+
 
 def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress) -> None:
     """Install the recipe's packages into a new tree and write it to `target` as a tarball.
@@ -69,8 +71,12 @@ def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress
                 file=declared_in(recipe, missing),
                 key="packages",
             ) from None
+        step = _FAILED_STEP.search(failed.completed.stdout)
+        what = (
+            f"the step of post failed: {shlex.split(step[1])[0]}" if step else "mmdebstrap failed"
+        )
         raise BuildError(
-            f"image {recipe.name}: mmdebstrap failed", log=log, tail=failed.completed.stdout
+            f"image {recipe.name}: {what}", log=log, tail=failed.completed.stdout
         ) from None
 
 

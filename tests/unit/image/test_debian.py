@@ -150,3 +150,10 @@ def test_progress_follows_mmdebstraps_steps(
     seen: list[tuple[str, float | None]] = []
     pack_packages(RECIPE, tmp_path / "t", tmp_path / "log", lambda *step: seen.append(step))
     assert seen == [("downloading packages", 0.15), ("creating tarball", 0.88)]
+
+
+def test_a_post_step_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = """E: setup failed: E: command failed: chroot "$1" sh -ec 'rm /no/file'"""
+    fake_mmdebstrap(tmp_path, f"cat <<'END'\n{said}\nEND\nexit 25", monkeypatch)
+    with pytest.raises(BuildError, match="image tiny: the step of post failed: rm /no/file\n"):
+        pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
