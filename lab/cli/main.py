@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": "Say what a study would run and how long it takes.",
     "status": "Say how far a study is, also while it runs.",
     "report": "Print or write the report of results that exist.",
+    "query": "SQL over runs, measures and events.",
     "verify": "Do runs again and compare their events, row by row.",
     "export": "Pack results into one file.",
     "import": "Unpack results that somebody else packed.",

@@ -60,7 +60,7 @@ def load_runs(results: Results) -> tuple[Json, tuple[StoredRun, ...]]:
     """
     plan = load_plan(results)
     order = {run["id"]: place for place, run in enumerate(plan["runs"])}
-    runs = [_load(directory) for directory in results.finished().values()]
+    runs = [load_run(directory) for directory in results.finished().values()]
     runs.sort(key=lambda run: order.get(run.manifest["run"], len(order)))
     if not runs:
         raise UserError("no run has finished", file=results.path)
@@ -96,7 +96,8 @@ def failed_runs(results: Results, plan: Json, cell: Cell) -> tuple[Json, ...]:
     return tuple(read_json(path) for path in paths if path.exists())
 
 
-def _load(directory: RunDir) -> StoredRun:
+def load_run(directory: RunDir) -> StoredRun:
+    """Load one finished run; raises what `damage_explained` knows."""
     stored = read_json(directory.measures)
     if not isinstance(stored, list):
         raise TypeError(f"{directory.measures.name} is not a list")
