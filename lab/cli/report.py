@@ -21,9 +21,9 @@ from lab.report.terminal import render_terminal
 from lab.report.threads import render_threads
 from lab.store import Results
 from lab.study.gather import gather
-from lab.study.publish import publish, publish_overview
+from lab.study.publish import publish, publish_overview, publish_perfetto
 
-TABLE, HTML = "table", "html"
+TABLE, HTML, PERFETTO = "table", "html", "perfetto"
 TEXTS = {
     "changelog": render_changelog,
     "mmtests": render_mmtests,
@@ -33,6 +33,7 @@ TEXTS = {
     "csv": render_csv,
     "json": render_document,
 }
+FORMS = [TABLE, *TEXTS, HTML, PERFETTO]
 
 
 def command(
@@ -41,7 +42,7 @@ def command(
     ],
     form: Annotated[
         str,
-        typer.Option("--format", help=f"What to print: {', '.join([TABLE, *TEXTS, HTML])}."),
+        typer.Option("--format", help=f"What to print: {', '.join(FORMS)}."),
     ] = TABLE,
     overview: Annotated[
         Path | None,
@@ -52,10 +53,11 @@ def command(
     """Make the report of results that exist anew, and print it.
 
     index.html, changelog.txt and report.json in the results are written again from the runs'
-    measures and events; no guest is started.
+    measures and events; no guest is started. `--format perfetto` writes a trace of one run of each
+    variant beside its measures, and prints where.
     """
-    if form not in (TABLE, *TEXTS, HTML):
-        raise UserError(f"there is no format {form!r}", choices=[TABLE, *TEXTS, HTML])
+    if form not in FORMS:
+        raise UserError(f"there is no format {form!r}", choices=FORMS)
     if len(results) > 1 and (as_json or form != TABLE):
         raise UserError(f"--format {'json' if as_json else form} prints one result")
     every = []
@@ -71,6 +73,9 @@ def command(
             show(reports, found, as_json=as_json)
         elif form == HTML:
             print(found.html.read_text(encoding="utf-8"), end="")
+        elif form == PERFETTO:
+            for path in publish_perfetto(reports, found):
+                print(path)
         else:
             print(TEXTS[form](reports), end="")
 

@@ -25,11 +25,13 @@ TIMING_NOTES: dict[Mode, str] = {
     "tcg": "timing: emulated CPUs on host time; says nothing about hardware, do not quote",
     "icount": "timing: virtual time, counted in guest instructions; "
     "repeatable, but not the speed of any hardware",
+    "recording": "timing: the trace clock of the machine that was recorded",
 }
 MODE_NOTES: dict[Mode, str] = {
     "kvm": "hardware virtualisation",
     "tcg": "multi-threaded emulation",
     "icount": "deterministic emulation",
+    "recording": "a trace.dat, measured without a guest",
 }
 
 

@@ -19,7 +19,8 @@ from lab.topology.sched_domains import CpuDomains
 
 # What a report says of a measure is its definition.
 MeasureInfo = Definition
-Mode = Literal["kvm", "tcg", "icount"]
+# `recording`: a trace.dat from anywhere, with no guest of ours.
+Mode = Literal["kvm", "tcg", "icount", "recording"]
 
 
 @dataclass(frozen=True)

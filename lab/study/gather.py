@@ -4,17 +4,19 @@ Nothing here needs a guest, so it can be done again.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lab.errors import UserError
 from lab.report import model
 from lab.store import Results
 from lab.study.claim import Claim
+from lab.study.failed import failed_run, host_line
 from lab.study.judge import compare_variants
+from lab.study.measure import load_findings
 from lab.study.model import Study
 from lab.study.plan import Cell
 from lab.study.proof import placement_line, proof_rows
-from lab.study.stored import Json, StoredRun, damage_explained, load_runs
+from lab.study.stored import Json, StoredRun, damage_explained, failed_runs, load_runs
 from lab.study.timeline import run_timeline
 from lab.study.verdict import judge, runs_of
 from lab.topology.drawing import render_svg
@@ -34,13 +36,19 @@ def gather(results: Results) -> tuple[model.StudyReport, ...]:
         study = Study.model_validate_json(json.dumps(plan["file"]))
         cells = dict.fromkeys(Cell(run["topology"], run["workload"]) for run in plan["runs"])
         return tuple(
-            _gather(plan, study, cell, there)
+            _gather(plan, study, cell, there, failed_runs(results, plan, cell))
             for cell in cells
             if (there := tuple(run for run in runs if run.cell == cell))
         )
 
 
-def _gather(plan: Json, study: Study, cell: Cell, runs: tuple[StoredRun, ...]) -> model.StudyReport:
+def _gather(
+    plan: Json,
+    study: Study,
+    cell: Cell,
+    runs: tuple[StoredRun, ...],
+    failed: tuple[Json, ...],
+) -> model.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
     topology = _topology(study, first)
@@ -66,15 +74,17 @@ def _gather(plan: Json, study: Study, cell: Cell, runs: tuple[StoredRun, ...]) -
         variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
         measures=infos,
         key_measures=keys,
-        runs=tuple(_run(run, infos) for run in runs),
+        runs=(*(_run(run, infos) for run in runs), *map(failed_run, failed)),
         comparisons=compare_variants(infos, _key_measures(study, about, infos), sides),
         domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
         timelines=tuple(_timeline(name, runs) for name in study.variants if _of(runs, name)),
         claims=claims,
+        findings=tuple(_findings(runs)),
         cell=str(cell),
         workload_name=first["workload"]["name"],
         workload_label=cell.label,
         parameters=first["workload"]["parameters"],
+        remarks=tuple(plan["remarks"]),
     )
 
 
@@ -148,9 +158,7 @@ def _run(run: StoredRun, infos: Sequence[model.MeasureInfo]) -> model.Run:
         provenance=model.Provenance(
             qemu=about["versions"].get("qemu", "unknown"),
             libvirt=about["versions"].get("libvirt", "unknown"),
-            host="{processor}, {cpus} CPUs, {memory_mib} MiB, Linux {kernel}".format(
-                **about["host"]
-            ),
+            host=host_line(about),
             image=about["image"]["name"],
             image_digest=about["image"]["digest"],
             placement=placement_line(about),
@@ -174,6 +182,14 @@ def _timeline(name: str, runs: Sequence[StoredRun]) -> model.Timeline:
     run = _of(runs, name)[0]
     workload = run.manifest["workload"]
     return run_timeline(run.directory, name, run.manifest["run"], workload["tasks"])
+
+
+def _findings(runs: Sequence[StoredRun]) -> Iterator[model.RunFindings]:
+    """Give what the analysis of each run found; results of an older numalab have none."""
+    for run in runs:
+        found = load_findings(run.directory)
+        if found is not None:
+            yield model.RunFindings(run.manifest["variant"], run.manifest["run"], found)
 
 
 def _verdict(claims: Sequence[model.Claim], finished: int, planned: int) -> str:

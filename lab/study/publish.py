@@ -10,6 +10,7 @@ from lab.report.document import render_document
 from lab.report.html import render_html
 from lab.report.model import StudyReport
 from lab.report.overview import Entry, render_overview
+from lab.report.perfetto import render_perfetto
 from lab.report.picture import render_picture_png
 from lab.store import Results, replacing, write_text
 
@@ -42,6 +43,23 @@ def entries(
     start = beside or results.path
     links = [quote(Path(relpath(page.absolute(), start.absolute())).as_posix()) for page in pages]
     return [Entry(report, link) for report, link in zip(reports, links, strict=True)]
+
+
+def publish_perfetto(reports: Sequence[StudyReport], results: Results) -> list[Path]:
+    """Write the runs that the pages draw, one of each variant, for the Perfetto UI.
+
+    Returns the files, in the order of the cells and variants.
+    """
+    written = []
+    for report in reports:
+        findings = {run.run: run.findings for run in report.findings}
+        for timeline in report.timelines:
+            path = results.run(timeline.run).perfetto
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                parts = render_perfetto(report.topology, timeline, findings.get(timeline.run))
+                file.writelines(parts)
+            written.append(path)
+    return written
 
 
 def publish_overview(found: Sequence[tuple[Sequence[StudyReport], Results]], path: Path) -> None:
