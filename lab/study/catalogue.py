@@ -114,7 +114,7 @@ def catalogue(results: Results) -> Catalogue:
         )
     found = Catalogue(results, runs.sort("run"), measures.sort("run", maintain_order=True))
     with suppress(HostError):  # results that may not be written can still be read
-        _store(found)
+        store(found)
     return found
 
 
@@ -136,7 +136,8 @@ def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(schema=RUNS), pl.DataFrame(schema=MEASURES)
 
 
-def _store(found: Catalogue) -> None:
+def store(found: Catalogue) -> None:
+    """Write a catalogue to the folder of its results. Raises HostError."""
     # The runs last: they say what is known.
     pairs = ((found.results.measures_table, found.measures), (found.results.runs_table, found.runs))
     for path, table in pairs:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench import topology
+from bench import matrix, topology
 from rich.console import Console
 from rich.table import Table
 
@@ -63,6 +63,7 @@ def main() -> None:
         rows = [
             *runs(prepared, Path(folder)),
             *decoding(prepared, Path(folder)),
+            *matrices(prepared, Path(folder)),
             *commands(),
             *prediction(),
         ]
@@ -157,6 +158,15 @@ def _decode(directory: RunDir) -> int:
 def _trace_cmd_report(trace: Path) -> None:
     with Path("/dev/null").open("w") as null:
         subprocess.run(["trace-cmd", "report", str(trace)], stdout=null, stderr=null, check=True)
+
+
+def matrices(prepared: Prepared, folder: Path) -> Iterator[Row]:
+    """Run eight guests one after the other and two at once; list and query many runs."""
+    one, two = (matrix.run_all(prepared, folder, jobs) for jobs in (1, 2))
+    yield Row("8 runs in icount mode: --jobs 1 / --jobs 2", one, two, ">= 1.7")
+    listed, asked = matrix.list_and_query(folder)
+    yield Row(f"list {matrix.RUNS_LISTED} runs", listed, None, "<= 1 s")
+    yield Row(f"a query over the measures of {matrix.RUNS_LISTED} runs", asked, None, "<= 2 s")
 
 
 def commands() -> Iterator[Row]:

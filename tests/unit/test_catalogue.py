@@ -147,7 +147,7 @@ def test_ten_thousand_runs(tmp_path: Path) -> None:
         rows.append({column: values.get(column) for column in template.columns})
     runs = pl.DataFrame(rows, schema=catalogue_module.RUNS)
     measures = pl.DataFrame(schema=catalogue_module.MEASURES)
-    catalogue_module._store(Catalogue(results, runs, measures))
+    catalogue_module.store(Catalogue(results, runs, measures))
     began = time.monotonic()
     assert ask(results, "SELECT count(*) AS n FROM runs WHERE seed >= 5000") == [{"n": 5000}]
     print(f"10,000 runs: {time.monotonic() - began:.2f} s")

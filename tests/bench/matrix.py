@@ -1,0 +1,78 @@
+"""How much two guests at once save, and how fast ten thousand runs are listed and asked about."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from lab.machine.kvm import Choice
+from lab.store import Results, write_json
+from lab.study.campaign import Happening
+from lab.study.catalogue import MEASURES, RUNS, Catalogue, catalogue, query, store
+from lab.study.local import Outlook, Ready, run_here
+from lab.study.plan import plan_study
+from lab.study.prepare import Prepared
+from lab.study.task import Setting
+
+STUDY = """
+question = "How long does it take?"
+topologies = ["ring-4"]
+seeds = [1, 2, 3, 4]
+[variants.one]
+kernel = "debian-6.12"
+[variants.two]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+"""
+RUNS_LISTED = 10_000
+MEASURES_OF_RUN = 40
+
+
+def run_all(prepared: Prepared, folder: Path, jobs: int) -> float:
+    """Run eight guests, `jobs` at once; return wall seconds, the start of workers included."""
+    path = folder / "bench.toml"
+    path.write_text(STUDY)
+    results = Results(folder / f"jobs-{jobs}")
+    results.path.mkdir()
+    setting = Setting(Choice("icount", "host", "asked for"))
+    began = time.monotonic()
+    failures = run_here([Ready(plan_study(path), prepared, results, setting)], jobs, _unwatched)
+    if failures:
+        raise RuntimeError(failures[0].ended.error)
+    return time.monotonic() - began
+
+
+def _unwatched(_: Outlook) -> Callable[[Happening], None]:
+    return lambda happening: None
+
+
+def list_and_query(folder: Path) -> tuple[float, float]:
+    """List ten thousand runs, then take means over their measures; return both in seconds."""
+    results = Results(folder / "many")
+    runs, measures = [], []
+    for seed in range(RUNS_LISTED):
+        name = f"ring-4_hogs_after_{seed}"
+        directory = results.run(name)
+        directory.path.mkdir(parents=True)
+        directory.manifest.write_text("{}")
+        known = {"run": name, "seed": seed, "variant": "after", "mode": "icount"}
+        modified = directory.manifest.stat().st_mtime_ns
+        runs.append({**dict.fromkeys(RUNS), **known, "modified_ns": modified})
+        measures += [
+            {**dict.fromkeys(MEASURES), "run": name, "measure": f"m{each}", "value": float(seed)}
+            for each in range(MEASURES_OF_RUN)
+        ]
+    write_json(results.plan, {})
+    store(Catalogue(results, pl.DataFrame(runs, RUNS), pl.DataFrame(measures, MEASURES)))
+    listed = _seconds(lambda: query([catalogue(results)], "SELECT run, mode FROM runs"))
+    sql = "SELECT measure, avg(value), stddev(value) FROM measures GROUP BY measure"
+    asked = _seconds(lambda: query([catalogue(results)], sql))
+    return listed, asked
+
+
+def _seconds(measured: Callable[[], object]) -> float:
+    began = time.monotonic()
+    measured()
+    return time.monotonic() - began
