@@ -32,7 +32,7 @@ def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
             "fillOpacity": {
                 "field": "mean",
                 "type": "quantitative",
-                "scale": {"domain": [0, most or 1], "range": [0.06, 1]},
+                "scale": {"domain": [0, most or 1], "range": [0.06, 1], "clamp": True},
                 "legend": None,
             },
         },

@@ -29,7 +29,7 @@ TIMING_NOTES: dict[Mode, str] = {
 }
 MODE_NOTES: dict[Mode, str] = {
     "kvm": "hardware virtualisation",
-    "tcg": "multi-threaded emulation",
+    "tcg": "emulation",
     "icount": "deterministic emulation",
     "recording": "a trace.dat, measured without a guest",
 }
@@ -98,10 +98,18 @@ def interval(comparison: statistics.Comparison | None) -> str:
         return ""
     low, high = (comparison.percent(end) for end in comparison.interval)
     if low is None or high is None:
-        ends = [f"{0.0 if round(end, 9) == 0 else end:+.3g}" for end in comparison.interval]
+        ends = [
+            f"{end:+,.0f}" if abs(end) >= 1000 else f"{0.0 if round(end, 9) == 0 else end:+.3g}"
+            for end in comparison.interval
+        ]
         return " .. ".join(ends)
     places = 1 if max(abs(low), abs(high)) < 10 else 0
     return f"{low:+.{places}f}% .. {high:+.{places}f}%"
+
+
+def p_value(value: float) -> str:
+    """Write a p value: two digits, or that it is too small for them to matter."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
 
 
 def samples(comparison: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lab.analysis import statistics
 from lab.analysis.statistics import Summary
 from lab.report import figures
 from lab.report.model import Comparison, StudyReport
@@ -23,9 +24,7 @@ def measure_row(report: StudyReport, comparison: Comparison) -> Json:
                 "text": figures.change(comparison, index),
                 "value": comparison.changes[index],
                 "outcome": comparison.outcome_of(index),
-                "interval": figures.interval(
-                    comparison.versus[index] if comparison.versus else None
-                ),
+                **_sureness(comparison.versus[index] if comparison.versus else None),
             }
             for index in range(1, len(report.variants))
         ],
@@ -38,6 +37,27 @@ def measure_row(report: StudyReport, comparison: Comparison) -> Json:
             for variant in report.variants
         ),
     }
+
+
+def _sureness(versus: statistics.Comparison | None) -> Json:
+    """Return how sure a change is: interval, p after correction, and what could have been shown."""
+    corrected = versus.corrected if versus else None
+    smallest = versus.smallest_effect if versus else None
+    return {
+        "interval": figures.interval(versus),
+        "p": "" if corrected is None else figures.p_value(corrected),
+        "p_value": corrected,
+        "smallest": _smallest(versus, smallest) if versus and smallest else "",
+        "smallest_value": smallest,
+        "verdict": versus.verdict if versus else "",
+    }
+
+
+def _smallest(versus: statistics.Comparison, effect: float) -> str:
+    percent = versus.percent(effect)
+    if percent is None:
+        return f"{effect:.3g}"
+    return f"{percent:.2g}%" if percent < 100 else f"{percent:.0f}%"
 
 
 def _summary(summary: Summary | None, places: int) -> Json:

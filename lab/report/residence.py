@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lab.analysis.findings import Moves, Residence
 from lab.report.model import RunFindings, StudyReport
 
-MOST_ROWS = 20  # of a list of moments, the longest ones
+MOST_ROWS = 10  # of a list of moments, the longest ones
 
 
 @dataclass(frozen=True)

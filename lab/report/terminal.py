@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lab.analysis.statistics import Outcome
 from lab.report import figures
-from lab.report.cells import is_vm_counter
+from lab.report.cells import is_metric, is_vm_counter
 from lab.report.model import Comparison, StudyReport
 
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
@@ -22,15 +22,18 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 }
 
 
+SHOWN = {"better", "worse", "different"}
+
+
 def render_terminal(report: StudyReport) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
-    The counters of /proc/vmstat are only counted: they would bury the rest, and all other forms
-    of the report list them.
+    It lists the key measures, what the workload printed, and what differs; all other measures are
+    only counted, and all other forms of the report list them.
     """
-    counters = {info.name for info in report.measures if is_vm_counter(info)}
-    listed = [each for each in report.comparisons if each.measure not in counters]
-    told = [each for each in listed if each.measure in report.key_measures] or listed
+    told = [each for each in report.comparisons if each.measure in report.key_measures]
+    listed = [each for each in report.comparisons if _is_listed(report, each)]
+    hidden = len(report.comparisons) - len(listed)
     parts: list[RenderableType] = [
         _line(report.study, report.question),
         _line("verdict", report.verdict, "bold"),
@@ -44,7 +47,7 @@ def render_terminal(report: StudyReport) -> RenderableType:
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
-    parts.extend([Text(), *_notes(report, len(counters))])
+    parts.extend([Text(), *_notes(report, hidden)])
     return Group(*parts)
 
 
@@ -120,8 +123,18 @@ def _claims(report: StudyReport) -> list[RenderableType]:
     return lines
 
 
-def _notes(report: StudyReport, counters: int) -> list[RenderableType]:
+def _is_listed(report: StudyReport, each: Comparison) -> bool:
+    info = report.measure(each.measure)
+    if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
+        return True
+    if len(report.variants) == 1:
+        return not is_vm_counter(info)
+    places = range(1, len(report.variants))
+    return any(each.outcome_of(index) in SHOWN for index in places)
+
+
+def _notes(report: StudyReport, hidden: int) -> list[RenderableType]:
     notes = figures.notes(report)
-    if counters:
-        notes.append(f"{counters} /proc/vmstat counters: see the page or changelog.txt")
+    if hidden:
+        notes.append(f"{hidden} more measures, no difference shown: see the page or report.json")
     return [Text(note, "dim") for note in notes]

@@ -141,7 +141,7 @@ def _rows(topology: Topology, side: Side) -> list[Spec]:
         {
             "from": topology.nodes[here].id,
             "to": topology.nodes[there].id,
-            "mean": round(side.means[here][there], 3),
+            "mean": side.means[here][there],
             "text": count_text(side.means[here][there]) if side.means[here][there] else "·",
             "runs": ", ".join(count_text(run[here][there]) for run in side.runs),
             "distance": topology.distances[here][there],
