@@ -35,8 +35,8 @@ capture_around() {
         CAPTURE_AROUND="perf stat -a -x , -o /job/out/perf-stat.csv -e $events -- $CAPTURE_AROUND"
 }
 
-# Lines of /job/events: `system:event`, or `system:event<TAB>filter`. With a `?` in front the event
-# is recorded where this kernel has it, and named in absent-events where not.
+# Lines of /job/events: `system:event` or `system`, or that, a tab and a filter. With a `?` in front
+# the event is recorded where this kernel has it, and named in absent-events where not.
 capture_enable() {
     while IFS='	' read -r event filter; do
         optional=
@@ -44,7 +44,8 @@ capture_enable() {
         '' | '#'*) continue ;;
         '?'*) optional=1 event=${event#?} ;;
         esac
-        folder=$INSTANCE/events/${event%%:*}/${event#*:}
+        folder=$INSTANCE/events/$event
+        case $event in *:*) folder=$INSTANCE/events/${event%%:*}/${event#*:} ;; esac
         if [ ! -e "$folder/enable" ]; then
             if [ -n "$optional" ]; then
                 echo "$event" >>/job/out/absent-events
@@ -75,6 +76,8 @@ capture_start() {
     # Choosing the clock also empties the buffer.
     CAPTURE_REASON="this kernel has no trace clock $clock"
     echo "$clock" >$INSTANCE/trace_clock || return 1
+    # trace-cmd extract writes into the file the clock of the top instance, whichever it takes out.
+    echo "$clock" >$TRACING/trace_clock
     capture_enable || return 1
     echo 1 >$INSTANCE/tracing_on
 }

@@ -186,8 +186,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         "storms",
         "lower",
         "trace: sched_migrate_task",
-        f"How often in {_WINDOW} balancing (no wake-up) sent four different tasks to one CPU, or "
-        "twice as many as it has CPUs to one node from others, within 10 ms.",
+        f"How often in {_WINDOW} balancing (no wake-up) sent eight different tasks to one CPU, or "
+        "four times as many as it has CPUs (eight at least) to one node from others, within 10 ms.",
     ),
     *(
         _of(
@@ -218,8 +218,9 @@ DEFINITIONS: tuple[Definition, ...] = (
             "%",
             "none",
             "trace: sched_switch",
-            f"Of the {of}, those that converged: from some moment on, of the CPU time left until "
-            "the end, 80 % was on one node, with a fifth of the window or more left.",
+            f"Of the {of}, those that converged: at some moment before the last fifth of the "
+            "window, and at every later one, 80 % of the CPU time left until the end was on one "
+            "node.",
         )
         for level, of in (
             ("tasks", "tasks of interest that ran in the window"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_DECISIONS = 2000
-MAX_TASKS = 128
+MAX_TASKS = 64
 MAX_LISTED = 20
 MAX_SLICES = 120
 

@@ -22,7 +22,7 @@ CARRIED_OUT_NS = (
     1_000_000_000  # stop_two_cpus() waits for both CPUs, which takes long where one is busy
 )
 STORM_NS = 10_000_000
-STORM_TASKS = 4
+STORM_TASKS = 8  # a load balancer may pull several at once (sched_nr_migrate is 32)
 MOVERS: tuple[Mover, ...] = ("numa", "load balancer", "wake-up", "stopper", "not known")
 
 SCHEMA = {
@@ -149,9 +149,9 @@ def storms(
 ) -> tuple[Storm, ...]:
     """Return where balancing sent many tasks within 10 ms, the largest first.
 
-    Many are four different tasks to one CPU, or to one node from others twice as many as it has
-    CPUs (four at least). Wake-ups are left out: they choose an idle CPU. A storm lasts as long as
-    each 10 ms have that many.
+    Many are eight different tasks to one CPU, or to one node from others four times as many as it
+    has CPUs (eight at least). Wake-ups are left out: they choose an idle CPU. A storm lasts as long
+    as each 10 ms have that many.
     """
     balanced = moved.filter(pl.col("mover").is_in(["numa", "load balancer", "stopper"]))
     crossing = balanced.filter(pl.col("from_node") != pl.col("to_node"))
@@ -163,7 +163,7 @@ def storms(
                 continue
             many = STORM_TASKS
             if to == "node":
-                many = max(many, 2 * cpus_of_node.get(target, 0))
+                many = max(many, 4 * cpus_of_node.get(target, 0))
             times, pids = rows["time_ns"].to_list(), rows["pid"].to_list()
             for first, last in _bursts(times, pids, many):
                 found.append(

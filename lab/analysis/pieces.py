@@ -15,7 +15,7 @@ from lab.analysis.occupancy import spans
 from lab.analysis.runqueue import sightings, stays
 from lab.analysis.window import Window, clip, gaps
 
-ROWS = 1_000_000
+ROWS = 500_000
 _HELD = ("pid", "comm", "cpu", "runnable")
 
 

@@ -1,10 +1,10 @@
 """Where tasks, their processes and NUMA groups had their CPU time, slice by slice, and since when
 they stayed.
 
-Convergence is counted at the end of slices: something converged at the first moment after which,
-and after every later moment, at least `CONVERGED_PERCENT` of the CPU time that it still had until
-the end of the window was on one node. Whatever ran last ran somewhere, so at least a fifth of the
-window must be left then; otherwise it never converged.
+Convergence is counted at the borders of slices: something converged at the first moment at which,
+and at every later one, at least `CONVERGED_PERCENT` of the CPU time that it had from then until the
+end of the window was on one node. Whatever ran last ran somewhere: the last fifth of the window is
+not looked into, and what has not converged before it never did.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from lab.analysis.findings import Level, Residence
 from lab.analysis.slices import Slices
 
 CONVERGED_PERCENT = 80.0
-SETTLED_SHARE = 0.2  # of the window, that must be left after a convergence
+SETTLED_SHARE = 0.2  # of the window, at its end, that is not looked into
 
 Times = npt.NDArray[np.int64]  # CPU time in ns by slice and node
 
@@ -73,14 +73,10 @@ def converged_slice(ns: Times, slices: Slices) -> int | None:
     total = left.sum(axis=1)
     if not total.size or not total[0]:
         return None
-    ends = np.flatnonzero(total)  # after the last one it had no time at all
-    node = int(np.argmax(left[ends[-1]]))
-    share = 100 * left[: ends[-1] + 1, node] / total[: ends[-1] + 1]
-    apart = np.flatnonzero(share < CONVERGED_PERCENT)
-    since = int(apart[-1]) + 1 if apart.size else 0
-    if since > ends[-1] or since > (1 - SETTLED_SHARE) * slices.count:
-        return None
-    return since
+    last = _last_looked_at(total, slices)
+    node = int(np.argmax(left[last]))
+    share = 100 * left[: last + 1, node] / total[: last + 1]
+    return _since(share < CONVERGED_PERCENT)
 
 
 def converged_ms(ns: Times, slices: Slices) -> float | None:
@@ -93,21 +89,31 @@ def spread_ms(ns: Times, weights: Sequence[int], slices: Slices) -> float | None
     """Return since when (ms) the time was spread evenly over the nodes, None for never.
 
     Evenly: of the time left until the end, every node with a weight (its allowed CPUs) had at least
-    `CONVERGED_PERCENT` of what its weight gives it. The same fifth of the window must be left.
+    `CONVERGED_PERCENT` of what its weight gives it. The last fifth of the window is left out.
     """
     wanted = np.array(weights, np.float64)
     left = ns[::-1].cumsum(axis=0)[::-1].astype(np.float64)
     total = left.sum(axis=1)
     if not wanted.sum() or not total.size or not total[0]:
         return None
-    ends = np.flatnonzero(total)[-1]
-    even = total[: ends + 1, None] * wanted / wanted.sum()
-    least = CONVERGED_PERCENT / 100 * even
-    apart = np.flatnonzero((left[: ends + 1] < least).any(axis=1))
-    since = int(apart[-1]) + 1 if apart.size else 0
-    if since > ends or since > (1 - SETTLED_SHARE) * slices.count:
+    looked_at = slice(_last_looked_at(total, slices) + 1)
+    even = total[looked_at, None] * wanted / wanted.sum()
+    since = _since((left[looked_at] < CONVERGED_PERCENT / 100 * even).any(axis=1))
+    return None if since is None else since * slices.step_ns / 1e6
+
+
+def _last_looked_at(total: npt.NDArray[np.generic], slices: Slices) -> int:
+    """Return the last slice whose beginning counts: before the last fifth, and with time left."""
+    with_time = int(np.flatnonzero(total)[-1])
+    return min(with_time, max(0, round((1 - SETTLED_SHARE) * slices.count) - 1))
+
+
+def _since(apart: npt.NDArray[np.bool_]) -> int | None:
+    """Return the first slice after which nothing is apart any more, None where the last one is."""
+    if apart[-1]:
         return None
-    return since * slices.step_ns / 1e6
+    where = np.flatnonzero(apart)
+    return int(where[-1]) + 1 if where.size else 0
 
 
 def describe(each: Resident, nodes: Sequence[int], slices: Slices) -> Residence:

@@ -96,8 +96,9 @@ def analyse_run(
     out, the others None.
     `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
     `allowed_cpus` are the CPUs that they were allowed on (all without).
-    `recorded` are the `system:event` names that were asked for: a measure of an event that was not
-    is None, not 0; without it all were. `counters` is how much each counter of /proc/vmstat grew.
+    `recorded` are the `system:event` (or `system`) names that were asked for: a measure of an event
+    that was not is None, not 0; without it all were. `counters` is how much each counter of
+    /proc/vmstat grew.
     `samples` are counters sampled on the trace's clock.
     """
     ground = Ground.of(topology)
@@ -122,7 +123,7 @@ def analyse_run(
         done,
         moved,
         with_returns(moved),
-        None if recorded is None else frozenset(name.partition(":")[2] for name in recorded),
+        None if recorded is None else _asked(recorded),
     )
     residents = known_residents(totals, wanted, ground, samples, decided)
     found = (
@@ -137,6 +138,12 @@ def analyse_run(
         ground, window, wanted, totals, decided, done, moved, run.returned, residents, samples
     )
     return Analysis(found, describe_run(details))
+
+
+def _asked(recorded: Collection[str]) -> frozenset[str]:
+    """Return the names of the events; all of a system's that are read here for `system` alone."""
+    names = {name.partition(":")[2] for name in recorded}
+    return frozenset(names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in recorded else names)
 
 
 @dataclass(frozen=True)
@@ -325,20 +332,22 @@ def _decisions(run: _Run, *, sampled: bool) -> list[Measure]:
         ),
         measure("numa_moves_hops", sum(hops) / len(hops) if hops and all_three else None),
         *(
-            measure(f"numa_moves_{name}", count if sampled and all_three else None)
+            measure(f"numa_moves_{name}", count if all_three else None)
             for name, count in near.items()
+            if sampled
         ),
     ]
 
 
 def _counters(counters: Mapping[str, int] | None) -> list[Measure]:
-    there = counters or {}
+    if counters is None:
+        return []
     return [
-        measure("numa_local_faults", local_percent(there)),
-        measure("autonuma_cost", autonuma_cost(there)),
+        measure("numa_local_faults", local_percent(counters)),
+        measure("autonuma_cost", autonuma_cost(counters)),
         *(
             measure("vmstat_{counter}", value, counter=name)
-            for name, value in sorted(there.items())
+            for name, value in sorted(counters.items())
             if name.startswith(COUNTERS)
         ),
     ]

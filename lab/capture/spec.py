@@ -82,8 +82,8 @@ Clock = Literal["mono", "mono_raw", "boot", "tai", "local", "global", "x86-tsc"]
 
 
 def _checked_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w-]{0,63}:[A-Za-z_]\w{0,63}", text, re.ASCII):
-        raise ValueError(f"{text[:60]!r} is not a trace event (write system:event)")
+    if not re.fullmatch(r"[A-Za-z_][\w-]{0,63}(:[A-Za-z_]\w{0,63})?", text, re.ASCII):
+        raise ValueError(f"{text[:60]!r} is not a trace event (write system:event, or system)")
     return text
 
 
@@ -137,7 +137,8 @@ class _Study(Document):
 class TraceEvent:
     """An event to record: `system:event`, and an ftrace filter on its fields ("" for none).
 
-    An `optional` one is recorded where the kernel has it.
+    A `system` alone stands for all of its events. An `optional` one is recorded where the kernel
+    has it.
     """
 
     name: str

@@ -14,8 +14,10 @@ from lab.cli.output import emit, say
 from lab.cpulist import parse_cpulist
 from lab.errors import UserError
 from lab.report import figures
-from lab.store import RunDir
+from lab.report.html import render_html
+from lab.store import Results, RunDir, write_text
 from lab.study.recording import Recording, measure_recording, read_recorded_machine
+from lab.study.recording_report import recording_report
 from lab.topology.load import load_topology
 from lab.topology.model import Topology
 
@@ -38,7 +40,8 @@ def command(
         typer.Option(help="The CPUs that the tasks might use, as 2-3,6-7; all without."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="A folder for events.parquet and measures.json.")
+        Path | None,
+        typer.Option(help="A folder for the page, the events as Parquet, measures and analysis."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -46,13 +49,18 @@ def command(
 
     The window is between the markers `numalab: begin` and `numalab: end`, else the whole recording.
     Without --topology and --numactl the nodes are not known, and measures of nodes are left out.
+    With --output there is a page to look at (index.html), where the machine is known.
     """
     machine = _machine(topology, numactl)
     allowed = _cpus(cpus)
     with TemporaryDirectory(prefix="numalab-") as scratch:
-        found = measure_recording(
-            file, machine, RunDir(output or Path(scratch)), tasks=tasks or (), allowed_cpus=allowed
-        )
+        directory = RunDir(output or Path(scratch))
+        found = measure_recording(file, machine, directory, tasks=tasks or (), allowed_cpus=allowed)
+        page = None
+        if output is not None and machine is not None:
+            page = Results(output).html
+            report = recording_report(file, found, machine, directory, tasks or ())
+            write_text(page, render_html(report))
     written = RunDir(output).events if output is not None else None
     document = {
         "trace": file,
@@ -64,8 +72,9 @@ def command(
         "measures": found.measures,
         "notes": found.notes,
         "events": written,
+        "page": page,
     }
-    emit(document, as_json, _text(found, machine, written))
+    emit(document, as_json, _text(found, machine, written, page))
 
 
 def _cpus(text: str | None) -> tuple[int, ...] | None:
@@ -86,7 +95,9 @@ def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
     return machine
 
 
-def _text(found: Recording, machine: Topology | None, written: Path | None) -> RenderableType:
+def _text(
+    found: Recording, machine: Topology | None, written: Path | None, page: Path | None
+) -> RenderableType:
     window, decoded = found.window, found.decoded
     marked = "between the markers" if window.begun and window.ended else "see the notes"
     facts = [
@@ -96,6 +107,8 @@ def _text(found: Recording, machine: Topology | None, written: Path | None) -> R
     ]
     if written is not None:
         facts.append(("written", str(written)))
+    if page is not None:
+        facts.append(("page", str(page)))
     grid = Table.grid(padding=(0, 2))
     for name, text in facts:
         grid.add_row(Text(name, "bold"), Text(figures.printable(text)))

@@ -1,5 +1,6 @@
 """Takes the measures of one run out of its folder."""
 
+import json
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from lab.capture.samples import Samples, parse_samples
 from lab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from lab.capture.times import parse_times
 from lab.errors import WorkloadFailed
-from lab.store import RunDir, left_by_guest, write_json
+from lab.store import RunDir, left_by_guest, write_text
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
 from lab.workload.parse import parse_metrics
@@ -37,8 +38,8 @@ def scan_events(directory: RunDir) -> pl.LazyFrame:
 
 
 def save_findings(directory: RunDir, findings: Findings) -> None:
-    """Write what the analysis of a run found."""
-    write_json(directory.analysis, asdict(findings))
+    """Write what the analysis of a run found, without the blanks that would double its size."""
+    write_text(directory.analysis, json.dumps(asdict(findings), separators=(",", ":")) + "\n")
 
 
 def load_findings(directory: RunDir) -> Findings | None:

@@ -1,19 +1,26 @@
 """A recording from anywhere, also from bare metal: decoded and measured without a study."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from lab.analysis.findings import Findings
 from lab.analysis.measure import Measure
-from lab.analysis.run import OF_NODES, measure_run
+from lab.analysis.run import OF_NODES, analyse_run
 from lab.analysis.window import Window, find_window
 from lab.capture.decode import Decoded, decode_trace
 from lab.cpulist import format_cpulist
 from lab.errors import UserError
 from lab.store import RunDir, write_json
-from lab.study.measure import load_events
+from lab.study.measure import save_findings, scan_events
 from lab.topology.model import Topology
 from lab.topology.read_any import read_machine
+
+# None says that it never came about; the events were there.
+MAY_BE_NEVER = (
+    *("task_convergence_time", "process_convergence_time", "even_spread_time"),
+    *("processes_converged", "numa_move_success", "numa_moves_hops"),
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class Recording:
     decoded: Decoded
     window: Window
     measures: tuple[Measure, ...]
+    findings: Findings
     notes: tuple[str, ...]
 
 
@@ -34,7 +42,9 @@ def measure_recording(
     tasks: Sequence[str] = (),
     allowed_cpus: Sequence[int] | None = None,
 ) -> Recording:
-    """Decode `trace` into `directory`, measure it, and write events.parquet and measures.json.
+    """Decode `trace` into `directory`, measure it, and write what was found there.
+
+    That is events.parquet, measures.json and analysis.json.
 
     `tasks` are the names of the tasks of interest, `*` and `?` standing for any text and character;
     none means all. `allowed_cpus` are the CPUs that they might use, None means all.
@@ -47,21 +57,24 @@ def measure_recording(
     if directory.path.exists() and not directory.path.is_dir():
         raise UserError("is not a folder", file=directory.path)
     decoded = decode_trace(trace, topology, directory.events)
-    events = load_events(directory)
+    events = scan_events(directory)
+    seen = set(events.select("cpu").unique().collect()["cpu"].to_list())
     try:
-        _check_cpus(trace, set(events["cpu"].unique().to_list()), topology, allowed_cpus)
+        _check_cpus(trace, seen, topology, allowed_cpus)
     except UserError:
         directory.events.unlink()
         raise
     # What never happened was perhaps not recorded: the file does not say which events were asked
     # for. A 0 would claim that it was.
     recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
-    measures = measure_run(
+    analysis = analyse_run(
         events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded
     )
-    write_json(directory.measures, [asdict(each) for each in measures])
+    write_json(directory.measures, [asdict(each) for each in analysis.measures])
+    save_findings(directory, analysis.findings)
     window = find_window(events)
-    return Recording(decoded, window, measures, _notes(decoded, window, measures, topology))
+    notes = _notes(decoded, window, analysis.measures, topology)
+    return Recording(decoded, window, analysis.measures, analysis.findings, notes)
 
 
 def _check_cpus(
@@ -86,13 +99,17 @@ def _check_cpus(
 def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
     """Read the machine that a recording is from: `numactl -H`, hwloc's XML or a sysfs tree.
 
-    Returns it with notes on what had to be changed. Raises UserError for what is none of these, and
-    where the CPUs would be numbered anew: then no CPU of the recording could be found in it.
+    Returns it with notes on what had to be changed. CPUs keep their own numbers, gaps included,
+    because the recording has these; such a topology is good for looking up nodes, not for a guest.
+    Raises UserError for what is none of these.
     """
     imported = read_machine(str(source), None, name=source.stem)
-    if any(note.startswith("numbered CPUs anew") for note in imported.notes):
-        raise UserError("its CPU numbers have gaps, which a topology cannot have", file=source)
-    return imported.topology, imported.notes
+    old = imported.old_cpus
+    nodes = tuple(
+        replace(node, cpus=tuple(old[cpu] for cpu in node.cpus)) for node in imported.topology.nodes
+    )
+    notes = tuple(note for note in imported.notes if not note.startswith("numbered CPUs anew"))
+    return replace(imported.topology, nodes=nodes), notes
 
 
 def _notes(
@@ -117,7 +134,11 @@ def _notes(
             f"the nodes of the CPUs are not known, which these need: {', '.join(OF_NODES)}"
         )
     of_nodes = OF_NODES if topology is None else ()
-    absent = [each.name for each in measures if each.value is None and each.name not in of_nodes]
+    absent = [
+        each.name
+        for each in measures
+        if each.value is None and each.name not in (*of_nodes, *MAY_BE_NEVER)
+    ]
     if absent:
         notes.append(
             "an event that these need never happened, or was not recorded: " + ", ".join(absent)

@@ -30,10 +30,14 @@ class FoundNode:
 
 @dataclass(frozen=True)
 class Imported:
-    """A topology, and what had to be changed to make one: for people to read."""
+    """A topology, and what had to be changed to make one: for people to read.
+
+    `old_cpus` are the CPUs' numbers on the machine itself, in the order of their new numbers.
+    """
 
     topology: Topology
     notes: tuple[str, ...]
+    old_cpus: tuple[int, ...] = ()
 
 
 def imported_topology(
@@ -74,7 +78,8 @@ def imported_topology(
     shape = _shape(nodes, sockets, threads, notes)
     table = tuple(tuple(distances[a][b] for b in kept) for a in kept)
     summary = f"Imported: {len(nodes)} nodes, {len(old_cpus)} CPUs"
-    return Imported(Topology(name, summary, source, nodes, table, shape), tuple(notes))
+    topology = Topology(name, summary, source, nodes, table, shape)
+    return Imported(topology, tuple(notes), tuple(old_cpus))
 
 
 def _check_nodes(found: Sequence[FoundNode], file: Path | str) -> None:

@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 from lab.analysis.run import OF_NODES, measure_run
 from lab.cli.trace import command
 from lab.errors import UserError
+from lab.store import RunDir
+from lab.study.measure import load_findings
 from lab.study.recording import read_recorded_machine
 from lab.topology.load import load_topology
 
@@ -148,8 +150,33 @@ def test_a_run_of_a_study_is_never_written_over(tmp_path: Path, trace: Path) -> 
         numalab(trace, "--output", tmp_path / "manifest.json")
 
 
-def test_a_machine_whose_cpus_would_be_numbered_anew_is_refused(tmp_path: Path) -> None:
+def test_cpus_keep_their_own_numbers_gaps_included(trace: Path, tmp_path: Path) -> None:
+    """CPUs 2 and 3 are node 1's; here it has two more that were offline, 100 and 101."""
     path = tmp_path / "gaps.txt"
-    path.write_text(RING_4.replace("node 3 cpus: 6 7", "node 3 cpus: 8 9"))
-    with pytest.raises(UserError, match="CPU numbers have gaps"):
-        read_recorded_machine(path)
+    path.write_text(RING_4.replace("node 1 cpus: 2 3", "node 1 cpus: 2 3 100 101"))
+    machine, notes = read_recorded_machine(path)
+    assert machine.nodes[1].cpus == (2, 3, 100, 101)
+    assert not any("numbered CPUs" in note for note in notes)
+    given, known = measured(trace, "--numactl", path), measured(trace, "--topology", "ring-4")
+    of_tasks = [name for name in known if name.startswith("task_") and "cpu" not in name]
+    assert [given[name] for name in of_tasks if not name.endswith("min")] == [
+        known[name] for name in of_tasks if not name.endswith("min")
+    ]
+
+
+def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: Path) -> None:
+    output = numalab(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
+    assert "index.html" in output.stdout
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "NUMA balancing decided 21 times" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    findings = load_findings(RunDir(tmp_path))
+    assert findings is not None
+    assert findings.decisions_in_all == 21
+    assert load_findings(RunDir(tmp_path / "nowhere")) is None
+
+
+def test_without_a_machine_there_is_no_page(trace: Path, tmp_path: Path) -> None:
+    given = json.loads(numalab(trace, "--output", tmp_path, "--json").stdout)
+    assert given["page"] is None
+    assert not (tmp_path / "index.html").exists()

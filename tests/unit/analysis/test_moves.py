@@ -100,29 +100,29 @@ def test_going_on_to_a_third_node_is_no_return(trace: Any) -> None:
     assert with_returns(moved(events))["back_ns"].to_list() == [None, None, None]
 
 
-def test_a_storm_is_four_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
+def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
     def pulled(pids: list[int], apart: int) -> pl.DataFrame:
         rows = [trace.wakeup(1, f"t:{pid}", 0) for pid in set(pids)]
         rows += [trace.migrate(10 + i * apart, f"t:{p}", 0, 1) for i, p in enumerate(pids)]
         return moved(trace.table(*rows))
 
     cpus = {0: 1, 1: 1, 2: 1}
-    found = storms(pulled([1, 2, 3, 4, 5], STORM_NS // 3), cpus, 0)
+    found = storms(pulled([*range(1, 10)], STORM_NS // 7), cpus, 0)
     assert {(each.to, each.id, each.moves, each.tasks) for each in found} == {
-        ("cpu", 1, 5, 5),
-        ("node", 1, 5, 5),
+        ("cpu", 1, 9, 9),
+        ("node", 1, 9, 9),
     }
     assert found[0].at_ms == 10 / 1e6
-    assert not storms(pulled([1, 2, 3, 4], STORM_NS // 2), cpus, 0)  # never four within 10 ms
-    assert not storms(pulled([1, 2, 3, 1, 2], 10), cpus, 0)  # three tasks
-    # a node of three CPUs may take five at once
-    assert {each.to for each in storms(pulled([1, 2, 3, 4, 5], 10), {1: 3}, 0)} == {"cpu"}
+    assert not storms(pulled([*range(1, 9)], STORM_NS // 6), cpus, 0)  # never eight in 10 ms
+    assert not storms(pulled([1, 2, 3, 4, 5] * 3, 10), cpus, 0)  # five tasks
+    # a node of three CPUs may take nine at once
+    assert {each.to for each in storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
 
 
 def test_where_wake_ups_place_tasks_is_no_storm(trace: Any) -> None:
-    rows = [trace.switch(pid, 0, f"t:{pid}", "idle", trace.sleeps) for pid in range(1, 6)]
-    for pid in range(1, 6):
+    rows = [trace.switch(pid, 0, f"t:{pid}", "idle", trace.sleeps) for pid in range(1, 11)]
+    for pid in range(1, 11):
         rows += [trace.migrate(10 + pid, f"t:{pid}", 0, 1), trace.wakeup(11 + pid, f"t:{pid}", 1)]
     found = moved(trace.table(*rows))
-    assert found["mover"].to_list() == ["wake-up"] * 5
+    assert found["mover"].to_list() == ["wake-up"] * 10
     assert not storms(found, {0: 1, 1: 1, 2: 1}, 0)

@@ -40,6 +40,11 @@ def test_perf_events_have_the_names_of_the_kernel_s_changelogs() -> None:
     assert spec.perf_stat[-1] == "kvm:kvm_exit"
 
 
+def test_a_system_stands_for_all_its_events() -> None:
+    spec = load_capture({"sets": [], "events": ["sched", "migrate:mm_migrate_pages"]}, STUDY)
+    assert render_events(spec) == ("sched", "migrate:mm_migrate_pages")
+
+
 def test_the_period_counts_only_where_something_is_sampled() -> None:
     assert load_capture({"sample_ms": 100}, STUDY).sample_ms == 0
     spec = load_capture({"sample": ["vmstat", "numa_maps"], "sample_ms": 100}, STUDY)
@@ -78,7 +83,7 @@ def test_an_event_without_a_filter_has_no_tab() -> None:
     [
         ({"sets": ["numo"]}, "capture.sets[0]", "'numa-full' or 'balance', found 'numo'"),
         ({"evnts": []}, "capture.evnts", "unknown key; did you mean events?"),
-        ({"events": ["sched_switch"]}, "capture.events[0]", "write system:event"),
+        ({"events": ["sched:"]}, "capture.events[0]", "write system:event, or system"),
         ({"events": ["a:b\nc:d"]}, "capture.events[0]", "is not a trace event"),
         ({"filters": {"irq:x": "a > 1"}}, "capture", "irq:x is not recorded"),
         ({"buffer_mib": 0}, "capture.buffer_mib", "greater than or equal to 1, found 0"),
