@@ -53,7 +53,7 @@ def room(mode: Mode, vcpus: int) -> int:
     """
     host = read_host()
     free = os.sched_getaffinity(0) & set(host.cpu_ids) - taken().cpus
-    if mode == "icount":
+    if mode != "kvm":
         return max(1, len({host.cpu_of[cpu].siblings for cpu in free}))
     return max(1, len(free) // (vcpus + 1))  # one for the emulator
 

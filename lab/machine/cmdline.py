@@ -19,9 +19,9 @@ _EMULATED = (
     # No check of the timer interrupt's wiring.
     "no_timer_check",
 )
-# All vCPUs read the same clock, which makes sched_clock() stable. Not for multi-threaded TCG: there
-# the kernel patches sched_clock_cpu() while other CPUs execute it, and QEMU 7.2 was seen to run the
-# breakpoint that the patching had left for a moment (one boot in 25 ended with "Oops: int3").
+# All vCPUs read the same clock, which makes sched_clock() stable. Not in tcg mode: its TSC is the
+# host's, and on a busy host the guest measures it wrongly (seen: 690 MHz instead of 2600). Without
+# this word the kernel finds out, and takes another clock.
 _ONE_CLOCK = ("tsc=reliable",)
 
 

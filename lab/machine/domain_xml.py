@@ -36,12 +36,13 @@ class Drive:
 
 @dataclass(frozen=True)
 class DomainFiles:
-    """The files of one guest on the host."""
+    """The files of one guest on the host; `emulator`: its QEMU, where libvirt is not to choose."""
 
     console: Path
     heartbeat: Path
     rootfs: Drive
     job: Drive
+    emulator: Path | None = None
 
 
 def render_domain(
@@ -214,6 +215,8 @@ def _clock(domain: ET.Element, machine: Machine) -> None:
 
 def _devices(domain: ET.Element, files: DomainFiles, *, interactive: bool) -> None:
     devices = _add(domain, "devices")
+    if files.emulator is not None:
+        _text(devices, "emulator", files.emulator)
     _add(devices, "controller", type="usb", model="none")
     for port, path in enumerate((files.console, files.heartbeat)):
         # Appending lets numalab cut a flooded file short while QEMU has it open.

@@ -13,7 +13,7 @@ from lab.topology.model import Topology
 class Placement:
     """The plan: one host CPU for each vCPU, the emulator's host CPUs, and what is wrong with it.
 
-    `one_thread`: all vCPUs share one thread (icount). `note` says in words what the plan distorts;
+    `one_thread`: all vCPUs share one thread. `note` says in words what the plan distorts;
     empty where every vCPU has a host CPU of its own. `host_nodes`: the id of the host node that
     backs each guest node; `bound`: the host has several, so memory has to be bound. `dedicated`:
     kvm, and each vCPU has a host CPU to itself, so memory is to be there before the start.

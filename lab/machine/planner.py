@@ -18,7 +18,7 @@ class Plan:
 
     `vcpus`: the host CPU of each vCPU. `emulator`: the host CPUs of QEMU's other threads.
     `host_nodes`: the id of the host node that backs each guest node. `one_thread`: all vCPUs
-    share one thread (icount). `most_on_one`: the most vCPUs that share one host CPU.
+    share one thread (emulation). `most_on_one`: the most vCPUs that share one host CPU.
     `distorts`: in words, what is not as on the machine that the topology describes; empty where
     the plan is one-to-one and the host's distances have the guest's order. `disturbs`: what on
     this host makes timing less certain. `timing`: timing figures mean something.
@@ -61,13 +61,13 @@ def plan(
     if pinned:
         _check_pinned(usable, mode, pinned)
         vcpus, places = tuple(pinned), by_hand or _places_of(topology, host, pinned)
-    elif mode == "icount":
+    elif mode != "kvm":
         vcpus, places = _on_one(topology, host, usable)
         places = by_hand or places
     else:
         places = by_hand or _places(topology, host, usable)
         vcpus = _vcpus(topology, host, usable, places)
-    emulator = vcpus[:1] if mode == "icount" else _emulator(host, usable, vcpus)
+    emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
     distances = compare(topology.distances, host.distances, places)
     distorts = _distorts(host, usable, vcpus, places, distances=distances, mode=mode)
@@ -79,7 +79,7 @@ def plan(
         vcpus=vcpus,
         emulator=emulator,
         host_nodes=tuple(host.nodes[place].id for place in places),
-        one_thread=mode == "icount",
+        one_thread=mode != "kvm",
         most_on_one=most,
         distances=distances,
         distorts=distorts,
@@ -132,8 +132,8 @@ def _check_pinned(usable: set[int], mode: Mode, pinned: Sequence[int]) -> None:
             key="vcpu_cpus",
             choices=[format_cpulist(usable)],
         )
-    if mode == "icount" and len(set(pinned)) > 1:
-        raise UserError("in icount mode all vCPUs share one host CPU", key="vcpu_cpus")
+    if mode != "kvm" and len(set(pinned)) > 1:
+        raise UserError(f"in {mode} mode all vCPUs share one host CPU", key="vcpu_cpus")
 
 
 def _places_of(topology: Topology, host: Host, vcpus: Sequence[int]) -> tuple[int, ...]:
@@ -278,7 +278,7 @@ def _distorts(
     distances: Correspondence,
     mode: Mode,
 ) -> tuple[str, ...]:
-    if mode == "icount":
+    if mode != "kvm":
         if len(vcpus) == 1:
             return ()
         return (f"all {len(vcpus)} vCPUs share one thread on host CPU {vcpus[0]}",)
@@ -295,8 +295,6 @@ def _distorts(
     halves = sum(len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in used)
     if halves:
         found.append(f"{halves} vCPUs share their host core with another one (SMT)")
-    if mode != "kvm":  # how fast memory is is emulated anyway
-        return tuple(found)
     own = len(set(places))
     if own < len(places):
         found.append(f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}")

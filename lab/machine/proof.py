@@ -57,7 +57,7 @@ def prove_threads(
 ) -> tuple[ThreadProof, ...]:
     """Read the affinity of every thread of QEMU process `pid`, with what was planned for it.
 
-    In `icount` mode all vCPUs have the same thread, which then appears once.
+    Under emulation all vCPUs have the same thread, which then appears once.
     """
     roles: dict[int, list[int]] = {}
     for vcpu, thread in enumerate(vcpu_threads):

@@ -12,6 +12,7 @@ from lab.machine.admission import admit_machine, may_lock_memory
 from lab.machine.budget import Admission
 from lab.machine.cmdline import TRACE_INSTANCE, render_cmdline
 from lab.machine.domain_xml import DomainFiles, Drive, render_domain
+from lab.machine.emulator import one_thread_emulator
 from lab.machine.hypervisor import Guest, Hypervisor
 from lab.machine.jobdisk import make_job_disk, render_job
 from lab.machine.machine import NVDIMM_ALIGNMENT, Job, Machine
@@ -91,6 +92,7 @@ def _prepare(
         heartbeat=run_dir.heartbeat.absolute(),
         rootfs=_rootfs(machine.rootfs),
         job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
+        emulator=one_thread_emulator() if machine.mode == "tcg" else None,
     )
     xml = render_domain(
         machine,

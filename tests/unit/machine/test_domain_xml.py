@@ -33,12 +33,13 @@ def make_machine(mode: Mode, topology: str = "ring-4") -> Machine:
     return Machine(load_topology(topology), Path("/k/bzImage"), Path("/r.erofs"), mode, 7, "m")
 
 
-def make_files(prefix: str = "/run") -> DomainFiles:
+def make_files(mode: Mode = "icount", prefix: str = "/run") -> DomainFiles:
     return DomainFiles(
         Path(f"{prefix}/console.log"),
         Path(f"{prefix}/heartbeat.jsonl"),
         Drive(Path("/r.erofs"), 182 << 20),
         Drive(Path(f"{prefix}/job.img"), 128 << 20),
+        Path("/cache/qemu-one-thread") if mode == "tcg" else None,
     )
 
 
@@ -49,7 +50,7 @@ def render(
     return render_domain(
         machine,
         place(machine.topology, small_host(1, 64, 1), machine.mode, host_cpus),
-        files or make_files(),
+        files or make_files(machine.mode),
         name="m-1",
         cmdline=render_cmdline(
             region,
@@ -118,7 +119,7 @@ def test_the_root_cannot_be_written_by_the_guest() -> None:
 
 
 def test_no_network_no_graphics_no_usb() -> None:
-    devices = ET.fromstring(render(make_machine("tcg"))).find("devices")
+    devices = ET.fromstring(render(make_machine("icount"))).find("devices")
     assert devices is not None
     assert {device.tag for device in devices} == {
         "controller", "serial", "audio", "memballoon", "panic",
@@ -128,11 +129,11 @@ def test_no_network_no_graphics_no_usb() -> None:
 
 def test_a_file_name_that_qemu_would_split_is_refused() -> None:
     with pytest.raises(UserError, match="comma"):
-        render(make_machine("tcg"), files=make_files("/a,readonly=off"))
+        render(make_machine("tcg"), files=make_files(prefix="/a,readonly=off"))
 
 
 def test_markup_in_paths_is_escaped() -> None:
-    domain = ET.fromstring(render(make_machine("tcg"), files=make_files("/a<b>&\"'")))
+    domain = ET.fromstring(render(make_machine("tcg"), files=make_files(prefix="/a<b>&\"'")))
     paths = [source.get("path") for source in domain.findall("devices/serial/source")]
     assert paths[0] == "/a<b>&\"'/console.log"
 

@@ -87,8 +87,9 @@ def test_a_node_with_too_few_cpus_is_passed_over() -> None:
     )
 
 
-def test_icount_has_one_cpu_and_its_node() -> None:
-    made = plan(MESH, FOUR, "icount")
+@pytest.mark.parametrize("mode", ["icount", "tcg"])
+def test_emulation_has_one_cpu_and_its_node(mode: Mode) -> None:
+    made = plan(MESH, FOUR, mode)
     assert set(made.vcpus) == set(made.emulator) == {4}  # the first isolated one
     assert set(made.host_nodes) == {0}
     assert made.one_thread and not made.timing
@@ -101,12 +102,14 @@ def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
     assert (kvm.vcpus, kvm.emulator) == (tuple(range(8)), (8,))
     assert kvm.dedicated and not kvm.bound and kvm.host_nodes == (0, 0, 0, 0)
     assert kvm.note.startswith("4 guest nodes share 1 host node; host node 0 has 1 GiB")
-    tcg = place_machine(ring, host, "tcg", (3, 5))
-    assert tcg.vcpus == (3, 3, 3, 3, 5, 5, 5, 5)
-    assert tcg.note == "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
-    assert not tcg.dedicated and not place_machine(ring, host, "kvm", (3, 5)).dedicated
-    icount = place_machine(ring, host, "icount", (3, 5))
-    assert icount.host_cpus == (3,) and icount.one_thread
+    small = place_machine(ring, host, "kvm", (3, 5))
+    assert small.vcpus == (3, 3, 3, 3, 5, 5, 5, 5) and not small.dedicated
+    assert small.note.startswith(
+        "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
+    )
+    for mode in ("icount", "tcg"):
+        emulated = place_machine(ring, host, mode, (3, 5))
+        assert emulated.host_cpus == (3,) and emulated.one_thread and not emulated.dedicated
     assert place_machine(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
 
 
