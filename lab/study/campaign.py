@@ -1,10 +1,10 @@
 """Runs the tasks of some studies in a room, several at once, until each has ended."""
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -13,13 +13,13 @@ from lab.store import FORMAT, Results, locked, project_dir, read_json, write_jso
 from lab.study import manifest
 from lab.study.model import study_table
 from lab.study.plan import Plan
-from lab.study.schedule import Capacity
 from lab.study.stored import damage_explained
 from lab.study.task import Ended, Task
 from lab.study.workers import News, Phase, Room
 
 LOCK_PATIENCE = 10.0  # seconds until the workers of a numalab that was killed have ended
 _LISTEN = 0.5  # seconds
+_LOOK_AHEAD = 64  # tasks
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def claim_results(plan: Plan, results: Results) -> None:
 
     Runs that were added to it and have finished stay in it, and so does what was said of them.
     """
-    runs, remarks = [dataclasses.asdict(run) for run in plan.runs], list(plan.remarks)
+    runs, remarks = [vars(run) for run in plan.runs], list(plan.remarks)
     if results.plan.exists():
         old = read_json(results.plan)
         if old.get("digest") != plan.digest:
@@ -116,16 +116,16 @@ def lacking(tasks: Sequence[Task], results: Results) -> list[Task]:
 
 
 def carry_out(
-    tasks: Iterable[Task], room: Room, capacity: Capacity, tell: Tell, *, fail_fast: bool = False
+    tasks: Iterable[Task], room: Room, tell: Tell, *, fail_fast: bool = False
 ) -> tuple[Failure, ...]:
     """Execute tasks in their order, as many at once as fit; returns the failures.
 
     A run that the host made fail is tried once more; if it fails so again, the host is taken to be
-    broken and no other run starts. A run that its guest made fail is not tried again, and the
-    others go on (unless `fail_fast`, which returns while some may be under way). The caller closes
-    the room, which ends those.
+    broken and no other run starts. One whose worker is gone is tried again elsewhere. A run that
+    its guest made fail is not tried again, and the others go on (unless `fail_fast`, which returns
+    while some may be under way). The caller closes the room, which ends those.
     """
-    campaign = _Campaign(tasks, room, capacity, tell)
+    campaign = _Campaign(tasks, room, tell)
     while campaign.start_what_fits() or campaign.running:
         for news in room.news(_LISTEN):
             campaign.note(news)
@@ -137,28 +137,32 @@ def carry_out(
 class _Campaign:
     """Which tasks wait, which run, which were tried before."""
 
-    def __init__(self, tasks: Iterable[Task], room: Room, capacity: Capacity, tell: Tell) -> None:
+    def __init__(self, tasks: Iterable[Task], room: Room, tell: Tell) -> None:
         self.waiting = deque(tasks)
         self.running: dict[str, Task] = {}
         self.failures: list[Failure] = []
         self._tried: set[str] = set()
         self._ended = 0
-        self._room, self._capacity, self._tell = room, capacity, tell
+        self._room, self._tell = room, tell
 
     def start_what_fits(self) -> bool:
-        """Start waiting tasks in order while they fit; says whether any started."""
+        """Start waiting tasks in order while they fit; says whether any started.
+
+        Where the next one does not, one close behind it may: it can belong on another host.
+        """
         started = False
-        while (
-            self.waiting
-            and len(self.running) < self._room.places
-            and self._capacity.fits(self.waiting[0], self.running.values())
-        ):
-            task = self.waiting.popleft()
+        while (place := self._next()) is not None:
+            task = self.waiting[place]
+            del self.waiting[place]
             self.running[task.key] = task
             self._room.start(task)
             self._tell(Happening("started", task, "starting", self._ended))
             started = True
         return started
+
+    def _next(self) -> int | None:
+        ahead = enumerate(islice(self.waiting, _LOOK_AHEAD))
+        return next((place for place, task in ahead if self._room.fits(task)), None)
 
     def note(self, news: News) -> None:
         """Take in what a run said."""
@@ -169,8 +173,9 @@ class _Campaign:
             return
         del self.running[key]
         ended = news.ended
-        if ended.by_host and key not in self._tried:
-            self._tried.add(key)
+        if ended.lost or (ended.by_host and key not in self._tried):
+            if not ended.lost:
+                self._tried.add(key)
             self.waiting.appendleft(task)
             self._tell(Happening("again", task, f"tried again: {ended.error}", self._ended))
             return

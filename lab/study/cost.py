@@ -34,10 +34,11 @@ class Costs:
 
     def __init__(self) -> None:
         self._known = _read(_path())
+        self._keys: dict[tuple[int, int, Mode], str] = {}
 
     def of(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> Cost:
         """Return what a run costs; kernels are taken to cost alike."""
-        known = self._known.get(_key(topology, workload, mode), [])
+        known = self._known.get(self._key(topology, workload, mode), [])
         if known:
             return Cost(median(known), len(known))
         return Cost(estimate(topology, workload, mode))
@@ -46,11 +47,18 @@ class Costs:
         self, topology: Topology, workload: BoundWorkload, mode: Mode, seconds: float
     ) -> None:
         """Remember what a run took, for this process and for later ones."""
-        key = _key(topology, workload, mode)
+        key = self._key(topology, workload, mode)
         with locked(cache_dir("costs") / "lock"):
             self._known = _read(_path())
             self._known[key] = [*self._known.get(key, []), round(seconds, 2)][-KEPT:]
             write_json(_path(), self._known)
+
+    def _key(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
+        # A matrix asks for the same few objects a hundred thousand times.
+        place = (id(topology), id(workload), mode)
+        if place not in self._keys:
+            self._keys[place] = _key(topology, workload, mode)
+        return self._keys[place]
 
 
 def estimate(topology: Topology, workload: BoundWorkload, mode: Mode) -> float:

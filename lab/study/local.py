@@ -71,11 +71,13 @@ def run_here(
         while tasks:
             at_once = min(jobs or default_jobs(tasks), len(tasks))
             if not rooms:
-                rooms.append(stack.enter_context(closing(Workers(at_once, execute, locks))))
+                rooms.append(
+                    stack.enter_context(closing(Workers(capacity(at_once), execute, locks)))
+                )
             if at_once > 1:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
             tell = _learning(watch(_outlook(tasks, costs, at_once)), costs)
-            failures += carry_out(tasks, rooms[0], capacity(at_once), tell, fail_fast=fail_fast)
+            failures += carry_out(tasks, rooms[0], tell, fail_fast=fail_fast)
             if rule is None or failures:
                 break
             studies = [_prolonged(study, rule) for study in studies]

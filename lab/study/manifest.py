@@ -25,18 +25,18 @@ IDENTITY = ("kernel", "image", "mode", "workload", "machine", "tunables")
 
 
 def inputs(plan: Plan, run: PlannedRun, prepared: Prepared, choice: Choice) -> Record:
-    """Describe what goes into a run, before it starts."""
+    """Describe what goes into all runs of a variant in a cell; `run` is one of them."""
     workload = plan.workload_of(run)
     kernel = prepared.kernels[plan.study.variants[run.variant].kernel]
     return {
         "format": FORMAT,
-        "run": run.id,
+        "run": "",
         "study": plan.name,
         "digest": plan.digest,
         "topology": run.topology,
         "machine": topology_to_dict(plan.topologies[run.topology]),
         "variant": run.variant,
-        "seed": run.seed,
+        "seed": 0,
         "mode": choice.mode,
         "mode_reason": choice.reason,
         "pages": plan.study.machine.pages,

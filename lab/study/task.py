@@ -13,7 +13,7 @@ from lab.machine.kvm import Choice
 from lab.store import Results, RunDir
 from lab.study import manifest
 from lab.study.model import Study, Variant
-from lab.study.plan import Plan, PlannedRun
+from lab.study.plan import Cell, Plan, PlannedRun
 from lab.study.prepare import Prepared
 from lab.topology.model import Topology
 from lab.workload.model import BoundWorkload
@@ -33,7 +33,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Task:
-    """One run and all it needs. `record` is what its manifest says of its inputs."""
+    """One run and all it needs. `inputs` is what the manifests of its variant's runs share."""
 
     run: PlannedRun
     study: Study
@@ -45,7 +45,12 @@ class Task:
     rootfs: Path
     setting: Setting
     results: Results
-    record: manifest.Record
+    inputs: manifest.Record
+
+    @property
+    def record(self) -> manifest.Record:
+        """What its manifest says of its inputs."""
+        return {**self.inputs, "run": self.run.id, "seed": self.run.seed}
 
     @property
     def directory(self) -> RunDir:
@@ -76,13 +81,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a task ended: well when `error` is empty. `by_host`: the guest was not the cause."""
+    """How a task ended: well when `error` is empty.
+
+    `by_host`: the guest was not the cause. `lost`: where it was executed is gone, which says
+    nothing of the run, nor of other hosts.
+    """
 
     run: str
     seconds: float
     error: str = ""
     exit_code: int = 0
     by_host: bool = False
+    lost: bool = False
 
     @property
     def ok(self) -> bool:
@@ -98,22 +108,29 @@ def make_tasks(
     plan: Plan, prepared: Prepared, results: Results, setting: Setting
 ) -> tuple[Task, ...]:
     """Make the tasks of a plan, in its order."""
-    return tuple(
-        Task(
-            run=run,
-            study=plan.study,
-            topology=plan.topologies[run.topology],
-            workload=plan.workload_of(run),
-            kernel=plan.kernels[(name := plan.study.variants[run.variant].kernel)],
-            capture=plan.capture,
-            built=prepared.kernels[name],
-            rootfs=prepared.image.path,
-            setting=setting,
-            results=results,
-            record=manifest.inputs(plan, run, prepared, setting.choice),
+    shared: dict[tuple[Cell, str], manifest.Record] = {}
+    found = []
+    for run in plan.runs:
+        group = (run.cell, run.variant)
+        if group not in shared:
+            shared[group] = manifest.inputs(plan, run, prepared, setting.choice)
+        name = plan.study.variants[run.variant].kernel
+        found.append(
+            Task(
+                run=run,
+                study=plan.study,
+                topology=plan.topologies[run.topology],
+                workload=plan.workload_of(run),
+                kernel=plan.kernels[name],
+                capture=plan.capture,
+                built=prepared.kernels[name],
+                rootfs=prepared.image.path,
+                setting=setting,
+                results=results,
+                inputs=shared[group],
+            )
         )
-        for run in plan.runs
-    )
+    return tuple(found)
 
 
 def failed(run: str, seconds: float, error: LabError, *, by_host: bool) -> Ended:

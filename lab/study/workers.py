@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from lab.errors import HostError
+from lab.study.schedule import Capacity
 from lab.study.task import Ended, Execute, Task
 
 # Not fork: libvirt's and polars' threads would not be there in the child, but their locks would.
@@ -48,12 +49,11 @@ News = Phase | Finished
 class Room(Protocol):
     """Where runs are executed: processes of this host, or of a cluster."""
 
-    @property
-    def places(self) -> int:
-        """How many runs can be under way at once."""
+    def fits(self, task: Task) -> bool:
+        """Say whether a run can start now."""
 
     def start(self, task: Task) -> None:
-        """Start a run; there must be a free place."""
+        """Start a run that fits."""
 
     def news(self, seconds: float) -> Sequence[News]:
         """Return what the runs have to say, waiting for it at most so long."""
@@ -63,17 +63,18 @@ class Room(Protocol):
 
 
 class Workers:
-    """A room of processes on this host."""
+    """A room of processes on this host, one for each place of its capacity."""
 
-    def __init__(self, count: int, execute: Execute, locks: Sequence[int] = ()) -> None:
+    def __init__(self, capacity: Capacity, execute: Execute, locks: Sequence[int] = ()) -> None:
+        self._capacity = capacity
         self._execute = execute
         self._locks = locks
-        self._workers = [_Worker(execute, locks) for _ in range(count)]
+        self._workers = [_Worker(execute, locks) for _ in range(capacity.places)]
 
-    @property
-    def places(self) -> int:
-        """How many workers there are."""
-        return len(self._workers)
+    def fits(self, task: Task) -> bool:
+        """Say whether a worker is idle, and the host has enough for the run."""
+        running = [worker.task for worker in self._workers if worker.task is not None]
+        return self._capacity.fits(task, running)
 
     def start(self, task: Task) -> None:
         """Hand a run to an idle worker."""

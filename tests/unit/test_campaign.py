@@ -21,8 +21,6 @@ from lab.study.schedule import Capacity, longest_first, makespan
 from lab.study.task import Ended, Task
 from lab.study.workers import Finished, News, Phase, Workers
 
-AMPLE = Capacity(places=4, memory_mib=1 << 20, cpus=64)
-
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,12 +30,17 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Scripted:
     """A room in this process: a run ends at the next look, as `outcomes` says."""
 
-    def __init__(self, places: int, outcomes: dict[str, list[Ended]] | None = None) -> None:
-        self.places = places
+    def __init__(
+        self, places: int, outcomes: dict[str, list[Ended]] | None = None, memory_mib: int = 1 << 20
+    ) -> None:
+        self._capacity = Capacity(places, memory_mib, 64)
         self.started: list[str] = []
         self.most = 0
         self._outcomes = outcomes or {}
         self._running: list[Task] = []
+
+    def fits(self, task: Task) -> bool:
+        return self._capacity.fits(task, self._running)
 
     def start(self, task: Task) -> None:
         self.started.append(task.run.id)
@@ -109,15 +112,16 @@ def test_all_runs_are_done_once_with_as_many_at_once_as_there_are_places(
 ) -> None:
     every, room = tasks(ready(tmp_path)), Scripted(places)
     told: list[Happening] = []
-    assert carry_out(every, room, AMPLE, told.append) == ()
+    assert carry_out(every, room, told.append) == ()
     assert room.started == [task.run.id for task in every]
     assert room.most == places
     assert [each.ended for each in told if each.kind == "done"] == list(range(1, 25))
 
 
 def test_too_little_memory_for_two(tmp_path: Path) -> None:
-    every, room = tasks(ready(tmp_path)), Scripted(4)
-    carry_out(every, room, Capacity(4, every[0].memory_mib, 64), silent)
+    every = tasks(ready(tmp_path))
+    room = Scripted(4, memory_mib=every[0].memory_mib)
+    carry_out(every, room, silent)
     assert room.most == 1
     assert len(room.started) == len(every)
 
@@ -126,7 +130,7 @@ def test_a_run_that_the_host_made_fail_is_tried_once_more(tmp_path: Path) -> Non
     every = tasks(ready(tmp_path))
     name = every[3].run.id
     room, told = Scripted(2, {name: [host(name)]}), list[Happening]()
-    assert carry_out(every, room, AMPLE, told.append) == ()
+    assert carry_out(every, room, told.append) == ()
     assert room.started.count(name) == 2
     assert len(room.started) == len(every) + 1
     assert [each.task.run.id for each in told if each.kind == "again"] == [name]
@@ -136,7 +140,7 @@ def test_a_host_that_fails_a_run_twice_gets_no_more(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))
     name = every[3].run.id
     room = Scripted(1, {name: [host(name), host(name)]})
-    (failure,) = carry_out(every, room, AMPLE, silent)
+    (failure,) = carry_out(every, room, silent)
     assert (failure.ended.run, failure.ended.exit_code) == (name, 3)
     assert room.started == [task.run.id for task in every[:4]] + [name]
 
@@ -145,17 +149,26 @@ def test_a_run_that_its_guest_made_fail_is_not_tried_again(tmp_path: Path) -> No
     every = tasks(ready(tmp_path))
     name = every[0].run.id
     room = Scripted(2, {name: [guest(name)]})
-    (failure,) = carry_out(every, room, AMPLE, silent)
+    (failure,) = carry_out(every, room, silent)
     assert failure.ended.error == "it panicked"
     assert room.started.count(name) == 1
     assert len(room.started) == len(every)
+
+
+def test_a_run_whose_worker_is_gone_is_tried_elsewhere_as_often_as_it_takes(tmp_path: Path) -> None:
+    every = tasks(ready(tmp_path))
+    name = every[1].run.id
+    gone = replace(host(name), lost=True)
+    room = Scripted(2, {name: [gone, gone, gone]})
+    assert carry_out(every, room, silent) == ()
+    assert room.started.count(name) == 4
 
 
 def test_fail_fast(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))
     name = every[1].run.id
     room = Scripted(1, {name: [guest(name)]})
-    assert len(carry_out(every, room, AMPLE, silent, fail_fast=True)) == 1
+    assert len(carry_out(every, room, silent, fail_fast=True)) == 1
     assert room.started == [task.run.id for task in every[:2]]
 
 
@@ -232,7 +245,7 @@ def test_closing_a_room_lets_runs_keep_what_they_left(tmp_path: Path) -> None:
     every = tasks(study)[:2]
     for task in every:
         order(study, task.run.id, "sleep")
-    room = Workers(2, fake)
+    room = Workers(Capacity(2, 1 << 20, 64), fake)
     for task in every:
         room.start(task)
     heard: set[str] = set()
