@@ -14,6 +14,7 @@ import polars as pl
 from lab.errors import GuestLost, HostError
 from lab.image.build import BuiltImage
 from lab.kernel.built import BuiltKernel
+from lab.kernel.series import SeriesInfo
 from lab.machine.kvm import Choice
 from lab.store import Results, write_json
 from lab.study.local import Ready
@@ -56,8 +57,9 @@ def ready(folder: Path, text: str = MATRIX, results: str = "results") -> Ready:
 
 def kernel(name: str) -> BuiltKernel:
     nowhere = Path("/nowhere")
+    series = (SeriesInfo("undo", "d1", ("one", "two")),) if "undo" in name else ()
     return BuiltKernel(
-        name, nowhere, "6.12.1", nowhere, "c0ffee", name, (), "6.12.1", 1.0, "gcc", "feed"
+        name, nowhere, "6.12.1", nowhere, "c0ffee", name, series, "6.12.1", 1.0, "gcc", "feed"
     )
 
 

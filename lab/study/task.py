@@ -1,5 +1,6 @@
 """A run as it is handed to whoever executes it: plain values that another process can receive."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,7 @@ def make_tasks(
     for run in plan.runs:
         group = (run.cell, run.variant)
         if group not in shared:
-            shared[group] = manifest.inputs(plan, run, prepared, setting.choice)
+            shared[group] = _as_read(manifest.inputs(plan, run, prepared, setting.choice))
         name = plan.study.variants[run.variant].kernel
         found.append(
             Task(
@@ -131,6 +132,12 @@ def make_tasks(
             )
         )
     return tuple(found)
+
+
+def _as_read(record: manifest.Record) -> manifest.Record:
+    """Return a record as it is read back, so that it can be compared with a stored one."""
+    found: manifest.Record = json.loads(json.dumps(record))
+    return found
 
 
 def failed(run: str, seconds: float, error: LabError, *, by_host: bool) -> Ended:
