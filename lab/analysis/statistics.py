@@ -108,7 +108,7 @@ def summarise(values: Values) -> Summary | None:
     stddev = sqrt(squares / (n - 1)) if n > 1 else None
     harmonic = geometric = None
     if there[0] > 0:
-        harmonic = n / fsum(1 / value for value in there)
+        harmonic = n / sum(1 / value for value in there)  # fsum fails where this is infinite
         geometric = exp(fsum(map(log, there)) / n)
     return Summary(n, mean, there[0], there[-1], stddev, harmonic, geometric)
 

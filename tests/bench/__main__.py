@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench import matrix, topology
+from bench import matrix, report, topology
 from rich.console import Console
 from rich.table import Table
 
@@ -66,6 +66,7 @@ def main() -> None:
             *matrices(prepared, Path(folder)),
             *commands(),
             *prediction(),
+            *reports(Path(folder)),
         ]
     if "--json" in sys.argv[1:]:
         print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=1))
@@ -183,6 +184,17 @@ def prediction() -> Iterator[Row]:
     seconds, mib = max(each.seconds for each in found), max(each.mib for each in found)
     yield Row(what, seconds, None, f"<= {topology.LIMIT_SECONDS:.0f} s")
     yield Row("memory of that", mib, None, f"<= {topology.LIMIT_MIB} MiB", "MiB")
+
+
+def reports(folder: Path) -> Iterator[Row]:
+    """Report 30 runs with a million events, and open the page."""
+    results = report.make_results(folder / "report")
+    seconds, mib = report.measure(results.path)
+    runs = f"{2 * report.SEEDS} runs, {report.EVENTS:,} events"
+    yield Row(f"report of {runs}", seconds, None, f"<= {report.LIMIT_SECONDS:.0f} s")
+    yield Row("memory of that", mib, None, f"<= {report.LIMIT_MIB} MiB", "MiB")
+    if (ready := report.ready(results.html)) is not None:
+        yield Row("its page ready in Chromium", ready, None, f"<= {report.LIMIT_READY:.0f} s")
 
 
 def _numalab(*words: str) -> None:
