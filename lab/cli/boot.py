@@ -70,6 +70,8 @@ def command(
 
 def show_booted(booted: Booted, as_json: bool) -> None:
     """Print what a command in a guest printed, each stream where it belongs."""
+    for complaint in booted.outcome.complaints:
+        say(f"numalab: the guest's kernel complained: {complaint}")
     for difference in booted.differences:
         say(f"numalab: not as predicted: {difference}")
     if as_json:

@@ -29,7 +29,8 @@ class Outcome:
 
     `wall_seconds`: by step (prepare, start, boot, setup, workload, collect, off, gather), in
     order. `guest_seconds`: the guest's uptime at its last beat. `notes`: what a reader of the
-    results should know, in words.
+    results should know, in words; what the guest's kernel complained about (`complaints`) is there
+    too.
     """
 
     status: int
@@ -41,6 +42,7 @@ class Outcome:
     cmdline: str
     versions: dict[str, str]
     notes: tuple[str, ...]
+    complaints: tuple[str, ...] = ()
 
 
 def run_guest(
@@ -103,6 +105,7 @@ def run_guest(
         cmdline=prepared.cmdline,
         versions=versions,
         notes=(*_notes(prepared.placement, witness.proof, collected, end), *timing.disturbs),
+        complaints=tuple(end.watchdog.troubles),
     )
 
 
