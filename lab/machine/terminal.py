@@ -15,6 +15,7 @@ LEAVE = b"\x1d"  # Ctrl-], as in telnet and virsh
 # The shell prints this before its first prompt; what the console had before is in console.log.
 READY = b"\x05\x06"
 _END_OF_FILE = b"\x04"  # Ctrl-D
+_AGAIN = 0.3  # seconds
 _CHUNK = 4096
 
 
@@ -34,7 +35,8 @@ class Terminal:
     def joined(self, guest: Guest) -> Iterator[None]:
         """Pass everything on in both directions; LEAVE, or a hang-up, ends the guest.
 
-        At the end of the input, where that is no terminal, the guest's shell gets Ctrl-D. Raises
+        At the end of the input, where that is no terminal, the guest's shell gets Ctrl-D, again and
+        again: it forgets one that comes while it sets up its own terminal. Raises
         HostError where the guest's console cannot be opened.
         """
         path = guest.console()
@@ -56,9 +58,12 @@ class Terminal:
     def _pass_on(self, console: int, stopped: int, guest: Guest) -> None:
         shown, early = False, b""
         readers = [console, stopped]  # and the keyboard, once there is a shell
+        pause: float | None = None
         while True:
-            ready, _, _ = select.select(readers, [], [])
-            if console in ready:
+            ready, _, _ = select.select(readers, [], [], pause)
+            if not ready:
+                _write(console, _END_OF_FILE, stopped)
+            elif console in ready:
                 data = _read(console)
                 if not data:
                     return  # QEMU has ended
@@ -72,6 +77,7 @@ class Terminal:
                 return
             elif self.keyboard in ready and not self._typed(console, stopped):
                 readers.remove(self.keyboard)
+                pause = _AGAIN
                 if self.left:
                     guest.end()
                     return
@@ -83,7 +89,7 @@ class Terminal:
         if leave or (not data and self._is_terminal):
             self.left = True
             return False
-        _write(console, before or _END_OF_FILE, stopped)
+        _write(console, before, stopped)
         return bool(before)
 
 
