@@ -19,6 +19,7 @@ from lab.analysis.pieces import ROWS, pieces
 from lab.analysis.placement import of_interest
 from lab.analysis.residence import Resident, converged_ms, spread_ms
 from lab.analysis.slices import cut
+from lab.analysis.table import typed
 from lab.analysis.totals import Totals, Wanted, add_up
 from lab.analysis.window import Window, find_window
 from lab.capture.samples import Samples
@@ -39,13 +40,6 @@ OF_NODES = tuple(
         *("tasks_converged", "processes_converged", "task_convergence_time"),
         *("process_convergence_time", "even_spread_time", "queue_imbalance", "storms"),
     )
-)
-# What the measures read of a recording; the other columns need not be loaded.
-COLUMNS = (
-    *("time_ns", "cpu", "node", "event", "pid", "comm", "buf", "lost"),
-    *("prev_comm", "prev_pid", "prev_state", "next_comm", "next_pid"),
-    *("event_comm", "event_pid", "target_cpu", "orig_cpu", "dest_cpu"),
-    *("src_pid", "src_tgid", "src_ngid", "src_cpu", "dst_pid", "dst_cpu", "tgid", "ngid"),
 )
 
 
@@ -101,8 +95,9 @@ def analyse_run(
     /proc/vmstat grew.
     `samples` are counters sampled on the trace's clock.
     """
+    events = typed(events)
     ground = Ground.of(topology)
-    cpus = ground.cpus or tuple(events.lazy().select("cpu").unique().collect()["cpu"].to_list())
+    cpus = ground.cpus or tuple(events.select("cpu").unique().collect()["cpu"].to_list())
     allowed = tuple(sorted(cpus if allowed_cpus is None else allowed_cpus))
     window = find_window(events)
     wanted = Wanted(tuple(tasks), allowed, ground.node_of, cut(window))

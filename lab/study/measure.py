@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from lab.analysis.findings import Findings
 from lab.analysis.measure import Measure
 from lab.analysis.outcome import metric_measures, perf_measures, time_measures
-from lab.analysis.run import COLUMNS, analyse_run
+from lab.analysis.run import analyse_run
+from lab.analysis.table import COLUMNS
 from lab.capture.counters import difference, parse_vmstat
 from lab.capture.perf_stat import perf_counts
 from lab.capture.samples import Samples, parse_samples

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lab.analysis.measure import DEFINITIONS, Measure, explain, measure
-from lab.analysis.run import COLUMNS, measure_run
+from lab.analysis.run import measure_run
+from lab.analysis.table import COLUMNS
 from lab.errors import UserError
 from lab.topology.model import Topology
 

@@ -163,7 +163,7 @@ class Writer:
     trace_dat: Callable[..., bytes] = trace_dat
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write() -> Writer:
     """Write small recordings."""
     return Writer()

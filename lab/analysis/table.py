@@ -1,0 +1,39 @@
+"""The table of events as the analysis reads it: its columns, each of one type.
+
+A recording's own formats decide what the decoded table has. Kernels differ in the types of fields,
+and a damaged format says anything; what does not fit the type wanted here is null.
+"""
+
+import polars as pl
+
+SCHEMA: dict[str, type[pl.DataType]] = {
+    "time_ns": pl.Int64,
+    "cpu": pl.Int16,
+    "node": pl.Int16,
+    "event": pl.String,
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "lost": pl.Int64,
+    "buf": pl.String,
+    "prev_comm": pl.String,
+    "prev_pid": pl.Int32,
+    "prev_state": pl.Int64,
+    "next_comm": pl.String,
+    "next_pid": pl.Int32,
+    "event_comm": pl.String,
+    "event_pid": pl.Int32,
+    **dict.fromkeys(("target_cpu", "orig_cpu", "dest_cpu"), pl.Int16),
+    **dict.fromkeys(("src_pid", "src_tgid", "src_ngid", "src_cpu"), pl.Int32),
+    **dict.fromkeys(("dst_pid", "dst_cpu", "tgid", "ngid"), pl.Int32),
+}
+# What the measures read of a recording; the other columns need not be loaded.
+COLUMNS = tuple(SCHEMA)
+
+
+def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
+    """Return the columns of `SCHEMA`; one that the table lacks is null."""
+    there = events.lazy().collect_schema()
+    return events.lazy().select(
+        (pl.col(name) if name in there else pl.lit(None)).cast(kind, strict=False).alias(name)
+        for name, kind in SCHEMA.items()
+    )
