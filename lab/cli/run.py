@@ -16,6 +16,7 @@ from lab.cli.output import ModeName, emit, progress_lines, say
 from lab.cli.report import show
 from lab.errors import UserError
 from lab.machine.hypervisor import EMBED, connect
+from lab.machine.machine import PageKind
 from lab.report.claims import render_claim_table
 from lab.report.document import report_document
 from lab.report.model import StudyReport
@@ -70,6 +71,9 @@ def command(
     max_runs: Annotated[
         int, typer.Option(min=3, help="Runs of a variant at most, with --until-significant.")
     ] = 10,
+    pages: Annotated[
+        PageKind | None, typer.Option(help="What guest memory is made of, instead of the study's.")
+    ] = None,
     connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
@@ -95,7 +99,7 @@ def command(
     otherwise with the code of the first failure (docs/errors.md).
     """
     began = time.monotonic()
-    plans = _plans(studies, preset)
+    plans = _plans(studies, preset, pages)
     limit = None if budget is None else _seconds(budget)
     rule = _rule(plans, until_significant, max_runs)
     ready = []
@@ -204,9 +208,9 @@ def _show(
         emit(None, False, table)
 
 
-def _plans(studies: Sequence[str], preset: str | None) -> list[Plan]:
+def _plans(studies: Sequence[str], preset: str | None, pages: PageKind | None) -> list[Plan]:
     """Plan all studies; UserError when two of them have one name."""
-    plans = [plan_study(find_study(study), preset) for study in studies]
+    plans = [plan_study(find_study(study), preset, pages=pages) for study in studies]
     names = [plan.name for plan in plans]
     for plan in plans:
         if names.count(plan.name) > 1:
