@@ -51,7 +51,7 @@ check: setup ## Format, lint, types, layers, shell scripts
 	  | xargs --no-run-if-empty shellcheck
 
 test: setup ## All tests: pure, golden, real boots, a real browser
-	@$(BIN)/numalab image build base >/dev/null
+	@$(BIN)/numalab image build base bench >/dev/null
 	@$(BIN)/numalab kernel build --all >/dev/null
 	@$(BIN)/pytest
 

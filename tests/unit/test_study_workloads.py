@@ -35,7 +35,7 @@ def planned(tmp_path: Path, text: str) -> str:
         (
             "{ mbi = 32 }",
             "workloads[1].parameters.mbi: numa01 has no such parameter; did you mean mib? "
-            "(valid: threads, mib, loops, seconds)",
+            "(valid: threads, mib, huge_pages, loops, seconds)",
         ),
         ("{ mib = 0 }", "workloads[1].parameters.mib: needs at least 1, found 0"),
         (
