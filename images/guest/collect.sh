@@ -18,7 +18,9 @@ collect_machine() {
         cd /sys/devices/system/node &&
             exec busybox cp --parents node*/cpulist node*/distance node*/meminfo /job/out/sysfs
     )
-    # Lines of `path:value`. The folder is there when the kernel was started with `sched_verbose`.
-    [ -d /sys/kernel/debug/sched/domains ] &&
-        busybox grep -r . /sys/kernel/debug/sched/domains >/job/out/sched_domains.txt
+    # Lines of `path:value`. The first folder is there when the kernel was started with
+    # `sched_verbose`; before Linux 5.13 it was the second one.
+    for folder in /sys/kernel/debug/sched/domains /proc/sys/kernel/sched_domain; do
+        [ -d $folder ] && busybox grep -r . $folder >/job/out/sched_domains.txt && break
+    done
 }

@@ -24,8 +24,8 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?:/([a-z0-9][a-z0-9-]*))?")
 _RECORD = "packages.json"
 # What a kernel or its source may be spread over. Debian's metapackages depend on the real ones.
-_PARTS = re.compile(r"linux-(?:image|binary|modules|source)-?[a-z0-9+.-]*")
-_MOST_PARTS = 6
+_PARTS = re.compile(r"linux-(?:image|binary|modules|source|base-[0-9])-?[a-z0-9+.-]*")
+_MOST_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,9 @@ def _download(
     """Download a package and the kernel packages it depends on into `folder`."""
     files: list[Path] = []
     wanted = [package]
-    while wanted and len(files) < _MOST_PARTS:
-        name = wanted.pop(0)
+    for name in wanted:
+        if len(files) == _MOST_PARTS:
+            break
         tell(f"downloading {name}", None)
         try:
             run(
@@ -244,7 +245,7 @@ def _download(
 def _needed_parts(depends: str) -> list[str]:
     """Return the kernel packages among a package's dependencies, alternatives left out."""
     first = (each.split("|")[0].split("(")[0].strip() for each in depends.split(","))
-    return [name for name in first if _PARTS.fullmatch(name) and name != "linux-base"]
+    return [name for name in first if _PARTS.fullmatch(name)]
 
 
 def _no_package(apt: list[str], name: str, suite: str | None) -> UserError:

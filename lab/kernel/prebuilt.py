@@ -135,7 +135,7 @@ def _beside(image: Path, release: str, root: Path | None = None) -> _Found:
         image,
         release,
         next((path for path in configs if path.is_file()), None),
-        next((path for path in trees if (path / "modules.builtin").is_file()), None),
+        next((path for path in trees if (path / "kernel").is_dir()), None),
     )
 
 

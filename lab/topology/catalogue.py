@@ -54,8 +54,8 @@ numbers are the file's.
 
 ## What is predicted
 
-`numalab topology predict NAME` follows the kernel's own code (5.10, 6.1, 6.12, 7.0) and prints the
-sched domains and groups that every CPU will have. After a boot the guest's sysfs, debugfs and
+`numalab topology predict NAME` follows the kernel's own code (5.10, 6.1, 6.12, 7.0, 7.2) and prints
+the sched domains and groups that every CPU will have. After a boot the guest's sysfs, debugfs and
 `sched_verbose` log are compared with it. `--before-group-fix` builds groups as before Linux 4.13.
 
 The prediction is for QEMU's CPU models: with AMD models the kernel takes the whole socket for the

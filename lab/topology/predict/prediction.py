@@ -1,5 +1,6 @@
 """Predicts what a kernel will make of a topology, for every CPU."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.topology.model import Topology
@@ -79,8 +80,9 @@ def predict(
     warnings = [*machine.warnings, *tree.broken, *builder.warnings]
     attached = [attached_domains(lowest) for lowest in tree.lowest]
     shared: dict[tuple[int, int], SchedGroup] = {}
+    names = [name for name in FLAG_ORDER if rules.overlap_flag or name != "SD_OVERLAP"]
     cpus = tuple(
-        CpuDomains(cpu, tuple(_public(d, place, shared) for place, d in enumerate(domains)))
+        CpuDomains(cpu, tuple(_public(d, place, names, shared) for place, d in enumerate(domains)))
         for cpu, domains in enumerate(attached)
     )
     return Prediction(
@@ -100,8 +102,13 @@ def predict(
     )
 
 
-def _public(domain: Domain, level: int, shared: dict[tuple[int, int], SchedGroup]) -> SchedDomain:
-    flags = tuple(flag for flag in (*FLAG_ORDER, "SD_SHARE_PKG_RESOURCES") if flag in domain.flags)
+def _public(
+    domain: Domain,
+    level: int,
+    flag_names: Sequence[str],
+    shared: dict[tuple[int, int], SchedGroup],
+) -> SchedDomain:
+    flags = tuple(name for name in (*flag_names, "SD_SHARE_PKG_RESOURCES") if name in domain.flags)
     groups = tuple(_group(group, shared) for group in domain.groups)
     return SchedDomain(level, domain.name, cpus_of(domain.span), flags, groups)
 

@@ -43,6 +43,7 @@ class KernelRules:
     - `only_nodes_with_cpus`: NUMA levels come from nodes with CPUs since 5.18 (0fb3978b0aac);
       before, from all nodes.
     - `descended_sibling`: `find_descended_sibling()` exists since 5.13 (585b6d2723dc).
+    - `overlap_flag`: SD_OVERLAP exists; 7.0 has it and 7.2 has not, where SD_NUMA says the same.
     - `imbalance`: `imb_numa_nr` exists since 5.18 (e496132ebedd), with its 12.5 % rule for nodes
       with one last-level cache since 6.0 (026b98a93bbd).
     """
@@ -55,6 +56,7 @@ class KernelRules:
     only_nodes_with_cpus: bool
     descended_sibling: bool
     imbalance: bool
+    overlap_flag: bool = True
 
 
 _RULES = {
@@ -66,6 +68,7 @@ _RULES = {
     # 7.0 adds arch_sched_node_distance() (06f2c90885e9, in 6.19), which only changes machines with
     # Granite Rapids or Clearwater Forest CPUs; a guest of QEMU has neither.
     (7, 0): KernelRules("7.0", "PKG", "SD_SHARE_LLC", True, True, True, True, True),
+    (7, 2): KernelRules("7.2", "PKG", "SD_SHARE_LLC", True, True, True, True, True, False),
 }
 SERIES = tuple(rules.series for rules in _RULES.values())
 

@@ -122,6 +122,8 @@ def test_names_and_flags_change_with_the_version() -> None:
     ring = load_topology("ring-4")
     assert "SD_SHARE_PKG_RESOURCES" in predict(ring, "6.1").cpus[0].domains[0].flags
     assert "SD_SHARE_LLC" in predict(ring, "7.0").cpus[0].domains[0].flags
+    assert "SD_OVERLAP" in predict(ring, "7.0").cpus[0].domains[1].flags
+    assert "SD_OVERLAP" not in predict(ring, "7.3.4").cpus[0].domains[1].flags
 
 
 def test_nodes_without_cpus_made_levels_before_5_18() -> None:
