@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench import matrix, report, topology
+from bench import boot, matrix, report, topology
 from rich.console import Console
 from rich.table import Table
 
@@ -61,6 +61,7 @@ def main() -> None:
     prepared = prepare([find_kernel("debian-6.12")], load_recipe("base"))
     with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:
         rows = [
+            *boots(),
             *runs(prepared, Path(folder)),
             *decoding(prepared, Path(folder)),
             *matrices(prepared, Path(folder)),
@@ -79,6 +80,16 @@ def main() -> None:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         table.add_row(row.what, f"{row.ours:.2f} {row.unit}", reference, ratio, row.goal)
     Console(width=110).print(table)
+
+
+def boots() -> Iterator[Row]:
+    """Boot ring-4 for one short command as a user types it, beside virtme-ng if it is there."""
+    for mode, goal in (("tcg", "<= 5 s"), ("icount", "<= 7 s")):
+        ours, theirs = boot.measure(mode, ROUNDS)
+        beside = " / virtme-ng" if theirs else ""
+        what = f"numalab boot, {mode}, prompt to prompt{beside}"
+        yield Row(what, ours.wall, theirs.wall if theirs else None, goal)
+        yield Row("CPU time of that", ours.cpu, theirs.cpu if theirs else None, "")
 
 
 def machine(prepared: Prepared, name: str) -> Machine:

@@ -1,0 +1,80 @@
+"""How long one short command in a guest takes, from prompt to prompt, beside virtme-ng.
+
+`python tests/bench/boot.py MODE` prints the wall and CPU seconds of both, round by round.
+"""
+
+import os
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+COMMAND = ("cat", "/proc/uptime")
+NUMALAB = (sys.executable, "-c", "from lab.cli.entry import main; main()")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall seconds, and CPU seconds of a command and all that it started."""
+
+    wall: float
+    cpu: float
+
+
+def measure(mode: str, rounds: int) -> tuple[Cost, Cost | None]:
+    """Boot ring-4 by numalab in `mode`, and in turns by virtme-ng; the middle one of each counts.
+
+    virtme-ng is $VNG (or `vng` on PATH), and $VNG_KERNEL a bzImage that it can boot: numalab's own
+    kernels lack the 9p, virtiofs and overlayfs that it needs. It emulates with a thread for each
+    vCPU, so it is compared with `tcg` only.
+    """
+    vng, image = shutil.which(os.environ.get("VNG", "vng")), os.environ.get("VNG_KERNEL")
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(cost((*NUMALAB, "boot", "ring-4", "--mode", mode, "--", *COMMAND)))
+        if vng and image and mode == "tcg":
+            theirs.append(cost(virtme_ng(vng, image), Path(vng).parent))
+    return _middle(ours), _middle(theirs) if theirs else None
+
+
+def virtme_ng(vng: str, image: str) -> tuple[str, ...]:
+    """Return the command that boots the same machine: 4 nodes of 768 MiB with 2 CPUs each."""
+    nodes = [f"--numa=768M,cpus={2 * node}-{2 * node + 1}" for node in range(4)]
+    words = [vng, "--run", image, "--disable-kvm", "--cpus=8", "--memory=3G", *nodes]
+    # It wants a terminal.
+    return ("script", "-qec", shlex.join([*words, "--exec", shlex.join(COMMAND)]), "/dev/null")
+
+
+def cost(argv: Sequence[str], programs: Path | None = None) -> Cost:
+    """Run a command, with `programs` first on PATH. Raises CalledProcessError."""
+    path = os.environ["PATH"] if programs is None else f"{programs}:{os.environ['PATH']}"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    subprocess.run(
+        argv,
+        check=True,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=300,
+    )
+    wall = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, cpu)
+
+
+def _middle(costs: Sequence[Cost]) -> Cost:
+    return Cost(median(each.wall for each in costs), median(each.cpu for each in costs))
+
+
+if __name__ == "__main__":
+    for each in measure(sys.argv[1] if len(sys.argv) > 1 else "tcg", 3):
+        print(each)
