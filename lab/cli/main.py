@@ -34,6 +34,7 @@ COMMANDS = {
     "topology": "Machines: list, show, check, predict, compare, import.",
     "kernel": "Kernels: list, show, build, try a patch.",
     "image": "Root file systems: list, show, build, shell.",
+    "workload": "What studies can run: list, show.",
     "cache": "The cache: list, prune.",
 }
 # `import` is a keyword, which a module cannot be called.

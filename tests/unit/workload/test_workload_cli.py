@@ -1,0 +1,54 @@
+"""`numalab workload`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli import workload
+from lab.errors import UserError
+from lab.workload.model import list_workloads
+
+
+def invoke(*words: str) -> str:
+    result = CliRunner().invoke(workload.app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_workload_is_listed_with_what_it_stresses() -> None:
+    listed = {each["name"]: each for each in json.loads(invoke("list", "--json"))}
+    assert tuple(listed) == list_workloads()
+    assert "wakeup path" in listed["schbench"]["stresses"]
+    text = invoke("list")
+    assert all(name in text for name in listed)
+
+
+def test_a_workload_is_shown_as_it_fits_a_machine() -> None:
+    text = invoke("show", "numa04", "--topology", "ring-4")
+    assert "ring-4: /usr/lib/numalab/marked perf bench numa mem" in text
+    assert "-p 4 -t 2" in text
+    assert "machine.nodes" in text
+    shown = json.loads(invoke("show", "numa04", "--topology", "mesh-8", "--json"))
+    assert shown["parameters"]["processes"] == 8
+    assert {"name": "speed", "unit": "GB/s", "direction": "higher", "kind": "timing"} in shown[
+        "metrics"
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in list_workloads() if name != "bound-hogs"])
+def test_each_can_be_shown(name: str) -> None:
+    text = invoke("show", name, "--topology", "mesh-2")
+    assert "metric" in text
+
+
+def test_what_is_derived_is_shown_too() -> None:
+    lines = invoke("show", "bound-hogs").splitlines()
+    (hogs,) = [line.split() for line in lines if line.startswith("hogs ")]
+    assert hogs[1:3] == ["hogs_per_cpu", "*"]
+    assert hogs[-2:] == ["8", "derived"]
+
+
+def test_a_wrong_name_is_explained() -> None:
+    with pytest.raises(UserError, match="did you mean hackbench"):
+        invoke("show", "hackbnech")
