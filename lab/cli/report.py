@@ -86,5 +86,5 @@ def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> 
     emit(
         report_document(reports),
         as_json,
-        Group(*(render_terminal(report) for report in reports), page),
+        Group(*(render_terminal(each, notes=each is reports[-1]) for each in reports), page),
     )

@@ -44,7 +44,7 @@ DARK = {
 }
 
 # All charts give their labels the same room, so that their time axes lie below each other.
-LABEL_ROOM = {"minExtent": 84, "maxExtent": 84, "labelLimit": 78, "labelOverlap": True}
+LABEL_ROOM = {"minExtent": 104, "maxExtent": 104, "labelLimit": 98, "labelOverlap": True}
 
 Spec = dict[str, Any]
 

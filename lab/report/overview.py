@@ -10,7 +10,7 @@ from lab.report import figures
 from lab.report.cells import headlines
 from lab.report.changelog import render_changelog
 from lab.report.measured import measure_row
-from lab.report.model import StudyReport
+from lab.report.model import Comparison, StudyReport
 from lab.report.page import data_uri, own, render_template
 
 Json = dict[str, Any]
@@ -18,10 +18,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """The report of a cell, and the address of its page as seen from the overview."""
+    """The report of a cell, and the address of its page as seen from the overview.
+
+    `result` tells apart several results, also those of one study.
+    """
 
     report: StudyReport
     link: str
+    result: str = ""
 
 
 def render_overview(entries: Sequence[Entry]) -> str:
@@ -32,7 +36,7 @@ def render_overview(entries: Sequence[Entry]) -> str:
     """
     studies: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
-        studies.setdefault((entry.report.study, entry.report.created), []).append(entry)
+        studies.setdefault((entry.report.study, entry.result), []).append(entry)
     verdicts = [figures.verdict_words(c) for entry in entries for c in entry.report.claims]
     values = {
         "title": entries[0].report.study if len(studies) == 1 else f"{len(studies)} studies",
@@ -44,13 +48,19 @@ def render_overview(entries: Sequence[Entry]) -> str:
     return render_template("overview.html", (own("table.js"),), values)
 
 
+def _told(report: StudyReport) -> list[Comparison]:
+    """Return the comparisons that the overview shows of a cell: its key measures, or headlines."""
+    keys = [each for each in report.comparisons if each.measure in report.key_measures]
+    return keys or headlines(report)
+
+
 def _study(place: int, entries: Sequence[Entry]) -> Json:
     reports = [entry.report for entry in entries]
     first = reports[0]
     rows = [
         (entry, measure_row(entry.report, each))
         for entry in entries
-        for each in headlines(entry.report)
+        for each in _told(entry.report)
     ]
     drawings = {report.topology.name: report for report in reports}
     return {

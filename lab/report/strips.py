@@ -5,7 +5,7 @@ from markupsafe import Markup
 from lab.report import figures
 from lab.report.model import Comparison, StudyReport
 
-WIDTH, LINE, EDGE = 180, 14, 6
+WIDTH, LINE, EDGE = 150, 14, 6
 
 
 def render_strip(report: StudyReport, comparison: Comparison) -> Markup:

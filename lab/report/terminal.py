@@ -25,11 +25,12 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 SHOWN = {"better", "worse", "different"}
 
 
-def render_terminal(report: StudyReport) -> RenderableType:
+def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
     It lists the key measures, what the workload printed, and what differs; all other measures are
-    only counted, and all other forms of the report list them.
+    only counted, and all other forms of the report list them. `notes` say below the table what its
+    figures are worth; of several cells, the last one has them.
     """
     told = [each for each in report.comparisons if each.measure in report.key_measures]
     listed = [each for each in report.comparisons if _is_listed(report, each)]
@@ -47,7 +48,12 @@ def render_terminal(report: StudyReport) -> RenderableType:
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
-    parts.extend([Text(), *_notes(report, hidden)])
+    parts.append(Text())
+    if notes:
+        parts.extend(_notes(report))
+    if hidden:
+        told_of = f"{hidden} more measures, no difference shown: see the page or report.json"
+        parts.append(Text(told_of, "dim"))
     return Group(*parts)
 
 
@@ -113,12 +119,19 @@ def _verdict(comparison: Comparison) -> RenderableType:
 def _claims(report: StudyReport) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for claim in report.claims:
-        word, style = ("holds", "bold blue") if claim.holds else ("FAILS", "bold dark_orange")
-        text = f"{claim.text}: expected {claim.expected}, measured {claim.measured}"
+        told = bool(claim.verdict) and not claim.required
+        style = "" if told else "bold blue" if claim.holds else "bold dark_orange"
+        words = figures.verdict_words(claim)
+        published = f" (published: {claim.published})" if claim.published else ""
+        text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
+        # Why something cannot be seen is too long for the first column.
+        first, because, reason = words.partition(" in this mode because ")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, min_width=19)
         grid.add_column()
-        grid.add_row(Text(f"claim {word}", style), Text(figures.printable(text)))
+        told_text = f"{text}; {reason}" if because else text
+        title = first if claim.verdict else f"claim {first}"
+        grid.add_row(Text(title, style), Text(figures.printable(told_text)))
         lines.append(grid)
     return lines
 
@@ -133,8 +146,5 @@ def _is_listed(report: StudyReport, each: Comparison) -> bool:
     return any(each.outcome_of(index) in SHOWN for index in places)
 
 
-def _notes(report: StudyReport, hidden: int) -> list[RenderableType]:
-    notes = figures.notes(report)
-    if hidden:
-        notes.append(f"{hidden} more measures, no difference shown: see the page or report.json")
-    return [Text(note, "dim") for note in notes]
+def _notes(report: StudyReport) -> list[RenderableType]:
+    return [Text(note, "dim") for note in figures.notes(report)]

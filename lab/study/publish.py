@@ -42,7 +42,9 @@ def entries(
              for each in reports]  # fmt: skip
     start = beside or results.path
     links = [quote(Path(relpath(page.absolute(), start.absolute())).as_posix()) for page in pages]
-    return [Entry(report, link) for report, link in zip(reports, links, strict=True)]
+    return [
+        Entry(report, link, str(results.path)) for report, link in zip(reports, links, strict=True)
+    ]
 
 
 def publish_perfetto(reports: Sequence[StudyReport], results: Results) -> list[Path]:

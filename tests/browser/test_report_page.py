@@ -304,8 +304,8 @@ def test_pointing_at_a_decision_tells_the_event(sample: Seen) -> None:
     canvas = page.locator("[data-chart=task-0] canvas")
     box = canvas.bounding_box()
     assert box is not None
-    # The axis begins after 84 pixels of labels and their gap, and ends 12 before the edge.
-    left, right = 89.0, box["width"] - 12
+    # The axis begins after 104 pixels of labels and their gap, and ends 12 before the edge.
+    left, right = 109.0, box["width"] - 12
     for step in range(-6, 7):
         text = tooltip_at(page, canvas, left + (right - left) * 900 / 5000 + step, 2 + 17 * 0.5)
         if "swap:" in text:
