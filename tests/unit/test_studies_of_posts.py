@@ -1,0 +1,39 @@
+"""The studies and series of this repository: what they promise of themselves."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.store import project_dir
+from lab.study.plan import plan_study
+
+STUDIES = sorted((project_dir() / "studies").glob("*.toml"))
+SERIES = sorted(path for path in (project_dir() / "kernel-configs/series").iterdir())
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_quick_is_a_part_that_can_still_tell_variants_apart(path: Path) -> None:
+    quick, full = plan_study(path, "quick"), plan_study(path)
+    assert len(quick.runs) <= len(full.runs)
+    assert len({run.seed for run in quick.runs}) >= 3
+    assert len({run.variant for run in quick.runs}) >= 2
+
+
+@pytest.mark.parametrize("folder", SERIES, ids=lambda path: path.name)
+def test_a_series_says_what_it_is(folder: Path) -> None:
+    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
+    for patch in folder.glob("*.patch"):
+        assert re.search(r"^(Undoes|Brings back): ", patch.read_text(), re.MULTILINE), patch
+
+
+def test_each_fix_of_2018_is_accounted_for() -> None:
+    folder = project_dir() / "kernel-configs/series/undo-numa-fixes-2018"
+    rows = re.findall(
+        r"^\| (\d+) \|.*\| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    assert [int(number) for number, _ in rows] == list(range(1, 20))
+    undone = sorted(found[1] for _, what in rows if (found := re.match(r"\*\*(\d{4})\*\*$", what)))
+    assert undone == sorted(patch.name[:4] for patch in folder.glob("*.patch"))
+    rest = [what for _, what in rows if not what.startswith("**")]
+    assert all(what.startswith(("gone: ", "without effect")) for what in rest)
