@@ -200,14 +200,26 @@ def place(
     values: Mapping[str, list[tuple[Ints, pl.Series]]], schema: Mapping[str, pl.DataType], rows: int
 ) -> dict[str, pl.Series]:
     """Put the values that each event gave to a column in their rows; other rows are null."""
-    columns = {}
+    columns, known = {}, dict[tuple[int, ...], pl.Series]()
     for name, kind in schema.items():
-        index = np.full(rows, -1, np.int64)
-        parts, filled = [pl.Series([None], dtype=kind)], 1
-        for at, series in values.get(name, []):
-            index[at] = np.arange(filled, filled + len(series))
-            parts.append(series.cast(kind, strict=False))
-            filled += len(series)
-        index[index < 0] = 0
-        columns[name] = pl.concat(parts, rechunk=True).gather(pl.Series(index))
+        given = values.get(name, [])
+        nothing = pl.Series([None], dtype=kind)
+        if not given:
+            columns[name] = nothing.new_from_index(0, rows)
+            continue
+        # The columns of one event go to the same rows.
+        key = tuple(id(at) for at, _ in given)
+        if key not in known:
+            known[key] = pl.Series(_index([at for at, _ in given], rows))
+        parts = [nothing, *(series.cast(kind, strict=False) for _, series in given)]
+        columns[name] = pl.concat(parts, rechunk=True).gather(known[key])
     return columns
+
+
+def _index(places: Sequence[Ints], rows: int) -> npt.NDArray[np.uint32]:
+    """Return for each row the place of its value among all, put behind each other; 0 for none."""
+    index, filled = np.zeros(rows, np.uint32), 1
+    for at in places:
+        index[at] = np.arange(filled, filled + len(at), dtype=np.uint32)
+        filled += len(at)
+    return index

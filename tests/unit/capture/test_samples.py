@@ -1,0 +1,97 @@
+"""What the guest's sampler wrote, hostile lines included."""
+
+import polars as pl
+import pytest
+
+from lab.analysis.locality import autonuma_cost, fault_series, local_percent, page_series
+from lab.analysis.window import Window
+from lab.capture.samples import parse_samples
+
+TEXT = """\
+@ 1000000000
+vmstat numa_hint_faults 100
+vmstat numa_hint_faults_local 40
+vmstat numa_pages_migrated 5
+schedstat version 16
+schedstat cpu1 0 0 0 0 0 0 700 80 9
+task 120 126 3 126 74687265616420302f30 0:0:1:2:3 3:1:0:1:0
+task 120 127 -1 0 3c623e0a 0:0:0:0:0
+pages 120 0:4 2:2048
+@ 2000000000
+vmstat numa_hint_faults 200
+vmstat numa_hint_faults_local 100
+vmstat numa_pages_migrated 25
+pages 120 0:1024
+pages 121 0:1024 1:512
+@ 3000000000
+vmstat numa_hint_faults 200
+vmstat numa_hint_faults_local 100
+vmstat numa_pages_migrated 25
+"""
+
+
+def test_every_value_has_a_row() -> None:
+    found = parse_samples(TEXT)
+    assert found.vmstat.height == 9
+    assert found.schedstat.rows() == [(10**9, 1, 700, 80, 9)]
+    assert found.tasks.rows() == [
+        (10**9, 120, 126, "thread 0/0", 3, 126),
+        (10**9, 120, 127, "<b>\n", -1, 0),
+    ]
+    assert found.faults.row(1) == (10**9, 126, 3, 1, 0, 1, 0)
+    assert found.pages.filter(pl.col("tgid") == 120).height == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "@",
+        "@ soon",
+        "vmstat numa_hit",
+        "vmstat numa_hit 1 2",
+        "vmstat numa_hit -1e9",
+        "schedstat cpu1 1 2 3",
+        "schedstat cpuX 1 2 3 4 5 6 7 8 9",
+        "task 1 2",
+        "task a b c d",
+        "pages x 0:1",
+        "pages 1 0:99999999999999999999999",
+        "nonsense " * 2000,
+    ],
+)
+def test_a_line_that_is_not_understood_is_left_out(line: str) -> None:
+    found = parse_samples(f"@ 5\n{line}\nvmstat numa_hit 7\n")
+    assert found.vmstat.rows() == [(5, "numa_hit", 7)]
+    assert all(
+        table.is_empty() for table in (found.schedstat, found.tasks, found.faults, found.pages)
+    )
+
+
+def test_a_task_with_a_name_of_no_letters_still_counts() -> None:
+    tasks = parse_samples("@ 5\ntask 1 2 0 0\ntask 1 3 0 0 zz 0:1:1:1:1\n").tasks
+    assert tasks.select("pid", "comm").rows() == [(2, ""), (3, "")]
+
+
+def test_the_local_share_is_that_between_two_samples() -> None:
+    window = Window(10**9, 3 * 10**9)
+    local, migrated = fault_series(parse_samples(TEXT).vmstat, window)
+    assert [*zip(local.at_ms, local.values, strict=True)] == [
+        (1000, 60),
+        (2000, None),
+    ]  # 60 of 100; then no fault
+    assert list(migrated.values) == [20, 0]
+    assert not fault_series(parse_samples(TEXT).vmstat, Window(0, 10))
+
+
+def test_pages_are_summed_over_processes_by_node() -> None:
+    series = page_series(parse_samples(TEXT).pages, Window(10**9, 3 * 10**9), (0, 1, 2))
+    assert [each.label for each in series] == ["node 0", "node 1", "node 2"]
+    assert [each.values for each in series] == [(4 / 1024, 2), (0, 0.5), (2, 0)]
+    assert series[0].at_ms == (0, 1000)
+
+
+def test_the_cost_of_numa_balancing_is_mmtests() -> None:
+    counters = {"numa_pte_updates": 10**6, "numa_hint_faults": 1000, "numa_pages_migrated": 10**5}
+    assert autonuma_cost(counters) == pytest.approx((7e6 + 5e6 + 1.9e6) / 1e6)
+    assert local_percent({"numa_hint_faults": 0, "numa_hint_faults_local": 0}) is None
