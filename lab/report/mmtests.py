@@ -20,8 +20,10 @@ from lab.report.tables import WIDTH, gain_percent
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
 DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
-# A metric such as wakeup_latency_p99.5 or wakeup_latency_p99_5.
-PERCENTILE = re.compile(r"\w+_p(?P<percent>\d{1,2}(?:[._]\d+)?)")
+# A metric such as latency_p99_5, or latency_p99_5_16 of 16 workers.
+PERCENTILE = re.compile(
+    r"\w+?_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
+)
 SHOWN = {"better", "worse", "different"}
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
 
@@ -136,8 +138,10 @@ def mmtests_rows(reports: Sequence[StudyReport]) -> list[Row]:
             if info.direction != "none":
                 name = _operation(info, label, alone=alone is not None)
                 for row in _rows_of(report, each, name):
-                    # Cells are together in a statistic, but percentiles in a cell.
-                    group = "" if row.statistic == "Lat" else info.name
+                    # Cells are together in a statistic, but all percentiles of one load.
+                    group = info.name
+                    if match := PERCENTILE.fullmatch(info.name):
+                        group = f"{label} {match['label']}"
                     found.setdefault((row.statistic, group), []).append(row)
     order = ("Min", "Hmean", "Amean", "Stddev", "CoeffVar", "Max", "Time", "Lat")
     keys = sorted(found, key=lambda key: order.index(key[0]))
@@ -166,6 +170,7 @@ def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
         name = DURATIONS[info.name]
     elif match := PERCENTILE.fullmatch(info.name):
         name = f"{float(match['percent'].replace('_', '.')):.2f}th-qrtle"
+        name = "-".join(filter(None, (name, match["label"])))
     else:
         name = "" if alone else figures.label(info)
     return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)

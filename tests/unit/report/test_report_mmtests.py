@@ -10,7 +10,7 @@ from report_sample import hostile_report, sample_report, thread_cells
 
 from lab.analysis.locality import autonuma_cost, local_percent, page_range_updates
 from lab.analysis.measure import Direction
-from lab.report.mmtests import Row, render_mmtests, table_of_operations, table_of_values
+from lab.report.mmtests import PERCENTILE, Row, render_mmtests, table_of_operations, table_of_values
 from lab.report.numa_counters import numa_lines
 from lab.report.tables import gain_percent
 
@@ -258,3 +258,20 @@ def test_a_study_of_several_cells(golden: Callable[[str, str], None]) -> None:
 def test_hostile_texts_stay_plain_ascii() -> None:
     text = render_mmtests([hostile_report()])
     assert all(" " <= char <= "~" or char == "\n" for char in text)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("latency_p50", ("50", None)),
+        ("latency_p50_1", ("50", "1")),
+        ("latency_p99_5", ("99_5", None)),
+        ("latency_p99_9_16", ("99_9", "16")),
+        ("latency_p99_16", ("99", "16")),
+    ],
+)
+def test_percentiles_and_their_loads_are_told_apart(name: str, shown: tuple[str, str]) -> None:
+    match = PERCENTILE.fullmatch(name)
+    assert match is not None
+    assert (match["percent"], match["label"]) == shown
+    assert PERCENTILE.fullmatch("tcp_stream_64") is None
