@@ -30,6 +30,13 @@ class KernelImage:
 
 def parse_kernel_image(data: bytes) -> KernelImage:
     """Recognise a kernel image. Raises NoKernel."""
+    try:
+        return _parse(data)
+    except struct.error:
+        raise NoKernel("it is cut short") from None
+
+
+def _parse(data: bytes) -> KernelImage:
     if data[_MAGIC : _MAGIC + 4] == b"HdrS":
         return KernelImage("bzImage", _bzimage_release(data))
     if data[:6] == b"\x7fELF\x02\x01":

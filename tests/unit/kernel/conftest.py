@@ -1,5 +1,6 @@
 """A kernel source that builds in a moment: a Makefile that copies text, packed like Debian's."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[...,
     series.mkdir(parents=True)
     (home / "topologies").mkdir()
     (configs / "guest.config").write_text(FRAGMENT)
+    shutil.copy(Path(__file__).parents[3] / "kernel-configs/initramfs.c", configs)
     (configs / "kernels.toml").write_text(
         '[kernel.plain]\nsummary = "as it is"\nsource = "linux-source-9.9"\n'
         'fragments = ["guest"]\n'

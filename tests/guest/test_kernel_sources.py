@@ -1,0 +1,85 @@
+"""Guests of other kernels: with an initramfs, built elsewhere, of other versions, with a patch."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from guest_types import Boot, MakeMachine
+
+from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
+from lab.kernel.catalogue import KernelSpec, find_kernel, load_kernels
+from lab.kernel.initramfs import make_initramfs
+from lab.study.check import check_topology
+from lab.study.prepare import with_kernel
+
+NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
+SERIES = "kernel-configs/series/undo-group-construction"
+# Other versions take minutes to build, so that only those which somebody has built are booted.
+OTHERS = [
+    spec
+    for spec in load_kernels().values()
+    if "linux-source-6.12" not in spec.source and not spec.series and built_kernel(spec)
+]
+
+
+def test_an_initramfs_hands_over_to_the_root(
+    boot: Boot, make_machine: MakeMachine, tmp_path: Path
+) -> None:
+    """The same init as a distribution's kernel gets; this kernel has all drivers built in."""
+    initrd = tmp_path / "initrd"
+    initrd.write_bytes(make_initramfs([]))
+    machine = dataclasses.replace(make_machine("ring-4"), initrd=initrd)
+    outcome, run_dir = boot("cat", "/proc/mounts", machine=machine)
+    assert outcome.status == 0
+    mounts = [line.split()[:3] for line in run_dir.stdout.read_text().splitlines()]
+    assert ["/dev/pmem0", "/", "erofs"] in mounts
+    assert ["/dev/pmem1", "/job", "ext4"] in mounts
+    assert "Run /init as init process" in run_dir.dmesg.read_text()
+
+
+def test_a_kernel_by_its_path(kernel: BuiltKernel) -> None:
+    words = ["boot", "ring-2", "--mode", "icount", "--kernel", str(kernel.bzimage)]
+    done = subprocess.run(
+        [*NUMALAB, *words, "--", "uname", "-r"],
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{kernel.release}\n"), done.stderr
+
+
+def test_from_a_patch_to_the_old_groups() -> None:
+    """One command, which compares every group with those of before 4.13 and fails otherwise."""
+    words = ["kernel", "try", "--base", "debian-6.12", SERIES, "--topology", "ring-4"]
+    done = subprocess.run(
+        [*NUMALAB, *words, "--mode", "icount", "--", "dmesg"],
+        capture_output=True, text=True, check=False, timeout=1500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "debian-6.12+undo-group-construction: built in" in done.stderr
+    assert "groups:" in done.stdout
+    named = ensure_kernel(find_kernel("debian-6.12-undo-group-construction"))
+    listed = subprocess.run(
+        [*NUMALAB, "kernel", "list", "--json"], capture_output=True, text=True, check=True
+    )
+    entries = {one["name"]: one["built"] for one in json.loads(listed.stdout)}
+    # The same inputs by another name are the same kernel.
+    assert entries["debian-6.12-undo-group-construction"]["digest"] == named.digest
+
+
+@pytest.mark.parametrize("topology", ["ring-4", "mesh-8", "slow-memory-3"])
+@pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
+def test_another_version_is_as_predicted(
+    boot: Boot, make_machine: MakeMachine, spec: KernelSpec, topology: str
+) -> None:
+    built = ensure_kernel(spec)
+    machine = with_kernel(make_machine(topology), built)
+    outcome, run_dir = boot("uname", "-r", machine=machine, events=("sched:sched_switch",))
+    assert outcome.status == 0
+    assert run_dir.stdout.read_text() == f"{built.release}\n"
+    assert run_dir.trace.stat().st_size > 10000
+    differences = check_topology(
+        machine.topology, spec, run_dir, reserved_mib=machine.trace_memory_mib, allow=True
+    )
+    assert not differences, "\n".join(differences)

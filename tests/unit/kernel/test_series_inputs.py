@@ -1,0 +1,166 @@
+"""Series that are not in quilt layout: folders, single patches and mailboxes."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import UserError
+from lab.kernel.catalogue import find_kernel
+from lab.kernel.find import find_series
+from lab.kernel.mail import split_mailbox
+from lab.kernel.patch import HunkFailed, parse_patch, renew_offsets
+from lab.kernel.series import MAX_PATCH_BYTES, apply_series, load_series
+from lab.kernel.trial import with_series
+
+FROM = "From {0:040x} Mon Sep 17 00:00:00 2001\n"
+
+
+def diff(old: str, new: str) -> str:
+    return f"---\n f | 2 +-\n\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-{old}\n+{new}\n"
+
+
+def mail(number: int, subject: str, body: str, headers: str = "") -> str:
+    head = f"{FROM.format(number)}From: S. <s@x>\nSubject: {subject}\n{headers}"
+    return f"{head}\nWhy.\n{body}-- \n2.39\n\n"
+
+
+def applied(path: Path, text: str = "a\n") -> str | None:
+    return apply_series([load_series(path)], {"f": text}.get)["f"]
+
+
+def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    box = tmp_path / "thread.mbx"
+    box.write_text(
+        mail(1, "[PATCH v2 0/2] sched: both", "A cover letter.\n")
+        + mail(2, "[PATCH v2 2/2] sched: second", diff("b", "c"))
+        + mail(3, "[PATCH v2 1/2] sched: first,\n as it is", diff("a", "b"))
+        + mail(4, "Re: [PATCH v2 1/2] sched: first", diff("a", "wrong"))
+        + mail(5, "[PATCH 1/1] sched: an older version", diff("a", "old"))
+    )
+    series = load_series(box)
+    assert series.name == "thread"
+    assert [one.subject for one in series.patches] == ["sched: first, as it is", "sched: second"]
+    assert applied(box) == "c\n"
+    packed = tmp_path / "t.mbox.gz"
+    packed.write_bytes(gzip.compress(box.read_bytes()))
+    assert load_series(packed).info.digest == series.info.digest
+
+
+def test_encoded_mails_are_decoded(tmp_path: Path) -> None:
+    box = tmp_path / "encoded.mbox"
+    quoted = diff("a", "b = \u00fc").replace("=", "=3D").replace("\u00fc", "=C3=BC")
+    coded = base64.encodebytes(diff("b = \u00fc", "c").replace("\n", "\r\n").encode()).decode()
+    plain = "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: "
+    box.write_text(
+        mail(1, "=?utf-8?q?=5BPATCH_1/2=5D_=C3=BC?=", quoted, plain + "quoted-printable\n")
+        + f"{FROM.format(2)}Subject: [PATCH 2/2] two\n{plain}base64\n\n{coded}\n"
+    )
+    assert [one.subject for one in load_series(box).patches] == ["\u00fc", "two"]
+    assert applied(box) == "c\n"
+
+
+def test_bytes_that_are_no_utf8_come_through(tmp_path: Path) -> None:
+    box = tmp_path / "latin.mbox"
+    box.write_bytes(mail(1, "[PATCH] x", diff("a", "\u00fc")).encode("latin-1"))
+    text = applied(box)
+    assert text is not None
+    assert text.encode("utf-8", "surrogateescape") == b"\xfc\n"
+
+
+def test_one_patch_and_a_folder_of_patches(tmp_path: Path) -> None:
+    (tmp_path / "0000-cover-letter.patch").write_text("no diff\n")
+    (tmp_path / "0002-b.patch").write_text(mail(2, "[PATCH 2/2] b", diff("b", "c")))
+    (tmp_path / "0001-a.patch").write_text(diff("a", "b"))
+    assert applied(tmp_path) == "c\n"
+    assert [one.path.name for one in load_series(tmp_path).patches] == [
+        "0001-a.patch", "0002-b.patch",
+    ]  # fmt: skip
+    assert applied(tmp_path / "0001-a.patch") == "b\n"
+    assert applied(tmp_path / "0002-b.patch", "b\n") == "c\n"
+
+
+def test_an_error_in_a_mailbox_says_which_patch(tmp_path: Path) -> None:
+    box = tmp_path / "bad.mbx"
+    box.write_text(
+        mail(1, "[PATCH 1/2] a", diff("a", "b")) + mail(2, "[PATCH 2/2] c", diff("x", "y"))
+    )
+    with pytest.raises(UserError) as caught:
+        applied(box)
+    assert str(caught.value).startswith(f"{box}, patch 2: does not apply: hunk 1 of 1")
+    assert "the file has, from line 1 (> differs):\n  > b" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("x.mbox", mail(1, "hello", "no patch\n").encode(), "is a mailbox without a patch"),
+        ("x.patch", b"words\n", "holds no diff"),
+        ("x.gz", b"\x1f\x8b rubbish", "cannot be unpacked"),
+        ("x.gz", gzip.compress(b"x" * (MAX_PATCH_BYTES + 1)), "larger than 16 MiB"),
+        ("x.patch", b"x" * (MAX_PATCH_BYTES + 1), "larger than 16 MiB"),
+    ],
+)
+def test_what_is_no_series_is_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=message):
+        load_series(tmp_path / name)
+
+
+def test_a_name_of_a_series_comes_before_a_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "change").write_text(diff("a", "b"))
+    assert find_series("change").patches[0].subject == "sched: change line ten"
+    assert find_series("./change").patches[0].subject == "change"
+
+
+def test_a_trial_is_the_base_with_one_series_more(project: Path) -> None:
+    base = find_kernel("plain")
+    folder = project / "kernel-configs/series/change"
+    spec = with_series(base, str(folder))
+    assert (spec.name, spec.series) == ("plain+change", (str(folder),))
+    assert not spec.groups_before_fix
+    file = project / "kernel-configs/kernels.toml"
+    file.write_text(file.read_text() + "groups_before_fix = true\n")  # of the last one, changed
+    assert with_series(base, str(folder)).groups_before_fix
+    assert with_series(base, "change").groups_before_fix
+    image = project.parent / "bzImage"
+    image.write_bytes(b"")
+    with pytest.raises(UserError, match=r"--base: .* is built already: patches need a source"):
+        with_series(find_kernel(str(image)), "change")
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_split_into_patches_or_none(data: bytes) -> None:
+    for text in split_mailbox(FROM.format(1).encode() + b"Subject: x\n\n" + data):
+        assert isinstance(text, str)
+
+
+LINES = st.lists(st.sampled_from("abcdefgh"), min_size=0, max_size=12)
+
+
+@given(LINES, st.integers(0, 60), st.integers(0, 60))
+def test_renewed_offsets_say_where_the_hunks_are(before: list[str], old: int, new: int) -> None:
+    text = "".join(f"{line}\n" for line in [*before, "x", "OLD", "y", "z", "z", "z", "z", "LAST"])
+    patch = (
+        f"--- a/f\n+++ b/f\n@@ -{old},3 +{old},4 @@ here\n x\n-OLD\n+N1\n+N2\n y\n"
+        f"@@ -{new + 70},2 +{new},1 @@\n z\n-LAST\n"
+    )
+    renewed = renew_offsets(patch, {"f": text}.get)
+    at = len(before)
+    assert f"@@ -{at + 1},3 +{at + 1},4 @@ here" in renewed
+    assert f"@@ -{at + 7},2 +{at + 8},1 @@" in renewed
+    assert renew_offsets(renewed, {"f": text}.get) == renewed
+    assert parse_patch(renewed)[0].hunks[0].lines == parse_patch(patch)[0].hunks[0].lines
+
+
+def test_offsets_of_a_patch_that_does_not_fit_are_not_renewed() -> None:
+    with pytest.raises(HunkFailed, match="hunk 1 of 1 does not fit f"):
+        renew_offsets("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", {"f": "c\n"}.get)
+    added = "--- /dev/null\n+++ b/g\n@@ -0,0 +1,2 @@\n+a\n+b\n"
+    assert renew_offsets(added, lambda _name: None) == added
