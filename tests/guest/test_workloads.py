@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from guest_types import Boot, MakeMachine
 
 from lab.image.build import BuiltImage
@@ -92,6 +93,7 @@ def check_metrics(name: str, output: str) -> None:
     assert len(found) == len(metrics), "a metric is found twice"
 
 
+@pytest.mark.timeout(1800)  # where the kernel is not built yet
 def test_xfs_is_made_filled_and_repaired(
     boot: Boot, make_machine: MakeMachine, bench_image: BuiltImage
 ) -> None:

@@ -2,10 +2,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.errors import UserError
 from lab.topology.load import list_topologies, load_topology
 from lab.topology.model import Topology
+from lab.workload.document import PLACEHOLDER
 from lab.workload.model import list_workloads, load_workload, resolve
 
 MINIMAL = """
@@ -292,3 +295,31 @@ def test_every_workload_scales_to_every_machine(topology: str) -> None:
             continue
         assert 0 <= bound.memory_mib < machine.memory_mib
         assert 0 < bound.seconds < 120
+
+
+VALUES = st.one_of(
+    st.integers(-10, 10**12),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.text(max_size=12),
+    st.sampled_from(["machine.cpus", "1,2", "machine.cpus // 0", "9" * 40, "1-3", "threads * 2"]),
+)
+
+
+@given(st.data())
+def test_whatever_a_study_sets_is_fitted_or_explained(data: st.DataObject) -> None:
+    """No value makes a traceback, and none leaves something out of bounds."""
+    workload = load_workload(data.draw(st.sampled_from(list_workloads())))
+    names = st.sampled_from(list(workload.table.parameters))
+    parameters = data.draw(st.dictionaries(names, VALUES, max_size=3))
+    machine = load_topology(data.draw(st.sampled_from(["ring-4", "slow-memory-3"])))
+    try:
+        bound = resolve(workload, parameters, machine, file=Path("s.toml"), key="parameters")
+    except UserError as error:
+        assert error.key
+        return
+    assert all(word and not PLACEHOLDER.search(word) for word in bound.argv)
+    for name, table in workload.table.parameters.items():
+        value = bound.parameters[name]
+        if isinstance(value, int | float):
+            assert table.least is None or value >= table.least
+            assert table.most is None or value <= table.most
