@@ -20,6 +20,7 @@ from bench import boot, matrix, report, topology
 from rich.console import Console
 from rich.table import Table
 
+from lab.analysis.run import analyse_run
 from lab.capture.decode import decode_trace
 from lab.capture.spec import load_capture, render_events
 from lab.image.recipe import load_recipe
@@ -29,14 +30,12 @@ from lab.machine.machine import Job, Machine
 from lab.machine.run import run_guest
 from lab.machine.start import prepare as prepare_guest
 from lab.store import RunDir
+from lab.study.measure import scan_events
 from lab.study.prepare import Prepared, prepare
 from lab.topology.load import load_topology
 
 ROUNDS = 3
-EVENTS = tuple(
-    f"sched:sched_{name}"
-    for name in ("switch", "waking", "wakeup", "migrate_task", "stat_runtime", "process_fork")
-)
+EVENTS = ("sched", "migrate")
 HACKBENCH = ("hackbench", "-g", "3", "-l", "1500")
 
 
@@ -158,8 +157,11 @@ def decoding(prepared: Prepared, folder: Path) -> Iterator[Row]:
     ]
     events = _decode(directory)
     ours, reference = (median(side) for side in zip(*pairs, strict=True))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     yield Row(f"decode {events} events / trace-cmd report", ours, reference, "<= 1.0")
+    ring = load_topology("ring-4")
+    analysed = _median(lambda: analyse_run(scan_events(directory), ring, tasks=()))
+    yield Row("take all measures and findings of them", analysed, None, "")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     yield Row("memory at the peak of all this", peak, None, "<= 1024 MiB", "MiB")
 
 
