@@ -3,6 +3,8 @@
 Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
 """
 
+import re
+
 from lab.errors import UserError
 from lab.machine.machine import Mode
 from lab.machine.memory import Region
@@ -25,12 +27,18 @@ _EMULATED = (
 _ONE_CLOCK = ("tsc=reliable",)
 
 
-def _verbose(release: str) -> str:
-    """Return the word for a talkative scheduler: 5.13 renamed it (9406415f46f6)."""
-    numbers = [
-        int(number) for number in release.partition("-")[0].split(".")[:2] if number.isdigit()
-    ]
-    return "sched_debug" if numbers and numbers < [5, 13] else "sched_verbose"
+# Our own kernels are built without them; before 6.9 that could not be said for all of them.
+_UNMITIGATED = ("mitigations=off",)
+# A kernel at a random place takes memory from a node that only chance knows.
+_IN_PLACE = ("nokaslr",)
+_RENAMED = (5, 13)  # sched_debug became sched_verbose (9406415f46f6)
+_WITHOUT_MITIGATIONS = (6, 9)  # CONFIG_CPU_MITIGATIONS
+
+
+def _version(release: str) -> tuple[int, ...]:
+    """Return major and minor of a release, (999,) where it does not say."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return (int(found[1]), int(found[2])) if found else (999,)
 
 
 def render_cmdline(
@@ -40,10 +48,12 @@ def render_cmdline(
     unwanted: tuple[Region, ...] = (),
     extra: tuple[str, ...] = (),
     release: str = "",
+    modular: bool = False,
 ) -> str:
     """Render the command line of a guest whose trace instance lies in `region`.
 
-    `release` is the kernel's; without one it is a recent kernel.
+    `release` is the kernel's; without one it is a recent kernel. `modular`: it is a distribution's,
+    whose configuration is not ours.
 
     `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
     last, so that they win. Raises UserError for words the kernel would not read as one word, and
@@ -61,8 +71,12 @@ def render_cmdline(
         # After a panic the guest stays as it is; pvpanic tells the host, which ends it.
         "panic=0",
         # Prints the sched domains and groups at boot; reports show them.
-        _verbose(release),
+        "sched_debug" if _version(release) < _RENAMED else "sched_verbose",
     ]
+    if modular or _version(release) < _WITHOUT_MITIGATIONS:
+        words += _UNMITIGATED
+    if modular:
+        words += _IN_PLACE
     if mode != "kvm":
         words += _EMULATED
     if mode == "icount":

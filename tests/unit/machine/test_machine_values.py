@@ -97,6 +97,25 @@ def test_the_command_line() -> None:
     assert "memmap" not in render_cmdline(None, mode="kvm")
 
 
+@pytest.mark.parametrize(
+    ("release", "modular", "has", "lacks"),
+    [
+        ("", False, {"sched_verbose"}, {"mitigations=off", "nokaslr"}),
+        ("6.12.117", False, {"sched_verbose"}, {"mitigations=off", "nokaslr"}),
+        ("6.1.0-56-amd64", True, {"sched_verbose", "mitigations=off", "nokaslr"}, {"sched_debug"}),
+        ("6.12.1+deb", True, {"mitigations=off", "nokaslr"}, {"sched_debug"}),
+        ("5.10.223", False, {"sched_debug", "mitigations=off"}, {"sched_verbose", "nokaslr"}),
+        ("v5", False, {"sched_verbose"}, {"sched_debug"}),
+    ],
+)
+def test_words_that_not_every_kernel_has(
+    release: str, modular: bool, has: set[str], lacks: set[str]
+) -> None:
+    words = set(render_cmdline(None, mode="kvm", release=release, modular=modular).split())
+    assert has <= words
+    assert not lacks & words
+
+
 @pytest.mark.parametrize("extra", [("a b",), ("",), ("x\n",), ("y" * 2048,)])
 def test_the_command_line_refuses(extra: tuple[str, ...]) -> None:
     with pytest.raises(UserError):
