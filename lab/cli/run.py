@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,6 +34,9 @@ from lab.study.publish import publish
 from lab.study.stopping import StoppingRule
 from lab.study.task import Setting, make_tasks
 from lab.units import parse_seconds
+
+if TYPE_CHECKING:
+    from lab.study.cluster import Cluster
 
 
 def command(
@@ -74,6 +77,10 @@ def command(
     pages: Annotated[
         PageKind | None, typer.Option(help="What guest memory is made of, instead of the study's.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers run the guests."),
+    ] = None,
     connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
@@ -111,8 +118,10 @@ def command(
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
     if limit is not None:
         ready = _within(ready, limit - (time.monotonic() - began), jobs)
+    room = None if cluster is None else _cluster(cluster)
+    places = jobs if room is None else max(1, room.places)
     with live_runs() as watch:
-        failures = run_here(ready, jobs, watch, rule=rule, fail_fast=fail_fast)
+        failures = run_here(ready, places, watch, rule=rule, fail_fast=fail_fast, room=room)
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, as_json=as_json)
     _tell_ci(reports, ready, failures, junit_file, artifacts)
@@ -132,6 +141,14 @@ def _ready(
         choice = choose_mode(mode or plan.study.mode, prepared, connection, tell)
     say(f"mode {choice.mode}: {choice.reason}")
     return Ready(plan, prepared, results, Setting(choice, connection, allow_mismatch))
+
+
+def _cluster(address: str) -> "Cluster":
+    from lab.study.cluster import Cluster  # noqa: PLC0415 - an extra
+
+    room = Cluster(address, on_refused=lambda w: say(f"worker {w.address}: refused, {w.reason}"))
+    say(f"cluster {address}: {room.places} runs at once")
+    return room
 
 
 def _seconds(budget: str) -> int:

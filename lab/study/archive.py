@@ -1,5 +1,6 @@
 """Results as one file, and back. An archive may come from anybody: nothing in it is believed."""
 
+import io
 import re
 import tarfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ LARGEST_FILE = 4 << 30
 DEEPEST = 12
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+@=-]{0,199}")
 _LEVEL = 9
+_PACK_LEVEL = 3
 
 OnFile = Callable[[str], None]
 
@@ -47,6 +49,29 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
             with path.open("rb") as data:
                 tar.addfile(info, data)
     return len(files)
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Pack a run's folder; its job disk is left out."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in _files(Results(folder)):
+            tar.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    return zstandard.compress(raw.getvalue(), _PACK_LEVEL)
+
+
+def unpack_folder(data: bytes, target: Path) -> None:
+    """Unpack what `pack_folder` made somewhere else, in place of what is at `target`.
+
+    Raises UserError for what is not such a thing: a worker is believed no more than an archive.
+    """
+    try:
+        with replacing(target) as temporary:
+            make_dir(temporary)
+            with zstandard.ZstdDecompressor().stream_reader(data) as unpacked:
+                _unpack(unpacked, temporary, target, None)
+    except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
+        raise UserError(f"not a run: {error}", file=target) from None
 
 
 def _files(results: Results) -> Iterator[Path]:

@@ -126,7 +126,7 @@ def carry_out(
     while some may be under way). The caller closes the room, which ends those.
     """
     campaign = _Campaign(tasks, room, tell)
-    while campaign.start_what_fits() or campaign.running:
+    while campaign.start_what_fits() or campaign.running or campaign.waiting:
         for news in room.news(_LISTEN):
             campaign.note(news)
         if fail_fast and campaign.failures:

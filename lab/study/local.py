@@ -24,7 +24,7 @@ from lab.study.prepare import Prepared
 from lab.study.schedule import Capacity, longest_first
 from lab.study.stopping import StoppingRule, look
 from lab.study.task import Execute, Setting, Task, make_tasks
-from lab.study.workers import Workers
+from lab.study.workers import Room, Workers
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ def run_here(
     rule: StoppingRule | None = None,
     fail_fast: bool = False,
     execute: Execute = execute_task,
+    room: Room | None = None,
 ) -> tuple[Failure, ...]:
     """Execute the runs that the results of some studies lack; returns the failures.
 
     `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
     done, and returns what is told of it. With a `rule`, repetitions are added until it is content.
+    `room` is where runs are executed instead of on this host, as many at once as it takes.
     Raises UserError when results belong to another study, HostError when another numalab uses them.
     """
     costs = Costs()
@@ -66,18 +68,18 @@ def run_here(
         claims = [(study.plan, study.results) for study in studies]
         locks = stack.enter_context(claimed(claims))
         tasks = [task for study in studies for task in _lacking(study)]
-        rooms: list[Workers] = []
+        if room is not None:
+            stack.enter_context(closing(room))
         failures: list[Failure] = []
         while tasks:
             at_once = min(jobs or default_jobs(tasks), len(tasks))
-            if not rooms:
-                rooms.append(
-                    stack.enter_context(closing(Workers(capacity(at_once), execute, locks)))
-                )
+            if room is None:
+                room = Workers(capacity(at_once), execute, locks)
+                stack.enter_context(closing(room))
             if at_once > 1:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
             tell = _learning(watch(_outlook(tasks, costs, at_once)), costs)
-            failures += carry_out(tasks, rooms[0], tell, fail_fast=fail_fast)
+            failures += carry_out(tasks, room, tell, fail_fast=fail_fast)
             if rule is None or failures:
                 break
             studies = [_prolonged(study, rule) for study in studies]

@@ -1,0 +1,179 @@
+"""A real scheduler with three workers, all processes of this host; the runs are not real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fake_room import MATRIX, fake, ledger, order, ready
+
+from lab.errors import HostError
+from lab.study import cluster as cluster_module
+from lab.study.campaign import Happening
+from lab.study.cluster import Cluster, Refused
+from lab.study.local import Outlook, run_here
+from lab.study.remote import describe_host, has_file, take_chunk
+
+ROOT = Path(__file__).parents[2]
+SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1, 2]")
+DEADLINE = 120.0
+
+
+class Processes:
+    """A scheduler and workers that were started here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "scheduler.json"
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1")
+        until(self.file.exists)
+
+    def worker(self, **env: str) -> "subprocess.Popen[bytes]":
+        words = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self.folder))
+        return self._start("dask_worker", *words, **env)
+
+    def _start(self, module: str, *words: str, **env: str) -> "subprocess.Popen[bytes]":
+        log = (self.folder / f"{module}-{len(self.started)}.log").open("wb")
+        command = [sys.executable, "-m", f"distributed.cli.{module}"]
+        process = subprocess.Popen(
+            [*command, "--scheduler-file", str(self.file), "--no-dashboard", *words],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **env},
+            stdout=log,
+            stderr=log,
+        )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def unwatched(_: Outlook) -> Callable[[Happening], None]:
+    return lambda happening: None
+
+
+@pytest.fixture
+def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_ROOM", str(tmp_path / "desk"))
+    (tmp_path / "desk").mkdir()
+    found = Processes(tmp_path)
+    yield found
+    found.end()
+
+
+def joined(processes: Processes, count: int, refused: list[Refused] | None = None) -> Cluster:
+    """Connect once so many workers are there."""
+    told = [] if refused is None else refused
+    room = Cluster(_address(processes), fake, told.append)
+
+    def there() -> bool:
+        room.news(0.1)
+        return room.places + len(told) >= count
+
+    until(there)
+    return room
+
+
+def _address(processes: Processes) -> str:
+    return str(json.loads(processes.file.read_text())["address"])
+
+
+def test_a_killed_worker_loses_only_its_run(processes: Processes, tmp_path: Path) -> None:
+    """And a worker with another QEMU gets none: in icount mode its runs would not be the same."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    qemu = programs / "qemu-system-x86_64"
+    qemu.write_text("#!/bin/sh\necho QEMU emulator version 9.9.9\n")
+    qemu.chmod(0o755)
+    for _ in range(3):
+        processes.worker()
+    processes.worker(PATH=f"{programs}:{os.environ['PATH']}")
+    refused: list[Refused] = []
+    room = joined(processes, 4, refused)
+    assert room.places == 3
+    assert "9.9.9" in refused[0].reason
+    study = ready(tmp_path, SMALL)
+    order(study, "ring-2_many_after_1", "sleep")
+    asleep = tmp_path / "desk" / "asleep"
+
+    def kill() -> None:
+        until(lambda: asleep.exists() and asleep.read_text())
+        os.kill(int(asleep.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    told: list[Happening] = []
+    failures = run_here([study], 3, lambda _: told.append, room=room)
+    killer.join()
+    assert failures == ()
+    assert set(study.results.finished()) == {run.id for run in study.plan.runs}
+    assert sorted(ledger(study.results)) == sorted(run.id for run in study.plan.runs)
+    (again,) = (each for each in told if each.kind == "again")
+    assert (again.task.run.id, "worker is gone" in again.text) == ("ring-2_many_after_1", True)
+    assert not list((tmp_path / "cache" / "remote").glob("run-*/runs/*_1"))
+
+
+def test_without_its_scheduler_a_study_ends_and_can_go_on(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes.worker()
+    room = joined(processes, 1)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1.0)
+    study = ready(tmp_path, SMALL)
+    order(study, "ring-2_many_after_1", "sleep")
+    asleep = tmp_path / "desk" / "asleep"
+
+    def kill() -> None:
+        until(lambda: asleep.exists() and asleep.read_text())
+        processes.scheduler.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(HostError, match="--resume"):
+        run_here([study], 1, unwatched, room=room)
+    killer.join()
+    done = ledger(study.results)
+    assert 0 < len(done) < len(study.plan.runs)
+    assert run_here([study], 1, unwatched, execute=fake) == ()
+    assert sorted(ledger(study.results)) == sorted(run.id for run in study.plan.runs)
+
+
+def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
+    with pytest.raises(HostError, match="no scheduler answers"):
+        Cluster("tcp://127.0.0.1:9")
+
+
+def test_a_file_is_checked_when_it_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+    sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of hello
+    assert not has_file(sha256)
+    assert take_chunk(sha256, "me", b"hel", last=False) == ""
+    assert take_chunk(sha256, "you", b"help", last=True).startswith("arrived as ")
+    assert not has_file(sha256)
+    assert take_chunk(sha256, "me", b"lo", last=True) == ""
+    assert has_file(sha256)
+
+
+def test_a_worker_says_what_it_is() -> None:
+    host = describe_host()
+    assert host.cpus >= 1
+    assert host.memory_mib > 0
+    assert host.numalab.startswith("0.")
