@@ -4,7 +4,6 @@ import os
 import resource
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from lab.cpulist import format_cpulist
 from lab.errors import HostError, UserError
@@ -13,6 +12,7 @@ from lab.machine.host import Host
 from lab.machine.machine import PAGE_KIB, Machine, Mode
 from lab.machine.memory import backed_mib
 from lab.machine.placement import Placement, place
+from lab.machine.privilege import effective_capabilities
 from lab.machine.read_host import read_host
 
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
@@ -79,11 +79,7 @@ def may_lock_memory() -> bool:
     """Tell whether QEMU, started by this process, may lock all its memory (mlock(2))."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY:
         return True
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        if name == "CapEff":
-            return bool(int(value, 16) >> _CAP_SYS_RESOURCE & 1)
-    return False
+    return bool(effective_capabilities() >> _CAP_SYS_RESOURCE & 1)
 
 
 def _alone(

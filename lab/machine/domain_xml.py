@@ -15,6 +15,7 @@ from lab.machine.machine import PAGE_KIB, Machine
 from lab.machine.memory import Region, backed_mib
 from lab.machine.owner import Owner
 from lab.machine.placement import Placement
+from lab.machine.privilege import Privilege, render_privilege
 from lab.topology.model import Interconnect, Topology
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -55,13 +56,14 @@ def render_domain(
     owner: Owner,
     locked: bool = False,
     interactive: bool = False,
+    privilege: Privilege,
     restore: tuple[Path, Region] | None = None,
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
     `locked` keeps QEMU's memory from being swapped or moved. `interactive`: somebody sits at its
-    first console. `restore` puts the content of a file
-    at a place in the guest's memory before it starts (the trace memory of a guest that was lost).
+    first console. `privilege`: as whom QEMU runs. `restore` puts the content of a file at a place
+    in the guest's memory before it starts (the trace memory of a guest that was lost).
     Raises UserError for a file name that QEMU's option syntax cannot carry.
     """
     ET.register_namespace("qemu", QEMU_NAMESPACE)
@@ -81,7 +83,9 @@ def render_domain(
         _text(domain, f"on_{event}", action)
     _devices(domain, files, interactive=interactive)
     arguments = [*_nvdimms(files), *_determinism(machine, interactive=interactive)]
-    _qemu_arguments(domain, [*arguments, *_loader(restore), *_debugger(machine.gdb)])
+    arguments += [*_loader(restore), *_debugger(machine.gdb), *render_privilege(privilege)]
+    _security(domain, privilege)
+    _qemu_arguments(domain, arguments)
     ET.indent(domain)
     return ET.tostring(domain, encoding="unicode") + "\n"
 
@@ -277,6 +281,12 @@ def _debugger(socket: Path | None) -> list[str]:
         raise UserError("QEMU cannot open a file with a comma in its name", file=socket)
     # A socket in a folder of this user; a port would be open to everybody on the host.
     return ["-gdb", f"unix:{socket},server=on,wait=off"]
+
+
+def _security(domain: ET.Element, privilege: Privilege) -> None:
+    if privilege.label is not None:
+        label = _add(domain, "seclabel", type="static", model="dac", relabel="no")
+        _text(label, "label", "+{}:+{}".format(*privilege.label))
 
 
 def _qemu_arguments(domain: ET.Element, arguments: Sequence[str]) -> None:

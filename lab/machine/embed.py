@@ -27,14 +27,16 @@ _LONGEST_ROOT = 50
 # What libvirt must do differently from a system daemon, and why.
 _CONFIG = """\
 # Written by numalab at each start.
-# QEMU runs as the user who runs numalab: it must reach that user's files, and nobody else's.
+# QEMU starts as the user who runs numalab, to reach that user's files and nobody else's; started
+# by root it gives that up (lab/machine/privilege.py).
 user = "{user}"
 group = "{group}"
 dynamic_ownership = 0
 remember_owner = 0
-# No AppArmor or SELinux profile knows this folder; QEMU's own sandbox is on.
+# No AppArmor or SELinux profile knows this folder.
 security_driver = "none"
-seccomp_sandbox = 1
+# numalab asks for QEMU's sandbox itself; libvirt's would not let QEMU give up root.
+seccomp_sandbox = 0
 # No cgroups and no mount namespace: they would need a privileged and undivided host.
 cgroup_controllers = []
 namespaces = []

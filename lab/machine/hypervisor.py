@@ -226,6 +226,11 @@ class Hypervisor:
         return guest
 
     @property
+    def embedded(self) -> bool:
+        """Tell whether libvirt runs in this process."""
+        return self._root is not None
+
+    @property
     def guests(self) -> tuple[str, ...]:
         """The names of the guests that this process has started and not yet forgotten."""
         return tuple(self._guests)

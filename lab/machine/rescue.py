@@ -45,6 +45,7 @@ def rescue_trace(
             rescuer,
             Job(argv=(), mode="rescue", clock=job.clock),
             rescue_dir,
+            embedded=hypervisor.embedded,
             restore=(run_dir.trace_memory.absolute(), region),
         )
         with started(hypervisor, rescuer, prepared) as (guest, _, witness):

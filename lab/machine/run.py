@@ -70,7 +70,7 @@ def run_guest(
     limits = limits or Limits()
     watch = _Stopwatch()
     hypervisor = connect(connection)
-    prepared = prepare(machine, job, run_dir)
+    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded)
     watch.lap("prepare")
     with ExitStack() as stack:
         guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared))

@@ -27,6 +27,7 @@ from lab.machine.memory import (
 )
 from lab.machine.owner import this_process
 from lab.machine.placement import Placement
+from lab.machine.privilege import privilege
 from lab.machine.witness import Witness
 from lab.store import RunDir, write_text
 
@@ -50,7 +51,12 @@ class Prepared:
 
 
 def prepare(
-    machine: Machine, job: Job, run_dir: RunDir, *, restore: tuple[Path, Region] | None = None
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    *,
+    embedded: bool = True,
+    restore: tuple[Path, Region] | None = None,
 ) -> Prepared:
     """Write what the guest needs to `run_dir` and render its domain, without starting it.
 
@@ -58,7 +64,8 @@ def prepare(
     """
     placement, admission = admit_machine(machine)
     try:
-        return _prepare(machine, job, run_dir, restore, (placement, admission))
+        admitted = (placement, admission)
+        return _prepare(machine, job, run_dir, admitted, embedded=embedded, restore=restore)
     except BaseException:
         admission.release()
         raise
@@ -68,8 +75,10 @@ def _prepare(
     machine: Machine,
     job: Job,
     run_dir: RunDir,
-    restore: tuple[Path, Region] | None,
     admitted: tuple[Placement, Admission],
+    *,
+    embedded: bool,
+    restore: tuple[Path, Region] | None,
 ) -> Prepared:
     placement, admission = admitted
     region = trace_region(machine.topology, machine.trace_memory_mib)
@@ -79,6 +88,7 @@ def _prepare(
         unwanted=unwanted_regions(machine.topology),
         extra=machine.extra_cmdline,
         release=machine.release,
+        modular=machine.initrd is not None,
     )
     name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
     try:
@@ -103,6 +113,7 @@ def _prepare(
         owner=this_process(),
         locked=placement.dedicated and not machine.shares_cpus and may_lock_memory(),
         interactive=job.mode == "shell",
+        privilege=privilege(embedded=embedded),
         restore=restore,
     )
     write_text(run_dir.domain_xml, xml)

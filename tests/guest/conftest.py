@@ -75,6 +75,15 @@ def make_machine(kernel: BuiltKernel, image: BuiltImage) -> MakeMachine:
 
 
 @pytest.fixture
+def own_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A budget of the test's own: what else runs on this host must not decide it."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    monkeypatch.setattr("lab.machine.budget.cache_dir", lambda *_: folder)
+    return folder
+
+
+@pytest.fixture
 def boot(make_machine: MakeMachine, tmp_path: Path) -> Boot:
     count = 0
 

@@ -119,6 +119,7 @@ def test_auto_ends_in_a_mode_that_works_and_says_why(make_machine: MakeMachine) 
 
 
 @pytest.mark.skipif(bool(unusable_device()), reason="hardware: no usable /dev/kvm")
+@pytest.mark.usefixtures("own_budget")
 def test_kvm_vcpus_are_pinned_before_the_first_instruction(
     make_machine: MakeMachine, tmp_path: Path
 ) -> None:

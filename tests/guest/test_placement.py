@@ -20,6 +20,7 @@ from lab.machine.hypervisor import connect
 from lab.machine.kvm import unusable_device
 from lab.machine.machine import PAGE_KIB, Job, Machine, PageKind
 from lab.machine.memory import backed_mib
+from lab.machine.privilege import privilege
 from lab.machine.proof import Proof
 from lab.machine.read_host import read_host
 from lab.machine.start import prepare, started
@@ -29,17 +30,10 @@ from lab.topology.model import CpuShape
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 pytestmark = [
+    pytest.mark.usefixtures("own_budget"),
     pytest.mark.skipif(bool(unusable_device()), reason=f"hardware: {unusable_device()}"),
     pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two host CPUs"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A budget of these tests' own: what else runs on this host must not decide them."""
-    folder = tmp_path / "host"
-    folder.mkdir()
-    monkeypatch.setattr("lab.machine.budget.cache_dir", lambda *_: folder)
 
 
 def firmware_machine(scratch: Path, pages: PageKind = "memfd") -> Machine:
@@ -68,6 +62,12 @@ def running(machine: Machine, run_dir: RunDir) -> Iterator[tuple[int, Proof]]:
     prepared = replace(prepared, xml=bare(prepared.xml))
     with started(connect(), machine, prepared) as (guest, _, witness):
         yield guest.pid, witness.proof
+
+
+def status(pid: int, name: str) -> str:
+    """Return the first word of a field of /proc/<pid>/status."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return text.partition(f"\n{name}:")[2].split()[0]
 
 
 def pools() -> list[tuple[int, int, int]]:
@@ -153,7 +153,7 @@ def test_a_second_guest_may_not_have_the_cpus_of_the_first(tmp_path: Path) -> No
     machine = firmware_machine(tmp_path)
     with (
         running(machine, RunDir(tmp_path / "first")),
-        pytest.raises(HostError, match="run other guests in kvm mode"),
+        pytest.raises(HostError, match="run other guests"),
     ):
         prepare(machine, Job(("true",)), RunDir(tmp_path / "second"))
 
@@ -197,8 +197,21 @@ def test_what_kvm_starts_itself_runs_beside_the_vcpus(tmp_path: Path) -> None:
         assert usage is not None and usage.seconds > 0
         assert {t.thread for t in usage.threads} >= {t.thread for t in seen.proof.threads}
         assert set(usage.stolen_ms) == {CPUS[1]}
-        locked = Path(f"/proc/{guest.pid}/status").read_text().partition("VmLck:")[2].split()[0]
+        locked = status(guest.pid, "VmLck")
         if may_lock_memory():
             assert int(locked) >= 256 << 10
         else:
             assert locked == "0"
+
+
+def test_qemu_is_not_root_when_the_guest_runs(tmp_path: Path) -> None:
+    how = privilege(embedded=True)
+    with running(firmware_machine(tmp_path), RunDir(tmp_path / "run")) as (pid, proof):
+        assert status(pid, "Seccomp") == "2" and status(pid, "NoNewPrivs") == "1"
+        if how.run_as is None:
+            assert int(status(pid, "Uid")) == os.geteuid()
+        else:
+            assert int(status(pid, "Uid")) == how.run_as[0] != 0
+            assert int(status(pid, "Gid")) == how.run_as[1]
+            assert int(status(pid, "CapEff"), 16) == 0
+        assert proof.memory and not proof.differs  # and what it does can still be read

@@ -1,5 +1,7 @@
 """The domain XML: golden files, libvirt's own schema, and what must never change by accident."""
 
+import os
+import pwd
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from lab.machine.machine import CpuModel, Machine, Mode, PageKind
 from lab.machine.memory import trace_region, unwanted_regions
 from lab.machine.owner import Owner
 from lab.machine.placement import Placement, place
+from lab.machine.privilege import Privilege, privilege, render_privilege
 from lab.topology.load import load_topology
 from lab.topology.model import Interconnect
 
@@ -58,6 +61,7 @@ def render(
             unwanted=unwanted_regions(machine.topology),
         ),
         owner=Owner(4242, 99),
+        privilege=Privilege(own_sandbox=True, run_as=(64055, 64055)),
     )
 
 
@@ -161,6 +165,65 @@ def test_foreign_metadata_is_no_owner(text: str) -> None:
         parse_owner(text)
 
 
+def test_qemu_gives_up_root_within_its_sandbox() -> None:
+    found = arguments(render(make_machine("tcg")))
+    assert found[found.index("-runas") + 1] == "64055:64055"
+    sandbox = found[found.index("-sandbox") + 1].split(",")
+    assert {"on", "obsolete=deny", "spawn=deny", "resourcecontrol=deny"} <= set(sandbox)
+    assert "elevateprivileges=allow" in sandbox  # to give up its own; it has none afterwards
+    kept = render_privilege(Privilege(own_sandbox=True))
+    assert kept[1].split(",")[2] == "elevateprivileges=deny" and "-runas" not in kept
+    assert render_privilege(Privilege(own_sandbox=False, label=(0, 0))) == []
+
+
+def test_who_qemu_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decided(user: int, capabilities: int, *, embedded: bool = True) -> Privilege:
+        monkeypatch.setattr("lab.machine.privilege.os.geteuid", lambda: user)
+        monkeypatch.setattr("lab.machine.privilege.effective_capabilities", lambda: capabilities)
+        return privilege(embedded=embedded)
+
+    assert decided(1000, 0) == Privilege(own_sandbox=True)
+    assert decided(1000, 0, embedded=False) == Privilege(own_sandbox=False)
+    assert decided(0, -1, embedded=False).label == (0, os.getegid())
+    lacking = ~(1 << 19)  # CAP_SYS_PTRACE: root could not read the proof of another user's process
+    assert decided(0, lacking) == Privilege(own_sandbox=True)
+    user = pwd.struct_passwd(("libvirt-qemu", "x", 64055, 107, "", "/", "/bin/false"))
+    monkeypatch.setattr("lab.machine.privilege.pwd.getpwnam", lambda _: user)
+    assert decided(0, -1).run_as == (64055, 64055)
+
+
+def test_a_daemon_is_told_as_whom_to_start_qemu() -> None:
+    label = render_bound(BOUND, "memfd").find("seclabel[@model='dac']")
+    assert label is not None and label.get("relabel") == "no"
+    assert label.findtext("label") == "+0:+0"
+
+
+def test_anonymous_memory_is_nobody_elses() -> None:
+    backing = render_bound(BOUND, "anonymous").find("memoryBacking")
+    assert backing is not None
+    assert backing.find("source[@type='anonymous']") is not None
+    assert backing.find("access") is None
+
+
+def test_a_shell_has_a_terminal_and_its_clock_waits() -> None:
+    machine = replace(make_machine("icount"), gdb=Path("/run/gdb"))
+    text = render_domain(
+        machine, place(machine.topology, small_host(1, 64, 1), "icount", (0,)), make_files(),
+        name="m", cmdline="x", owner=Owner(1, 2), interactive=True,
+        privilege=Privilege(own_sandbox=True),
+    )  # fmt: skip
+    etree.RelaxNG(etree.parse(SCHEMA)).assertValid(etree.fromstring(text.encode()))
+    first, second = ET.fromstring(text).findall("devices/serial")
+    assert (first.get("type"), second.get("type")) == ("pty", "file")
+    log = first.find("log")
+    assert log is not None and log.get("file") == "/run/console.log"
+    found = arguments(text)
+    assert found[found.index("-icount") + 1] == "shift=3,sleep=on"
+    assert found[found.index("-gdb") + 1] == "unix:/run/gdb,server=on,wait=off"
+    with pytest.raises(UserError, match="comma"):
+        render(replace(machine, gdb=Path("/a,b")))
+
+
 BOUND = Placement((0, 1, 8, 9), (2,), False, "", host_nodes=(8, 0), bound=True, dedicated=True)
 
 
@@ -169,8 +232,9 @@ def render_bound(placement: Placement, pages: PageKind, *, locked: bool = False)
     nodes = tuple(replace(node, memory_mib=1024) for node in machine.topology.nodes)
     machine = replace(machine, topology=replace(machine.topology, nodes=nodes), pages=pages)
     xml = render_domain(
-        machine, placement, make_files(), name="m", cmdline="x", owner=Owner(1, 2), locked=locked
-    )
+        machine, placement, make_files(), name="m", cmdline="x", owner=Owner(1, 2), locked=locked,
+        privilege=Privilege(own_sandbox=False, label=(0, 0)),
+    )  # fmt: skip
     etree.RelaxNG(etree.parse(SCHEMA)).assertValid(etree.fromstring(xml))
     return ET.fromstring(xml)
 

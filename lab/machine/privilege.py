@@ -1,0 +1,68 @@
+"""As whom QEMU runs: what it may still do once the guest's first instruction has been executed.
+
+Started by root, QEMU opens its files as root, which only root may reach, and then becomes a user
+who owns nothing (`-runas`), before the guest runs. Nothing needs to be copied or opened to others.
+"""
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+_USER = "libvirt-qemu"  # made by Debian's libvirt-daemon-system for this very purpose
+# linux/capability.h. Without the last one, root may not read the memory of another user's process.
+_CAP_SETGID, _CAP_SETUID, _CAP_SYS_PTRACE = 6, 7, 19
+_NEEDED = 1 << _CAP_SETGID | 1 << _CAP_SETUID | 1 << _CAP_SYS_PTRACE
+
+
+@dataclass(frozen=True)
+class Privilege:
+    """As whom QEMU runs. `own_sandbox`: libvirt runs in this process, and leaves that to us.
+
+    `run_as`: user and group id to become. `label`: those that a libvirt daemon, run by root, is to
+    start QEMU with.
+    """
+
+    own_sandbox: bool
+    run_as: tuple[int, int] | None = None
+    label: tuple[int, int] | None = None
+
+
+def privilege(*, embedded: bool) -> Privilege:
+    """Decide as whom QEMU is to run: as this user, or, started by root, as one with less."""
+    if os.geteuid() != 0:
+        return Privilege(own_sandbox=embedded)
+    if not embedded:
+        return Privilege(own_sandbox=False, label=(os.geteuid(), os.getegid()))
+    try:
+        user = pwd.getpwnam(_USER)
+    except KeyError:
+        return Privilege(own_sandbox=True)
+    may = effective_capabilities() & _NEEDED == _NEEDED
+    # A group of its own, not the user's, which is kvm.
+    return Privilege(own_sandbox=True, run_as=(user.pw_uid, user.pw_uid) if may else None)
+
+
+def render_privilege(privilege: Privilege) -> list[str]:
+    """Render QEMU's arguments for it.
+
+    The sandbox is the one libvirt asks for (no new processes, no obsolete calls, no change of
+    priorities), except that QEMU may change its user id where it has one to give up. Afterwards it
+    has no capability to take another, and no set-user-id program helps (no_new_privs is set).
+    """
+    if not privilege.own_sandbox:
+        return []
+    elevate = "deny" if privilege.run_as is None else "allow"
+    sandbox = f"on,obsolete=deny,elevateprivileges={elevate},spawn=deny,resourcecontrol=deny"
+    if privilege.run_as is None:
+        return ["-sandbox", sandbox]
+    return ["-sandbox", sandbox, "-runas", "{}:{}".format(*privilege.run_as)]
+
+
+def effective_capabilities() -> int:
+    """Return the effective capabilities of this process, capabilities(7), as a mask."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            return int(value, 16)
+    return 0
