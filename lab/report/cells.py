@@ -69,7 +69,7 @@ def perf_event(info: MeasureInfo) -> str:
 
 def is_vm_counter(info: MeasureInfo) -> bool:
     """Say whether a measure is a counter of /proc/vmstat."""
-    return info.source.startswith("/proc/vmstat")
+    return info.name.startswith("vmstat_")
 
 
 def is_metric(info: MeasureInfo) -> bool:
@@ -77,6 +77,7 @@ def is_metric(info: MeasureInfo) -> bool:
     return info.source.startswith("workload")
 
 
+SHOWN = {"better", "worse", "different"}  # outcomes
 # The times of the workload's command, in the order and by the names of the 2018 mail.
 TIMES = {"elapsed_time": "Real", "system_time": "Sys", "user_time": "User"}
 
@@ -99,3 +100,22 @@ def headlines(report: StudyReport) -> list[Comparison]:
 def has_a_table(info: MeasureInfo) -> bool:
     """Say whether a measure is shown among times, counts or counters, not among means."""
     return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
+
+
+def told_apart(report: StudyReport) -> list[Comparison]:
+    """Return the comparisons of one cell that a reader looks for.
+
+    The key measures, what the workload printed, and what differs between the variants; of a single
+    variant all but the counters of /proc/vmstat.
+    """
+    return [each for each in report.comparisons if _is_told(report, each)]
+
+
+def _is_told(report: StudyReport, each: Comparison) -> bool:
+    info = report.measure(each.measure)
+    if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
+        return True
+    if len(report.variants) == 1:
+        return not is_vm_counter(info)
+    places = range(1, len(report.variants))
+    return any(each.outcome_of(index) in SHOWN for index in places)

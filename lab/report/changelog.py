@@ -116,11 +116,11 @@ def _times(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
 
 
 def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, Comparison]]:
-    """Return the rows of the table of means: all of one cell, the headlines of several."""
+    """Return the rows of the table of means: what is told of one cell, the headlines of several."""
     if len(reports) == 1:
         return [
             (_title(reports[0], each), each)
-            for each in reports[0].comparisons
+            for each in cells.told_apart(reports[0])
             if not cells.has_a_table(reports[0].measure(each.measure))
         ]
     labels = cells.axis(reports).labels
@@ -179,6 +179,15 @@ def _runs(report: StudyReport, index: int) -> str:
     return " and ".join(map(str, sorted(set(counts))))
 
 
+def _untold(report: StudyReport) -> int:
+    """Count the measures of a cell that are in no table here."""
+    told = {each.measure for each in cells.told_apart(report)}
+    return sum(
+        each.measure not in told and not cells.has_a_table(report.measure(each.measure))
+        for each in report.comparisons
+    )
+
+
 def _footer(reports: Sequence[StudyReport]) -> list[str]:
     every = [(report, each) for report in reports for each in report.comparisons]
     notes = []
@@ -188,6 +197,8 @@ def _footer(reports: Sequence[StudyReport]) -> list[str]:
         notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
     if any(None in each.summaries for _, each in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0).")
+    if len(reports) == 1 and (hidden := _untold(reports[0])):
+        notes.append(f"{hidden} more measures, no difference shown, are in report.json.")
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")

@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from lab.analysis.measure import Direction
 from lab.report import cells, figures
-from lab.report.cells import TIMES, is_vm_counter
+from lab.report.cells import SHOWN, TIMES, is_vm_counter
 from lab.report.model import Comparison, MeasureInfo, StudyReport
 from lab.report.numa_counters import numa_lines
 from lab.report.tables import WIDTH, gain_percent
@@ -24,7 +24,6 @@ DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elap
 PERCENTILE = re.compile(
     r"\w+?_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
 )
-SHOWN = {"better", "worse", "different"}
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
 
 

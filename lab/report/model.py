@@ -104,7 +104,7 @@ class Comparison:
 
     def outcome_of(self, index: int) -> Outcome:
         """Return how variant `index` compares with the first."""
-        versus = self.versus[index] if self.versus else None
+        versus = self.versus[index] if index < len(self.versus) else None
         return versus.outcome if versus else self.outcome
 
 

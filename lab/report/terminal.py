@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lab.analysis.statistics import Outcome
 from lab.report import figures
-from lab.report.cells import is_metric, is_vm_counter
+from lab.report.cells import told_apart
 from lab.report.model import Comparison, StudyReport
 
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
@@ -22,9 +22,6 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 }
 
 
-SHOWN = {"better", "worse", "different"}
-
-
 def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
@@ -33,7 +30,7 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
     figures are worth; of several cells, the last one has them.
     """
     told = [each for each in report.comparisons if each.measure in report.key_measures]
-    listed = [each for each in report.comparisons if _is_listed(report, each)]
+    listed = told_apart(report)
     hidden = len(report.comparisons) - len(listed)
     parts: list[RenderableType] = [
         _line(report.study, report.question),
@@ -134,16 +131,6 @@ def _claims(report: StudyReport) -> list[RenderableType]:
         grid.add_row(Text(title, style), Text(figures.printable(told_text)))
         lines.append(grid)
     return lines
-
-
-def _is_listed(report: StudyReport, each: Comparison) -> bool:
-    info = report.measure(each.measure)
-    if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
-        return True
-    if len(report.variants) == 1:
-        return not is_vm_counter(info)
-    places = range(1, len(report.variants))
-    return any(each.outcome_of(index) in SHOWN for index in places)
 
 
 def _notes(report: StudyReport) -> list[RenderableType]:

@@ -16,7 +16,8 @@ Rows = list[tuple[str, Comparison]]
 def render_threads(reports: Sequence[StudyReport]) -> str:
     """Render a study as `mean stddev  mean stddev  +x%`, plain ASCII.
 
-    One cell has a line for each measure but the counters of /proc/vmstat. Several have a table for
+    One cell has a line for each measure that is told of it but counters of /proc/vmstat: its key
+    measures, what the workload printed, and what differs. Several have a table for
     each of the measures that they share, with a line for each cell: in the mail the cells are
     numbers of threads. With more than two variants there is one table for each against the first.
     The percentage is plain: of a time, `+` is worse.
@@ -34,7 +35,7 @@ def render_threads(reports: Sequence[StudyReport]) -> str:
 def _tables(reports: Sequence[StudyReport]) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
-        infos = [(report.measure(each.measure), each) for each in report.comparisons]
+        infos = [(report.measure(each.measure), each) for each in cells.told_apart(report)]
         rows = [(figures.label(info), each) for info, each in infos if not is_vm_counter(info)]
         if rows:
             yield "", "Measure", rows

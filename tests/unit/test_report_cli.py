@@ -1,0 +1,60 @@
+"""`numalab report` on a copy of the committed example."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from lab.cli.report import FORMS, command
+from lab.errors import UserError
+from lab.store import project_dir
+
+EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "results"))
+
+
+def report(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_perfetto_traces_lie_beside_the_measures_of_the_runs_drawn(copied: Path) -> None:
+    lines = report(copied, "--format", "perfetto").stdout.split()
+    assert [Path(line).parent.name for line in lines] == [
+        "ring-4_bound-hogs_before_1",
+        "ring-4_bound-hogs_after_1",
+    ]
+    for line in lines:
+        assert Path(line).stat().st_size > 10_000
+        assert (Path(line).parent / "measures.json").exists()
+
+
+def test_one_overview_over_two_results(copied: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(copied, tmp_path / "other one"))
+    page = tmp_path / "overview.html"
+    done = report(copied, other, "--overview", page)
+    assert done.stdout.count("page: ") == 2
+    text = page.read_text("utf-8")
+    assert 'href="results/index.html"' in text
+    assert 'href="other%20one/index.html"' in text
+
+
+def test_a_format_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no format 'pdf'") as caught:
+        report(tmp_path / "nothing", "--format", "pdf")
+    assert all(form in str(caught.value) for form in FORMS)
+
+
+def test_several_results_have_no_single_text(copied: Path) -> None:
+    with pytest.raises(UserError, match="--format mmtests prints one result"):
+        report(copied, copied, "--format", "mmtests")
