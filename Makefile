@@ -52,7 +52,7 @@ check: setup ## Format, lint, types, layers, shell scripts
 
 test: setup ## All tests: pure, golden, real boots, a real browser
 	@$(BIN)/numalab image build base bench >/dev/null
-	@$(BIN)/numalab kernel build --all >/dev/null
+	@$(BIN)/numalab kernel build --source linux-source-6.12 >/dev/null
 	@$(BIN)/pytest
 
 bench: setup ## Speed, as ratios against a reference run side by side

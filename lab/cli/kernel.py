@@ -72,6 +72,12 @@ def build(
         list[str] | None, typer.Argument(help="Names from `numalab kernel list`.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Build every named kernel.")] = False,
+    source: Annotated[
+        str | None, typer.Option(help="Build every named kernel of this source.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="Compilers at once; else one a CPU.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build kernels that are not in the cache.
@@ -79,15 +85,20 @@ def build(
     The first one takes minutes, a variant that differs by a series takes seconds. Ctrl-C stops
     cleanly; the next build goes on from there.
     """
-    if every == bool(names):
-        raise UserError("name the kernels to build, or say --all", choices=load_kernels())
-    specs = list(load_kernels().values()) if every else [find_kernel(name) for name in names or ()]
+    named = load_kernels()
+    if [every, source is not None, bool(names)].count(True) != 1:
+        raise UserError("name the kernels to build, or say --all or --source", choices=named)
+    specs = [spec for spec in named.values() if every or spec.source == source]
+    if source is not None and not specs:
+        sources = dict.fromkeys(spec.source for spec in named.values())
+        raise UserError(f"no kernel has the source {source!r}", key="--source", choices=sources)
+    specs = specs or [find_kernel(name) for name in names or ()]
     result = []
     for spec in specs:
         already = built_kernel(spec)
         if already is None:
             with progress_lines(spec.name) as progress:
-                built = ensure_kernel(spec, on_progress=progress)
+                built = ensure_kernel(spec, on_progress=progress, jobs=jobs)
             tell_time(built)
         result.append(already or built)
     table = Table("kernel", "release", "seconds", "bzImage", box=None)

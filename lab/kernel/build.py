@@ -114,10 +114,13 @@ def built_kernel(spec: KernelSpec) -> BuiltKernel | None:
         return None
 
 
-def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> BuiltKernel:
+def ensure_kernel(
+    spec: KernelSpec, *, on_progress: Progress | None = None, jobs: int | None = None
+) -> BuiltKernel:
     """Build `spec` unless the cache has it.
 
-    `on_progress` gets a message and the fraction done, None where it is unknown. Raises UserError
+    `on_progress` gets a message and the fraction done, None where it is unknown. `jobs` compilers
+    run at once, as many as there are CPUs where it is not said. Raises UserError
     (series, fragment, refused option), HostError (missing tool, full disk) and BuildError, which
     ends with the last lines of the log.
     """
@@ -134,7 +137,7 @@ def ensure_kernel(spec: KernelSpec, *, on_progress: Progress | None = None) -> B
     _check_path(folder)
     with locked(folder / "lock", lambda: tell("waiting for another build of this source", None)):
         # Another process may have built it while this one waited.
-        return load_built(spec.name, inputs.digest) or _build(spec, inputs, tell)
+        return load_built(spec.name, inputs.digest) or _build(spec, inputs, jobs, tell)
 
 
 def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...]:
@@ -160,7 +163,7 @@ def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...
     )
 
 
-def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
+def _build(spec: KernelSpec, inputs: Inputs, jobs: int | None, tell: Progress) -> BuiltKernel:
     began = time.monotonic()
     log = _log(spec)
     log.write_bytes(b"")
@@ -171,7 +174,8 @@ def _build(spec: KernelSpec, inputs: Inputs, tell: Progress) -> BuiltKernel:
     out = _build_dir(tree, inputs)
     with _under_way(out):
         config = _configure(spec, inputs, tree, tell)
-        _compile(spec, _make(tree, out), out, log, tell)
+        make = [*_make(tree, out), f"-j{jobs or len(os.sched_getaffinity(0))}"]
+        _compile(spec, make, out, log, tell)
     seconds = round(time.monotonic() - began, 1)
     return store_built(
         spec_name=spec.name,
@@ -247,7 +251,7 @@ def _compile(spec: KernelSpec, make: list[str], out: Path, log: Path, tell: Prog
             done += 1
             tell(found[1], None if variant else min(done / STEPS, 0.99))
 
-    _run_make(spec, [*make, f"-j{len(os.sched_getaffinity(0))}", "bzImage"], log, count)
+    _run_make(spec, [*make, "bzImage"], log, count)
 
 
 def _make(tree: Path, out: Path) -> list[str]:

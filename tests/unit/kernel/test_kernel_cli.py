@@ -64,6 +64,16 @@ def test_a_second_build_names_the_time_of_the_first(project: Path) -> None:
     assert "plain: built in" in result.stderr.partition("changed")[0]
 
 
+def test_build_the_kernels_of_one_source(project: Path) -> None:
+    file = project / "kernel-configs/kernels.toml"
+    file.write_text(file.read_text() + '[kernel.x]\nsummary = "x"\nsource = "linux-source-8.8"\n'
+                    'fragments = ["guest"]\n')  # fmt: skip
+    built = json.loads(numalab("build", "--source", "linux-source-9.9", "-j1", "--json").stdout)
+    assert [one["spec_name"] for one in built] == ["plain", "changed"]
+    with pytest.raises(UserError, match=r"--source: no kernel has the source 'x' \(valid: linux-s"):
+        numalab("build", "--source", "x")
+
+
 def test_refresh_renews_offsets(project: Path) -> None:
     patch = project / "kernel-configs/series/change/0001-change.patch"
     text = patch.read_text()
@@ -91,7 +101,7 @@ def test_a_missing_source_does_not_hide_the_list(project: Path) -> None:
 
 def test_build_wants_names_or_all(project: Path) -> None:
     for words in ([], ["plain", "--all"]):
-        with pytest.raises(UserError, match=r"or say --all \(valid: plain, changed\)"):
+        with pytest.raises(UserError, match=r"or say --all or --source \(valid: plain, ch"):
             numalab("build", *words)
     with pytest.raises(UserError, match="plain is not built; run: numalab kernel build plain"):
         numalab("config", "plain", "--full")
