@@ -205,7 +205,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         )
     ),
     _of(
-        "numa_moves_taken_back_by_load_balancer",
+        "numa_moves_rebalanced",
         "moves",
         "lower",
         "trace: sched_migrate_task, sched_move_numa, sched_swap_numa, sched_switch",

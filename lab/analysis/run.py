@@ -36,7 +36,7 @@ OF_NODES = tuple(
     or each.name
     in (
         *("numa_moves_hops", "numa_moves_undone", "numa_moves_nearer", "numa_moves_as_near"),
-        *("numa_moves_farther", "numa_moves_taken_back_by_load_balancer", "task_ping_pongs"),
+        *("numa_moves_farther", "numa_moves_rebalanced", "task_ping_pongs"),
         *("tasks_converged", "processes_converged", "task_convergence_time"),
         *("process_convergence_time", "even_spread_time", "queue_imbalance", "storms"),
     )
@@ -290,7 +290,7 @@ def _moves(run: _Run) -> list[Measure]:
         ),
         measure("numa_moves_undone", numa.height if told else None),
         measure(
-            "numa_moves_taken_back_by_load_balancer",
+            "numa_moves_rebalanced",
             numa.filter(by_balancer).height if told else None,
         ),
         measure("storms", len(gusts) if told else None),

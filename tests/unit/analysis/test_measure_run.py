@@ -74,7 +74,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) 
         "numa_sticks_failed": 0,
         "numa_moves_hops": 2,
         "numa_moves_undone": 0,
-        "numa_moves_taken_back_by_load_balancer": 0,
+        "numa_moves_rebalanced": 0,
         "task_ping_pongs": 0,
         "storms": 0,
         "node_moves_numa": 1,
