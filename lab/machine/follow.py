@@ -66,7 +66,7 @@ def follow(
 
 def _bound_files(pid: int) -> None:
     """Keep QEMU from writing a file that is much larger, even while nobody cuts it."""
-    with suppress(OSError):  # QEMU of another user
+    with suppress(OSError):  # of another user it takes CAP_SYS_RESOURCE
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 * LARGEST_FILE, 4 * LARGEST_FILE))
 
 
