@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import HostError
-from lab.machine.kvm import any_verdict
+from lab.machine.kvm import any_verdict, unusable_device
+from lab.machine.privilege import privilege
 from lab.process import CommandFailed, find_program, run
 from lab.store import cache_dir
 from lab.units import format_size
@@ -41,6 +42,7 @@ def checks() -> tuple[Check, ...]:
         _libvirt(),
         _libvirt_user(),
         _kvm(),
+        _auto(),
         _program("trace-cmd", "trace-cmd", ("-V",), "trace.dat is decoded with it"),
         _program("mmdebstrap", "mmdebstrap", ("--version",), "builds images"),
         _program("mkfs.erofs", "erofs-utils", ("-V",), "packs images"),
@@ -101,7 +103,10 @@ def _libvirt_user() -> Check:
     except KeyError:
         mend = "apt-get install libvirt-daemon-system"
         return Check(name, False, "libvirt run by root does not start without it", mend)
-    return Check(name, True, "exists")
+    if privilege(embedded=True).run_as is None:
+        lacks = "exists, but QEMU stays root: CAP_SETUID, CAP_SETGID or CAP_SYS_PTRACE is missing"
+        return Check(name, True, lacks)
+    return Check(name, True, "exists; QEMU becomes it before a guest runs")
 
 
 def _kvm() -> Check:
@@ -119,6 +124,25 @@ def _kvm() -> Check:
     if "may not be opened" in verdict.reason:
         mend = f"adduser {pwd.getpwuid(os.getuid()).pw_name} kvm, and log in again"
     return Check(name, False, verdict.reason, mend, needed=False)
+
+
+def _auto() -> Check:
+    """Explain what `--mode auto` does here."""
+    name = "mode auto"
+    try:
+        verdict = any_verdict()
+    except HostError as error:
+        return Check(name, True, f"icount: {str(error).splitlines()[0]}", needed=False)
+    kept = "kept for this kernel, this QEMU and this boot of the host"
+    if verdict is None:
+        found = "not decided: the first guest tries for 15 s whether KVM reaches its init"
+    elif verdict.works:
+        found = f"kvm: {verdict.reason} ({kept})"
+    elif unusable_device():
+        found = f"icount: {verdict.reason}"
+    else:
+        found = f"icount, after a guest under KVM was tried: {verdict.reason} ({kept})"
+    return Check(name, True, found, needed=False)
 
 
 def _program(program: str, package: str, version: tuple[str, ...], why: str) -> Check:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -53,6 +54,7 @@ class _Connection(Protocol):
     ) -> int: ...
     def registerCloseCallback(self, cb: Any, opaque: Any) -> int: ...  # noqa: N802
     def listAllDomains(self, flags: int = 0) -> list[_Domain]: ...  # noqa: N802
+    def getHostname(self) -> str: ...  # noqa: N802
     def close(self) -> int: ...
 
 
@@ -288,7 +290,7 @@ def connect(uri: str = EMBED) -> Hypervisor:
     """Return this process's connection to `uri`, opening it the first time.
 
     `qemu:///embed` runs libvirt's QEMU driver inside this process; nothing has to be set up.
-    Raises HostError where libvirt cannot be reached.
+    Raises HostError where libvirt cannot be reached or runs guests on another host.
     """
     with _opening:
         if uri in _open and not _open[uri].reachable:
@@ -331,6 +333,15 @@ def _open_embedded() -> Hypervisor:
 def _open_uri(uri: str, full: str, root: embed.Root | None) -> Hypervisor:
     with _translated(f"cannot connect to libvirt at {uri}"), _on_one_cpu():
         connection = cast(_Connection, libvirt.open(full))
+        host = connection.getHostname()
+    if host.partition(".")[0] != socket.gethostname().partition(".")[0]:
+        with contextlib.suppress(libvirt.libvirtError):
+            connection.close()
+        raise HostError(
+            f"{uri} runs guests on {host}: their consoles, job disks and memory, and the proof of"
+            " their placement in /proc, are there",
+            mend=f"ssh {host} numalab ..., and copy the results",
+        )
     return Hypervisor(uri, connection, root)
 
 

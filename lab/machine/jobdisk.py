@@ -23,6 +23,7 @@ _PACKAGE = "e2fsprogs"
 # Any fixed numbers do: two disks of the same job are to be the same, byte for byte.
 _UUID = "6e756d61-6c61-4220-a069-6d6167650001"
 _TIME = 1_704_067_200  # 2024-01-01T00:00:00Z
+_FIXED_TIME = {"E2FSPROGS_FAKE_TIME": str(_TIME), "SOURCE_DATE_EPOCH": str(_TIME)}
 _INODES = 4096
 _S_IFMT, _S_IFDIR, _S_IFREG = 0o170000, 0o040000, 0o100000
 _KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
@@ -95,7 +96,7 @@ def make_job_disk(path: Path, files: dict[str, bytes], size_mib: int) -> None:
                     *(mke2fs, "-q", "-F", "-t", "ext4", "-O", features, "-E", extended),
                     *("-U", _UUID, "-N", str(_INODES), "-m", "0", "-d", scratch, path),
                 ],
-                env={"E2FSPROGS_FAKE_TIME": str(_TIME), "SOURCE_DATE_EPOCH": str(_TIME)},
+                env=_FIXED_TIME,
                 timeout=60,
             )
             # mke2fs copies the time of change from the host, which nothing there can set.
@@ -263,6 +264,7 @@ def _debugfs(path: Path, commands: Sequence[str], cwd: Path, *, writing: bool = 
         completed = run(
             [debugfs, *flags, "-f", "-", path.absolute()],
             stdin="".join(f"{command}\n" for command in commands),
+            env=_FIXED_TIME,
             cwd=cwd,
             timeout=_DEBUGFS_SECONDS,
             most=_LONGEST_LISTING,

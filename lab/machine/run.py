@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from lab.errors import GuestLost, HostError, WorkloadFailed
+from lab.errors import GuestLost, HostError, UserError, WorkloadFailed
 from lab.machine.console import Beat, excerpt
 from lab.machine.follow import End, follow
 from lab.machine.hypervisor import EMBED, Guest, connect
@@ -64,11 +64,15 @@ def run_guest(
     or was killed, after its console, its results so far and its trace up to the end have been
     kept in `run_dir` (a second guest reads the trace memory, unless `rescue` is False);
     WorkloadFailed where the guest says that it cannot run the job; HostError where it cannot be
-    started; PlacementMismatch where timing is measured in `kvm` mode and its threads or its memory
-    are not where they were to be (elsewhere that is a note).
+    started, UserError for libvirt's test driver; PlacementMismatch where timing is measured in
+    `kvm` mode and its threads or its memory are not where they were to be (elsewhere that is a
+    note).
     """
     limits = limits or Limits()
     watch = _Stopwatch()
+    if connection.startswith("test:"):
+        uris = (EMBED, "qemu:///session", "qemu:///system")
+        raise UserError("libvirt's test driver runs no guest", key="--connect", choices=uris)
     hypervisor = connect(connection)
     prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded)
     watch.lap("prepare")
