@@ -2,6 +2,19 @@
 
 from lab.report.charts import LABEL_ROOM, Spec, framed, time_axis, zoom
 
+_CELL_TIP: list[Spec] = [
+    {"field": "from", "type": "ordinal", "title": "from node"},
+    {"field": "to", "type": "ordinal", "title": "to node"},
+    {
+        "field": "mean",
+        "type": "quantitative",
+        "title": "mean of a run",
+        "format": ",.2~f",
+    },
+    {"field": "runs", "type": "nominal", "title": "each run"},
+    {"field": "distance", "type": "quantitative", "title": "distance"},
+]
+
 
 def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
     """Draw a node x node matrix: rows are where something left, columns where it went.
@@ -13,18 +26,6 @@ def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
     full = {"test": f"datum.mean > {0.55 * most}", "value": "#ffffff"}
     axis = {"domain": False, "ticks": False, "labelAngle": 0}
     place = {"type": "ordinal", "scale": {"padding": 0.04}}
-    tooltip = [
-        {"field": "from", "type": "ordinal", "title": "from node"},
-        {"field": "to", "type": "ordinal", "title": "to node"},
-        {
-            "field": "mean",
-            "type": "quantitative",
-            "title": "mean of a run",
-            "format": ",.2~f",
-        },
-        {"field": "runs", "type": "nominal", "title": "each run"},
-        {"field": "distance", "type": "quantitative", "title": "distance"},
-    ]
     cell = {
         "mark": {"type": "rect", "cornerRadius": 2},
         "encoding": {
@@ -50,7 +51,7 @@ def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
             "width": {"step": step},
             "height": {"step": step},
             "encoding": {
-                "tooltip": tooltip,
+                "tooltip": _CELL_TIP,
                 "x": {
                     "field": "to",
                     **place,
