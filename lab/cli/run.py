@@ -30,7 +30,7 @@ from lab.study.local import Ready, cost_of, default_jobs, run_here
 from lab.study.model import find_study
 from lab.study.plan import Plan, plan_study, require_measure
 from lab.study.prepare import choose_mode, prepare
-from lab.study.publish import publish
+from lab.study.publish import publish, publish_overview
 from lab.study.stopping import StoppingRule
 from lab.study.task import Setting, make_tasks
 from lab.units import parse_seconds
@@ -123,7 +123,7 @@ def command(
     with live_runs() as watch:
         failures = run_here(ready, places, watch, rule=rule, fail_fast=fail_fast, room=room)
     reports = [_report(study, failures) for study in ready]
-    _show(reports, ready, as_json=as_json)
+    _show(reports, ready, output, as_json=as_json)
     _tell_ci(reports, ready, failures, junit_file, artifacts)
     if failures:
         raise typer.Exit(failures[0].ended.exit_code)
@@ -212,15 +212,25 @@ def _tell_ci(
 
 
 def _show(
-    reports: Sequence[tuple[StudyReport, ...]], ready: Sequence[Ready], *, as_json: bool
+    reports: Sequence[tuple[StudyReport, ...]],
+    ready: Sequence[Ready],
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Print what came out: of one study its tables, of several only the claims."""
+    """Print what came out: of one study its tables, of several the claims and a page over all."""
     every = [report for found in reports for report in found]
     if len(ready) == 1:
         if every:
             show(every, ready[0].results, as_json=as_json)
     elif as_json:
         emit([report_document(found) for found in reports if found], True, "")
+    elif every:
+        pairs = zip(reports, ready, strict=True)
+        finished = [(found, study.results) for found, study in pairs if found]
+        page = (output or project_dir() / "reports") / "index.html"
+        publish_overview(finished, page)
+        say(f"page: {page.absolute()}")
     if not as_json and len(every) > 1 and (table := render_claim_table(every)) is not None:
         emit(None, False, table)
 

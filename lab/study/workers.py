@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -187,19 +188,30 @@ def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
     """Execute tasks as they come, until there are no more or the process is told to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
-    try:
+
+    def tell(text: str) -> None:
+        with suppress(OSError):  # the parent is gone; `_watch` ends the run
+            pipe.send(text)
+
+    busy = threading.Event()
+    threading.Thread(target=_watch, args=(lifeline, busy), daemon=True).start()
+    with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            pipe.send(execute(pipe.recv(), pipe.send))
-    except (EOFError, OSError, KeyboardInterrupt):
-        return
+            task = pipe.recv()
+            busy.set()
+            ended = execute(task, tell)
+            busy.clear()
+            pipe.send(ended)
+    # From here on, what is left to tidy up must not be disturbed.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _watch(lifeline: Connection) -> None:
-    """Wait until the parent is gone, then end this process as its SIGTERM would."""
-    try:
+def _watch(lifeline: Connection, busy: threading.Event) -> None:
+    """Wait until the parent is gone, then end a run as SIGTERM would; without one, the closed pipe
+    of tasks ends the process."""
+    with suppress(EOFError, OSError):
         lifeline.recv_bytes()
-    except (EOFError, OSError):
+    if busy.is_set():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
