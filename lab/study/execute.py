@@ -18,7 +18,7 @@ from lab.errors import CaptureIncomplete, GuestLost, HostError, LabError, Worklo
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
 from lab.machine.watch import Limits
-from lab.store import left_by_guest, write_json
+from lab.store import UNFINISHED, left_by_guest, write_json
 from lab.study import manifest
 from lab.study.check import check_topology
 from lab.study.guest import guest_of
@@ -92,6 +92,9 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
             write_json(task.directory.manifest, record)
             shutil.rmtree(path.with_name(final), ignore_errors=True)
             path.rename(path.with_name(final))
+        if final == task.run.id:  # what earlier attempts left tells nothing any more
+            for suffix in UNFINISHED:
+                shutil.rmtree(path.with_name(f"{final}{suffix}"), ignore_errors=True)
 
 
 def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:

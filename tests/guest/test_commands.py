@@ -152,7 +152,8 @@ def test_interrupted_studies_resume(tmp_path: Path) -> None:
         assert manifest["status"] == "interrupted"
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
-    assert not [path for path in (out / "runs").iterdir() if path.name.endswith(".running")]
+    names = sorted(path.name for path in (out / "runs").iterdir())
+    assert names == ["ring-4_bound-hogs_after_5", "ring-4_bound-hogs_again_5"]
 
 
 def test_a_lost_guest_is_kept_and_the_other_runs_go_on(tmp_path: Path) -> None:
