@@ -2,7 +2,7 @@
 
 With a thread for each vCPU, QEMU 7.2 now and then runs stale code where the guest's kernel patches
 itself: one thread translates an instruction while another one replaces it, and what was translated
-is kept (3 of 39 boots that recorded events ended in "Oops: int3"; with one thread none of 68). A
+is kept (2 of 37 boots that recorded events ended in "Oops: int3"; with one thread none of 128). A
 boot also takes half the CPU time, because no thread waits for another.
 """
 
