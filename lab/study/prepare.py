@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from lab.errors import UserError
 from lab.image.build import BuiltImage, ensure_image
 from lab.image.recipe import Recipe
 from lab.kernel.build import BuiltKernel, ensure_kernel
@@ -73,4 +74,11 @@ def choose_mode(
         for kernel in prepared.kernels.values()
     ]
     # Runs in different modes could not be compared.
-    return next((choice for choice in choices if choice.mode != "kvm"), choices[0])
+    choice = next((choice for choice in choices if choice.mode != "kvm"), choices[0])
+    old = [one.release for one in prepared.kernels.values() if not one.runs_in_icount]
+    if choice.mode == "icount" and old:
+        reason = f"Linux {old[0]} does not bring up its CPUs in icount mode"
+        if wanted == "icount":
+            raise UserError(f"{reason}; say --mode tcg", key="mode")
+        return Choice("tcg", choice.cpu_model, reason)
+    return choice
