@@ -10,9 +10,12 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PACKAGES := \
   qemu-system-x86 seabios libvirt-daemon libvirt-daemon-system libvirt-clients \
   libvirt-dev pkg-config gcc python3-dev python3-venv \
-  make flex bison bc patch libelf-dev libssl-dev linux-source-6.12 xz-utils zstd lz4 kmod cpio \
+  make flex bison bc patch libelf-dev libssl-dev git gpg linux-source-6.12 xz-utils zstd lz4 kmod cpio \
   mmdebstrap uidmap erofs-utils e2fsprogs debian-archive-keyring \
   trace-cmd shellcheck numactl chromium fonts-dejavu-core
+
+# What the tests boot.
+TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-xfs
 
 .PHONY: help setup demo check test bench clean
 
@@ -52,7 +55,7 @@ check: setup ## Format, lint, types, layers, shell scripts
 
 test: setup ## All tests: pure, golden, real boots, a real browser
 	@$(BIN)/numalab image build base bench >/dev/null
-	@$(BIN)/numalab kernel build --source linux-source-6.12 >/dev/null
+	@$(BIN)/numalab kernel build $(TEST_KERNELS) >/dev/null
 	@$(BIN)/pytest
 
 bench: setup ## Speed, as ratios against a reference run side by side
