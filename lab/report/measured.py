@@ -77,7 +77,10 @@ def _summary(summary: Summary | None, places: int) -> Json:
 
 def run_values(report: StudyReport) -> Json:
     """Return every figure of every run: a row for each measure, runs by variant and seed."""
-    order = [variant.name for variant in report.variants]
+    # A variant of which every run failed is not compared, but its runs are shown.
+    order = list(
+        dict.fromkeys([*(v.name for v in report.variants), *(r.variant for r in report.runs)])
+    )
     runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
     found = [{reading.measure: reading.value for reading in run.readings} for run in runs]
     rows = []

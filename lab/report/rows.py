@@ -33,7 +33,14 @@ def _rows(report: StudyReport) -> Iterator[list[str]]:
     kernels = {variant.name: variant.kernel for variant in report.variants}
     place = [report.study, report.topology.name, report.workload_label, report.mode]
     for run in report.runs:
-        about = [*place, run.variant, kernels[run.variant], str(run.seed), run.id, run.status]
+        about = [
+            *place,
+            run.variant,
+            kernels.get(run.variant, ""),
+            str(run.seed),
+            run.id,
+            run.status,
+        ]
         for reading in run.readings:
             info = report.measure(reading.measure)
             known = reading.value is not None and isfinite(reading.value)

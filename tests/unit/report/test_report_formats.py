@@ -12,6 +12,9 @@ from report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 from lab.analysis.measure import Definition
 from lab.analysis.statistics import Summary
+from lab.report.changelog import render_changelog
+from lab.report.document import render_document
+from lab.report.html import render_html
 from lab.report.junit import render_junit
 from lab.report.markdown import escaped, render_markdown
 from lab.report.model import Comparison, StudyReport
@@ -150,3 +153,26 @@ def test_csv_of_a_hostile_report_can_be_read_back() -> None:
     rows = list(csv.reader(io.StringIO(render_csv([report]))))
     assert {len(row) for row in rows} == {14}
     assert all(cell.isprintable() for row in rows for cell in row)
+
+
+def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
+    """Nothing is known of it but that its runs failed; every form says so or leaves it out."""
+    whole = sample_report()
+    failed = tuple(
+        replace(run, status="lost", readings=()) if run.variant == "after" else run
+        for run in whole.runs
+    )
+    report = replace(
+        whole,
+        variants=whole.variants[:1],
+        runs=failed,
+        comparisons=tuple(
+            replace(row, summaries=row.summaries[:1], changes=row.changes[:1])
+            for row in whole.comparisons
+        ),
+        domains=whole.domains[:1],
+        timelines=whole.timelines[:1],
+    )
+    for render in (render_changelog, render_markdown, render_junit, render_csv, render_document):
+        assert render([report])
+    assert "lost" in render_html(report)
