@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": "Do runs again and compare their events, row by row.",
     "export": "Pack results into one file.",
     "import": "Unpack results that somebody else packed.",
+    "bisect": "Find the commit or patch that changed a measure.",
     "compare": "Compare two results of a study; for CI.",
     "trace": "Measure any trace.dat, also from bare metal.",
     "measures": "List every measure and what it means.",

@@ -12,8 +12,12 @@ def find_series(text: str) -> Series:
     """Read a series by what names it, in this order.
 
     A name below kernel-configs/series; a folder or a file (`load_series`); a range of revisions,
-    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. Raises UserError.
+    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. With `#N` after it,
+    only the first N patches of it. Raises UserError.
     """
+    head, _, count = text.rpartition("#")
+    if head and count.isdecimal() and not Path(text).expanduser().exists():
+        return _first_patches(find_series(head), int(count))
     if "/" not in text and (series_path(text) / "series").is_file():
         return load_series(series_path(text))
     path = Path(text).expanduser()
@@ -34,6 +38,12 @@ def find_series(text: str) -> Series:
             "git:PATH@FROM..TO",
         ],
     )
+
+
+def _first_patches(series: Series, count: int) -> Series:
+    if not 1 <= count <= len(series.patches):
+        raise UserError(f"{series.name} has patches 1 to {len(series.patches)}, not {count}")
+    return Series(f"{series.name}#{count}", series.patches[:count])
 
 
 def _load_range(text: str) -> Series:

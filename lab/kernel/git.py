@@ -21,6 +21,15 @@ PREFIX = "git:"
 
 
 @dataclass(frozen=True)
+class Commit:
+    """A commit, by git's ids, and the first line of its message."""
+
+    id: str
+    parents: tuple[str, ...]
+    subject: str
+
+
+@dataclass(frozen=True)
 class GitTree:
     """A revision of a repository, or a folder as it is now: git's id of the whole tree."""
 
@@ -103,6 +112,19 @@ def format_patches(path: Path, first: str, last: str) -> bytes:
         words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-U3", "-o", scratch]
         git([*words, f"{first}..{last}"], cwd=path)
         return b"".join(file.read_bytes() for file in sorted(Path(scratch).iterdir()))
+
+
+def is_ancestor(path: Path, first: str, last: str) -> bool:
+    """Tell whether `last` (ids of commits) is `first` or has it in its history."""
+    return git(["merge-base", "--is-ancestor", first, last], cwd=path, check=False).returncode == 0
+
+
+def commits_between(path: Path, first: str, last: str) -> tuple[Commit, ...]:
+    """Return the commits of `last` that `first` lacks (ids), parents before their children."""
+    words = ["log", "--topo-order", "--reverse", "--no-show-signature", "--format=%H%x09%P%x09%s"]
+    lines = git([*words, f"{first}..{last}"], cwd=path).stdout.split("\n")
+    found = (line.split("\t", 2) for line in lines if line)
+    return tuple(Commit(name, tuple(above.split()), subject) for name, above, subject in found)
 
 
 def read_blob(tree: GitTree, name: str) -> str:

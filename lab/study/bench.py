@@ -1,0 +1,175 @@
+"""Builds and runs the steps of a bisection on this host, and keeps what they measured."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.analysis.statistics import FEWEST
+from lab.errors import BuildError, HostError, LabError, UserError
+from lab.kernel.digest import digest_of
+from lab.machine.hypervisor import EMBED
+from lab.store import Results, make_dir, write_json
+from lab.study.bisect import Bisection, OnRow, Taken, bisect
+from lab.study.campaign import Failure, Tell
+from lab.study.local import Outlook, Ready, run_here
+from lab.study.plan import Cell, Plan, PlannedRun
+from lab.study.prepare import Prepared, Progress, choose_mode, prepare
+from lab.study.steps import History, Step
+from lab.study.stopping import StoppingRule
+from lab.study.stored import StoredRun, damage_explained, load_runs
+from lab.study.task import Setting
+from lab.study.verdict import untimed
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How steps are measured: a cell of a study, with the tunables of one of its variants."""
+
+    plan: Plan
+    cell: Cell
+    variant: str
+    folder: Path
+    mode: str
+    jobs: int | None = None
+    connection: str = EMBED
+
+    def seeds(self, count: int) -> tuple[int, ...]:
+        """Return the first seeds: the study's own, then those after its largest."""
+        own = self.plan.study.seeds
+        return (*own, *range(max(own) + 1, max(own) + 1 + count))[:count]
+
+
+def bench_folder(plan: Plan, cell: Cell, variant: str, mode: str, history: History) -> str:
+    """Name the folder of a bisection: that of the same one as before, to go on with it."""
+    specs = [[spec.source, *spec.series, *spec.fragments] for spec in (history.good.spec,)]
+    digest = digest_of([plan.digest, str(cell), variant, mode, specs])
+    return f"bisect-{history.key}-{digest[:8]}"
+
+
+class Measuring:
+    """Builds and runs steps on this host: a `Take`. Each step has results of its own."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        measure: str,
+        on_progress: Progress | None,
+        watch: Callable[[Outlook], Tell],
+    ) -> None:
+        self._bench, self._measure = bench, measure
+        self._on_progress, self._watch = on_progress, watch
+        self._prepared: dict[str, Prepared | LabError] = {}
+        self._setting: Setting | None = None
+
+    def __call__(self, steps: Sequence[Step], count: int) -> list[Taken]:
+        """Measure steps in `count` runs each. Raises HostError when this host made a run fail."""
+        ready = {}
+        for step in steps:
+            prepared = self._build(step)
+            if isinstance(prepared, Prepared):
+                results = Results(self._bench.folder / step.name)
+                setting = self._set(prepared)
+                ready[step.name] = Ready(self._plan(step, count), prepared, results, setting)
+        for study in ready.values():
+            make_dir(study.results.path)
+        failures = run_here(
+            list(ready.values()),
+            self._bench.jobs,
+            self._watch,
+            fail_fast=True,
+        )
+        for failure in failures:
+            if failure.ended.by_host:
+                raise HostError(f"{failure.ended.run}: {failure.ended.error}")
+        return [self._taken(step, ready.get(step.name), failures) for step in steps]
+
+    def _build(self, step: Step) -> Prepared | LabError:
+        """Build a step's kernel once; return why it cannot be built."""
+        if step.name not in self._prepared:
+            try:
+                recipe = self._bench.plan.recipe
+                self._prepared[step.name] = prepare([step.spec], recipe, self._on_progress)
+            except (BuildError, UserError) as error:  # such as an option that it does not have
+                self._prepared[step.name] = error
+        return self._prepared[step.name]
+
+    def _set(self, prepared: Prepared) -> Setting:
+        """Choose the mode with the first kernel. All have the same, and no kernel between two
+        need have the sched domains that are predicted."""
+        if self._setting is None:
+            bench = self._bench
+            choice = choose_mode(bench.mode, prepared, bench.connection, self._on_progress)
+            self._setting = Setting(choice, bench.connection, allow_mismatch=True)
+        return self._setting
+
+    def _plan(self, step: Step, count: int) -> Plan:
+        plan, cell = self._bench.plan, self._bench.cell
+        variant = plan.study.variants[self._bench.variant]
+        texts = dict(zip(plan.topologies, plan.study.topologies, strict=True))
+        study = plan.study.model_copy(
+            update={
+                "variants": {step.name: variant.model_copy(update={"kernel": step.spec.name})},
+                "topologies": (texts[cell.topology],),
+                "workloads": tuple(u for u in plan.study.workloads if u.label == cell.label),
+                "include": None,
+                "exclude": (),
+                "claims": (),
+                "key_measures": (self._measure,),
+            }
+        )
+        runs = tuple(
+            PlannedRun(
+                f"{cell.name}_{step.name}_{seed}", cell.topology, cell.label, step.name, seed
+            )
+            for seed in self._bench.seeds(count)
+        )
+        kernels, workloads = {step.spec.name: step.spec}, {cell: plan.workloads[cell]}
+        return replace(plan, study=study, kernels=kernels, workloads=workloads, runs=runs)
+
+    def _taken(self, step: Step, study: Ready | None, failures: Sequence[Failure]) -> Taken:
+        if study is None:
+            error = self._prepared[step.name]
+            assert isinstance(error, LabError)
+            return Taken(skipped=str(error).partition("\n")[0], exit_code=error.exit_code)
+        failed = [one.ended for one in failures if one.results == study.results]
+        if failed:
+            reason = failed[0].error.partition("\n")[0]
+            return Taken(skipped=f"{failed[0].run}: {reason}", exit_code=failed[0].exit_code)
+        wanted = {run.id for run in study.plan.runs}
+        if not wanted <= set(study.results.finished()):
+            return Taken(skipped="its runs were not done, as others failed", exit_code=1)
+        with damage_explained(study.results.path):
+            runs = [run for run in load_runs(study.results)[1] if run.manifest["run"] in wanted]
+            values = tuple(run.value(self._measure) for run in runs)
+            return Taken(values, untimed=self._untimed(runs))
+
+    def _untimed(self, runs: Sequence[StoredRun]) -> str:
+        found = (run.measures.get(self._measure, {}).get("kind") for run in runs)
+        return untimed(runs) if "timing" in found else ""
+
+
+def run_bisection(
+    bench: Bench,
+    history: History,
+    rule: StoppingRule,
+    *,
+    on_row: OnRow,
+    on_progress: Progress | None,
+    watch: Callable[[Outlook], Tell],
+) -> Bisection:
+    """Bisect with guests, in the folder of the bench; what it holds already is not done again.
+
+    Raises HostError when this host fails; the same call then goes on.
+    """
+    take = Measuring(bench, rule.measure, on_progress, watch)
+    fewest = min(FEWEST, len(bench.plan.study.seeds))
+    found = bisect(history, rule, fewest, take, on_row)
+    table = {
+        "measure": found.measure,
+        "first": [step.name for step in found.first],
+        "ended": found.ended,
+        "rows": [{**vars(row), "values": list(row.values)} for row in found.rows],
+    }
+    make_dir(bench.folder)
+    write_json(bench.folder / "bisect.json", table)
+    return found
