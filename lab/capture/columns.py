@@ -1,6 +1,6 @@
 """Records of the ring buffer into typed columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,19 @@ _INTEGERS: dict[tuple[int, bool], pl.DataType] = {
     (4, False): pl.UInt32(),
     (8, False): pl.UInt64(),
 }
+_DTYPES = {
+    kind: np.dtype(f"{'i' if signed else 'u'}{size}") for (size, signed), kind in _INTEGERS.items()
+} | {pl.Boolean(): np.dtype(np.bool_)}
 _Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts that repeat: each different one (or null) once, and for each record which it is."""
+
+    different: pl.Series
+    which: Ints
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,15 @@ class Chunk:
     def select(self, rows: Ints) -> "Chunk":
         """Return the records at `rows`."""
         return Chunk(self.words, self.at[rows], self.length[rows])
+
+    def first_bytes(self, size: int) -> _Bytes:
+        """Return a row with the first `size` bytes of each record; all must be that long."""
+        words = -(-size // 4)
+        starts = max(len(self.words) - words + 1, 0)
+        # A view in which a record can begin at every word: one copy then fetches a whole record.
+        everywhere = np.ndarray(starts, f"V{words * 4}", self.words, strides=(4,))
+        rows: _Bytes = everywhere[self.at].view(np.uint8).reshape(len(self.at), words * 4)
+        return rows
 
 
 def column_name(field: str) -> str:
@@ -98,56 +119,43 @@ def _common_type(types: Sequence[pl.DataType]) -> pl.DataType:
     return {8: pl.Int8(), 16: pl.Int16(), 32: pl.Int32()}.get(widest, pl.Int64())
 
 
-def read_field(chunk: Chunk, field: Field) -> pl.Series:
-    """Read one field of records that are all at least as long as their format says."""
+def read_fields(chunk: Chunk, event: EventFormat) -> Iterator[tuple[str, Numbers | Texts]]:
+    """Yield the column of each field of an event, and its values.
+
+    The records must be at least as long as the event's format says.
+    """
+    first = chunk.first_bytes(event.least_bytes)
+    for field in event.fields:
+        yield column_name(field.name), _read_field(chunk, first, field)
+
+
+def _read_field(chunk: Chunk, first: _Bytes, field: Field) -> Numbers | Texts:
+    raw = first[:, field.offset : field.offset + field.size]
     match field.kind:
         case "int":
-            return pl.Series(_integers(chunk, field.offset, field.size, signed=field.signed))
+            numbers: Numbers = raw.view(f"<{'i' if field.signed else 'u'}{field.size}")[:, 0]
+            return numbers
         case "bool":
-            return pl.Series(_integers(chunk, field.offset, 1, signed=False) != 0)
+            truths: Numbers = raw[:, 0] != 0
+            return truths
         case "text":
-            return _texts(_fixed_bytes(chunk, field.offset, field.size))
+            return _texts(raw)
         case "located text":
-            where = _integers(chunk, field.offset, 4, signed=False).astype(np.int64)
+            where = raw.view("<u4")[:, 0].astype(np.int64)
             return _located_texts(chunk, where & 0xFFFF, where >> 16)
         case "open text":
             start = np.full(len(chunk.at), field.offset, np.int64)
             return _located_texts(chunk, start, chunk.length - field.offset)
-    return _hexadecimal(chunk, field)
+    names = pl.Series([row.tobytes().hex() for row in raw], dtype=pl.String)
+    return Texts(names, np.arange(len(names)))
 
 
-def read_header(chunk: Chunk) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Return `common_type` and `common_pid` of each record (struct trace_entry)."""
-    kinds = chunk.words[chunk.at] & np.uint32(0xFFFF)
-    return kinds.astype(np.int64), chunk.words[chunk.at + 1].view(np.int32)
+def read_pids(chunk: Chunk) -> npt.NDArray[np.int32]:
+    """Return `common_pid` of each record (struct trace_entry)."""
+    return chunk.words[chunk.at + 1].view(np.int32)
 
 
-def _integers(chunk: Chunk, offset: int, size: int, *, signed: bool) -> npt.NDArray[np.generic]:
-    wanted = np.dtype(f"<{'i' if signed else 'u'}{size}")
-    if size < 4 or offset % 4:
-        return np.ascontiguousarray(_bytes_at(chunk, offset, size)).view(wanted).reshape(-1)
-    words = chunk.words[chunk.at + offset // 4]
-    if size == 4:
-        return words.view(wanted)
-    high = chunk.words[chunk.at + offset // 4 + 1].astype(np.uint64)
-    return (words.astype(np.uint64) | high << np.uint64(32)).view(wanted)
-
-
-def _bytes_at(chunk: Chunk, offset: int, size: int) -> _Bytes:
-    flat = chunk.words.view(np.uint8)
-    found: _Bytes = flat[(chunk.at * 4 + offset)[:, None] + np.arange(size)]
-    return found
-
-
-def _fixed_bytes(chunk: Chunk, offset: int, size: int) -> _Bytes:
-    if offset % 4 or size % 4:
-        return _bytes_at(chunk, offset, size)
-    words = chunk.words[(chunk.at + offset // 4)[:, None] + np.arange(size // 4)]
-    found: _Bytes = words.view(np.uint8)
-    return found
-
-
-def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> pl.Series:
+def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
     """Read texts whose place differs between records; one outside its record is null."""
     sound = (size >= 0) & (start + size <= chunk.length)
     size = np.where(sound, np.minimum(size, MAX_TEXT), 0)
@@ -156,12 +164,11 @@ def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> pl.Series:
     where = (chunk.at * 4 + start)[:, None] + span
     inside = span < size[:, None]
     texts = _texts(np.where(inside, flat[np.where(inside, where, 0)], np.uint8(0)))
-    return texts.zip_with(
-        pl.Series(sound), pl.Series([None], dtype=pl.String).new_from_index(0, len(texts))
-    )
+    different = pl.concat([texts.different, pl.Series([None], dtype=pl.String)])
+    return Texts(different, np.where(sound, texts.which, len(texts.different)))
 
 
-def _texts(raw: _Bytes) -> pl.Series:
+def _texts(raw: _Bytes) -> Texts:
     """Turn rows of bytes into texts that end at the first NUL.
 
     A task's name is any bytes but NUL, so bytes that are not UTF-8 are written as `\\xNN`, and
@@ -169,7 +176,7 @@ def _texts(raw: _Bytes) -> pl.Series:
     row is decoded once: rows are told apart by a 64-bit mix of their words, checked afterwards.
     """
     if not raw.size:
-        return pl.Series([""] * len(raw), dtype=pl.String)
+        return Texts(pl.Series([""]), np.zeros(len(raw), np.int64))
     padded = np.zeros((len(raw), -(-raw.shape[1] // 8) * 8), np.uint8)
     padded[:, : raw.shape[1]] = raw
     words = padded.view(np.uint64)
@@ -184,42 +191,73 @@ def _texts(raw: _Bytes) -> pl.Series:
     if not np.array_equal(words[sample[codes]], words):  # two rows with the same mix
         _, sample, codes = np.unique(words, axis=0, return_index=True, return_inverse=True)
     names = [_text(raw[row].tobytes()) for row in sample.tolist()]
-    return pl.Series(names, dtype=pl.String).gather(pl.Series(codes.reshape(-1)))
+    return Texts(pl.Series(names, dtype=pl.String), codes.reshape(-1))
 
 
 def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
-def _hexadecimal(chunk: Chunk, field: Field) -> pl.Series:
-    raw = _bytes_at(chunk, field.offset, field.size)
-    return pl.Series([row.tobytes().hex() for row in raw], dtype=pl.String)
-
-
 def place(
-    values: Mapping[str, list[tuple[Ints, pl.Series]]], schema: Mapping[str, pl.DataType], rows: int
+    values: Mapping[str, list[tuple[Ints, Numbers | Texts]]],
+    schema: Mapping[str, pl.DataType],
+    rows: int,
 ) -> dict[str, pl.Series]:
     """Put the values that each event gave to a column in their rows; other rows are null."""
+    kinds = set(schema.values())
+    nothing = {kind: pl.Series([None], dtype=kind).new_from_index(0, rows) for kind in kinds}
     columns, known = {}, dict[tuple[int, ...], pl.Series]()
     for name, kind in schema.items():
         given = values.get(name, [])
-        nothing = pl.Series([None], dtype=kind)
         if not given:
-            columns[name] = nothing.new_from_index(0, rows)
-            continue
-        # The columns of one event go to the same rows.
-        key = tuple(id(at) for at, _ in given)
-        if key not in known:
-            known[key] = pl.Series(_index([at for at, _ in given], rows))
-        parts = [nothing, *(series.cast(kind, strict=False) for _, series in given)]
-        columns[name] = pl.concat(parts, rechunk=True).gather(known[key])
+            columns[name] = nothing[kind]
+        elif kind == pl.String():
+            columns[name] = _placed_texts(given, rows)
+        else:
+            # The columns of one event go to the same rows.
+            key = tuple(id(at) for at, _ in given)
+            if key not in known:
+                known[key] = _present([at for at, _ in given], rows)
+            placed, fits = _placed_numbers(given, _DTYPES[kind], rows)
+            present = known[key] if fits is None else known[key] & pl.Series(fits)
+            columns[name] = pl.Series(placed).zip_with(present, nothing[kind])
     return columns
 
 
-def _index(places: Sequence[Ints], rows: int) -> npt.NDArray[np.uint32]:
-    """Return for each row the place of its value among all, put behind each other; 0 for none."""
-    index, filled = np.zeros(rows, np.uint32), 1
+def _present(places: Sequence[Ints], rows: int) -> pl.Series:
+    present = np.zeros(rows, np.bool_)
     for at in places:
-        index[at] = np.arange(filled, filled + len(at), dtype=np.uint32)
-        filled += len(at)
-    return index
+        present[at] = True
+    return pl.Series(present)
+
+
+def _placed_numbers(
+    given: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
+) -> tuple[Numbers, npt.NDArray[np.bool_] | None]:
+    """Return numbers in their rows, and which rows hold one that fits (None: all do).
+
+    Only an unsigned number of 64 bits that shares a column with signed ones may not fit.
+    """
+    placed, fits = np.zeros(rows, dtype), None
+    for at, values in given:
+        assert isinstance(values, np.ndarray)
+        placed[at] = values
+        if dtype == np.int64 and values.dtype == np.uint64:
+            fits = np.ones(rows, np.bool_) if fits is None else fits
+            fits[at] = values <= np.uint64(np.iinfo(np.int64).max)
+    return placed, fits
+
+
+def _placed_texts(given: Sequence[tuple[Ints, Numbers | Texts]], rows: int) -> pl.Series:
+    which, different = np.zeros(rows, np.uint32), [pl.Series([None], dtype=pl.String)]
+    filled = 1
+    for at, values in given:
+        texts = _as_texts(values) if isinstance(values, np.ndarray) else values
+        which[at] = texts.which + filled
+        different.append(texts.different)
+        filled += len(texts.different)
+    return pl.concat(different, rechunk=True).gather(pl.Series(which))
+
+
+def _as_texts(numbers: Numbers) -> Texts:
+    return Texts(pl.Series(np.ascontiguousarray(numbers)).cast(pl.String), np.arange(len(numbers)))

@@ -101,7 +101,13 @@ class PageSource:
         return array[order], page[order], key[order]
 
     def _words(self, array: Ints, page: Ints) -> Words:
-        return np.concatenate([self._arrays[a][1][page[array == a]] for a in np.unique(array)])
+        """Copy these pages, which are ordered by array, out of the mapped file, each once."""
+        words = np.empty((len(page), self._trace.layout.page_bytes // 4), np.uint32)
+        for each in np.unique(array).tolist():
+            first, last = np.searchsorted(array, [each, each + 1]).tolist()
+            # With "raise" numpy would copy them twice.
+            self._arrays[each][1].take(page[first:last], 0, out=words[first:last], mode="clip")
+        return words
 
     def _forget(self) -> None:
         """Let go of the mapped pages that were read: a long recording would fill the memory."""

@@ -2,9 +2,11 @@
 
 import zlib
 
+import numpy as np
+import polars as pl
 import pytest
 
-from lab.capture.columns import column_name, schema_of
+from lab.capture.columns import Texts, column_name, place, schema_of
 from lab.capture.event_format import EventFormat, Field, parse_event_format
 from lab.capture.trace_file import Damaged, unpack
 
@@ -86,3 +88,17 @@ def test_packed_blocks_are_unpacked_and_bombs_refused() -> None:
     for plain, compression in ((999, "zlib"), (1 << 40, "zlib"), (1000, "zstd"), (1000, "lzo")):
         with pytest.raises(Damaged):
             unpack(packed, plain, compression)
+
+
+def test_values_of_several_events_share_a_column_and_what_does_not_fit_is_null() -> None:
+    first, second = np.array([2, 0]), np.array([3])
+    big, small = np.array([1 << 63, 7], np.uint64), np.array([-1], np.int32)
+    texts = Texts(pl.Series(["a", None]), np.array([1, 0]))
+    placed = place(
+        {"number": [(first, big), (second, small)], "text": [(first, texts), (second, small)]},
+        {"number": pl.Int64(), "text": pl.String(), "none": pl.Int8()},
+        4,
+    )
+    assert placed["number"].to_list() == [7, None, None, -1]
+    assert placed["text"].to_list() == ["a", None, None, "-1"]
+    assert placed["none"].to_list() == [None] * 4
