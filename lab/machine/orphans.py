@@ -38,18 +38,34 @@ def killed_by(pid: int) -> int | None:
 
 def _collect() -> None:
     while True:
-        try:
-            # Sleeps until some child has ended, but leaves it: it may be somebody else's.
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:
-            ended = None
-        if ended is None or not _is_orphan(ended.si_pid):
-            time.sleep(_PAUSE)
-            continue
-        if ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
-            _killed_by[ended.si_pid] = ended.si_status
+        # Sleeps until some child has ended, but leaves it: it may be somebody else's. As long as
+        # that one is not collected, it is all that waitid tells of, so every child is looked at.
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(ended.si_pid, 0)
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            for pid in _children():
+                if _is_orphan(pid):
+                    _take(pid)
+        time.sleep(_PAUSE)
+
+
+def _children() -> set[int]:
+    """Return the children of all threads of this process, those that have ended as well."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread is gone
+            found.update(map(int, path.read_text(encoding="ascii").split()))
+    return found
+
+
+def _take(pid: int) -> None:
+    """Collect a child if it has ended; what killed it is known before it is gone."""
+    with contextlib.suppress(ChildProcessError):
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return
+        if ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+            _killed_by[pid] = ended.si_status
+        os.waitpid(pid, 0)
 
 
 def _is_orphan(pid: int) -> bool:
