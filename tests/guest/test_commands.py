@@ -115,7 +115,8 @@ def test_what_a_guest_withholds_is_one_message(script: str, code: int, message: 
 def test_two_runs_of_a_study_at_once_keep_apart(tmp_path: Path) -> None:
     """The second one is refused the folder that the first one writes."""
     study = tmp_path / "twice.toml"
-    study.write_text(STUDY.format(more='mode = "icount"'))
+    text = STUDY.format(more='mode = "icount"')  # and for longer than the second one is patient
+    study.write_text(text.replace("seconds = 1", "seconds = 8"))
     out = tmp_path / "out"
     command = [*NUMALAB, "run", str(study), "--output", str(out)]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
