@@ -12,6 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
@@ -201,3 +202,19 @@ def _prepare(path: Path) -> None:
     with replacing(path / "etc" / "qemu.conf") as temporary:
         text = _CONFIG.format(user=f"+{os.getuid()}", group=f"+{os.getgid()}")
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def on_one_cpu() -> Iterator[None]:
+    """Keep this thread on one CPU meanwhile.
+
+    libvirt caches QEMU's capabilities together with the host's CPUID, and CPUID holds the number
+    of the CPU that was asked. On another CPU the cache would be thrown away, and QEMU probed again
+    for seconds. libvirt sets QEMU's own affinity itself.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

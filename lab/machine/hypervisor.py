@@ -219,7 +219,7 @@ class Hypervisor:
         # Known before it exists, so that no event is missed.
         guest = self._guests[name] = Guest(log)
         try:
-            with _translated("the guest could not be started"), _on_one_cpu():
+            with _translated("the guest could not be started"), embed.on_one_cpu():
                 guest.domain = self._connection.createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
         except BaseException:
             del self._guests[name]
@@ -245,7 +245,7 @@ class Hypervisor:
 
     def command_line(self, xml: str) -> str:
         """Return the QEMU command line that libvirt makes of a domain."""
-        with _translated("libvirt cannot translate the domain"), _on_one_cpu():
+        with _translated("libvirt cannot translate the domain"), embed.on_one_cpu():
             return self._connection.domainXMLToNative("qemu-argv", xml, 0)
 
     def close(self) -> None:
@@ -331,7 +331,7 @@ def _open_embedded() -> Hypervisor:
 
 
 def _open_uri(uri: str, full: str, root: embed.Root | None) -> Hypervisor:
-    with _translated(f"cannot connect to libvirt at {uri}"), _on_one_cpu():
+    with _translated(f"cannot connect to libvirt at {uri}"), embed.on_one_cpu():
         connection = cast(_Connection, libvirt.open(full))
         host = connection.getHostname()
     if host.partition(".")[0] != socket.gethostname().partition(".")[0]:
@@ -388,22 +388,6 @@ _MENDS: Mapping[str, str] = {
     "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
     "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",
 }
-
-
-@contextlib.contextmanager
-def _on_one_cpu() -> Iterator[None]:
-    """Keep this thread on one CPU meanwhile.
-
-    libvirt caches QEMU's capabilities together with the host's CPUID, and CPUID holds the number
-    of the CPU that was asked. On another CPU the cache would be thrown away, and QEMU probed again
-    for seconds. libvirt sets QEMU's own affinity itself.
-    """
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _version(number: int) -> str:
