@@ -91,8 +91,11 @@ def _measured(found: Comparison, unit: str) -> str:
     if found.before is None or found.after is None:
         return found.verdict
     change = f" ({found.change:+.1f}%)" if found.change is not None else ""
+    interval = ""
+    if found.interval is not None:
+        interval = ", difference {:+.3g} to {:+.3g} (95 %)".format(*found.interval)
     runs = f"{found.before.n} and {runs_of(found.after.n)}"
-    return f"{found.before.mean:.4g} to {found.after.mean:.4g} {unit}{change}, {runs}"
+    return f"{found.before.mean:.4g} to {found.after.mean:.4g} {unit}{change}{interval}, {runs}"
 
 
 def _change(found: Comparison) -> float | None:

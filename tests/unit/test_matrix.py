@@ -216,7 +216,14 @@ def test_time_is_not_judged_where_it_is_not_that_of_hardware(
 ) -> None:
     found = judge(compared(), runs(LOW, HIGH, mode=mode, kind=kind))
     assert found.verdict.startswith(verdict)
-    assert "1 to 9.075 moves (+807.5%), 4 and 4 runs" in found.measured
+    change = "1 to 9.075 moves (+807.5%), difference +7.92 to +8.23 (95 %), 4 and 4 runs"
+    assert found.measured == change
+
+
+def test_a_claim_without_an_interval() -> None:
+    assert (
+        judge(compared(), runs(LOW[:1], HIGH[:1])).measured == "1 to 9 moves (+800.0%), 1 and 1 run"
+    )
 
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
