@@ -29,6 +29,11 @@ def parse_seconds(text: str) -> int:
     return (hours * 60 + minutes) * 60 + seconds
 
 
+def runs_of(number: int) -> str:
+    """Write a number of runs."""
+    return "1 run" if number == 1 else f"{number} runs"
+
+
 def format_size(size: int) -> str:
     """Format bytes with the largest binary unit that keeps at least one whole digit."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.cli.live import live_runs
-from lab.cli.output import ModeName, emit, progress_lines, say
+from lab.cli.output import ModeName, emit, progress_lines, say, say_waiting
 from lab.errors import UserError
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.hypervisor import EMBED, connect
@@ -81,6 +81,7 @@ def command(
             on_row=lambda row: say(_line(row)),
             on_progress=tell,
             watch=watch,
+            on_wait=say_waiting,
         )
     emit(found, as_json, _text(found))
     if found.exit_code:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cli.output import PLAIN_INTERVAL, say
-from lab.units import format_seconds
+from lab.units import format_seconds, runs_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,7 +87,8 @@ def live_runs() -> Iterator["Watch"]:
             overview.plan(outlook)
             if outlook.tasks:
                 left = format_seconds(overview.seconds_left(time.monotonic()))
-                say(f"{len(outlook.tasks)} runs to do, {outlook.jobs} at once, about {left}")
+                runs = runs_of(len(outlook.tasks))
+                say(f"{runs} to do, {outlook.jobs} at once, about {left}")
 
             def tell(happening: "Happening") -> None:
                 overview.note(happening, time.monotonic())
@@ -162,6 +163,6 @@ def _table(overview: Overview) -> "RenderableType":
         )
     failed = f", {overview.failed} failed" if overview.failed else ""
     left = format_seconds(overview.seconds_left(now))
-    total = f"{overview.ended} of {overview.total} runs ended{failed}, {left} left"
+    total = f"{overview.ended} of {runs_of(overview.total)} ended{failed}, {left} left"
     table.add_row(Text(total, "bold"))
     return table

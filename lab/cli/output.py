@@ -39,6 +39,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def say_waiting(results: Path) -> None:
+    """Say that another numalab has these results, and may be about to end."""
+    say(f"waiting a moment: another numalab is using {results}")
+
+
 @contextmanager
 def progress_lines(title: str) -> Iterator[Progress]:
     """Show how far something is: a bar on a terminal, else a plain line now and then.

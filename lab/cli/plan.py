@@ -1,6 +1,5 @@
 """`numalab plan`."""
 
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from lab.cli.output import ModeName, emit
 from lab.study.model import find_study
 from lab.study.outlook import StudyOutlook, look_ahead, total_seconds
 from lab.study.plan import plan_study
-from lab.units import format_seconds, format_size
+from lab.units import format_seconds, format_size, runs_of
 
 
 def command(
@@ -25,9 +24,7 @@ def command(
         str | None, typer.Option(help="A preset of the studies, such as quick or full.")
     ] = None,
     mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once; else one a CPU.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what studies would run and how long that takes; nothing is built or started.
@@ -36,7 +33,7 @@ def command(
     """
     plans = [plan_study(find_study(study), preset) for study in studies]
     found = [look_ahead(plan, mode) for plan in plans]
-    wanted = jobs or len(os.sched_getaffinity(0))
+    wanted = jobs or min(each.jobs for each in found)
     emit(_document(found, wanted), as_json, _text(found, wanted))
 
 
@@ -72,7 +69,7 @@ def _text(found: Sequence[StudyOutlook], jobs: int) -> RenderableType:
     runs = sum(len(each.runs) for each in found)
     counts = sorted({1, min(each.at_once(jobs) for each in found)})
     times = ", ".join(f"{format_seconds(total_seconds(found, n))} with --jobs {n}" for n in counts)
-    parts.append(Text(f"{runs} runs: about {times}", "bold"))
+    parts.append(Text(f"{runs_of(runs)}: about {times}", "bold"))
     largest = max(each.largest_mib for each in found)
     memory = min(each.host_memory_mib for each in found)
     sizes = f"up to {format_size(largest << 20)} a run, {format_size(memory << 20)} available"

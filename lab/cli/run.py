@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.live import live_runs
-from lab.cli.output import ModeName, emit, progress_lines, say
+from lab.cli.output import ModeName, emit, progress_lines, say, say_waiting
 from lab.cli.report import show
 from lab.errors import UserError
 from lab.machine.hypervisor import EMBED, connect
@@ -33,7 +33,7 @@ from lab.study.prepare import choose_mode, prepare
 from lab.study.publish import publish, publish_overview
 from lab.study.stopping import StoppingRule
 from lab.study.task import Setting, make_tasks
-from lab.units import parse_seconds
+from lab.units import parse_seconds, runs_of
 
 if TYPE_CHECKING:
     from lab.study.cluster import Cluster
@@ -60,7 +60,10 @@ def command(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", "-j", min=1, help="Guests at once; by default in icount mode one on each CPU."
+            "--jobs",
+            "-j",
+            min=1,
+            help="Guests at once; by default one on each CPU, in kvm mode with CPUs of its own.",
         ),
     ] = None,
     budget: Annotated[
@@ -113,7 +116,7 @@ def command(
     for plan in plans:
         results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
         make_dir(results.path)
-        say(f"{plan.name}: {len(plan.runs)} runs, results in {results.path}")
+        say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {results.path}")
         with _gone_if_empty(results.path):
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
     if limit is not None:
@@ -121,7 +124,9 @@ def command(
     room = None if cluster is None else _cluster(cluster)
     places = jobs if room is None else max(1, room.places)
     with live_runs() as watch:
-        failures = run_here(ready, places, watch, rule=rule, fail_fast=fail_fast, room=room)
+        failures = run_here(
+            ready, places, watch, rule=rule, fail_fast=fail_fast, room=room, on_wait=say_waiting
+        )
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, output, as_json=as_json)
     _tell_ci(reports, ready, failures, junit_file, artifacts)
@@ -147,7 +152,7 @@ def _cluster(address: str) -> "Cluster":
     from lab.study.cluster import Cluster  # noqa: PLC0415 - an extra
 
     room = Cluster(address, on_refused=lambda w: say(f"worker {w.address}: refused, {w.reason}"))
-    say(f"cluster {address}: {room.places} runs at once")
+    say(f"cluster {address}: {runs_of(room.places)} at once")
     return room
 
 
@@ -175,7 +180,7 @@ def _within(studies: Sequence[Ready], seconds: float, jobs: int | None) -> list[
         cost = {task.run: cost_of(task, costs).seconds for task in tasks}
         share = seconds / len(studies)
         plan = within_budget(study.plan, share, cost.__getitem__, jobs or default_jobs(tasks))
-        say(f"{plan.name}: {len(plan.runs)} of {len(tasks)} runs fit into the budget")
+        say(f"{plan.name}: {len(plan.runs)} of {runs_of(len(tasks))} fit into the budget")
         found.append(replace(study, plan=plan))
     return found
 

@@ -55,7 +55,12 @@ def room(mode: Mode, vcpus: int) -> int:
     free = os.sched_getaffinity(0) & set(host.cpu_ids) - taken().cpus
     if mode != "kvm":
         return max(1, len({host.cpu_of[cpu].siblings for cpu in free}))
-    return max(1, len(free) // (vcpus + 1))  # one for the emulator
+    return max(1, len(free) // host_cpus(mode, vcpus))
+
+
+def host_cpus(mode: Mode, vcpus: int) -> int:
+    """Say how many host CPUs a guest is best given: in `kvm` mode one is for QEMU's own threads."""
+    return vcpus + 1 if mode == "kvm" else 1
 
 
 def claim_of(machine: Machine, placement: Placement) -> Claim:

@@ -10,7 +10,7 @@ from lab.kernel.digest import digest_of
 from lab.machine.hypervisor import EMBED
 from lab.store import Results, make_dir, write_json
 from lab.study.bisect import Bisection, OnRow, Taken, bisect
-from lab.study.campaign import Failure, Tell
+from lab.study.campaign import Failure, OnWait, Tell
 from lab.study.local import Outlook, Ready, run_here
 from lab.study.plan import Cell, Plan, PlannedRun
 from lab.study.prepare import Prepared, Progress, choose_mode, prepare
@@ -55,9 +55,10 @@ class Measuring:
         measure: str,
         on_progress: Progress | None,
         watch: Callable[[Outlook], Tell],
+        on_wait: OnWait | None = None,
     ) -> None:
         self._bench, self._measure = bench, measure
-        self._on_progress, self._watch = on_progress, watch
+        self._on_progress, self._watch, self._on_wait = on_progress, watch, on_wait
         self._prepared: dict[str, Prepared | LabError] = {}
         self._setting: Setting | None = None
 
@@ -77,6 +78,7 @@ class Measuring:
             self._bench.jobs,
             self._watch,
             fail_fast=True,
+            on_wait=self._on_wait,
         )
         for failure in failures:
             if failure.ended.by_host:
@@ -156,12 +158,13 @@ def run_bisection(
     on_row: OnRow,
     on_progress: Progress | None,
     watch: Callable[[Outlook], Tell],
+    on_wait: OnWait | None = None,
 ) -> Bisection:
     """Bisect with guests, in the folder of the bench; what it holds already is not done again.
 
     Raises HostError when this host fails; the same call then goes on.
     """
-    take = Measuring(bench, rule.measure, on_progress, watch)
+    take = Measuring(bench, rule.measure, on_progress, watch, on_wait)
     fewest = min(FEWEST, len(bench.plan.study.seeds))
     found = bisect(history, rule, fewest, take, on_row)
     table = {

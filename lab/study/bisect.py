@@ -11,6 +11,7 @@ from lab.analysis.statistics import Values, compare_samples, summarise
 from lab.study.search import places, start_search
 from lab.study.steps import History, Step
 from lab.study.stopping import StoppingRule
+from lab.units import runs_of
 
 Side = Literal["good", "bad", "skipped"]
 
@@ -158,7 +159,7 @@ def like(good: Values, bad: Values, values: Values, looks: int) -> tuple[Side, s
         compare_samples(end, values, direction="none", family=looks).shown for end in (good, bad)
     ]
     if not any(others):
-        return "skipped", f"{len(values)} runs show no difference from either end"
+        return "skipped", f"{runs_of(len(values))} show no difference from either end"
     if not all(others):
         return ("bad", "differs from good") if others[0] else ("good", "differs from bad")
     means = [found.mean for side in (good, bad, values) if (found := summarise(side))]
@@ -168,4 +169,4 @@ def like(good: Values, bad: Values, values: Values, looks: int) -> tuple[Side, s
 
 def _mean(values: Values) -> str:
     found = summarise(values)
-    return "not measured" if found is None else f"{found.mean:.4g} ({found.n} runs)"
+    return "not measured" if found is None else f"{found.mean:.4g} ({runs_of(found.n)})"

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -34,6 +35,7 @@ class Happening:
 
 
 Tell = Callable[[Happening], None]
+OnWait = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,21 @@ class Failure:
 
 
 @contextmanager
-def claimed(plans: Sequence[tuple[Plan, Results]]) -> Iterator[list[int]]:
+def claimed(
+    plans: Sequence[tuple[Plan, Results]], on_wait: OnWait | None = None
+) -> Iterator[list[int]]:
     """Hold the results of some plans and write what is planned to them.
 
-    Gives the descriptors of their locks. Raises UserError when they belong to another study,
-    HostError when another numalab uses them.
+    Gives the descriptors of their locks. `on_wait` is told of results that another numalab uses.
+    Raises UserError when they belong to another study, HostError when that numalab goes on.
     """
+    wait = on_wait or (lambda _: None)
     with ExitStack() as stack:
         locks = []
         for plan, results in plans:
-            held = locked(results.path, wait=False, patience=LOCK_PATIENCE)
+            held = locked(
+                results.path, partial(wait, results.path), wait=False, patience=LOCK_PATIENCE
+            )
             locks.append(stack.enter_context(held))
             with damage_explained(results.path):
                 claim_results(plan, results)

@@ -18,11 +18,12 @@ from lab.study.plan import Cell
 from lab.study.proof import placement_line, proof_rows
 from lab.study.stored import Json, StoredRun, damage_explained, failed_runs, load_runs
 from lab.study.timeline import run_timeline
-from lab.study.verdict import judge, runs_of
+from lab.study.verdict import judge
 from lab.topology.drawing import render_svg
 from lab.topology.load import load_topology, topology_to_dict
 from lab.topology.model import Topology
 from lab.topology.sched_log import parse_sched_verbose
+from lab.units import runs_of
 
 
 def gather(results: Results) -> tuple[model.StudyReport, ...]:
@@ -141,9 +142,13 @@ def _variant(name: str, runs: Sequence[StoredRun]) -> model.Variant:
         release=kernel["release"],
         config_hash=kernel["config_hash"],
         source_version=kernel["source_version"],
-        series=tuple(f"{s['name']} ({len(s['patches'])} patches)" for s in kernel["series"]),
+        series=tuple(f"{s['name']} ({_patches(s['patches'])})" for s in kernel["series"]),
         compiler=kernel["compiler"],
     )
+
+
+def _patches(patches: Sequence[Json]) -> str:
+    return "1 patch" if len(patches) == 1 else f"{len(patches)} patches"
 
 
 def _run(run: StoredRun, infos: Sequence[model.MeasureInfo]) -> model.Run:

@@ -34,11 +34,11 @@ def guest_of(study: Study, topology: Topology) -> Machine:
         pages=study.machine.pages,
         vcpu_cpus=study.machine.vcpu_cpus,
         host_nodes=study.machine.nodes,
-        measures_time=_measures_time(study),
+        measures_time=measures_time(study),
     )
 
 
-def _measures_time(study: Study) -> bool:
+def measures_time(study: Study) -> bool:
     """Say whether some claim or key measure is about time; what a workload prints is taken so."""
     for name in {*study.key_measures, *(claim.measure for claim in study.claims)}:
         try:

@@ -1,16 +1,19 @@
 """Runs studies on this host: as many guests at once as its CPUs and memory allow."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import HostError
+from lab.machine.admission import room as free_places
+from lab.machine.machine import Mode
 from lab.store import Results
 from lab.study.campaign import (
     Failure,
     Happening,
+    OnWait,
     Tell,
     carry_out,
     claim_results,
@@ -19,12 +22,15 @@ from lab.study.campaign import (
 )
 from lab.study.cost import Cost, Costs
 from lab.study.execute import execute_task
+from lab.study.guest import measures_time
+from lab.study.model import Study
 from lab.study.plan import Plan
 from lab.study.prepare import Prepared
 from lab.study.schedule import Capacity, longest_first
 from lab.study.stopping import StoppingRule, look
 from lab.study.task import Execute, Setting, Task, make_tasks
 from lab.study.workers import Room, Workers
+from lab.topology.model import Topology
 
 
 @dataclass(frozen=True)
@@ -55,30 +61,33 @@ def run_here(
     fail_fast: bool = False,
     execute: Execute = execute_task,
     room: Room | None = None,
+    on_wait: OnWait | None = None,
 ) -> tuple[Failure, ...]:
     """Execute the runs that the results of some studies lack; returns the failures.
 
     `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
     done, and returns what is told of it. With a `rule`, repetitions are added until it is content.
     `room` is where runs are executed instead of on this host, as many at once as it takes.
-    Raises UserError when results belong to another study, HostError when another numalab uses them.
+    `on_wait` is told whose results another numalab has just now.
+    Raises UserError when results belong to another study, HostError when another numalab goes on
+    to use them.
     """
     costs = Costs()
     with ExitStack() as stack:
         claims = [(study.plan, study.results) for study in studies]
-        locks = stack.enter_context(claimed(claims))
+        locks = stack.enter_context(claimed(claims, on_wait))
         tasks = [task for study in studies for task in _lacking(study)]
         if room is not None:
             stack.enter_context(closing(room))
         failures: list[Failure] = []
         while tasks:
-            at_once = min(jobs or default_jobs(tasks), len(tasks))
+            places = min(jobs or default_jobs(tasks), len(tasks))
             if room is None:
-                room = Workers(capacity(at_once), execute, locks)
+                room = Workers(capacity(places, tasks), execute, locks)
                 stack.enter_context(closing(room))
-            if at_once > 1:
+            if places > 1:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
-            tell = _learning(watch(_outlook(tasks, costs, at_once)), costs)
+            tell = _learning(watch(_outlook(tasks, costs, places)), costs)
             failures += carry_out(tasks, room, tell, fail_fast=fail_fast)
             if rule is None or failures:
                 break
@@ -126,18 +135,34 @@ def cost_of(task: Task, costs: Costs) -> Cost:
 
 
 def default_jobs(tasks: Sequence[Task]) -> int:
-    """Return how many guests run at once by default.
+    """Return how many guests run at once by default: what each of their studies allows."""
+    studies = {(id(task.study), task.setting.choice.mode): task for task in tasks}
+    return min(
+        at_once(task.study, task.setting.choice.mode, [each.topology for each in tasks])
+        for task in studies.values()
+    )
 
-    Where they are emulated, one on each CPU, as one thread runs all vCPUs of a guest; in kvm mode
-    as many as have host CPUs of their own.
+
+def at_once(study: Study, mode: Mode, topologies: Iterable[Topology]) -> int:
+    """Return how many guests of a study run at once by default.
+
+    Where they are emulated, one on each CPU, as one thread runs all vCPUs of a guest. In kvm mode
+    as many as have free host CPUs of their own; but only one where time is measured, as those
+    beside it would share caches and memory with it, and no two have the same CPUs.
     """
+    if mode != "kvm":
+        return len(os.sched_getaffinity(0))
+    if measures_time(study):
+        return 1
+    return free_places(mode, max(topology.cpu_count for topology in topologies))
+
+
+def capacity(jobs: int, tasks: Sequence[Task]) -> Capacity:
+    """Return what this host has for guests now; emulated ones may share its CPUs."""
     cpus = len(os.sched_getaffinity(0))
-    return max(1, cpus // max((task.cpus for task in tasks), default=1))
-
-
-def capacity(jobs: int) -> Capacity:
-    """Return what this host has for guests now."""
-    return Capacity(jobs, available_mib(), max(jobs, len(os.sched_getaffinity(0))))
+    if all(task.setting.choice.mode != "kvm" for task in tasks):
+        cpus = max(jobs, cpus)
+    return Capacity(jobs, available_mib(), cpus)
 
 
 def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:

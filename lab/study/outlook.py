@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from lab.image.build import built_image
 from lab.kernel.build import built_kernel
+from lab.machine.admission import host_cpus
 from lab.machine.kvm import any_verdict, known_verdict, unusable_device
 from lab.machine.machine import MODES, Mode
 from lab.study.cost import Cost, Costs
-from lab.study.local import available_mib
+from lab.study.local import at_once, available_mib
 from lab.study.plan import Plan, PlannedRun
 from lab.study.schedule import makespan
 from lab.study.task import BESIDE_GUEST_MIB
@@ -29,7 +30,11 @@ class RunOutlook:
 
 @dataclass(frozen=True)
 class StudyOutlook:
-    """What a study would take. `to_build` names what the cache lacks; `reason` is the mode's."""
+    """What a study would take.
+
+    `to_build` names what the cache lacks; `reason` is the mode's, `jobs` how many guests run at
+    once by default.
+    """
 
     name: str
     mode: Mode
@@ -38,6 +43,7 @@ class StudyOutlook:
     to_build: tuple[str, ...]
     build_seconds: float
     host_memory_mib: int
+    jobs: int
 
     @property
     def largest_mib(self) -> int:
@@ -62,15 +68,16 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     for run in plan.runs:
         topology = plan.topologies[run.topology]
         cost = costs.of(topology, plan.workload_of(run), chosen)
-        cpus = topology.cpu_count if chosen == "kvm" else 1
+        cpus = host_cpus(chosen, topology.cpu_count)
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if built_kernel(spec) is None]
     seconds = KERNEL_SECONDS * len(lacks)
     if built_image(plan.recipe) is None:
         lacks.append(f"image {plan.recipe.name}")
         seconds += IMAGE_SECONDS
+    jobs = at_once(plan.study, chosen, plan.topologies.values())
     return StudyOutlook(
-        plan.name, chosen, reason, tuple(runs), tuple(lacks), seconds, available_mib()
+        plan.name, chosen, reason, tuple(runs), tuple(lacks), seconds, available_mib(), jobs
     )
 
 

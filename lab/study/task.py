@@ -9,6 +9,7 @@ from lab.capture.spec import CaptureSpec
 from lab.errors import LabError
 from lab.kernel.built import BuiltKernel
 from lab.kernel.catalogue import KernelSpec
+from lab.machine.admission import host_cpus
 from lab.machine.hypervisor import EMBED
 from lab.machine.kvm import Choice
 from lab.store import Results, RunDir
@@ -75,9 +76,8 @@ class Task:
 
     @property
     def cpus(self) -> int:
-        """How many host CPUs it has for itself: where guests are emulated, one thread runs all
-        vCPUs."""
-        return self.topology.cpu_count if self.setting.choice.mode == "kvm" else 1
+        """How many host CPUs it uses."""
+        return host_cpus(self.setting.choice.mode, self.topology.cpu_count)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from lab.analysis.measure import Direction
 from lab.analysis.statistics import Comparison, compare_samples
 from lab.report import model
 from lab.study.claim import Claim, ClaimVerdict
-from lab.study.stored import StoredRun
+from lab.study.stored import Json, StoredRun
+from lab.units import runs_of
 
 _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
 
@@ -130,16 +131,18 @@ def untimed(runs: Sequence[StoredRun]) -> str:
         return "icount counts instructions, and an access to far memory takes no longer"
     if "tcg" in modes:
         return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
-    if any(run.manifest["proof"]["note"] for run in runs):
-        return "the vCPUs had no host CPUs of their own"
     for run in runs:
-        if differs := run.manifest["proof"].get("differs"):
-            return f"a guest was not placed as planned: {differs[0]}"
+        if against := _against(run.manifest):
+            return f"of how a guest was placed: {against}"
     if len({str([t["planned"] for t in run.manifest["proof"]["threads"]]) for run in runs}) > 1:
         return "the runs were not on the same host CPUs"
     return ""
 
 
-def runs_of(number: int) -> str:
-    """Write a number of runs."""
-    return "1 run" if number == 1 else f"{number} runs"
+def _against(manifest: Json) -> str:
+    """Say why the times of one run mean nothing, as its plan and the proof of it tell."""
+    timing = manifest.get("timing")
+    if timing is not None:
+        return "" if timing["means"] else str(timing["against"][0])
+    proof = manifest["proof"]  # an older numalab left no more
+    return next(iter((*filter(None, [proof["note"]]), *proof.get("differs", ()))), "")

@@ -125,7 +125,8 @@ def test_two_runs_of_a_study_at_once_keep_apart(tmp_path: Path) -> None:
         time.sleep(0.05)
     second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert second.returncode == 3
-    assert "another numalab is using" in second.stderr
+    assert "waiting a moment: another numalab is using" in second.stderr
+    assert "numalab: another numalab is using" in second.stderr
     _, stderr = first.communicate(timeout=500)
     assert first.returncode == 0, stderr
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lab.errors import HostError, UserError
 from lab.store import is_locked
 from lab.study.campaign import Happening, carry_out
-from lab.study.local import Outlook, Ready, available_mib, run_here
+from lab.study.local import Outlook, Ready, available_mib, default_jobs, run_here
 from lab.study.schedule import Capacity, longest_first, makespan
 from lab.study.task import Ended, Task
 from lab.study.workers import Finished, News, Phase, Workers
@@ -102,8 +102,27 @@ def test_what_fits_beside_each_other(tmp_path: Path) -> None:
     kvm = replace(
         task, setting=replace(task.setting, choice=replace(task.setting.choice, mode="kvm"))
     )
-    assert Capacity(2, 1 << 30, 16).fits(kvm, [kvm])
-    assert not Capacity(2, 1 << 30, 15).fits(kvm, [kvm])
+    assert kvm.cpus == 9  # one for QEMU's own threads
+    assert Capacity(2, 1 << 30, 18).fits(kvm, [kvm])
+    assert not Capacity(2, 1 << 30, 17).fits(kvm, [kvm])
+
+
+def test_how_many_at_once_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr("lab.study.local.free_places", lambda mode, vcpus: 64 // (vcpus + 1))
+    every = tasks(ready(tmp_path))
+    kvm = [
+        replace(
+            each, setting=replace(each.setting, choice=replace(each.setting.choice, mode="kvm"))
+        )
+        for each in every
+    ]
+    assert default_jobs(every) == 6
+    assert default_jobs(kvm) == 7  # the largest machine has eight vCPUs
+    assert default_jobs([*every, *kvm]) == 6
+    timed = every[0].study.model_copy(update={"key_measures": ("no_measure_but_a_metric",)})
+    assert default_jobs([replace(each, study=timed) for each in kvm]) == 1
+    assert default_jobs([replace(each, study=timed) for each in every]) == 6
 
 
 @pytest.mark.parametrize("places", [1, 3])
@@ -322,8 +341,10 @@ def test_a_locked_study_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         order(study, task.run.id, "sleep")
     process = begun(tmp_path, study)
     try:
+        waits: list[Path] = []
         with pytest.raises(HostError, match="another numalab is using"):
-            run_here([study], 1, unwatched, execute=fake)
+            run_here([study], 1, unwatched, execute=fake, on_wait=waits.append)
+        assert waits == [study.results.path]
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)

@@ -226,6 +226,23 @@ def test_a_claim_without_an_interval() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("timing", "verdict"),
+    [
+        ({"means": True, "against": []}, "reproduced"),
+        ({"means": False, "against": ["vCPU 3 ran elsewhere"]}, "placed: vCPU 3 ran elsewhere"),
+    ],
+)
+def test_time_is_judged_where_the_proof_of_placement_held(
+    timing: dict[str, object], verdict: str
+) -> None:
+    every = runs(LOW, HIGH, mode="kvm", kind="timing")
+    for run in every:
+        run.manifest["timing"] = {"means": True, "against": []}
+    every[-1].manifest["timing"] = timing
+    assert judge(compared(), every).verdict.endswith(verdict)
+
+
 def test_what_was_not_measured_cannot_be_seen() -> None:
     found = judge(compared(), [stored("before", None), stored("after", 3)])
     assert found.verdict.startswith("cannot be seen in this mode because no run before")

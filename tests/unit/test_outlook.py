@@ -61,7 +61,7 @@ def test_a_study_is_looked_at_without_a_build(
     assert 0.49 * one < two < 0.6 * one
     assert total_seconds([found, found], 1) == pytest.approx(2 * one)
     assert {each.cpus for each in found.runs} == {1}
-    assert {each.cpus for each in look_ahead(plan, "kvm").runs} == {8, 4}
+    assert {each.cpus for each in look_ahead(plan, "kvm").runs} == {9, 5}
 
 
 def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
