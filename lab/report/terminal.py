@@ -39,8 +39,7 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
         _line("machine", figures.machine_line(report)),
         _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
         _line("runs", figures.seeds_line(report)),
-        _measures(report, listed),
-        Text(),
+        *_measures(report, listed),
         *[_verdict(comparison) for comparison in told],
     ]
     if report.claims:
@@ -67,38 +66,47 @@ def _reason(report: StudyReport) -> str:
     return f" ({report.mode_reason})" if report.mode_reason else ""
 
 
-def _measures(report: StudyReport, comparisons: Sequence[Comparison]) -> Table:
+def _measures(report: StudyReport, comparisons: Sequence[Comparison]) -> list[RenderableType]:
+    """Lay out one table for each variant beside the first, so that three or more have room."""
+    others = range(1, len(report.variants))
+    sides: list[tuple[int, ...]] = [(0, index) for index in others] or [(0,)]
+    return [part for side in sides for part in (_table(report, comparisons, side), Text())]
+
+
+def _table(report: StudyReport, comparisons: Sequence[Comparison], side: tuple[int, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
     table.add_column("\nMeasure", overflow="fold")
     table.add_column("\nunit", overflow="fold", max_width=10)
-    for variant in report.variants:
-        name = figures.printable(variant.name)
+    for index in side:
+        name = figures.printable(report.variants[index].name)
         table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
         table.add_column("\nstddev", justify="right", no_wrap=True)
     table.add_column("\nn", justify="right", no_wrap=True)
-    for variant in report.variants[1:]:
-        name = f"{figures.printable(variant.name)}\n" if len(report.variants) > 2 else "\n"
-        table.add_column(f"{name}change", justify="right", no_wrap=True)
+    for _ in side[1:]:
+        table.add_column("\nchange", justify="right", no_wrap=True)
     table.add_column("\nkind", no_wrap=True)
     for comparison in comparisons:
-        table.add_row(*_cells(report, comparison))
+        table.add_row(*_cells(report, comparison, side))
     return table
 
 
-def _cells(report: StudyReport, comparison: Comparison) -> list[RenderableType]:
+def _cells(
+    report: StudyReport, comparison: Comparison, side: tuple[int, ...]
+) -> list[RenderableType]:
     info = report.measure(comparison.measure)
     places = figures.row_decimals(comparison.summaries)
     cells: list[RenderableType] = [
         Text(figures.printable(info.name)),
         Text(figures.printable(info.unit)),
     ]
-    for summary in comparison.summaries:
+    for index in side:
+        summary = comparison.summaries[index]
         mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
         cells.append(figures.number(mean, places, grouped=True))
         cells.append("" if stddev is None else figures.number(stddev, places, grouped=True))
     cells.append(figures.samples(comparison))
-    style = OUTCOME_STYLES[comparison.outcome]
-    for index in range(1, len(report.variants)):
+    for index in side[1:]:
+        style = OUTCOME_STYLES[comparison.outcome_of(index)]
         cells.append(Text(figures.change(comparison, index), style))
     cells.append(info.kind)
     return cells

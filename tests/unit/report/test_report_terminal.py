@@ -25,6 +25,22 @@ def test_the_sample_study(golden: Callable[[str, str], None]) -> None:
     golden("report/terminal.txt", text)
 
 
+def test_three_variants_have_room() -> None:
+    """A table for each against the first, and each measure on a line of its own."""
+    report = sample_report()
+    third = replace(report.variants[1], name="third")
+    comparisons = tuple(
+        replace(each, summaries=(*each.summaries, None), changes=(*each.changes, None))
+        for each in report.comparisons
+    )
+    text = shown(replace(report, variants=(*report.variants, third), comparisons=comparisons))
+    lines = [line.split() for line in text.splitlines()]
+    assert sum("before" in line and "after" in line for line in lines) == 1
+    assert sum("before" in line and "third" in line for line in lines) == 1
+    for name in report.key_measures:
+        assert sum(line[:1] == [name] for line in lines) == 2, text
+
+
 def test_colour_adds_nothing_but_colour() -> None:
     report = sample_report()
     colored = shown(report, color=True)
