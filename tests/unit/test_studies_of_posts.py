@@ -7,6 +7,9 @@ import pytest
 
 from lab.store import project_dir
 from lab.study.plan import plan_study
+from lab.topology.predict.hazards import hazards
+from lab.topology.predict.prediction import predict
+from lab.topology.shapes import hops
 
 STUDIES = sorted((project_dir() / "studies").glob("*.toml"))
 SERIES = sorted(path for path in (project_dir() / "kernel-configs/series").iterdir())
@@ -18,6 +21,19 @@ def test_quick_is_a_part_that_can_still_tell_variants_apart(path: Path) -> None:
     assert len(quick.runs) <= len(full.runs)
     assert len({run.seed for run in quick.runs}) >= 3
     assert len({run.variant for run in quick.runs}) >= 2
+
+
+@pytest.mark.parametrize("name", ["group-construction", "group-construction-mesh"])
+def test_the_prediction_names_the_nodes_between_which_hogs_may_not_move(name: str) -> None:
+    plan = plan_study(project_dir() / "studies" / f"{name}.toml")
+    (topology,) = plan.topologies.values()
+    (workload,) = plan.workloads.values()
+    first, second = map(int, str(workload.parameters["allowed_nodes"]).split(","))
+    assert hops(len(topology.nodes), topology.links)[first][second] == 2
+    (hazard,) = [
+        each for each in hazards(topology, predict(topology)) if each.name == "group construction"
+    ]
+    assert re.search(rf"\b{first} and {second}\b", hazard.text)
 
 
 @pytest.mark.parametrize("folder", SERIES, ids=lambda path: path.name)
