@@ -3,29 +3,47 @@
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from lab.report import figures
-from lab.report.model import StudyReport
+from lab.report.model import Claim, StudyReport
 
 _STYLES = {"reproduced": "bold blue", "holds": "bold blue", "opposite": "bold dark_orange"}
 
 
-def render_claim_table(reports: Sequence[StudyReport]) -> Table | None:
-    """Render the claims of all cells for a terminal; None when there are none."""
-    rows = [(report, claim) for report in reports for claim in report.claims]
-    if not rows:
+def render_claim_table(reports: Sequence[StudyReport]) -> RenderableType | None:
+    """Render the claims of all cells for a terminal; None when there are none.
+
+    Below a line with the study and the cell are the claims about it. Why something cannot be seen
+    is said once, below the table.
+    """
+    told = [report for report in reports if report.claims]
+    if not told:
         return None
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
-    several = len({(report.study, report.cell) for report in reports}) > 1
-    titles = ("claim", "published", "measured here", "kind", "verdict")
-    for title in ("study", "cell", *titles) if several else titles:
-        table.add_column(title, overflow="fold")
-    for report, claim in rows:
-        words = figures.verdict_words(claim)
-        style = _STYLES.get(words, "bold dark_orange" if not claim.holds else "")
-        place = (report.study, report.cell) if several else ()
-        texts = (*place, claim.text, claim.published, claim.measured, claim.kind)
-        table.add_row(*(Text(figures.printable(text)) for text in texts), Text(words, style))
-    return table
+    for title, ratio in (("claim", 5), ("published", 4), ("measured here", 6)):
+        table.add_column(title, overflow="fold", ratio=ratio)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("verdict", max_width=18)
+    reasons: dict[str, int] = {}
+    for report in told:
+        if len(reports) > 1:
+            place = f"{report.study}, {report.cell}" if report.cell else report.study
+            table.add_row(Text(figures.printable(place), "bold"))
+        for claim in report.claims:
+            texts = (claim.text, claim.published, claim.measured, claim.kind)
+            table.add_row(*(Text(figures.printable(t)) for t in texts), _verdict(claim, reasons))
+        table.add_section()
+    notes = [Text(f"({number}) {reason}", "dim") for reason, number in reasons.items()]
+    return Group(table, Text(), *notes) if notes else table
+
+
+def _verdict(claim: Claim, reasons: dict[str, int]) -> Text:
+    words = figures.verdict_words(claim)
+    style = _STYLES.get(words, "bold dark_orange" if not claim.holds else "")
+    words, because, reason = words.partition(" because ")
+    if because:
+        words += f" ({reasons.setdefault(figures.printable(reason), len(reasons) + 1)})"
+    return Text(words, style)
