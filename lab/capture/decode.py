@@ -28,7 +28,7 @@ from lab.capture.columns import (
     schema_of,
 )
 from lab.capture.event_format import EventFormat
-from lab.capture.pages import PageChunk, PageSource
+from lab.capture.pages import MAX_KINDS, PageChunk, PageSource
 from lab.capture.ring_buffer import Ints
 from lab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from lab.errors import UserError
@@ -36,7 +36,6 @@ from lab.store import replacing
 from lab.topology.model import Topology
 
 _HEADER_BYTES = 8  # struct trace_entry
-_MAX_ID = 1 << 16
 
 
 @dataclass
@@ -103,10 +102,11 @@ class _Decoder:
     def __init__(self, trace: TraceFile, pages: PageSource, topology: Topology | None) -> None:
         self.trace, self.pages = trace, pages
         self.result = Decoded(clock=trace.clock)
-        self.formats = _formats_met(trace, pages)
+        met = np.flatnonzero(pages.kinds).tolist()
+        self.formats = tuple(trace.formats[number] for number in met if number in trace.formats)
         self.schema = schema_of(self.formats)
         self.names = _names(self.formats)
-        self.code = np.full(_MAX_ID, -1, np.int64)
+        self.code = np.full(MAX_KINDS, -1, np.int64)
         self.code[[event.id for event in self.formats]] = np.arange(len(self.formats))
         self.least = np.array([e.least_bytes for e in self.formats] or [0], np.int64)
         self.nodes = _node_table(topology)
@@ -154,7 +154,7 @@ class _Decoder:
         if not len(body.at):
             return np.empty(0, np.int64)
         long_enough = body.length >= _HEADER_BYTES
-        kinds = np.where(long_enough, body.words[body.at] & np.uint32(_MAX_ID - 1), 0)
+        kinds = np.where(long_enough, body.words[body.at] & np.uint32(MAX_KINDS - 1), 0)
         code: Ints = np.where(long_enough, self.code[kinds], -1)
         return np.where(body.length >= self.least[code], code, -1)
 
@@ -208,14 +208,6 @@ class _Decoder:
         multiplier, shift, offset = self.trace.tsc
         whole, part = time >> shift, time & ((1 << shift) - 1)
         return whole * multiplier + (part * multiplier >> shift) + np.int64(offset)
-
-
-def _formats_met(trace: TraceFile, pages: PageSource) -> tuple[EventFormat, ...]:
-    """Return the formats of the events that the recording holds, in the order of their numbers."""
-    met = np.zeros(_MAX_ID, np.bool_)
-    for chunk in pages.chunks():
-        met[chunk.words.reshape(-1)[chunk.records.word] & np.uint32(_MAX_ID - 1)] = True
-    return tuple(trace.formats[i] for i in np.flatnonzero(met).tolist() if i in trace.formats)
 
 
 def _names(formats: Sequence[EventFormat]) -> list[str]:

@@ -1,4 +1,9 @@
-"""The records of a recording in the order of their times, a bounded number of pages at once."""
+"""The records of a recording in the order of their times, a bounded number of pages at once.
+
+The pages are gone through once, as they lie in the file, to find their records. Where those are is
+kept in a temporary file, 16 bytes for each, because a page may be needed for two chunks and because
+the columns of the table follow from all events that are met.
+"""
 
 import mmap
 from collections.abc import Iterator
@@ -12,8 +17,10 @@ import numpy.typing as npt
 from lab.capture.ring_buffer import Ints, Records, Words, find_records, page_times
 from lab.capture.trace_file import CpuData, Cursor, Damaged, TraceFile, unpack
 
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 4 << 20  # fits the caches, so that a table is put together in fast memory
+MAX_KINDS = 1 << 16  # of event formats: the type of a record has 16 bits
 MAX_UNPACKED_BYTES = 16 << 30
+_PLACE = np.dtype([("time", "<i8"), ("word", "<u4"), ("bytes", "<u4")])
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -34,11 +41,15 @@ class PageChunk:
 
 
 class PageSource:
-    """All pages of a recording. Packed ones are unpacked once, into a temporary file."""
+    """All pages of a recording; `kinds` says for each event number whether there is such a record.
+
+    Packed pages are unpacked once, into a temporary file.
+    """
 
     def __init__(self, trace: TraceFile) -> None:
         self._trace = trace
         self._spool: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
+        self._places: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
         plain = [
             (data.cpu, self._unpacked(data) if data.compressed else (data.offset, data.size))
             for data in self._apart()
@@ -49,32 +60,77 @@ class PageSource:
         if packed:
             self._memory = mmap.mmap(self._spool.fileno(), 0, access=mmap.ACCESS_READ)
         arrays = [(cpu, self._array(offset, size)) for cpu, (offset, size) in plain]
-        self._arrays = sorted((pair for pair in arrays if len(pair[1])), key=lambda pair: pair[0])
+        arrays = sorted((pair for pair in arrays if len(pair[1])), key=lambda pair: pair[0])
+        self._arrays = [pages for _, pages in arrays]
+        self._begin = np.cumsum([0, *map(len, self._arrays)])  # the first page of each array
+        self._cpu = np.repeat(np.array([cpu for cpu, _ in arrays], np.int64), np.diff(self._begin))
+        self.kinds = np.zeros(MAX_KINDS, np.bool_)
+        self._find_all()
 
     def close(self) -> None:
-        """Give the temporary file back; chunks that were yielded stay valid."""
+        """Give the temporary files back; chunks that were yielded stay valid."""
         self._arrays = []
         self._spool.close()
+        self._places.close()
 
     def chunks(self) -> Iterator[PageChunk]:
         """Yield all pages so that the records taken from one chunk come before the next one's."""
-        if not self._arrays:
-            return
-        array, page, key = self._order()
-        cpus = np.array([cpu for cpu, _ in self._arrays], np.int64)
-        step = max(1, CHUNK_BYTES // self._trace.layout.page_bytes)
+        key = self._not_before()
+        order = np.argsort(key, kind="stable")
+        step = self._pages_at_once()
         since, carried = int(_FIRST), np.empty(0, np.int64)
         for start in range(0, len(key), step):
-            end = min(start + step, len(key))
-            until = int(key[end]) if end < len(key) else int(_LAST)
-            taken = np.concatenate([carried, np.arange(start, end)])
-            taken = taken[np.lexsort((page[taken], array[taken]))]
-            words = self._words(array[taken], page[taken])
+            fresh = order[start : start + step]
+            end = start + len(fresh)
+            until = int(key[order[end]]) if end < len(key) else int(_LAST)
+            taken = np.sort(np.concatenate([carried, fresh]))
+            words, records = self._words(taken), self._records(taken)
             self._forget()
-            records = find_records(words, self._trace.layout)
-            yield PageChunk(words, cpus[array[taken]], taken >= start, records, since, until)
-            carried = taken[np.unique(records.page[records.time >= until])]
+            is_fresh = np.isin(taken, fresh, assume_unique=True)
+            yield PageChunk(words, self._cpu[taken], is_fresh, records, since, until)
+            carried = taken[self._last[taken] >= until]
             since = until
+
+    def _find_all(self) -> None:
+        """Find the records of all pages: write where they are, keep each page's time and number of
+        records, the time of its last one, what was lost before it, and whether it is sound."""
+        pages, step = int(self._begin[-1]), self._pages_at_once()
+        self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
+        self._last, self._unsound = np.full(pages, _FIRST), np.zeros(pages, np.bool_)
+        for start in range(0, pages, step):
+            block = np.arange(start, min(start + step, pages))
+            words = self._words(block)
+            found = find_records(words, self._trace.layout)
+            self._forget()
+            self.kinds[words.reshape(-1)[found.word] & np.uint32(MAX_KINDS - 1)] = True
+            self._time[block] = page_times(words)
+            self._count[block] = np.bincount(found.page, minlength=len(block))
+            np.maximum.at(self._last, start + found.page, found.time)
+            self._missed[block], self._unsound[block] = found.missed, found.unsound
+            places = np.empty(len(found.time), _PLACE)
+            places["time"], places["bytes"] = found.time, found.bytes
+            places["word"] = found.word - found.page * words.shape[1]
+            self._places.write(places.data)
+        self._first = np.concatenate([[0], np.cumsum(self._count)])
+
+    def _records(self, taken: Ints) -> Records:
+        """Return the records of these pages, which are in order, with places in their words."""
+        runs = np.split(taken, np.flatnonzero(np.diff(taken) > 1) + 1)
+        places = np.concatenate([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
+        page = np.repeat(np.arange(len(taken)), self._count[taken])
+        word = places["word"] + page * (self._trace.layout.page_bytes // 4)
+        length = places["bytes"].astype(np.int64)
+        missed, unsound = self._missed[taken], self._unsound[taken]
+        return Records(places["time"].copy(), page, word, length, missed, unsound)
+
+    def _read(self, first: int, end: int) -> npt.NDArray[np.void]:
+        """Read where the records of the pages from `first` up to `end` are."""
+        self._places.seek(int(self._first[first]) * _PLACE.itemsize)
+        size = int(self._first[end] - self._first[first]) * _PLACE.itemsize
+        return np.frombuffer(self._places.read(size), _PLACE)
+
+    def _pages_at_once(self) -> int:
+        return max(1, CHUNK_BYTES // self._trace.layout.page_bytes)
 
     def _apart(self) -> Iterator[CpuData]:
         """Yield the CPUs' parts of the file, as far as they can lie in it beside each other.
@@ -90,23 +146,21 @@ class PageSource:
             elif data.size:
                 self._trace.problems.append(f"CPU {data.cpu}: its pages overlap those of others")
 
-    def _order(self) -> tuple[Ints, Ints, Ints]:
-        """Return for each page its array, its place there, and a time that neither it nor a later
-        page of that array has an event before; ordered by that time."""
-        times = [np.minimum.accumulate(page_times(a)[::-1])[::-1] for _, a in self._arrays]
-        array = np.repeat(np.arange(len(times)), [len(t) for t in times])
-        page = np.concatenate([np.arange(len(t)) for t in times])
-        key = np.concatenate(times)
-        order = np.argsort(key, kind="stable")
-        return array[order], page[order], key[order]
+    def _not_before(self) -> Ints:
+        """Return for each page a time before which neither it nor a later one of its CPU has
+        an event."""
+        times = np.split(self._time, self._begin[1:-1])
+        return np.concatenate([np.minimum.accumulate(each[::-1])[::-1] for each in times])
 
-    def _words(self, array: Ints, page: Ints) -> Words:
-        """Copy these pages, which are ordered by array, out of the mapped file, each once."""
-        words = np.empty((len(page), self._trace.layout.page_bytes // 4), np.uint32)
-        for each in np.unique(array).tolist():
-            first, last = np.searchsorted(array, [each, each + 1]).tolist()
+    def _words(self, taken: Ints) -> Words:
+        """Copy these pages, which are in order, out of the mapped file, each once."""
+        words = np.empty((len(taken), self._trace.layout.page_bytes // 4), np.uint32)
+        bounds = np.searchsorted(taken, self._begin)
+        for number in np.flatnonzero(np.diff(bounds)).tolist():
+            part = slice(*bounds[number : number + 2].tolist())
+            pages = taken[part] - self._begin[number]
             # With "raise" numpy would copy them twice.
-            self._arrays[each][1].take(page[first:last], 0, out=words[first:last], mode="clip")
+            self._arrays[number].take(pages, 0, out=words[part], mode="clip")
         return words
 
     def _forget(self) -> None:
