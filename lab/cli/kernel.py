@@ -188,6 +188,7 @@ def _built_lines(built: BuiltKernel | None) -> list[str]:
         f"  built      {built.bzimage}",
         f"  release    {built.release} (source {built.source_version})",
         f"  config     {built.config_hash[:12]}  {built.config}",
+        f"  symbols    {built.symbols or '-'}",
         f"  digest     {built.digest}",
         f"  compiler   {built.compiler}",
         f"  took       {built.seconds:.0f} s",

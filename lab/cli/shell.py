@@ -74,7 +74,8 @@ def command(
         )  # fmt: skip
         say(f"mode {choice.mode}; exit or Ctrl-D ends the guest, and Ctrl-] at any time")
         if socket is not None:
-            say(f"gdb: gdb -ex 'target remote {socket}' VMLINUX")
+            symbols = prepared.kernels[kernel].symbols or "VMLINUX"
+            say(f"gdb: gdb -ex 'target remote {socket}' {symbols}")
         silence = math.inf if gdb else Limits.silence  # stopped by a debugger, it says nothing
         limits = Limits(silence=silence, total=math.inf)
         terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno())

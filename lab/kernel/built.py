@@ -16,9 +16,7 @@ from lab.kernel.series import SeriesInfo
 from lab.store import cache_dir, read_json, replacing, write_json
 
 _RECORD = "kernel.json"
-_BZIMAGE = "bzImage"
-_CONFIG = "config"
-_INITRD = "initrd"
+_FILES = {"bzimage": "bzImage", "config": "config", "initrd": "initrd", "symbols": "vmlinux"}
 # Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
 _KEEPS_TRACE = (6, 12)
 # Since 6.5 the CPUs of an x86 machine come up in parallel. 5.10 and 6.1, which bring them up one by
@@ -42,6 +40,7 @@ class BuiltKernel:
     compiler: str
     bzimage_sha256: str
     initrd: Path | None = None  # loads the drivers of a prebuilt kernel
+    symbols: Path | None = None  # a vmlinux that is nothing but symbols, for a debugger
     first_name: str = ""  # the kernel that was built first in the same build folder
     first_seconds: float = 0.0
 
@@ -70,13 +69,13 @@ def load_built(spec_name: str, digest: str) -> BuiltKernel | None:
     entry = entry_dir(digest)
     try:
         record = read_json(entry / _RECORD)
-        bzimage = (entry / _BZIMAGE).read_bytes()
+        bzimage = (entry / _FILES["bzimage"]).read_bytes()
         built = _from_record(record, spec_name, entry)
     except (UserError, OSError, KeyError, TypeError, ValueError):
         return None
     if built.digest != digest or hashlib.sha256(bzimage).hexdigest() != built.bzimage_sha256:
         return None
-    parts = (built.config, built.initrd)
+    parts = (built.config, built.initrd, built.symbols)
     if not all(part is None or part.is_file() for part in parts):
         return None
     with suppress(OSError):
@@ -96,15 +95,17 @@ def store_built(
     seconds: float,
     compiler: str,
     initrd: Path | None = None,
+    symbols: Path | None = None,
     first: tuple[str, float] = ("", 0.0),
 ) -> BuiltKernel:
     """Copy a finished build into the cache, whole or not at all; HostError on a full disk."""
     entry = entry_dir(digest)
+    files = {"bzimage": bzimage, "config": config, "initrd": initrd, "symbols": symbols}
     built = BuiltKernel(
         spec_name=spec_name,
-        bzimage=entry / _BZIMAGE,
+        bzimage=entry / _FILES["bzimage"],
         release=release,
-        config=entry / _CONFIG if config else None,
+        config=entry / _FILES["config"] if config else None,
         config_hash=hash_file(config) if config else "",
         digest=digest,
         series=series,
@@ -112,19 +113,18 @@ def store_built(
         seconds=seconds,
         compiler=compiler,
         bzimage_sha256=hash_file(bzimage),
-        initrd=entry / _INITRD if initrd else None,
+        initrd=entry / _FILES["initrd"] if initrd else None,
+        symbols=entry / _FILES["symbols"] if symbols else None,
         first_name=first[0],
         first_seconds=first[1],
     )
     with replacing(entry) as new:
         new.mkdir()
-        shutil.copyfile(bzimage, new / _BZIMAGE)
-        for part, name in ((config, _CONFIG), (initrd, _INITRD)):
-            if part is not None:
-                shutil.copyfile(part, new / name)
         record = dataclasses.asdict(built)
-        names = {"bzimage": _BZIMAGE, "config": config and _CONFIG, "initrd": initrd and _INITRD}
-        record |= names  # relative, because a cache may be moved
+        for key, file in files.items():
+            record[key] = file and _FILES[key]  # relative, because a cache may be moved
+            if file is not None:
+                shutil.copyfile(file, new / _FILES[key])
         write_json(new / _RECORD, record)
     return built
 
@@ -135,6 +135,7 @@ def _from_record(record: dict[str, Any], spec_name: str, entry: Path) -> BuiltKe
     )
     # Two names may have the same inputs; the entry then answers to both.
     own = {"spec_name": spec_name, "series": series}
-    names = {"bzimage": _BZIMAGE, "config": _CONFIG, "initrd": None} | record
-    files = {key: names[key] and entry / names[key] for key in ("bzimage", "config", "initrd")}
+    # An entry of an earlier numalab may not name all of them.
+    names: dict[str, Any] = _FILES | {"initrd": None, "symbols": None} | record
+    files = {key: names[key] and entry / names[key] for key in _FILES}
     return BuiltKernel(**{**record, **own, **files})

@@ -30,7 +30,7 @@ bzImage:
 \t  echo 'elf.h:5:10: fatal error: gelf.h: No such file or directory'; exit 1; fi
 \t@test "$(KBUILD_BUILD_USER)" = numalab
 \t@cat kernel/sched/topology.c $(O)/.config > $(O)/arch/x86/boot/bzImage
-\t@touch $(O)/vmlinux
+\t@cp /bin/true $(O)/vmlinux
 """
 
 TOPOLOGY = "".join(f"line {number}\n" for number in range(1, 31))

@@ -39,6 +39,8 @@ def test_builds_once_and_the_variant_in_the_same_tree(project: Path) -> None:
     assert "CONFIG_EXPERT=y" in plain.config.read_text()
     assert (plain.release, plain.source_version) == ("9.9.1", "9.9.1")
     assert plain.series == ()
+    assert plain.symbols is not None
+    assert plain.symbols.read_bytes().startswith(b"\x7fELF")
     assert ("kernel/sched/topology.o", 1 / build.STEPS) in steps
     assert built_kernel(find_kernel("plain")) == plain
     assert ensure_kernel(find_kernel("plain")) == plain
