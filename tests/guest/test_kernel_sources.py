@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 from guest_types import Boot, MakeMachine
+from trace_report import assert_as_reported
 
+from lab.capture.decode import decode_trace
 from lab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
 from lab.kernel.catalogue import KernelSpec, find_kernel, load_kernels
 from lab.kernel.initramfs import make_initramfs
@@ -83,3 +86,17 @@ def test_another_version_is_as_predicted(
         machine.topology, spec, run_dir, reserved_mib=machine.trace_memory_mib, allow=True
     )
     assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
+def test_events_of_another_version_are_as_trace_cmd_reports_them(
+    boot: Boot, make_machine: MakeMachine, spec: KernelSpec, tmp_path: Path
+) -> None:
+    machine = with_kernel(make_machine("ring-4", "tcg"), ensure_kernel(spec))
+    events = ("sched", "migrate", "task", "signal", "irq", "timer", "kmem", "raw_syscalls")
+    outcome, run_dir = boot("hackbench", "-g", "1", "-l", "1", machine=machine, events=events)
+    assert outcome.status == 0
+    decoded = decode_trace(run_dir.trace, None, tmp_path / "events.parquet")
+    assert decoded.whole
+    assert {"sched_switch", "sched_migrate_task", "sys_enter", "kfree"} <= set(decoded.counts)
+    assert_as_reported(run_dir.trace, pl.read_parquet(tmp_path / "events.parquet"))

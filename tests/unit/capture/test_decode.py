@@ -1,13 +1,13 @@
 """Recordings into tables: checked against trace-cmd, and with all that can befall a recording."""
 
 import random
-import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from trace_report import LINE, assert_as_reported, report
 
 from lab.capture import pages
 from lab.capture.decode import Decoded, decode_trace
@@ -24,8 +24,6 @@ RING_4 = Topology(
     cpu_shape=None,
     llc="none",
 )
-OWN = {"time_ns", "cpu", "node", "event", "pid", "comm", "lost"}
-LINE = re.compile(r"^(?:\w+:)?\s*(.*)-(\d+)\s+\[(\d+)\]\s+(\d+)\.(\d{9}): (\S+):\s*(.*)$")
 
 
 def decode(path: Path, topology: Topology | None = RING_4) -> tuple[Decoded, pl.DataFrame]:
@@ -40,39 +38,10 @@ def decode_bytes(tmp_path: Path, data: bytes) -> tuple[Decoded, pl.DataFrame]:
     return decode(path)
 
 
-def report(path: Path) -> list[str]:
-    """Return the lines of `trace-cmd report` that stand for events."""
-    trace_cmd = find_program("trace-cmd", "trace-cmd")
-    text = run([trace_cmd, "report", "-t", "-R", path], timeout=120).stdout
-    return [line for line in text.splitlines() if LINE.match(line)]
-
-
-def assert_as_reported(line: str, row: dict[str, Any]) -> None:
-    match = LINE.match(line)
-    assert match is not None
-    comm, pid, cpu, seconds, nanoseconds, event, fields = match.groups()
-    assert row["comm"] == (None if comm.strip() == "<...>" else comm.strip())
-    assert (row["pid"], row["cpu"], row["event"]) == (int(pid), int(cpu), event)
-    assert row["time_ns"] == int(seconds) * 10**9 + int(nanoseconds)
-    shown = dict(re.findall(r"(\w+)=(.*?)(?= \w+=|$)", fields))
-    mine = {k.removeprefix("event_"): v for k, v in row.items() if k not in OWN and v is not None}
-    assert set(mine) == set(shown)
-    for name, value in mine.items():
-        if name != "ip":  # printed as a symbol
-            text = shown[name]
-            if isinstance(value, str):
-                assert value.rstrip("\n") == text
-            else:  # some formats print zeros in front, or hexadecimal without 0x
-                plain = text.lower().removeprefix("0x").lstrip("0") or "0"
-                assert plain in (f"{value:d}", f"{value:x}")
-
-
 def test_every_event_and_field_is_as_trace_cmd_reports_it(ring4_dat: Path) -> None:
     decoded, table = decode(ring4_dat)
-    lines = report(ring4_dat)
-    assert len(lines) == decoded.events == table.height == 3408
-    for line, row in zip(lines, table.iter_rows(named=True), strict=True):
-        assert_as_reported(line, row)
+    assert decoded.events == table.height == 3408
+    assert_as_reported(ring4_dat, table)
     assert decoded.whole
     assert decoded.counts["sched_swap_numa"] == 5
     assert (decoded.first_ns, decoded.last_ns) == (table["time_ns"][0], table["time_ns"][-1])
