@@ -7,8 +7,10 @@ worker's own cache, never paths of the submitting side.
 import hashlib
 import os
 import platform
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.machine.kvm import unusable_device
 from lab.process import find_program, run
-from lab.store import Results, cache_dir
+from lab.store import Results, cache_dir, is_locked, locked
 from lab.study import manifest
 from lab.study.archive import pack_folder
 from lab.study.assign import WorkerHost
@@ -105,14 +107,29 @@ def execute_here(
 ) -> Delivered:
     """Execute a run with files that were shipped, and hand over its folder."""
     places = {file.role: _place(file.sha256) for file in files}
-    with tempfile.TemporaryDirectory(prefix="run-", dir=cache_dir("remote")) as scratch:
-        results = Results(Path(scratch))
+    with _scratch() as scratch:
+        results = Results(scratch)
         local = _with_files(replace(task, results=results), places)
         ended = execute(local, on_phase or (lambda text: None))
         for path in (results.run(task.run.id).path, results.failed(task.run.id).path):
             if path.is_dir():
                 return Delivered(ended, path.name, pack_folder(path))
         return Delivered(ended, "", b"")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Make a folder for as long as the block lasts; remove those of workers that were killed."""
+    base = cache_dir("remote")
+    with ExitStack() as stack:
+        with locked(base):  # nobody takes a folder for a dead one before it is locked
+            for left in base.glob("run-*"):
+                if not is_locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            made = tempfile.TemporaryDirectory(prefix="run-", dir=base)
+            scratch = Path(stack.enter_context(made))
+            stack.enter_context(locked(scratch))
+        yield scratch
 
 
 def _with_files(task: Task, places: Mapping[str, Path]) -> Task:

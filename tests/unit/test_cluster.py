@@ -1,16 +1,13 @@
 """A real scheduler with three workers, all processes of this host; the runs are not real."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dask_room import Processes, until
 from fake_room import MATRIX, fake, ledger, order, ready
 
 from lab.errors import HostError
@@ -20,48 +17,7 @@ from lab.study.cluster import Cluster, Refused
 from lab.study.local import Outlook, run_here
 from lab.study.remote import describe_host, has_file, take_chunk
 
-ROOT = Path(__file__).parents[2]
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1, 2]")
-DEADLINE = 120.0
-
-
-class Processes:
-    """A scheduler and workers that were started here."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = folder / "scheduler.json"
-        self.started: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1")
-        until(self.file.exists)
-
-    def worker(self, **env: str) -> "subprocess.Popen[bytes]":
-        words = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self.folder))
-        return self._start("dask_worker", *words, **env)
-
-    def _start(self, module: str, *words: str, **env: str) -> "subprocess.Popen[bytes]":
-        log = (self.folder / f"{module}-{len(self.started)}.log").open("wb")
-        command = [sys.executable, "-m", f"distributed.cli.{module}"]
-        process = subprocess.Popen(
-            [*command, "--scheduler-file", str(self.file), "--no-dashboard", *words],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **env},
-            stdout=log,
-            stderr=log,
-        )
-        self.started.append(process)
-        return process
-
-    def end(self) -> None:
-        for process in self.started:
-            process.kill()
-            process.wait()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def unwatched(_: Outlook) -> Callable[[Happening], None]:
@@ -81,7 +37,7 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proce
 def joined(processes: Processes, count: int, refused: list[Refused] | None = None) -> Cluster:
     """Connect once so many workers are there."""
     told = [] if refused is None else refused
-    room = Cluster(_address(processes), fake, told.append)
+    room = Cluster(processes.address, fake, told.append)
 
     def there() -> bool:
         room.news(0.1)
@@ -89,10 +45,6 @@ def joined(processes: Processes, count: int, refused: list[Refused] | None = Non
 
     until(there)
     return room
-
-
-def _address(processes: Processes) -> str:
-    return str(json.loads(processes.file.read_text())["address"])
 
 
 def test_a_killed_worker_loses_only_its_run(processes: Processes, tmp_path: Path) -> None:
