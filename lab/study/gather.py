@@ -198,7 +198,7 @@ def _findings(runs: Sequence[StoredRun]) -> Iterator[model.RunFindings]:
 
 
 def _verdict(claims: Sequence[model.Claim], finished: int, planned: int) -> str:
-    """Say in one sentence whether what the study expects was seen."""
+    """Say whether what the study expects was seen, and else which claims had which verdict."""
     required = [claim for claim in claims if claim.required]
     broken = [claim.text for claim in required if not claim.holds]
     lacking = planned - finished
@@ -209,6 +209,9 @@ def _verdict(claims: Sequence[model.Claim], finished: int, planned: int) -> str:
         texts = "; ".join(claim.text for claim in required)
         return f"Seen in all {runs_of(finished)}: {texts}{missing}."
     if claims:
-        told = "; ".join(f"{claim.text}: {claim.verdict}" for claim in claims)
-        return f"{told[:1].upper()}{told[1:]}{missing}."
+        told: dict[str, list[str]] = {}
+        for claim in claims:
+            told.setdefault(claim.verdict, []).append(claim.text)
+        parts = [f"{said[:1].upper()}{said[1:]}: {'; '.join(of)}" for said, of in told.items()]
+        return f"{'. '.join(parts)}{missing}."
     return f"{finished} of {runs_of(planned)} finished{missing}."

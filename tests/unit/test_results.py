@@ -13,6 +13,7 @@ from lab.report.html import render_html
 from lab.store import Results, project_dir
 from lab.study.gather import gather
 
+EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 
 
@@ -22,13 +23,21 @@ def copied(tmp_path: Path) -> Results:
     return Results(tmp_path / "results")
 
 
-def test_the_example_is_what_its_runs_give() -> None:
-    """The committed page, changelog and document are those of the committed runs."""
-    example = Results(EXAMPLE)
-    (report,) = gather(example)
-    assert render_changelog([report]) == example.changelog.read_text(encoding="utf-8")
-    assert render_document([report]) == example.document.read_text(encoding="utf-8")
-    assert render_html(report) == example.html.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_what_their_runs_give(path: Path) -> None:
+    """The committed pages, changelogs and documents are those of the committed runs."""
+    example = Results(path)
+    reports = gather(example)
+    assert render_changelog(reports) == example.changelog.read_text(encoding="utf-8")
+    assert render_document(reports) == example.document.read_text(encoding="utf-8")
+    page = example.html.read_text(encoding="utf-8")
+    if len(reports) == 1:
+        assert render_html(reports[0]) == page
+        return
+    for report in reports:
+        own = example.cell(report.cell_name).html
+        assert render_html(report) == own.read_text(encoding="utf-8")
+        assert f'href="{own.relative_to(path)}"' in page
 
 
 def test_the_readme_shows_the_example() -> None:
@@ -65,6 +74,13 @@ def test_the_old_groups_are_those_of_the_post() -> None:
             odd = {frozenset({0, 1, 2}), frozenset({2, 3, 0})}
             own = odd if domains.variant == "after" and nodes[cpu.cpu] in (1, 3) else even
             assert groups == own, (domains.variant, cpu.cpu)
+
+
+def test_why_something_cannot_be_seen_is_said_once() -> None:
+    report = gather(Results(EXAMPLE.parent / "numa-imbalance"))[0]
+    assert [claim.verdict for claim in report.claims].count(report.claims[-1].verdict) > 1
+    assert report.verdict.count("icount counts instructions") == 1
+    assert all(claim.text in report.verdict for claim in report.claims)
 
 
 def test_a_variant_without_runs_is_said(copied: Results) -> None:
