@@ -1,8 +1,5 @@
 """From tables to `Findings`: what a reader can look deeper into."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import polars as pl
 
 from lab.analysis.decisions import matrices
@@ -12,76 +9,17 @@ from lab.analysis.findings import (
     MAX_TASKS,
     Decision,
     Findings,
-    Level,
     Matrix,
     Series,
     Violation,
 )
-from lab.analysis.ground import Ground
 from lab.analysis.locality import fault_series, page_series
 from lab.analysis.moves import storms, who_moved
-from lab.analysis.residence import CONVERGED_PERCENT, Ranges, Resident, describe, residents
-from lab.analysis.totals import Totals, Wanted
-from lab.analysis.window import Window
-from lab.capture.samples import Samples
-
-# Of tasks first, because of them there are always some; a process or group needs its members known.
-LEVELS: tuple[Level, ...] = ("task", "process", "group")
+from lab.analysis.recorded import LEVELS, Recorded
+from lab.analysis.residence import CONVERGED_PERCENT, describe
 
 
-@dataclass(frozen=True)
-class Details:
-    """The tables of a run; see `analyse_run` for how each is made."""
-
-    ground: Ground
-    window: Window
-    wanted: Wanted
-    totals: Totals
-    decided: pl.DataFrame
-    done: pl.DataFrame
-    moved: pl.DataFrame
-    returned: pl.DataFrame
-    residents: Mapping[str, tuple[Resident, ...]]
-    samples: Samples | None
-
-
-def known_residents(
-    totals: Totals,
-    wanted: Wanted,
-    ground: Ground,
-    samples: Samples | None,
-    decided: pl.DataFrame,
-) -> dict[str, tuple[Resident, ...]]:
-    """Return the CPU time of tasks, and of processes and NUMA groups as far as members are known.
-
-    sched_switch names no process. The decisions of NUMA balancing and the samples of tasks do; what
-    is said last about a task's group counts.
-    """
-    process: dict[int, int] = {}
-    group: dict[int, int] = {}
-    tables = [decided.select("pid", "tgid", "ngid")]
-    if samples is not None:
-        tables.append(samples.tasks.select("pid", "tgid", "ngid"))
-    for pid, tgid, ngid in pl.concat(tables).iter_rows():
-        if tgid is not None and tgid > 0:
-            process[pid] = tgid
-        if ngid is not None and ngid > 0:
-            group[pid] = ngid
-    members = {"task": None, "process": process, "group": group}
-    names = totals.names
-    return {
-        level: residents(
-            totals.time,
-            level,
-            Ranges(ground.nodes, wanted.slices),
-            names=names if level != "group" else {},
-            member_of=members[level],
-        )
-        for level in LEVELS
-    }
-
-
-def describe_run(run: Details) -> Findings:
+def describe_run(run: Recorded) -> Findings:
     """Put together everything that `Findings` holds."""
     slices, start = run.wanted.slices, run.window.start_ns
     listed = [
@@ -113,7 +51,7 @@ def describe_run(run: Details) -> Findings:
     )
 
 
-def _matrices(run: Details) -> tuple[Matrix, ...]:
+def _matrices(run: Recorded) -> tuple[Matrix, ...]:
     ground = run.ground
     tables = (
         ("moves", "Moves by NUMA balancing", run.done.filter(pl.col("kind") == "move")),
@@ -127,7 +65,7 @@ def _matrices(run: Details) -> tuple[Matrix, ...]:
     )
 
 
-def _series(run: Details) -> tuple[Series, ...]:
+def _series(run: Recorded) -> tuple[Series, ...]:
     slices, ground = run.wanted.slices, run.ground
     lengths = slices.lengths_ns()
 
@@ -161,7 +99,7 @@ def _series(run: Details) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def _decisions(run: Details) -> tuple[Decision, ...]:
+def _decisions(run: Recorded) -> tuple[Decision, ...]:
     start, names = run.window.start_ns, run.totals.names
     taken_back = {
         (pid, to_cpu, time): by for pid, to_cpu, time, by in _carried_out(run).iter_rows()
@@ -195,7 +133,7 @@ def _decisions(run: Details) -> tuple[Decision, ...]:
     return tuple(found)
 
 
-def _carried_out(run: Details) -> pl.DataFrame:
+def _carried_out(run: Recorded) -> pl.DataFrame:
     """Return the decisions whose migration was taken back: pid, to_cpu, time_ns, back_by."""
     back = run.returned.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
     announced = run.done.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
@@ -208,7 +146,7 @@ def _carried_out(run: Details) -> pl.DataFrame:
     return met.select("pid", "to_cpu", "decided", "back_by")
 
 
-def _notes(run: Details) -> tuple[str, ...]:
+def _notes(run: Recorded) -> tuple[str, ...]:
     notes = []
     if not run.ground.nodes:
         notes.append("nobody knows which node a CPU is on: nothing here is by node")

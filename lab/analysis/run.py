@@ -8,25 +8,19 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
-from lab.analysis.decisions import done_moves, nearer, success_percent, with_outcomes
-from lab.analysis.details import Details, describe_run, known_residents
-from lab.analysis.findings import Findings
-from lab.analysis.ground import Ground
+from lab.analysis.decisions import success_percent
+from lab.analysis.details import describe_run
+from lab.analysis.findings import Findings, Level
 from lab.analysis.locality import autonuma_cost, local_percent
 from lab.analysis.measure import DEFINITIONS, Measure, measure
-from lab.analysis.moves import name_numa_moves, storms, with_returns
-from lab.analysis.pieces import ROWS, pieces
+from lab.analysis.moves import storms
+from lab.analysis.pieces import ROWS
 from lab.analysis.placement import of_interest
-from lab.analysis.residence import Resident, converged_ms, spread_ms
-from lab.analysis.slices import cut
-from lab.analysis.table import typed
-from lab.analysis.totals import Totals, Wanted, add_up
-from lab.analysis.window import Window, find_window
+from lab.analysis.recorded import NUMA_EVENTS, WAITING_EVENTS, Recorded, read_run
+from lab.analysis.residence import converged_ms, spread_ms
 from lab.capture.samples import Samples
 from lab.topology.model import Topology
 
-NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
-WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
 COUNTERS = ("numa_", "pgmigrate_", "pgfault", "pgmajfault")
 # The measures that cannot be taken without knowing which node a CPU is on.
 OF_NODES = tuple(
@@ -95,74 +89,27 @@ def analyse_run(
     /proc/vmstat grew.
     `samples` are counters sampled on the trace's clock.
     """
-    events = typed(events)
-    ground = Ground.of(topology)
-    cpus = ground.cpus or tuple(events.select("cpu").unique().collect()["cpu"].to_list())
-    allowed = tuple(sorted(cpus if allowed_cpus is None else allowed_cpus))
-    window = find_window(events)
-    wanted = Wanted(tuple(tasks), allowed, ground.node_of, cut(window))
-    totals = add_up(pieces(events, window, allowed, rows), wanted)
-    decided = with_outcomes(pl.concat(totals.decided))
-    done = done_moves(decided)
-    moved = name_numa_moves(pl.concat(totals.moved), done)
-    if samples is not None:
-        done = nearer(done, samples.tasks, ground.distance)
-    else:
-        done = done.with_columns(nearer=pl.lit(None, pl.Int32))
-    run = _Run(
-        ground,
-        window,
-        wanted,
-        totals,
-        decided,
-        done,
-        moved,
-        with_returns(moved),
-        None if recorded is None else _asked(recorded),
+    run = read_run(
+        events,
+        topology,
+        tasks=tasks,
+        allowed_cpus=allowed_cpus,
+        recorded=recorded,
+        samples=samples,
+        rows=rows,
     )
-    residents = known_residents(totals, wanted, ground, samples, decided)
     found = (
         *_where(run),
-        *_settling(run, residents),
+        *_settling(run),
         *_waiting(run),
         *_moves(run),
-        *_decisions(run, sampled=samples is not None),
+        *_decisions(run),
         *_counters(counters),
     )
-    details = Details(
-        ground, window, wanted, totals, decided, done, moved, run.returned, residents, samples
-    )
-    return Analysis(found, describe_run(details))
+    return Analysis(found, describe_run(run))
 
 
-def _asked(recorded: Collection[str]) -> frozenset[str]:
-    """Return the names of the events; all of a system's that are read here for `system` alone."""
-    names = {name.partition(":")[2] for name in recorded}
-    return frozenset(names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in recorded else names)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What the measures of one run are made from; `asked` are the events recorded, None for all."""
-
-    ground: Ground
-    window: Window
-    wanted: Wanted
-    totals: Totals
-    decided: pl.DataFrame
-    done: pl.DataFrame
-    moved: pl.DataFrame
-    returned: pl.DataFrame
-    asked: frozenset[str] | None
-
-    def has(self, *events: str) -> bool:
-        return self.asked is None or self.asked >= set(events)
-
-    def if_nodes(self, value: float | None) -> float | None:
-        return value if self.ground.nodes else None
-
-
-def _where(run: _Run) -> list[Measure]:
+def _where(run: Recorded) -> list[Measure]:
     """Say where the tasks of interest ran."""
     known = run.has("sched_switch")
     time = run.totals.time.group_by("node").agg(pl.col("ns").sum())
@@ -190,11 +137,12 @@ def _where(run: _Run) -> list[Measure]:
     ]
 
 
-def _settling(run: _Run, residents: Mapping[str, tuple[Resident, ...]]) -> list[Measure]:
+def _settling(run: Recorded) -> list[Measure]:
     """Say how many tasks and processes came to rest on a node, and when the last one did."""
     found = []
-    for family, level in (("tasks", "task"), ("processes", "process")):
-        here = residents[level] if run.has("sched_switch") and run.ground.nodes else ()
+    families: tuple[tuple[str, Level], ...] = (("tasks", "task"), ("processes", "process"))
+    for family, level in families:
+        here = run.residents[level] if run.has("sched_switch") and run.ground.nodes else ()
         since = [converged_ms(each.ns, run.wanted.slices) for each in here]
         there = [at for at in since if at is not None]
         last = max(there) / 1000 if there and len(there) == len(since) else None
@@ -204,7 +152,7 @@ def _settling(run: _Run, residents: Mapping[str, tuple[Resident, ...]]) -> list[
             measure(f"{level}_convergence_time", last),
         ]
     weights = [len(set(run.ground.cpus_of[n]) & set(run.wanted.allowed)) for n in run.ground.nodes]
-    tasks = residents["task"]
+    tasks = run.residents["task"]
     spread = None
     if tasks and run.ground.nodes and run.has("sched_switch"):
         together = np.sum([each.ns for each in tasks], axis=0)
@@ -212,7 +160,7 @@ def _settling(run: _Run, residents: Mapping[str, tuple[Resident, ...]]) -> list[
     return [*found, measure("even_spread_time", None if spread is None else spread / 1000)]
 
 
-def _waiting(run: _Run) -> list[Measure]:
+def _waiting(run: Recorded) -> list[Measure]:
     """Say who waited while a CPU was idle, and where the tasks of interest ended."""
     totals, length = run.totals, run.window.length_ns
     known = length - totals.lost_ns
@@ -233,7 +181,7 @@ def _waiting(run: _Run) -> list[Measure]:
     ]
 
 
-def _imbalance(run: _Run) -> float | None:
+def _imbalance(run: Recorded) -> float | None:
     """Return the mean over slices of the fullest node's queue less the emptiest's, for each CPU."""
     allowed = set(run.wanted.allowed)
     cpus = {node: len(allowed & set(run.ground.cpus_of[node])) for node in run.ground.nodes}
@@ -249,7 +197,7 @@ def _imbalance(run: _Run) -> float | None:
     return total / sum(lengths)
 
 
-def _moves(run: _Run) -> list[Measure]:
+def _moves(run: Recorded) -> list[Measure]:
     """Say how often tasks of interest were moved, in all and between the allowed nodes, and who
     moved tasks between nodes."""
     mine = of_interest(run.wanted.tasks)
@@ -297,7 +245,7 @@ def _moves(run: _Run) -> list[Measure]:
     ]
 
 
-def _decisions(run: _Run, *, sampled: bool) -> list[Measure]:
+def _decisions(run: Recorded) -> list[Measure]:
     """Say what NUMA balancing decided, and how well it came out."""
     kinds = Counter(run.decided["kind"].to_list())
     reasons = Counter(run.decided["reason"].to_list())
@@ -329,7 +277,7 @@ def _decisions(run: _Run, *, sampled: bool) -> list[Measure]:
         *(
             measure(f"numa_moves_{name}", count if all_three else None)
             for name, count in near.items()
-            if sampled
+            if run.samples is not None
         ),
     ]
 

@@ -1,0 +1,137 @@
+"""What was recorded of one run, in the tables that its measures and findings are taken from."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from lab.analysis.decisions import done_moves, nearer, with_outcomes
+from lab.analysis.findings import Level
+from lab.analysis.ground import Ground
+from lab.analysis.moves import name_numa_moves, with_returns
+from lab.analysis.pieces import pieces
+from lab.analysis.residence import Ranges, Resident, residents
+from lab.analysis.slices import cut
+from lab.analysis.table import typed
+from lab.analysis.totals import Totals, Wanted, add_up
+from lab.analysis.window import Window, find_window
+from lab.capture.samples import Samples
+from lab.topology.model import Topology
+
+NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
+WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
+# Of tasks first, because of them there are always some; a process or group needs its members known.
+LEVELS: tuple[Level, ...] = ("task", "process", "group")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The tables of a run, and what is known about where they are from.
+
+    `decided` are the decisions of NUMA balancing, `done` the moves and swaps of them that took
+    place, `moved` all migrations, `returned` those between nodes and who took them back.
+    `asked` are the events that were recorded, None for all; `samples` is None where nothing was
+    sampled.
+    """
+
+    ground: Ground
+    window: Window
+    wanted: Wanted
+    totals: Totals
+    decided: pl.DataFrame
+    done: pl.DataFrame
+    moved: pl.DataFrame
+    returned: pl.DataFrame
+    residents: Mapping[Level, tuple[Resident, ...]]
+    samples: Samples | None
+    asked: frozenset[str] | None
+
+    def has(self, *events: str) -> bool:
+        """Return whether all these events were recorded."""
+        return self.asked is None or self.asked >= set(events)
+
+    def if_nodes(self, value: float | None) -> float | None:
+        """Return a value that needs the nodes known, None where they are not."""
+        return value if self.ground.nodes else None
+
+
+def read_run(
+    events: pl.DataFrame | pl.LazyFrame,
+    topology: Topology | None,
+    *,
+    tasks: Sequence[str],
+    allowed_cpus: Sequence[int] | None,
+    recorded: Collection[str] | None,
+    samples: Samples | None,
+    rows: int,
+) -> Recorded:
+    """Add up what was recorded; see `analyse_run` for what comes in."""
+    events = typed(events)
+    ground = Ground.of(topology)
+    cpus = ground.cpus or tuple(events.select("cpu").unique().collect()["cpu"].to_list())
+    allowed = tuple(sorted(cpus if allowed_cpus is None else allowed_cpus))
+    window = find_window(events)
+    wanted = Wanted(tuple(tasks), allowed, ground.node_of, cut(window))
+    totals = add_up(pieces(events, window, allowed, rows), wanted)
+    decided = with_outcomes(pl.concat(totals.decided))
+    done = done_moves(decided)
+    moved = name_numa_moves(pl.concat(totals.moved), done)
+    if samples is not None:
+        done = nearer(done, samples.tasks, ground.distance)
+    else:
+        done = done.with_columns(nearer=pl.lit(None, pl.Int32))
+    return Recorded(
+        ground,
+        window,
+        wanted,
+        totals,
+        decided,
+        done,
+        moved,
+        with_returns(moved),
+        _residents(totals, wanted, ground, samples, decided),
+        samples,
+        None if recorded is None else _asked(recorded),
+    )
+
+
+def _asked(recorded: Collection[str]) -> frozenset[str]:
+    """Return the names of the events; all of a system's that are read here for `system` alone."""
+    names = {name.partition(":")[2] for name in recorded}
+    return frozenset(names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in recorded else names)
+
+
+def _residents(
+    totals: Totals,
+    wanted: Wanted,
+    ground: Ground,
+    samples: Samples | None,
+    decided: pl.DataFrame,
+) -> dict[Level, tuple[Resident, ...]]:
+    """Return the CPU time of tasks, and of processes and NUMA groups as far as members are known.
+
+    sched_switch names no process. The decisions of NUMA balancing and the samples of tasks do; what
+    is said last about a task's group counts.
+    """
+    process: dict[int, int] = {}
+    group: dict[int, int] = {}
+    tables = [decided.select("pid", "tgid", "ngid")]
+    if samples is not None:
+        tables.append(samples.tasks.select("pid", "tgid", "ngid"))
+    for pid, tgid, ngid in pl.concat(tables).iter_rows():
+        if tgid is not None and tgid > 0:
+            process[pid] = tgid
+        if ngid is not None and ngid > 0:
+            group[pid] = ngid
+    members: dict[Level, dict[int, int] | None] = {"task": None, "process": process, "group": group}
+    names = totals.names
+    return {
+        level: residents(
+            totals.time,
+            level,
+            Ranges(ground.nodes, wanted.slices),
+            names=names if level != "group" else {},
+            member_of=members[level],
+        )
+        for level in LEVELS
+    }
