@@ -37,7 +37,7 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> model.Claim:
     values = [run.value(claim.measure) for run in runs]
     known = [value for value in values if value is not None]
     unit = _about(claim, runs, "unit")
-    measured = f"{min(known):.4g} to {max(known):.4g} {unit}" if known else "not measured"
+    measured = f"{_figure(min(known))} to {_figure(max(known))} {unit}" if known else "not measured"
     return model.Claim(
         text=claim.text,
         expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
@@ -94,9 +94,16 @@ def _measured(found: Comparison, unit: str) -> str:
     change = f" ({found.change:+.1f}%)" if found.change is not None else ""
     interval = ""
     if found.interval is not None:
-        interval = ", difference {:+.3g} to {:+.3g} (95 %)".format(*found.interval)
-    runs = f"{found.before.n} and {runs_of(found.after.n)}"
-    return f"{found.before.mean:.4g} to {found.after.mean:.4g} {unit}{change}{interval}, {runs}"
+        low, high = (_figure(end, sign="+") for end in found.interval)
+        interval = f", difference {low} to {high} (95 %)"
+    means = f"{_figure(found.before.mean)} to {_figure(found.after.mean)} {unit}"
+    return f"{means}{change}{interval}, {found.before.n} and {runs_of(found.after.n)}"
+
+
+def _figure(value: float, sign: str = "") -> str:
+    """Write three or four digits; large numbers whole, as 181,500 is easier to read than 1.8e5."""
+    digits = ",.0f" if abs(value) >= 1000 else ".3g" if sign else ".4g"
+    return format(value, sign + digits)
 
 
 def _change(found: Comparison) -> float | None:

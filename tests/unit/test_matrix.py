@@ -243,6 +243,13 @@ def test_time_is_judged_where_the_proof_of_placement_held(
     assert judge(compared(), every).verdict.endswith(verdict)
 
 
+def test_a_claim_about_large_numbers() -> None:
+    large = [[181500.0, 181600.0, 181400.0], [186800.0, 186900.0, 186700.0]]
+    assert judge(compared(), runs(*large)).measured == (
+        "181,500 to 186,800 moves (+2.9%), difference +5,073 to +5,527 (95 %), 3 and 3 runs"
+    )
+
+
 def test_what_was_not_measured_cannot_be_seen() -> None:
     found = judge(compared(), [stored("before", None), stored("after", 3)])
     assert found.verdict.startswith("cannot be seen in this mode because no run before")
