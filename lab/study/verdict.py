@@ -135,7 +135,10 @@ def untimed(runs: Sequence[StoredRun]) -> str:
     """Say why figures of time from these runs say nothing of hardware; empty where they may."""
     modes = {str(run.manifest["mode"]) for run in runs}
     if "icount" in modes:
-        return "icount counts instructions, and an access to far memory takes no longer"
+        return (
+            "icount counts instructions, those of all CPUs on one clock: "
+            "neither an idle CPU nor an access to far memory costs time"
+        )
     if "tcg" in modes:
         return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
     for run in runs:
