@@ -247,6 +247,16 @@ class RunDir:
         return self.out / "vmstat.after"
 
     @property
+    def schedstat_before(self) -> Path:
+        """/proc/schedstat before the command, where the kernel has it."""
+        return self.out / "schedstat.before"
+
+    @property
+    def schedstat_after(self) -> Path:
+        """/proc/schedstat after the command."""
+        return self.out / "schedstat.after"
+
+    @property
     def numastat_before(self) -> Path:
         """The counters of every node before the command: `path:counter value` lines."""
         return self.out / "numastat.before"

@@ -284,6 +284,64 @@ DEFINITIONS: tuple[Definition, ...] = (
         "for a PTE update, 5000 for a hinting fault, 19 for a page migrated, copying left out.",
     ),
     _of(
+        "task_faults_preferred",
+        "%",
+        "higher",
+        "guest: /proc/PID/sched",
+        "Of the NUMA faults that the kernel remembered of the tasks of interest at the last sample "
+        f"of each in {_WINDOW}, those on memory of the task's preferred node.",
+    ),
+    _of(
+        "task_faults_shared",
+        "%",
+        "none",
+        "guest: /proc/PID/sched",
+        "Of these NUMA faults, those on memory that another task had touched last.",
+    ),
+    _of(
+        "tasks_on_preferred",
+        "%",
+        "higher",
+        "guest: /proc/PID/sched; trace: sched_switch, sched_wakeup, sched_migrate_task",
+        "Of the tasks of interest that had a preferred node at their last sample, those that were "
+        f"last on a CPU of it at the end of {_WINDOW}.",
+    ),
+    _of(
+        "numastat_{counter}_node{node}",
+        "pages",
+        "none",
+        "guest: numastat of each node",
+        "How much the counter {counter} of node {node} grew from before the capture to after the "
+        "command.",
+    ),
+    _of(
+        "allocations_local",
+        "%",
+        "higher",
+        "guest: numastat of each node, local_node, other_node",
+        "Of the pages allocated by anybody, those of the node whose CPU asked for them.",
+    ),
+    _of(
+        "allocations_astray",
+        "%",
+        "lower",
+        "guest: numastat of each node, numa_miss, numa_hit",
+        "Of the pages allocated by anybody, those that came from another node than was wanted.",
+    ),
+    _timing(
+        "schedstat_wait_time",
+        "s",
+        "guest: /proc/schedstat",
+        "How long tasks waited for a CPU that was busy with others, all tasks and CPUs together, "
+        "from before the capture to after the command.",
+    ),
+    _timing(
+        "schedstat_wait_mean",
+        "ms",
+        "guest: /proc/schedstat",
+        "schedstat_wait_time for each time slice that a task was given.",
+    ),
+    _of(
         "vmstat_{counter}",
         "count",
         "none",

@@ -17,6 +17,7 @@ from lab.analysis.locality import fault_series, page_series
 from lab.analysis.moves import storms, who_moved
 from lab.analysis.recorded import LEVELS, Recorded
 from lab.analysis.residence import CONVERGED_PERCENT, describe
+from lab.analysis.sampled import fault_nodes, waiting_series
 
 
 def describe_run(run: Recorded) -> Findings:
@@ -96,6 +97,8 @@ def _series(run: Recorded) -> tuple[Series, ...]:
     if run.samples is not None:
         found += fault_series(run.samples.vmstat, run.window)
         found += page_series(run.samples.pages, run.window, ground.nodes)
+        found += fault_nodes(run)
+        found += waiting_series(run.samples.schedstat, run.window, ground)
     return tuple(found)
 
 

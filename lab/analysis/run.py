@@ -18,6 +18,7 @@ from lab.analysis.pieces import ROWS
 from lab.analysis.placement import of_interest
 from lab.analysis.recorded import NUMA_EVENTS, WAITING_EVENTS, Recorded, read_run
 from lab.analysis.residence import converged_ms, spread_ms
+from lab.analysis.sampled import fault_measures
 from lab.capture.samples import Samples
 from lab.topology.model import Topology
 
@@ -104,6 +105,7 @@ def analyse_run(
         *_waiting(run),
         *_moves(run),
         *_decisions(run),
+        *fault_measures(run),
         *_counters(counters),
     )
     return Analysis(found, describe_run(run))

@@ -1,4 +1,4 @@
-"""Counters of the kernel: /proc/vmstat, /proc/schedstat and the ring buffer's own statistics.
+"""Counters of the kernel: vmstat, schedstat, numastat and the ring buffer's own statistics.
 
 The texts come from a guest: a line that is not understood is left out, and nothing is raised.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 MAX_LINES = 100_000
 _NUMBER = re.compile(r"\d{1,20}")
+_OF_NODE = re.compile(r"\S{0,200}/node(\d{1,4})/numastat:(\w{1,40}) (\d{1,20})")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ def parse_vmstat(text: str) -> dict[str, int]:
         name, _, value = line.partition(" ")
         if name and _NUMBER.fullmatch(value):
             counters[name] = int(value)
+    return counters
+
+
+def parse_numastat(text: str) -> dict[int, dict[str, int]]:
+    """Parse lines of `.../nodeN/numastat:counter value` into the counters of each node."""
+    counters: dict[int, dict[str, int]] = {}
+    for found in filter(None, map(_OF_NODE.fullmatch, text.splitlines()[:MAX_LINES])):
+        counters.setdefault(int(found[1]), {})[found[2]] = int(found[3])
     return counters
 
 

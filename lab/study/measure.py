@@ -9,11 +9,17 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from lab.analysis.findings import Findings
+from lab.analysis.growth import allocation_measures, wait_measures
 from lab.analysis.measure import Measure
 from lab.analysis.outcome import metric_measures, perf_measures, time_measures
 from lab.analysis.run import analyse_run
 from lab.analysis.table import COLUMNS
-from lab.capture.counters import difference, parse_vmstat
+from lab.capture.counters import (
+    difference,
+    parse_numastat,
+    parse_schedstat,
+    parse_vmstat,
+)
 from lab.capture.perf_stat import perf_counts
 from lab.capture.samples import Samples, parse_samples
 from lab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
@@ -77,10 +83,22 @@ def measure(
     save_findings(directory, analysis.findings)
     return (
         *analysis.measures,
+        *_growth(directory, capture),
         *time_measures(parse_times(_text_if_there(directory.times))),
         *perf_measures(perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat))),
         *metric_measures(workload.name, metrics),
     )
+
+
+def _growth(directory: RunDir, capture: CaptureSpec) -> tuple[Measure, ...]:
+    """Return what each node's and each CPU's counters say, of what was read."""
+    schedstat = (directory.schedstat_before, directory.schedstat_after)
+    waits = wait_measures(*(parse_schedstat(_text_if_there(path)) for path in schedstat))
+    if not capture.numastat:
+        return waits
+    numastat = (directory.numastat_before, directory.numastat_after)
+    pages = allocation_measures(*(parse_numastat(_text_if_there(path)) for path in numastat))
+    return (*waits, *pages)
 
 
 def recorded(directory: RunDir, capture: CaptureSpec) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from lab.capture.counters import (
     BufferStats,
     CpuSchedstat,
     difference,
+    parse_numastat,
     parse_schedstat,
     parse_trace_stats,
     parse_vmstat,
@@ -45,6 +46,12 @@ def test_vmstat_is_parsed_and_its_growth_taken() -> None:
 @pytest.mark.parametrize("text", ["", "numa_hit\n", "numa_hit x\n", "numa_hit -1\n", "\0" * 99])
 def test_a_vmstat_that_is_none_gives_no_counter(text: str) -> None:
     assert parse_vmstat(text) == {}
+
+
+def test_numastat_gives_each_node_its_counters() -> None:
+    path = "/sys/devices/system/node/node1/numastat"
+    text = f"{path}:numa_hit 5\n{path}:numa_miss -1\n{path}\nnode2:numa_hit 7\n{path}:a b 3\n"
+    assert parse_numastat(text) == {1: {"numa_hit": 5}}
 
 
 def test_schedstat_gives_each_cpu_its_times() -> None:
