@@ -18,6 +18,7 @@ from lab.analysis.measure import Measure, Number, measure
 from lab.analysis.placement import of_interest
 from lab.analysis.recorded import Recorded
 from lab.analysis.window import Window
+from lab.capture.samples import Samples
 
 
 def fault_measures(run: Recorded) -> tuple[Measure, ...]:
@@ -26,7 +27,7 @@ def fault_measures(run: Recorded) -> tuple[Measure, ...]:
     if run.samples is None or run.samples.tasks.is_empty():
         return ()
     tasks = _of_interest(run).group_by("pid").agg(pl.all().sort_by("time_ns").last())
-    faults = run.samples.faults.join(tasks, on=["pid", "time_ns"], suffix="_task")
+    faults = _faults(run.samples, tasks)
     private, shared = (pl.col(f"task_{kind}") for kind in ("private", "shared"))
     preferred = faults.filter(pl.col("node") == pl.col("node_task"))
     settled = tasks.filter(pl.col("node") >= 0)
@@ -46,8 +47,7 @@ def fault_nodes(run: Recorded) -> tuple[Series, ...]:
     where there never was one."""
     if run.samples is None:
         return ()
-    known = _of_interest(run).select("pid", "time_ns")
-    faults = run.samples.faults.join(known, on=["pid", "time_ns"])
+    faults = _faults(run.samples, _of_interest(run))
     if not _sum(faults, pl.col("task_private") + pl.col("task_shared")):
         return ()
     sums = faults.group_by("time_ns", "node").agg(
@@ -110,9 +110,17 @@ def _waiting(
 
 
 def _of_interest(run: Recorded) -> pl.DataFrame:
+    """Return the samples of the tasks of interest in the window, one of each task at a time."""
     assert run.samples is not None
     inside = pl.col("time_ns").is_between(run.window.start_ns, run.window.end_ns)
-    return run.samples.tasks.filter(inside & of_interest(run.wanted.tasks))
+    mine = run.samples.tasks.filter(inside & of_interest(run.wanted.tasks))
+    return mine.unique(["pid", "time_ns"], keep="last", maintain_order=True)
+
+
+def _faults(samples: Samples, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return the faults of these samples of tasks; `node_task` is the preferred node."""
+    known = samples.faults.unique(["pid", "time_ns", "node"], keep="last")
+    return known.join(tasks, on=["pid", "time_ns"], suffix="_task")
 
 
 def _sum(table: pl.DataFrame, values: pl.Expr) -> int:

@@ -59,6 +59,11 @@ def test_faults_are_those_of_each_tasks_last_sample_in_the_window(
     assert found["tasks_on_preferred"] == 50  # 7 is, on node 1; 8 is on 0 and wants 2
 
 
+def test_a_guest_that_repeats_itself_changes_nothing(trace: Any, three_nodes: Topology) -> None:
+    again = "".join(line * 3 for line in SAMPLES.splitlines(keepends=True))
+    assert a_run(trace, three_nodes, again) == a_run(trace, three_nodes)
+
+
 def test_a_task_without_a_preferred_node_is_on_none(trace: Any, three_nodes: Topology) -> None:
     found = values(a_run(trace, three_nodes, f"@ 100\ntask 1 7 -1 0 {HOG}\n"))
     assert found["task_faults_preferred"] is None
