@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.store import project_dir
-from lab.study.plan import plan_study
+from lab.study.cost import estimate
+from lab.study.plan import Plan, plan_study
 from lab.topology.predict.hazards import hazards
 from lab.topology.predict.prediction import predict
 from lab.topology.shapes import hops
@@ -21,6 +22,18 @@ def test_quick_is_a_part_that_can_still_tell_variants_apart(path: Path) -> None:
     assert len(quick.runs) <= len(full.runs)
     assert len({run.seed for run in quick.runs}) >= 3
     assert len({run.variant for run in quick.runs}) >= 2
+
+
+def seconds_on_two_cpus(plan: Plan) -> float:
+    """Estimate a plan by its file alone; what earlier runs took depends on the host."""
+    runs = [(plan.topologies[run.topology], plan.workloads[run.cell]) for run in plan.runs]
+    return sum(estimate(topology, workload, "icount") for topology, workload in runs) / 2
+
+
+def test_quick_takes_minutes() -> None:
+    seconds = [seconds_on_two_cpus(plan_study(path, "quick")) for path in STUDIES]
+    assert max(seconds) <= 4 * 60
+    assert sum(seconds) <= 20 * 60
 
 
 @pytest.mark.parametrize("name", ["group-construction", "group-construction-mesh"])
