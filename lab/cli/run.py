@@ -1,5 +1,6 @@
 """`numalab run`."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -120,12 +121,19 @@ def command(
         with _gone_if_empty(results.path):
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
     if limit is not None:
-        ready = _within(ready, limit - (time.monotonic() - began), jobs)
+        ready = _within(ready, began + limit - time.monotonic(), jobs)
     room = None if cluster is None else _cluster(cluster)
     places = jobs if room is None else max(1, room.places)
     with live_runs() as watch:
         failures = run_here(
-            ready, places, watch, rule=rule, fail_fast=fail_fast, room=room, on_wait=say_waiting
+            ready,
+            places,
+            watch,
+            rule=rule,
+            fail_fast=fail_fast,
+            room=room,
+            on_wait=say_waiting,
+            deadline=math.inf if limit is None else began + limit,
         )
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, output, as_json=as_json)

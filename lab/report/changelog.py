@@ -190,7 +190,8 @@ def _untold(report: StudyReport) -> int:
 
 def _footer(reports: Sequence[StudyReport]) -> list[str]:
     every = [(report, each) for report in reports for each in report.comparisons]
-    notes = []
+    remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
+    notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
     if any(report.measure(each.measure).kind == "timing" for report, each in every):
         notes.append(f"* {figures.kind_note('timing', reports[0].mode)}.")
     if any(each.measure in TIMES for _, each in every):

@@ -68,6 +68,7 @@ def _cell(report: StudyReport) -> CellDocument:
     return CellDocument(
         cell=report.cell,
         verdict=report.verdict,
+        remarks=list(report.remarks),
         mode=ModeDocument(
             name=report.mode,
             reason=report.mode_reason,

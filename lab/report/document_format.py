@@ -105,6 +105,7 @@ class CellDocument:
 
     cell: str
     verdict: str
+    remarks: list[str]  # how the runs were chosen, where not by the study's file alone
     mode: ModeDocument
     topology: TopologyDocument
     workload: WorkloadDocument

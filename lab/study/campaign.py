@@ -1,5 +1,7 @@
 """Runs the tasks of some studies in a room, several at once, until each has ended."""
 
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -123,9 +125,16 @@ def lacking(tasks: Sequence[Task], results: Results) -> list[Task]:
 
 
 def carry_out(
-    tasks: Iterable[Task], room: Room, tell: Tell, *, fail_fast: bool = False
+    tasks: Iterable[Task],
+    room: Room,
+    tell: Tell,
+    *,
+    fail_fast: bool = False,
+    deadline: float = math.inf,
 ) -> tuple[Failure, ...]:
     """Execute tasks in their order, as many at once as fit; returns the failures.
+
+    After `deadline`, a time of the monotonic clock, those that wait are not started any more.
 
     A run that the host made fail is tried once more; if it fails so again, the host is taken to be
     broken and no other run starts. One whose worker is gone is tried again elsewhere. A run that
@@ -136,6 +145,8 @@ def carry_out(
     while campaign.start_what_fits() or campaign.running or campaign.waiting:
         for news in room.news(_LISTEN):
             campaign.note(news)
+        if time.monotonic() > deadline:
+            campaign.waiting.clear()
         if fail_fast and campaign.failures:
             break
     return tuple(campaign.failures)

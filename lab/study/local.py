@@ -1,6 +1,8 @@
 """Runs studies on this host: as many guests at once as its CPUs and memory allow."""
 
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -31,6 +33,7 @@ from lab.study.stopping import StoppingRule, look
 from lab.study.task import Execute, Setting, Task, make_tasks
 from lab.study.workers import Room, Workers
 from lab.topology.model import Topology
+from lab.units import runs_of
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,17 @@ def run_here(
     execute: Execute = execute_task,
     room: Room | None = None,
     on_wait: OnWait | None = None,
+    deadline: float = math.inf,
 ) -> tuple[Failure, ...]:
     """Execute the runs that the results of some studies lack; returns the failures.
 
     `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
     done, and returns what is told of it. With a `rule`, repetitions are added until it is content.
     `room` is where runs are executed instead of on this host, as many at once as it takes.
-    `on_wait` is told whose results another numalab has just now.
-    Raises UserError when results belong to another study, HostError when another numalab goes on
-    to use them.
+    `on_wait` is told whose results another numalab has just now. No run starts after `deadline` (a
+    time of the monotonic clock); the report then says so, and runs start in the order of the plan,
+    whose first tell most. Raises UserError when results belong to another study, HostError when
+    another numalab goes on to use them.
     """
     costs = Costs()
     with ExitStack() as stack:
@@ -81,14 +86,18 @@ def run_here(
             stack.enter_context(closing(room))
         failures: list[Failure] = []
         while tasks:
-            places = min(jobs or default_jobs(tasks), len(tasks))
+            places = jobs or default_jobs(tasks)
             if room is None:
                 room = Workers(capacity(places, tasks), execute, locks)
                 stack.enter_context(closing(room))
-            if places > 1:
+            if places > 1 and deadline == math.inf:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
             tell = _learning(watch(_outlook(tasks, costs, places)), costs)
-            failures += carry_out(tasks, room, tell, fail_fast=fail_fast)
+            failures += carry_out(tasks, room, tell, fail_fast=fail_fast, deadline=deadline)
+            if time.monotonic() > deadline:
+                for study in studies:
+                    _cut_short(study)
+                break
             if rule is None or failures:
                 break
             studies = [_prolonged(study, rule) for study in studies]
@@ -97,7 +106,8 @@ def run_here(
 
 
 def _outlook(tasks: Sequence[Task], costs: Costs, jobs: int) -> Outlook:
-    return Outlook(tuple(tasks), tuple(cost_of(task, costs) for task in tasks), jobs)
+    every = tuple(cost_of(task, costs) for task in tasks)
+    return Outlook(tuple(tasks), every, min(jobs, len(tasks)))
 
 
 def _learning(tell: Tell, costs: Costs) -> Tell:
@@ -122,6 +132,17 @@ def _prolonged(study: Ready, rule: StoppingRule) -> Ready:
     plan = replace(study.plan, runs=study.plan.runs + found.more, remarks=(*others, remark))
     claim_results(plan, study.results)
     return replace(study, plan=plan)
+
+
+def _cut_short(study: Ready) -> None:
+    """Write to a study's results that the time was over before all of its runs could start."""
+    left = _lacking(study)
+    if left:
+        finished = study.results.finished()
+        runs = tuple(run for run in study.plan.runs if run.id in finished)
+        remark = f"the time was over before {runs_of(len(left))} more could be done"
+        plan = replace(study.plan, runs=runs, remarks=(*study.plan.remarks, remark))
+        claim_results(plan, study.results)
 
 
 def _lacking(study: Ready) -> list[Task]:

@@ -64,26 +64,29 @@ class Room(Protocol):
 
 
 class Workers:
-    """A room of processes on this host, one for each place of its capacity."""
+    """A room of processes on this host, as many as have been needed at once."""
 
     def __init__(self, capacity: Capacity, execute: Execute, locks: Sequence[int] = ()) -> None:
         self._capacity = capacity
         self._execute = execute
         self._locks = locks
-        self._workers = [_Worker(execute, locks) for _ in range(capacity.places)]
+        self._workers: list[_Worker] = []
 
     def fits(self, task: Task) -> bool:
-        """Say whether a worker is idle, and the host has enough for the run."""
+        """Say whether there is a place for it, and the host has enough for the run."""
         running = [worker.task for worker in self._workers if worker.task is not None]
         return self._capacity.fits(task, running)
 
     def start(self, task: Task) -> None:
-        """Hand a run to an idle worker."""
-        worker = next(each for each in self._workers if each.task is None)
+        """Hand a run to an idle worker, or to a new one."""
+        worker = next((each for each in self._workers if each.task is None), None)
+        if worker is None:
+            worker = _Worker(self._execute, self._locks)
+            self._workers.append(worker)
         worker.start(task)
 
     def news(self, seconds: float) -> list[News]:
-        """Return what the workers have sent; a worker that died is replaced by a new one."""
+        """Return what the workers have sent, and whose worker died."""
         busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
         found: list[News] = []
         for pipe in wait(list(busy), seconds):
@@ -93,7 +96,6 @@ class Workers:
             except (EOFError, OSError):
                 found.append(worker.died())
                 self._workers.remove(worker)
-                self._workers.append(_Worker(self._execute, self._locks))
         return found
 
     def close(self) -> None:

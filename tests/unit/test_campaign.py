@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import HostError, UserError
-from lab.store import is_locked
+from lab.store import is_locked, read_json
 from lab.study.campaign import Happening, carry_out
 from lab.study.local import Outlook, Ready, available_mib, default_jobs, run_here
 from lab.study.schedule import Capacity, longest_first, makespan
@@ -189,6 +189,22 @@ def test_fail_fast(tmp_path: Path) -> None:
     room = Scripted(1, {name: [guest(name)]})
     assert len(carry_out(every, room, silent, fail_fast=True)) == 1
     assert room.started == [task.run.id for task in every[:2]]
+
+
+def test_when_the_time_is_over_nothing_more_starts_and_the_results_say_so(tmp_path: Path) -> None:
+    every, room = tasks(ready(tmp_path)), Scripted(2)
+    assert carry_out(every, room, silent, deadline=time.monotonic()) == ()
+    assert room.started == [task.run.id for task in every[:2]]
+    study = ready(tmp_path)
+    assert run_here([study], 2, unwatched, execute=fake, deadline=time.monotonic()) == ()
+    plan = read_json(study.results.plan)
+    assert sorted(run["id"] for run in plan["runs"]) == sorted(ledger(study.results))
+    left = 24 - len(plan["runs"])
+    assert 0 < left < 24
+    assert plan["remarks"] == [f"the time was over before {left} runs more could be done"]
+    assert run_here([study], 2, unwatched, execute=fake) == ()
+    assert len(ledger(study.results)) == len(read_json(study.results.plan)["runs"]) == 24
+    assert read_json(study.results.plan)["remarks"] == []
 
 
 def test_worker_processes_do_all_runs(tmp_path: Path) -> None:

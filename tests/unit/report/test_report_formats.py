@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
@@ -58,6 +59,17 @@ def test_a_study_of_several_cells(
     name: str, render: Callable[[Sequence[StudyReport]], str], golden: Callable[[str, str], None]
 ) -> None:
     golden(f"report/cells-{name}", render(thread_cells()))
+
+
+def test_how_the_runs_were_chosen_is_in_every_form() -> None:
+    remark = "repetitions were added <until> it showed"
+    report = replace(sample_report(), remarks=(remark,))
+    page = render_html(report)
+    assert "repetitions were added &lt;until&gt; it showed" in page
+    assert remark not in page
+    assert f"R{remark[1:]}." in render_changelog([report])
+    assert json.loads(render_document([report]))["cells"][0]["remarks"] == [remark]
+    assert "repetitions were added" in render_markdown([report])
 
 
 def test_threads_prints_the_figures_of_the_2017_mail() -> None:
