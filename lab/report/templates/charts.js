@@ -49,8 +49,11 @@
     if (button) zoom(button.dataset.zoom);
   });
 
-  async function drawOne(place) {
+  async function drawOne(place, colors) {
     const { spec, spans, zooms } = data.charts[place.dataset.chart];
+    for (const param of spec.params) {
+      if (param.name in colors) param.value = colors[param.name];
+    }
     if (spans) spec.datasets = { spans: rowsOf(spans) };
     const { view } = await vegaEmbed(place, spec, { actions: false, renderer: "canvas", mode: "vega-lite" });
     views.push(view);
@@ -64,10 +67,10 @@
   }
 
   async function draw() {
-    for (const place of $("[data-chart]")) await drawOne(place);
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const repaint = () => paint(dark.matches ? data.dark : data.light);
-    repaint();
+    const colors = () => (dark.matches ? data.dark : data.light);
+    for (const place of $("[data-chart]")) await drawOne(place, colors());
+    const repaint = () => paint(colors());
     dark.addEventListener("change", repaint);
     addEventListener("beforeprint", () => paint(data.light));
     addEventListener("afterprint", repaint);
