@@ -36,7 +36,7 @@ from lab.topology.load import load_topology
 
 ROUNDS = 3
 EVENTS = ("sched", "migrate")
-HACKBENCH = ("hackbench", "-g", "3", "-l", "1500")
+HACKBENCH = ("hackbench", "-g", "3", "-l", "2300")  # about 600,000 events
 
 
 @dataclass(frozen=True)
