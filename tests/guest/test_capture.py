@@ -4,7 +4,8 @@ from pathlib import Path
 
 from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.capture.counters import parse_vmstat
+from lab.analysis.growth import allocation_measures, wait_measures
+from lab.capture.counters import parse_numastat, parse_schedstat, parse_vmstat
 from lab.capture.decode import decode_trace
 from lab.capture.perf_stat import perf_counts
 from lab.capture.samples import parse_samples
@@ -54,7 +55,14 @@ def test_everything_that_can_be_counted_is(make_machine: MakeMachine, tmp_path: 
     assert set(samples.pages["node"]) <= {0, 1, 2, 3}
 
     before, after = (path.read_text() for path in (run_dir.numastat_before, run_dir.numastat_after))
-    assert before.count("numa_hit") == after.count("numa_hit") == 4
+    pages = allocation_measures(parse_numastat(before), parse_numastat(after))
+    grown = {made.name: made.value or 0 for made in pages}
+    assert len(grown) == 4 * 6 + 2  # nodes, counters; local and astray
+    assert sum(grown[f"numastat_numa_hit_node{node}"] for node in range(4)) > 0
+    assert 0 < grown["allocations_local"] <= 100
+    schedstat = (run_dir.schedstat_before, run_dir.schedstat_after)
+    waited, _ = wait_measures(*(parse_schedstat(path.read_text()) for path in schedstat))
+    assert waited.value
     assert parse_vmstat(run_dir.vmstat_after.read_text())["pgfault"]
 
     table = run_dir.path / "events.parquet"
