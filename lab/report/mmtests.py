@@ -222,7 +222,7 @@ def _durations(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | 
 
 
 def _counter_lines(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
-    """Make the `NUMA ...` lines of the mean of all runs; those that no variant has are left out."""
+    """Make the fault and `NUMA` lines of the mean of all runs, without those no variant has."""
     found = {
         name.removeprefix("vmstat_"): means for name, means in _sums(reports, is_vm_counter).items()
     }
@@ -256,7 +256,7 @@ def _notes(reports: Sequence[StudyReport]) -> list[str]:
     kinds = {report.measure(each.measure).kind for report, each in every}
     notes = ["positive percentages are better; * the difference from the first is shown"]
     if len(reports) > 1:
-        notes.append(f"Duration and NUMA lines: the sum of all {len(reports)} cells")
+        notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
     notes += [figures.kind_note(kind, reports[0].mode) for kind in sorted(kinds)]
     if any(None in each.summaries for _, each in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")

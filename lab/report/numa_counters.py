@@ -1,4 +1,4 @@
-"""The `NUMA ...` lines that mmtests makes of /proc/vmstat: names for counters, and three derived.
+"""The fault and `NUMA ...` lines that mmtests makes of /proc/vmstat: counters, and four derived.
 
 The formulas are those of mmtests' vmstat report (`AutoNUMA cost model`), which the changelogs of
 "mm: numa: group related processes based on VMA flags" (2015) and "sched/fair: Allow a small load
@@ -9,13 +9,15 @@ from lab.analysis.locality import Counters, autonuma_cost, local_percent, page_r
 
 
 def numa_lines(counters: Counters) -> tuple[tuple[str, float | None], ...]:
-    """Return label and value of every `NUMA ...` line, in mmtests' order.
+    """Return label and value of the faults and of every `NUMA ...` line, in mmtests' order.
 
     `counters` are those of /proc/vmstat by name; one that is missing or None makes what rests on it
     None. Without any hinting fault the local percent is None (mmtests prints 100).
     """
     get = counters.get
     return (
+        ("Minor Faults", _minor_faults(get("pgfault"), get("pgmajfault"))),
+        ("Major Faults", get("pgmajfault")),
         ("NUMA alloc hit", get("numa_hit")),
         ("NUMA alloc miss", get("numa_miss")),
         ("NUMA interleave hit", get("numa_interleave")),
@@ -30,3 +32,8 @@ def numa_lines(counters: Counters) -> tuple[tuple[str, float | None], ...]:
         ("NUMA pages migrated", get("numa_pages_migrated")),
         ("AutoNUMA cost", autonuma_cost(counters)),
     )
+
+
+def _minor_faults(faults: float | None, major: float | None) -> float | None:
+    """/proc/vmstat counts all faults, and the major ones among them."""
+    return None if faults is None or major is None else faults - major

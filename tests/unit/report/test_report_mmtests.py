@@ -208,6 +208,12 @@ def test_the_counters_of_2020_come_out_as_printed() -> None:
     assert table_of_operations(["baseline", "lbnuma-v3"], lines)[1:] == theirs
 
 
+def test_faults_are_minor_and_major() -> None:
+    lines = dict(numa_lines({"pgfault": 3744.0, "pgmajfault": 47.0}))
+    assert (lines["Minor Faults"], lines["Major Faults"]) == (3697, 47)
+    assert dict(numa_lines({"pgfault": 3744.0}))["Minor Faults"] is None
+
+
 def test_a_counter_that_is_missing_is_not_0() -> None:
     lines = dict(numa_lines({"numa_hint_faults": 0.0, "numa_hint_faults_local": 0.0}))
     assert lines["NUMA hint faults"] == 0
