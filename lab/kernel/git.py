@@ -145,11 +145,8 @@ def check_out(tree: GitTree) -> Path:
             return source
         forget_series(source)
     else:
-        # Either the first time, or git was interrupted while it wrote.
-        for path in (source, folder / "originals"):
-            shutil.rmtree(path, ignore_errors=True)
-        for path in (folder / "added.json", index, folder / "index.lock"):
-            path.unlink(missing_ok=True)
+        _start_over(folder, source, index)
+    interrupted = source.is_dir() and not memory.is_file()
     memory.unlink(missing_ok=True)
     source.mkdir(exist_ok=True)
     environment = {
@@ -159,6 +156,8 @@ def check_out(tree: GitTree) -> Path:
     }
     try:
         git(["read-tree", "--reset", "-u", tree.tree], cwd=source, env=environment)
+        if interrupted:
+            git(["clean", "-ffdxq", "-e", "/build-*"], cwd=source, env=environment)
     except CommandFailed as failed:
         raise HostError(
             f"git cannot write {source}: {failed.completed.stderr.strip()[-300:]}",
@@ -166,6 +165,19 @@ def check_out(tree: GitTree) -> Path:
         ) from None
     write_json(memory, tree.tree)
     return source
+
+
+def _start_over(folder: Path, source: Path, index: Path) -> None:
+    """Make ready for the first time, or after git was interrupted while it wrote.
+
+    The index is what git had before it. It writes each file again that is not as there, so builds
+    in the tree need not be thrown away with it.
+    """
+    if not index.is_file():
+        shutil.rmtree(source, ignore_errors=True)
+    shutil.rmtree(folder / "originals", ignore_errors=True)
+    for path in (folder / "added.json", folder / "index.lock"):
+        path.unlink(missing_ok=True)
 
 
 def git(

@@ -77,12 +77,27 @@ def test_a_switch_writes_what_differs_and_forgets_the_series(repository: Path) -
     assert switch_tree(tree, []) == ()
 
 
-def test_an_interrupted_switch_starts_afresh(repository: Path) -> None:
-    tree = unpack(find_source(f"git:{repository}"))
+def test_an_interrupted_switch_is_made_good_and_keeps_the_builds(repository: Path) -> None:
+    built = ensure_kernel(kernel(f"git:{repository}@v9.9"))
+    tree = unpack(find_source(f"git:{repository}@v9.9"))
+    before = (tree / "Makefile").stat().st_mtime_ns
+    switch_tree(tree, [find_series("change")])
     (tree.parent / "checkout.json").unlink()
     (tree.parent / "index.lock").touch()
     (tree / FILE).write_text("half")
-    assert "line twenty" in (unpack(find_source(f"git:{repository}")) / FILE).read_text()
+    (tree / "kernel" / "of-another-revision.c").touch()
+    assert unpack(find_source(f"git:{repository}")) == tree
+    assert "line twenty" in (tree / FILE).read_text()
+    assert not (tree / "kernel" / "of-another-revision.c").exists()
+    assert (tree / "Makefile").stat().st_mtime_ns == before
+    assert len(list(tree.glob("build-*"))) == 1
+    again = ensure_kernel(kernel(f"git:{repository}"))
+    assert (again.first_name, again.first_seconds) == ("from-git", built.seconds)
+    # Without git's index nothing is known of the files.
+    for name in ("checkout.json", "index"):
+        (tree.parent / name).unlink()
+    (tree / "Makefile").write_text("half")
+    assert "VERSION" in (unpack(find_source(f"git:{repository}")) / "Makefile").read_text()
 
 
 def test_the_repository_is_only_read(repository: Path) -> None:
