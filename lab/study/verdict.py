@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.analysis.measure import Direction
-from lab.analysis.statistics import Comparison, compare_samples
+from lab.analysis.statistics import FEWEST, Comparison, compare_samples
 from lab.report import model
 from lab.study.claim import Claim, ClaimVerdict
+from lab.study.stopping import PRECISION
 from lab.study.stored import Json, StoredRun
 from lab.units import runs_of
 
@@ -126,9 +127,20 @@ def _seen(
     ):
         return _Seen("cannot be seen", reason)
     if found.outcome == "no difference shown":
-        return _Seen("reproduced" if claim.direction == "same" else "no difference shown")
+        same = claim.direction == "same" and _same(found)
+        return _Seen("reproduced" if same else "no difference shown")
     went: Direction = "higher" if found.outcome == "better" else "lower"
     return _Seen("reproduced" if claim.direction == went else "opposite")
+
+
+def _same(found: Comparison) -> bool:
+    """Say whether the runs leave no room for a difference; that they show none is not enough."""
+    if found.before is None or found.after is None or min(found.before.n, found.after.n) < FEWEST:
+        return False
+    if found.interval is None:  # every run gave the same value
+        return True
+    ends = [found.percent(end) for end in found.interval]
+    return all(end is not None and abs(end) <= PRECISION for end in ends)
 
 
 def untimed(runs: Sequence[StoredRun]) -> str:

@@ -191,7 +191,10 @@ LOW, HIGH = [1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 9.2, 9.0]
         ("higher", HIGH, LOW, "opposite"),
         ("lower", HIGH, LOW, "reproduced"),
         ("lower", LOW, LOW, "no difference shown"),
-        ("same", LOW, LOW, "reproduced"),
+        ("same", HIGH, HIGH, "reproduced"),
+        ("same", [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], "reproduced"),
+        ("same", LOW, LOW, "no difference shown"),  # by up to 14 %, which nobody would call none
+        ("same", HIGH[:1], HIGH[:1], "no difference shown"),
         ("same", LOW, HIGH, "opposite"),
         ("higher", LOW[:1], HIGH[:1], "no difference shown"),
     ],
