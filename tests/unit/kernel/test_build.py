@@ -52,6 +52,9 @@ def test_builds_once_and_the_variant_in_the_same_tree(project: Path) -> None:
     assert (info.name, info.patches) == ("change", ("sched: change line ten",))
     assert changed.digest != plain.digest
     assert changed.config_hash == plain.config_hash
+    assert plain.runs_in_icount and not replace(plain, release="6.4.16").runs_in_icount
+    paused = replace(info, name="relax-at-bring-up")
+    assert replace(plain, release="6.4.16", series=(paused,)).runs_in_icount
     trees = list((plain.bzimage.parents[2] / "kernel-trees").glob("*/source/build-*"))
     assert len(trees) == 1  # one tree and one build folder for both
 
