@@ -38,7 +38,10 @@ class Ending:
         Raises HostError where it is not the guest that ended, but libvirt.
         """
         if self.kind == "unreachable":
-            raise HostError("the connection to libvirt was lost while the guest was running")
+            raise HostError(
+                "the connection to libvirt was lost while the guest was running, which was ended",
+                mend="see that its daemon runs (systemctl status libvirtd), and do it again",
+            )
         if self.signal is not None:
             return f"QEMU was killed by {signal.Signals(self.signal).name}"
         return _WHY[self.kind]

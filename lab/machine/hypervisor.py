@@ -384,6 +384,7 @@ _MENDS: Mapping[str, str] = {
     "no connection driver": _INSTALL,
     "Cannot find suitable emulator": _INSTALL,
     "No such file or directory: '/usr/bin/qemu": _INSTALL,
+    "virtlogd-sock": "systemctl start virtlogd.socket",
     "Failed to connect socket": "systemctl start libvirtd, or leave out --connect",
     "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
     "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",
