@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.cli.live import live_runs
-from lab.cli.output import ModeName, emit, progress_lines, say, say_waiting
+from lab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
 from lab.errors import UserError
 from lab.kernel.catalogue import KernelSpec
 from lab.machine.hypervisor import EMBED, connect
@@ -73,7 +73,7 @@ def command(
     bench = Bench(plan, where, chosen, folder, wanted, jobs, connection)
     say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
     connect(connection)
-    with progress_lines("prepare") as tell, live_runs() as watch:
+    with goes_on("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
         found = run_bisection(
             bench,
             history,

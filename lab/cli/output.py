@@ -45,6 +45,16 @@ def say_waiting(results: Path) -> None:
 
 
 @contextmanager
+def goes_on(command: str) -> Iterator[None]:
+    """Say after Ctrl-C what goes on with the results."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"finished runs are kept; {command} goes on")
+        raise
+
+
+@contextmanager
 def progress_lines(title: str) -> Iterator[Progress]:
     """Show how far something is: a bar on a terminal, else a plain line now and then.
 

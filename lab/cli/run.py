@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.live import live_runs
-from lab.cli.output import ModeName, emit, progress_lines, say, say_waiting
+from lab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
 from lab.cli.report import show
 from lab.errors import UserError
 from lab.machine.hypervisor import EMBED, connect
@@ -120,11 +120,12 @@ def command(
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {results.path}")
         with _gone_if_empty(results.path):
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
-    if limit is not None:
-        ready = _within(ready, began + limit - time.monotonic(), jobs)
     room = None if cluster is None else _cluster(cluster)
     places = jobs if room is None else max(1, room.places)
-    with live_runs() as watch:
+    deadline = math.inf if limit is None else began + limit
+    if limit is not None:
+        ready = _within(ready, deadline - time.monotonic(), places)
+    with live_runs() as watch, goes_on("the same command with --resume"):
         failures = run_here(
             ready,
             places,
@@ -133,7 +134,7 @@ def command(
             fail_fast=fail_fast,
             room=room,
             on_wait=say_waiting,
-            deadline=math.inf if limit is None else began + limit,
+            deadline=deadline,
         )
     reports = [_report(study, failures) for study in ready]
     _show(reports, ready, output, as_json=as_json)

@@ -144,7 +144,7 @@ def test_interrupted_studies_resume(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "numalab: interrupted" in stderr
+    assert "numalab: interrupted\nfinished runs are kept; the same command with" in stderr
     assert "Traceback" not in stderr
     assert not guests(out)
     folders = sorted((out / "runs").iterdir())
