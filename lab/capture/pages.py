@@ -29,7 +29,8 @@ class PageChunk:
     """Pages of some CPUs, by CPU and as they follow each other there, and their records.
 
     Only what has a time of `since` or later and before `until` is to be taken: a page that holds
-    later events comes again in the next chunk. `fresh` marks pages that come for the first time.
+    later events comes again in the chunk of the next one. `fresh` marks pages that come for the
+    first time.
     """
 
     words: Words
@@ -78,25 +79,37 @@ class PageSource:
         key = self._not_before()
         order = np.argsort(key, kind="stable")
         step = self._pages_at_once()
-        since, carried = int(_FIRST), np.empty(0, np.int64)
+        since = int(_FIRST)
+        carried, due = np.empty(0, np.int64), np.empty(0, np.int64)
         for start in range(0, len(key), step):
             fresh = order[start : start + step]
             end = start + len(fresh)
             until = int(key[order[end]]) if end < len(key) else int(_LAST)
-            taken = np.sort(np.concatenate([carried, fresh]))
+            now = due < until
+            taken = np.sort(np.concatenate([carried[now], fresh]))
             words, records = self._words(taken), self._records(taken)
             self._forget()
             is_fresh = np.isin(taken, fresh, assume_unique=True)
             yield PageChunk(words, self._cpu[taken], is_fresh, records, since, until)
-            carried = taken[self._last[taken] >= until]
+            later = self._due(taken, records, until)
+            rest = later < _LAST
+            carried = np.concatenate([carried[~now], taken[rest]])
+            due = np.concatenate([due[~now], later[rest]])
             since = until
+
+    def _due(self, taken: Ints, records: Records, since: int) -> Ints:
+        """Return for each page the first time of `since` or later that anything in it has."""
+        due = np.where(self._time[taken] >= since, self._time[taken], _LAST)
+        late = records.time >= since
+        np.minimum.at(due, records.page[late], records.time[late])
+        return due
 
     def _find_all(self) -> None:
         """Find the records of all pages: write where they are, keep each page's time and number of
-        records, the time of its last one, what was lost before it, and whether it is sound."""
+        records, what was lost before it, and whether it is sound."""
         pages, step = int(self._begin[-1]), self._pages_at_once()
         self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
-        self._last, self._unsound = np.full(pages, _FIRST), np.zeros(pages, np.bool_)
+        self._unsound = np.zeros(pages, np.bool_)
         for start in range(0, pages, step):
             block = np.arange(start, min(start + step, pages))
             words = self._words(block)
@@ -105,7 +118,6 @@ class PageSource:
             self.kinds[words.reshape(-1)[found.word] & np.uint32(MAX_KINDS - 1)] = True
             self._time[block] = page_times(words)
             self._count[block] = np.bincount(found.page, minlength=len(block))
-            np.maximum.at(self._last, start + found.page, found.time)
             self._missed[block], self._unsound[block] = found.missed, found.unsound
             places = np.empty(len(found.time), _PLACE)
             places["time"], places["bytes"] = found.time, found.bytes

@@ -11,6 +11,7 @@ from trace_report import LINE, assert_as_reported, report
 
 from lab.capture import pages
 from lab.capture.decode import Decoded, decode_trace
+from lab.capture.trace_file import open_trace
 from lab.errors import LabError, UserError
 from lab.process import find_program, run
 from lab.topology.model import Node, Topology
@@ -84,6 +85,22 @@ def test_a_table_made_in_small_pieces_is_the_same(
     again, pieced = decode(ring4_dat)
     assert pieced.equals(whole)
     assert again == decoded
+
+
+def test_a_page_of_a_quiet_cpu_is_read_only_where_it_has_events(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "CHUNK_BYTES", 4096)
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    busy = b"".join(write.page(100 * i, wake) for i in range(20))
+    quiet = write.page(50, wake, write.item(1800, write.wakeup(2, b"b", 1)), missed=3)
+    data = write.trace_dat([busy, quiet])
+    source = pages.PageSource(open_trace(memoryview(data), tmp_path))
+    assert sum(len(chunk.words) for chunk in source.chunks()) == 20 + 2
+    source.close()
+    decoded, table = decode_bytes(tmp_path, data)
+    assert (decoded.lost, decoded.events) == (3, 22)
+    assert table["time_ns"].to_list() == sorted([50, 51, 1851, *range(1, 2000, 100)])
 
 
 HOSTILE = [
