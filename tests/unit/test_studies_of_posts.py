@@ -1,5 +1,6 @@
 """The studies and series of this repository: what they promise of themselves."""
 
+import json
 import re
 from pathlib import Path
 
@@ -34,6 +35,15 @@ def test_quick_takes_minutes() -> None:
     seconds = [seconds_on_two_cpus(plan_study(path, "quick")) for path in STUDIES]
     assert max(seconds) <= 4 * 60
     assert sum(seconds) <= 20 * 60
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_its_example_is_of_the_study_as_it_is_now(path: Path) -> None:
+    """A changed parameter is a changed study: it has to be run again."""
+    example = project_dir() / "reports" / "examples" / path.stem
+    plan = json.loads((example / "plan.json").read_text())
+    assert plan["digest"] == plan_study(path, plan["preset"] or None).digest
+    assert f"reports/examples/{path.stem}/" in (project_dir() / "docs/studies.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["group-construction", "group-construction-mesh"])
