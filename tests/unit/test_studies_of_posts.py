@@ -62,8 +62,14 @@ def test_the_prediction_names_the_nodes_between_which_hogs_may_not_move(name: st
 @pytest.mark.parametrize("folder", SERIES, ids=lambda path: path.name)
 def test_a_series_says_what_it_is(folder: Path) -> None:
     assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
-    for patch in folder.glob("*.patch"):
-        assert re.search(r"^(Undoes|Brings back): ", patch.read_text(), re.MULTILINE), patch
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_patches_of_a_study_say_what_they_take_back(path: Path) -> None:
+    for kernel in plan_study(path).kernels.values():
+        for series in kernel.series:
+            for patch in (SERIES[0].parent / series).glob("*.patch"):
+                assert re.search(r"^(Undoes|Brings back): ", patch.read_text(), re.MULTILINE), patch
 
 
 def test_each_fix_of_2018_is_accounted_for() -> None:
