@@ -67,6 +67,7 @@ class Guest:
         self._ended = threading.Event()
         self._ending: Ending | None = None
         self._stopped = False  # libvirt has seen QEMU end, and its process id may be used again
+        self._gone = False  # QEMU has been ended here, and is not there any more
         self._threads: tuple[int, ...] = ()
         self._pid: int | None = None
 
@@ -140,14 +141,29 @@ class Guest:
         return Ending("failed", killed_by(self._pid))
 
     def end(self) -> None:
-        """End the domain if it still exists, and QEMU with it. Safe to call again."""
+        """End QEMU if it still runs. Safe to call again; libvirt knows it after `let_go`."""
+        if self._gone:
+            return
         if self._pid is not None and not self._stopped:
-            # SIGTERM lets QEMU write back nothing that matters; SIGKILL is done at once, and
-            # libvirt's destroy then has no process to wait for.
+            # SIGTERM lets QEMU write back nothing that matters; SIGKILL is done at once.
             with contextlib.suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
             self._await_process(5)
             self._stopped = True
+            self._gone = not Path(f"/proc/{self._pid}").exists()
+        if not self._gone:
+            self._destroy()
+
+    def let_go(self) -> None:
+        """Let libvirt forget the domain, then remove QEMU's log: each domain has one of its own.
+
+        libvirt 9.0 takes 0.2 s for that: its monitor ends a moment before QEMU does, and libvirt
+        waits for processes in steps of that length (virProcessKillPainfullyDelay()).
+        """
+        self._destroy()
+        self.forget_log()
+
+    def _destroy(self) -> None:
         with contextlib.suppress(libvirt.libvirtError):
             self.domain.destroy()
         self._await_process(10)
@@ -161,7 +177,7 @@ class Guest:
         return data[-limit:].decode("utf-8", "replace")
 
     def forget_log(self) -> None:
-        """Remove QEMU's log: each domain has one of its own."""
+        """Remove QEMU's log."""
         if self._log is not None:
             self._log.unlink(missing_ok=True)
 
@@ -203,6 +219,7 @@ class Hypervisor:
         self._connection = connection
         self._root = root
         self._guests: dict[str, Guest] = {}
+        self._leaving: list[threading.Thread] = []  # each lets libvirt forget a guest
         connection.domainEventRegisterAny(
             None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None
         )
@@ -238,10 +255,12 @@ class Hypervisor:
         return tuple(self._guests)
 
     def forget(self, name: str) -> None:
-        """Forget a guest that has ended, with QEMU's log of it."""
+        """Forget a guest that has ended, with QEMU's log of it; nobody has to wait for that."""
         guest = self._guests.pop(name, None)
         if guest is not None:
-            guest.forget_log()
+            self._leaving = [thread for thread in self._leaving if thread.is_alive()]
+            self._leaving.append(threading.Thread(target=guest.let_go, daemon=True))
+            self._leaving[-1].start()
 
     def command_line(self, xml: str) -> str:
         """Return the QEMU command line that libvirt makes of a domain."""
@@ -250,8 +269,11 @@ class Hypervisor:
 
     def close(self) -> None:
         """End the guests that are left and close the connection."""
-        for guest in list(self._guests.values()):
+        for name, guest in list(self._guests.items()):
             guest.end()
+            self.forget(name)
+        for thread in self._leaving:
+            thread.join()
         with contextlib.suppress(libvirt.libvirtError):
             self._connection.close()
         if self._root is not None:
