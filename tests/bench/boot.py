@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from lab.kernel.build import ensure_kernel
+from lab.kernel.catalogue import find_kernel
+
 COMMAND = ("cat", "/proc/uptime")
 NUMALAB = (sys.executable, "-c", "from lab.cli.entry import main; main()")
 
@@ -30,17 +33,24 @@ class Cost:
 def measure(mode: str, rounds: int) -> tuple[Cost, Cost | None]:
     """Boot ring-4 by numalab in `mode`, and in turns by virtme-ng; the middle one of each counts.
 
-    virtme-ng is $VNG (or `vng` on PATH), and $VNG_KERNEL a bzImage that it can boot: numalab's own
-    kernels lack the 9p, virtiofs and overlayfs that it needs. It emulates with a thread for each
-    vCPU, so it is compared with `tcg` only.
+    virtme-ng is $VNG, or `vng` on PATH. It gets the same kernel with the 9p, virtiofs and overlayfs
+    that it needs, or the bzImage $VNG_KERNEL. It emulates with a thread for each vCPU, so it is
+    compared with `tcg` only.
     """
-    vng, image = shutil.which(os.environ.get("VNG", "vng")), os.environ.get("VNG_KERNEL")
+    vng = shutil.which(os.environ.get("VNG", "vng")) if mode == "tcg" else None
+    image = virtme_kernel() if vng else ""
     ours, theirs = [], []
     for _ in range(rounds):
         ours.append(cost((*NUMALAB, "boot", "ring-4", "--mode", mode, "--", *COMMAND)))
-        if vng and image and mode == "tcg":
+        if vng:
             theirs.append(cost(virtme_ng(vng, image), Path(vng).parent))
     return _middle(ours), _middle(theirs) if theirs else None
+
+
+def virtme_kernel() -> str:
+    """Return the bzImage for virtme-ng; it is built where the cache lacks it."""
+    image = os.environ.get("VNG_KERNEL")
+    return image or str(ensure_kernel(find_kernel("debian-6.12-virtme")).bzimage)
 
 
 def virtme_ng(vng: str, image: str) -> tuple[str, ...]:
