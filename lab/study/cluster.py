@@ -9,7 +9,7 @@ import hashlib
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,16 +128,29 @@ class Cluster:
 
     def _look(self) -> list[Task]:
         """See which workers there are, ask new ones; returns the runs of those that are gone."""
-        try:
-            there = self._client.scheduler_info(n_workers=-1).get("workers", {})
-        except _BROKEN:
-            there = {}
+        there = self._there()
         gone = set(self._assignment.workers) - set(there)
         lost = [task for address in gone for task in self._assignment.remove(address)]
         known = {*self._assignment.workers, *self._refused}
         for address in set(there) - known:
             self._welcome(address, int(there[address]["nthreads"]))
         return lost
+
+    def _there(self) -> Mapping[str, Any]:
+        """Return what the scheduler says of its workers, by address; none while it is not there.
+
+        Not `Client.scheduler_info`: it returns what it has stored of the answer, which the client's
+        own updates, every two seconds, replace by one without any worker (seen with 2026.8).
+        """
+        scheduler = self._client.scheduler
+        if self._client.status != "running" or scheduler is None:
+            return {}
+        try:
+            found: Mapping[str, Any] = self._client.sync(scheduler.identity, n_workers=-1)
+        except _BROKEN:
+            return {}
+        workers: Mapping[str, Any] = found["workers"]
+        return workers
 
     def _welcome(self, address: str, places: int) -> None:
         try:

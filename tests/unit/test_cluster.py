@@ -61,6 +61,10 @@ def test_a_killed_worker_loses_only_its_run(processes: Processes, tmp_path: Path
     room = joined(processes, 4, refused)
     assert room.places == 3
     assert "9.9.9" in refused[0].reason
+    # The client's own updates of what it has stored name no worker, and none is gone for that.
+    room._client.scheduler_info = lambda **_: {"workers": {}}
+    room.news(0.1)
+    assert room.places == 3
     study = ready(tmp_path, SMALL)
     order(study, "ring-2_many_after_1", "sleep")
     asleep = tmp_path / "desk" / "asleep"
