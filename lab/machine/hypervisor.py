@@ -27,11 +27,11 @@ from lab.errors import HostError
 from lab.machine import embed
 from lab.machine.domain_xml import OWNER_NAMESPACE, parse_owner
 from lab.machine.ending import SHUTDOWN_REASONS, Ending, EndKind
+from lab.machine.mends import mend_for
 from lab.machine.orphans import adopt_orphans, killed_by
 from lab.machine.owner import is_alive, qemu_process
 
 EMBED = "qemu:///embed"
-_INSTALL = "apt-get install libvirt-daemon-system qemu-system-x86"
 
 
 class _Domain(Protocol):
@@ -391,26 +391,7 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except libvirt.libvirtError as error:
         message = str(error.get_error_message() or error)
-        raise HostError(f"{what}: {message}", mend=_mend(message)) from None
-
-
-def _mend(message: str) -> str | None:
-    for sign, mend in _MENDS.items():
-        if sign in message:
-            return mend
-    return None
-
-
-_MENDS: Mapping[str, str] = {
-    "Failed to parse user": _INSTALL,
-    "no connection driver": _INSTALL,
-    "Cannot find suitable emulator": _INSTALL,
-    "No such file or directory: '/usr/bin/qemu": _INSTALL,
-    "virtlogd-sock": "systemctl start virtlogd.socket",
-    "Failed to connect socket": "systemctl start libvirtd, or leave out --connect",
-    "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
-    "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",
-}
+        raise HostError(f"{what}: {message}", mend=mend_for(message)) from None
 
 
 def _version(number: int) -> str:
