@@ -45,6 +45,10 @@ class HostError(LabError):
         super().__init__(f"{message}\n  mend: {mend}" if mend else message)
 
 
+class HostBusy(HostError):
+    """Other guests have what is needed of this host; it is there again when they have ended."""
+
+
 class GuestLost(LabError):
     """The guest panicked, hung or was killed. Says where what it left behind is kept."""
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lab.cpulist import format_cpulist
-from lab.errors import HostError, UserError
+from lab.errors import HostBusy, UserError
 from lab.machine.budget import Admission, Claim, Pages, Taken, admit, taken
 from lab.machine.host import Host
 from lab.machine.machine import PAGE_KIB, Machine, Mode
@@ -23,7 +23,7 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
 
     A guest in `kvm` mode has its CPUs to itself (unless the machine shares them); the others share
     theirs, but take the least used ones, and none that a `kvm` guest has. Memory counts where it
-    is locked or made of hugepages. Raises UserError for host CPUs that there are not, HostError
+    is locked or made of hugepages. Raises UserError for host CPUs that there are not, HostBusy
     where other guests have them.
     """
     allowed = _allowed(machine)
@@ -98,7 +98,7 @@ def _alone(
     fits = free and set(machine.vcpu_cpus) <= free
     placement = _place(machine, host, free) if fits else None
     if placement is None or placement.most_on_one > whole.most_on_one:
-        raise HostError(
+        raise HostBusy(
             f"{machine.topology.cpu_count} vCPUs need more host CPUs than are free:"
             f" {format_cpulist(taken & allowed)} run other guests",
             mend="wait until they have ended, or use another mode than kvm",
@@ -110,7 +110,7 @@ def _spread(machine: Machine, host: Host, allowed: frozenset[int], taken: Taken)
     """Place an emulated machine on the least used CPUs, and on none that a kvm guest has."""
     usable = allowed - taken.alone
     if not usable or set(machine.vcpu_cpus) & taken.alone:
-        raise HostError(
+        raise HostBusy(
             f"host CPUs {format_cpulist(taken.alone & allowed)} run guests in kvm mode, which have"
             " them to themselves",
             mend="wait until they have ended",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cpulist import format_cpulist
-from lab.errors import HostError, LabError, UserError
+from lab.errors import HostBusy, HostError, LabError, UserError
 from lab.machine.host import parse_meminfo
 from lab.machine.owner import Owner, is_alive, this_process
 from lab.store import cache_dir, locked, read_json, write_json
@@ -116,7 +116,8 @@ def admit(choose: Callable[[Taken], Claim], root: Path = Path("/")) -> Admission
 
     Nobody else takes anything meanwhile. Hugepages are added to the pools of their nodes where
     this user may do that, else free ones are used. `root` holds the host's /proc and /sys. Raises
-    HostError where CPUs are taken, or memory or hugepages do not suffice; then nothing is taken.
+    HostBusy where other guests have the CPUs or the memory, HostError where memory or hugepages
+    do not suffice; then nothing is taken.
     """
     with locked(_lock()):
         entries = _living(root)
@@ -149,7 +150,7 @@ def _check_cpus(claim: Claim, entries: Sequence[_Entry]) -> None:
     for entry in entries:
         both = set(claim.cpus) & set(entry.claim.cpus)
         if both and not (claim.shares and entry.claim.shares):
-            raise HostError(
+            raise HostBusy(
                 f"host CPUs {format_cpulist(both)} run a guest of process {entry.owner.pid}",
                 mend="wait until it has ended, or use another mode than kvm",
             )
@@ -159,7 +160,8 @@ def _check_memory(claim: Claim, entries: Sequence[_Entry], root: Path) -> None:
     total, _ = parse_meminfo((root / "proc/meminfo").read_text(encoding="utf-8"))
     others = sum(entry.claim.memory_mib for entry in entries)
     if claim.memory_mib + others > total:
-        raise HostError(
+        busy = HostBusy if claim.memory_mib <= total else HostError
+        raise busy(
             f"the guest needs {format_size(claim.memory_mib << 20)}, other guests have"
             f" {format_size(others << 20)}, and the host has {format_size(total << 20)}",
             mend="wait until they have ended, or ask for a smaller topology",

@@ -14,7 +14,14 @@ import polars as pl
 from lab.capture.counters import parse_trace_stats
 from lab.capture.decode import decode_trace
 from lab.capture.spec import render_events
-from lab.errors import CaptureIncomplete, GuestLost, HostError, LabError, WorkloadFailed
+from lab.errors import (
+    CaptureIncomplete,
+    GuestLost,
+    HostBusy,
+    HostError,
+    LabError,
+    WorkloadFailed,
+)
 from lab.machine.machine import Job, Machine
 from lab.machine.run import Outcome, run_guest
 from lab.machine.watch import Limits
@@ -28,6 +35,8 @@ from lab.study.task import Ended, Task, failed
 from lab.workload.parse import explain_failure
 
 OnPhase = Callable[[str], None]
+
+_WHILE_BUSY = 2.0  # seconds from one look at the host to the next
 
 # What lab.machine.run says where QEMU was ended from outside, mostly for want of memory.
 _ENDED_FROM_OUTSIDE = re.compile("QEMU was killed|QEMU ended unexpectedly|somebody else ended")
@@ -63,7 +72,7 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
     if machine.mode == "icount":
         record["icount_shift"] = machine.icount_shift
     try:
-        outcome = _boot(task, machine, on_phase)
+        outcome = _boot_when_free(task, machine, on_phase)
         record |= manifest.outcome(outcome)
         if outcome.status != 0:
             raise WorkloadFailed(_why_it_failed(task, outcome.status))
@@ -114,6 +123,19 @@ def _machine(task: Task) -> Machine:
         trace_memory_mib=task.capture.buffer_mib,
     )
     return with_kernel(machine, task.built)
+
+
+def _boot_when_free(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
+    """Boot; while guests of another numalab have the host, wait, as long as a run may take."""
+    deadline = time.monotonic() + task.study.limits.run
+    while True:
+        try:
+            return _boot(task, machine, on_phase)
+        except HostBusy as busy:
+            if time.monotonic() >= deadline:
+                raise
+            on_phase(f"waiting, {str(busy).splitlines()[0]}")
+            time.sleep(_WHILE_BUSY)
 
 
 def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
