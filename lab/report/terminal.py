@@ -74,9 +74,9 @@ def _measures(report: StudyReport, comparisons: Sequence[Comparison]) -> list[Re
 
 
 def _table(report: StudyReport, comparisons: Sequence[Comparison], side: tuple[int, ...]) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
     table.add_column("\nMeasure", overflow="fold")
-    table.add_column("\nunit", overflow="fold", max_width=10)
+    table.add_column("\nunit", overflow="fold", max_width=14)
     for index in side:
         name = figures.printable(report.variants[index].name)
         table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
