@@ -22,22 +22,40 @@ def render_claim_table(reports: Sequence[StudyReport]) -> RenderableType | None:
     told = [report for report in reports if report.claims]
     if not told:
         return None
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
-    for title, ratio in (("claim", 5), ("published", 4), ("measured here", 6)):
-        table.add_column(title, overflow="fold", ratio=ratio)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("verdict", max_width=18)
     reasons: dict[str, int] = {}
-    for report in told:
+    parts: list[RenderableType] = [_columns(headed=True)]
+    for number, report in enumerate(told):
         if len(reports) > 1:
             place = f"{report.study}, {report.cell}" if report.cell else report.study
-            table.add_row(Text(figures.printable(place), "bold"))
-        for claim in report.claims:
-            texts = (claim.text, claim.published, claim.measured, claim.kind)
-            table.add_row(*(Text(figures.printable(t)) for t in texts), _verdict(claim, reasons))
-        table.add_section()
+            parts += [Text()] * (number > 0) + [Text(figures.printable(place), "bold")]
+        parts.append(_rows(report, reasons))
     notes = [Text(f"({number}) {reason}", "dim") for reason, number in reasons.items()]
-    return Group(table, Text(), *notes) if notes else table
+    return Group(*parts, Text(), *notes) if notes else Group(*parts)
+
+
+def _rows(report: StudyReport, reasons: dict[str, int]) -> Table:
+    table = _columns(headed=False)
+    for claim in report.claims:
+        texts = (claim.text, claim.published, claim.measured, claim.kind)
+        table.add_row(*(Text(figures.printable(t)) for t in texts), _verdict(claim, reasons))
+    return table
+
+
+def _columns(*, headed: bool) -> Table:
+    """Lay out columns that are as wide in every part, whatever is in it."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+        show_edge=False,
+        pad_edge=False,
+        show_header=headed,
+        expand=True,
+    )
+    for title, ratio in (("claim", 5), ("published", 4), ("measured here", 5)):
+        table.add_column(title, overflow="fold", ratio=ratio)
+    table.add_column("kind", no_wrap=True, width=9)
+    table.add_column("verdict", width=19)
+    return table
 
 
 def _verdict(claim: Claim, reasons: dict[str, int]) -> Text:
