@@ -15,7 +15,7 @@ from lab.analysis.findings import (
 )
 from lab.analysis.locality import fault_series, page_series
 from lab.analysis.moves import storms, who_moved
-from lab.analysis.recorded import LEVELS, Recorded
+from lab.analysis.recorded import LEVELS, WAITING_EVENTS, Recorded
 from lab.analysis.residence import CONVERGED_PERCENT, describe
 from lab.analysis.sampled import fault_nodes, waiting_series
 
@@ -23,11 +23,14 @@ from lab.analysis.sampled import fault_nodes, waiting_series
 def describe_run(run: Recorded) -> Findings:
     """Put together everything that `Findings` holds."""
     slices, start = run.wanted.slices, run.window.start_ns
+    ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
     listed = [
         describe(each, run.ground.nodes, slices)
         for level in LEVELS
         for each in run.residents[level][:MAX_TASKS]
+        if ran and run.ground.nodes
     ]
+    idle = run.totals.longest.head(MAX_LISTED if waited else 0)
     gusts = storms(run.moved, run.ground.cpu_counts, start) if run.ground.nodes else ()
     return Findings(
         nodes=run.ground.nodes,
@@ -38,13 +41,13 @@ def describe_run(run: Recorded) -> Findings:
         series=_series(run),
         decisions=_decisions(run),
         decisions_in_all=run.decided.height,
-        residence=tuple(listed) if run.ground.nodes else (),
-        tasks_in_all=len(run.residents["task"]),
+        residence=tuple(listed),
+        tasks_in_all=len(run.residents["task"]) if ran else 0,
         violations=tuple(
             Violation(cpu, (begin - start) / 1e6, (end - begin) / 1e6, busy, pid, comm or "")
-            for cpu, begin, end, busy, pid, comm in run.totals.longest.head(MAX_LISTED).iter_rows()
+            for cpu, begin, end, busy, pid, comm in idle.iter_rows()
         ),
-        violations_in_all=run.totals.violations,
+        violations_in_all=run.totals.violations if waited else 0,
         storms=gusts[:MAX_LISTED],
         storms_in_all=len(gusts),
         moves=who_moved(run.moved, run.returned),
@@ -90,10 +93,11 @@ def _series(run: Recorded) -> tuple[Series, ...]:
             if (per_cpu := len(ground.cpus_of[node]) if scale == 100 else 1)
         ]
 
-    found = [
-        *by_node("runnable", "Runnable tasks by node", "tasks", run.totals.queued, 1),
-        *by_node("busy", "Busy share of the node's CPUs", "%", run.totals.busy, 100),
-    ]
+    found: list[Series] = []
+    if run.has(*WAITING_EVENTS):
+        found += by_node("runnable", "Runnable tasks by node", "tasks", run.totals.queued, 1)
+    if run.has("sched_switch"):
+        found += by_node("busy", "Busy share of the node's CPUs", "%", run.totals.busy, 100)
     if run.samples is not None:
         found += fault_series(run.samples.vmstat, run.window)
         found += page_series(run.samples.pages, run.window, ground.nodes)
@@ -153,7 +157,9 @@ def _notes(run: Recorded) -> tuple[str, ...]:
     notes = []
     if not run.ground.nodes:
         notes.append("nobody knows which node a CPU is on: nothing here is by node")
-    if not run.residents["process"]:
+    if not run.has("sched_switch"):
+        notes.append("sched_switch was not recorded: nothing tells who ran where, or waited")
+    elif not run.residents["process"]:
         notes.append(
             "which task belongs to which process is not known; `sample` with `tasks` tells it"
         )

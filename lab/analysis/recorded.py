@@ -30,8 +30,8 @@ class Recorded:
 
     `decided` are the decisions of NUMA balancing, `done` the moves and swaps of them that took
     place, `moved` all migrations, `returned` those between nodes and who took them back.
-    `asked` are the events that were recorded, None for all; `samples` is None where nothing was
-    sampled.
+    `asked` are the events that were recorded, None for all that are looked for; `samples` is None
+    where nothing was sampled.
     """
 
     ground: Ground
@@ -91,8 +91,17 @@ def read_run(
         with_returns(moved),
         _residents(totals, wanted, ground, samples, decided),
         samples,
-        None if recorded is None else _asked(recorded),
+        _met(events) if recorded is None else _asked(recorded),
     )
+
+
+def _met(events: pl.LazyFrame) -> frozenset[str] | None:
+    """Return what a recording of unknown origin must have been made of: None for everything.
+
+    A machine on which no task ever takes turns is less likely than that nobody asked for it.
+    """
+    names = frozenset(events.select(pl.col("event").unique()).collect()["event"].to_list())
+    return None if "sched_switch" in names else names | {*NUMA_EVENTS}
 
 
 def _asked(recorded: Collection[str]) -> frozenset[str]:

@@ -37,7 +37,8 @@ def render_overview(entries: Sequence[Entry]) -> str:
     studies: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         studies.setdefault((entry.report.study, entry.result), []).append(entry)
-    verdicts = [figures.verdict_words(c) for entry in entries for c in entry.report.claims]
+    claims = [claim for entry in entries for claim in entry.report.claims]
+    verdicts = [figures.verdict_words(claim).partition(" because ")[0] for claim in claims]
     values = {
         "title": entries[0].report.study if len(studies) == 1 else f"{len(studies)} studies",
         "studies": [_study(place, found) for place, found in enumerate(studies.values())],

@@ -4,7 +4,7 @@ Nothing here needs a guest, so it can be done again.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lab.errors import UserError
 from lab.report import model
@@ -78,7 +78,7 @@ def _gather(
         runs=(*(_run(run, infos) for run in runs), *map(failed_run, failed)),
         comparisons=compare_variants(infos, _key_measures(study, about, infos), sides),
         domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
-        timelines=tuple(_timeline(name, runs) for name in study.variants if _of(runs, name)),
+        timelines=tuple(_timelines(study.variants, runs)),
         claims=claims,
         findings=tuple(_findings(runs)),
         cell=str(cell),
@@ -182,11 +182,14 @@ def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:
     return model.SchedDomains(name, log.cpus, log.errors)
 
 
-def _timeline(name: str, runs: Sequence[StoredRun]) -> model.Timeline:
-    """Draw the first run of a variant; the table says how the others compare."""
-    run = _of(runs, name)[0]
-    workload = run.manifest["workload"]
-    return run_timeline(run.directory, name, run.manifest["run"], workload["tasks"])
+def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[model.Timeline]:
+    """Draw the first run of each variant; the table says how the others compare."""
+    for name in variants:
+        for run in _of(runs, name)[:1]:
+            tasks = run.manifest["workload"]["tasks"]
+            drawn = run_timeline(run.directory, name, run.manifest["run"], tasks)
+            if drawn is not None:
+                yield drawn
 
 
 def _findings(runs: Sequence[StoredRun]) -> Iterator[model.RunFindings]:

@@ -5,6 +5,7 @@ from os.path import relpath
 from pathlib import Path
 from urllib.parse import quote
 
+from lab.errors import UserError
 from lab.report.changelog import render_changelog
 from lab.report.document import render_document
 from lab.report.html import render_html
@@ -50,7 +51,8 @@ def entries(
 def publish_perfetto(reports: Sequence[StudyReport], results: Results) -> list[Path]:
     """Write the runs that the pages draw, one of each variant, for the Perfetto UI.
 
-    Returns the files, in the order of the cells and variants.
+    Returns the files, in the order of the cells and variants. Raises UserError where there are
+    none, because no recording tells who ran.
     """
     written = []
     for report in reports:
@@ -61,6 +63,9 @@ def publish_perfetto(reports: Sequence[StudyReport], results: Results) -> list[P
                 parts = render_perfetto(report.topology, timeline, findings.get(timeline.run))
                 file.writelines(parts)
             written.append(path)
+    if not written:
+        reason = "no run tells who ran: it needs sched:sched_switch in the study's [capture]"
+        raise UserError(reason, file=results.path)
     return written
 
 

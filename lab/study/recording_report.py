@@ -37,7 +37,7 @@ def recording_report(
     samples = {each.name: [each.value] for each in found.measures}
     there = [name for name in KEYS if samples.get(name, [None])[0] is not None]
     drawn = found.decoded.events <= MOST_DRAWN
-    timelines = (run_timeline(directory, VARIANT, trace.name, list(tasks)),) if drawn else ()
+    timeline = run_timeline(directory, VARIANT, trace.name, list(tasks)) if drawn else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     words = [f"--tasks '{name}'" for name in tasks]
     return model.StudyReport(
@@ -58,7 +58,7 @@ def recording_report(
         key_measures=tuple(there),
         runs=(_run(trace, found),),
         comparisons=compare_variants(infos, tuple(there), [samples]),
-        timelines=timelines,
+        timelines=() if timeline is None else (timeline,),
         findings=(model.RunFindings(VARIANT, trace.name, found.findings),),
         remarks=found.notes,
     )

@@ -13,9 +13,14 @@ MARKER = "numalab: "
 MOST_MARKS = 50
 
 
-def run_timeline(directory: RunDir, variant: str, run: str, tasks: list[str]) -> Timeline:
-    """Return the spans of every CPU in a run's window, in milliseconds from its begin."""
+def run_timeline(directory: RunDir, variant: str, run: str, tasks: list[str]) -> Timeline | None:
+    """Return the spans of every CPU in a run's window, in milliseconds from its begin.
+
+    None for a recording without sched_switch, which does not tell who ran.
+    """
     events = load_events(directory)
+    if not (events["event"] == "sched_switch").any():
+        return None
     window = find_window(events)
     ran = spans(events, window).filter(pl.col("pid") != IDLE_PID)
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from lab.analysis.measure import DEFINITIONS, Measure, explain, measure
-from lab.analysis.run import measure_run
+from lab.analysis.run import analyse_run, measure_run
 from lab.analysis.table import COLUMNS
 from lab.errors import UserError
 from lab.topology.model import Topology
@@ -120,6 +121,22 @@ def test_what_was_not_recorded_is_not_zero(trace: Any, three_nodes: Topology) ->
         assert found[name] is None
     assert found["task_migrations"] is None
     assert found["task_time_share_node0"] is None
+
+
+@pytest.mark.parametrize("recorded", [["sched:sched_migrate_task"], None])
+def test_without_sched_switch_nobody_is_said_to_have_run(
+    trace: Any, three_nodes: Topology, recorded: list[str] | None
+) -> None:
+    events = a_run(trace)
+    if recorded is None:  # a recording of which nobody says what was asked for
+        events = events.filter(pl.col("event") != "sched_switch")
+    found = analyse_run(events, three_nodes, tasks=["hog"], recorded=recorded)
+    assert found.findings.residence == ()
+    assert found.findings.tasks_in_all == 0
+    assert found.findings.violations == ()
+    assert found.findings.series == ()
+    assert any("sched_switch was not recorded" in note for note in found.findings.notes)
+    assert values(found.measures)["task_migrations"] == 1  # the other one is after the end
 
 
 def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Any, three_nodes: Topology) -> None:

@@ -161,7 +161,7 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
 
 def test_a_report_without_timelines_or_domains_is_still_a_page() -> None:
     text = render_html(replace(sample_report(), timelines=(), domains=(), claims=()))
-    assert "No run left a timeline" in text
+    assert "Nothing to draw: no recording tells who ran" in text
     assert "No sched groups were recorded" in text
 
 
