@@ -31,7 +31,8 @@ def describe_run(run: Recorded) -> Findings:
         if ran and run.ground.nodes
     ]
     idle = run.totals.longest.head(MAX_LISTED if waited else 0)
-    gusts = storms(run.moved, run.ground.cpu_counts, start) if run.ground.nodes else ()
+    told = run.tells_movers()
+    gusts = storms(run.moved, run.ground.cpu_counts, start) if told else ()
     return Findings(
         nodes=run.ground.nodes,
         length_ms=run.window.length_ns / 1e6,
@@ -47,10 +48,10 @@ def describe_run(run: Recorded) -> Findings:
             Violation(cpu, (begin - start) / 1e6, (end - begin) / 1e6, busy, pid, comm or "")
             for cpu, begin, end, busy, pid, comm in idle.iter_rows()
         ),
-        violations_in_all=run.totals.violations if waited else 0,
+        violations_in_all=run.totals.violations if waited else None,
         storms=gusts[:MAX_LISTED],
-        storms_in_all=len(gusts),
-        moves=who_moved(run.moved, run.returned),
+        storms_in_all=len(gusts) if told else None,
+        moves=who_moved(run.moved, run.returned) if told else (),
         notes=_notes(run),
     )
 

@@ -129,7 +129,10 @@ class Moves:
 
 @dataclass(frozen=True)
 class Findings:
-    """All of one run. `notes` say what could not be analysed, and why."""
+    """All of one run. `notes` say what could not be analysed, and why.
+
+    A count in all is None where what was recorded does not tell.
+    """
 
     nodes: tuple[int, ...]
     length_ms: float
@@ -142,8 +145,8 @@ class Findings:
     residence: tuple[Residence, ...] = ()
     tasks_in_all: int = 0
     violations: tuple[Violation, ...] = ()
-    violations_in_all: int = 0
+    violations_in_all: int | None = 0
     storms: tuple[Storm, ...] = ()
-    storms_in_all: int = 0
+    storms_in_all: int | None = 0
     moves: tuple[Moves, ...] = ()
     notes: tuple[str, ...] = ()

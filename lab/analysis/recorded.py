@@ -50,6 +50,11 @@ class Recorded:
         """Return whether all these events were recorded."""
         return self.asked is None or self.asked >= set(events)
 
+    def tells_movers(self) -> bool:
+        """Return whether it can be told of each move between nodes who made it."""
+        moves = ("sched_move_numa", "sched_swap_numa")
+        return bool(self.ground.nodes) and self.has(*WAITING_EVENTS, *moves)
+
     def if_nodes(self, value: float | None) -> float | None:
         """Return a value that needs the nodes known, None where they are not."""
         return value if self.ground.nodes else None

@@ -216,7 +216,7 @@ def _moves(run: Recorded) -> list[Measure]:
     returned = run.returned.filter(pl.col("back_by").is_not_null())
     by_balancer = pl.col("back_by").is_in(["load balancer", "stopper"])
     numa = returned.filter(pl.col("mover") == "numa")
-    told = run.ground.nodes and run.has(*WAITING_EVENTS, "sched_move_numa", "sched_swap_numa")
+    told = run.tells_movers()
     gusts = storms(run.moved, run.ground.cpu_counts, run.window.start_ns)
     return [
         measure("task_migrations", moved.height if known else None),

@@ -1,5 +1,6 @@
 """Where tasks, processes and NUMA groups stayed, and how evenly CPUs were used, as table rows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.analysis.findings import Moves, Residence
@@ -43,14 +44,15 @@ class Moment:
 class Balance:
     """Who moved tasks, when CPUs were idle beside overloaded ones, and storms of moves.
 
-    The counts are of all runs together; of the moments only the longest are listed.
+    The counts are of all runs together, None where no recording tells; of the moments only the
+    longest are listed.
     """
 
     movers: tuple[MoverRow, ...]
     violations: tuple[Moment, ...]
-    violation_count: int
+    violation_count: int | None
     storms: tuple[Moment, ...]
-    storm_count: int
+    storm_count: int | None
     notes: tuple[str, ...]
 
 
@@ -79,11 +81,16 @@ def balance(report: StudyReport) -> Balance | None:
     return Balance(
         movers=tuple(_movers(report)),
         violations=_longest(violations),
-        violation_count=sum(run.findings.violations_in_all for run in report.findings),
+        violation_count=_sum(run.findings.violations_in_all for run in report.findings),
         storms=_longest(storms),
-        storm_count=sum(run.findings.storms_in_all for run in report.findings),
+        storm_count=_sum(run.findings.storms_in_all for run in report.findings),
         notes=tuple(notes),
     )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _violations(run: RunFindings) -> list[Moment]:

@@ -133,7 +133,8 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
     found = analyse_run(events, three_nodes, tasks=["hog"], recorded=recorded)
     assert found.findings.residence == ()
     assert found.findings.tasks_in_all == 0
-    assert found.findings.violations == ()
+    assert (found.findings.violations, found.findings.violations_in_all) == ((), None)
+    assert (found.findings.moves, found.findings.storms_in_all) == ((), None)
     assert found.findings.series == ()
     assert any("sched_switch was not recorded" in note for note in found.findings.notes)
     assert values(found.measures)["task_migrations"] == 1  # the other one is after the end
