@@ -23,7 +23,7 @@ from lab.machine.memory import backed_mib
 from lab.machine.privilege import privilege
 from lab.machine.proof import Proof
 from lab.machine.read_host import read_host
-from lab.machine.start import prepare, started
+from lab.machine.start import Prepared, prepare, started
 from lab.store import RunDir
 from lab.topology.load import load_topology
 from lab.topology.model import CpuShape
@@ -160,18 +160,21 @@ def test_a_second_guest_may_not_have_the_cpus_of_the_first(tmp_path: Path) -> No
 
 def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Path) -> None:
     machine = replace(firmware_machine(tmp_path), measures_time=True)
-    prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
-    placement = replace(prepared.placement, host_nodes=(0, 77))
-    wrong = replace(prepared, xml=bare(prepared.xml), placement=placement)
+
+    def planned_wrong(machine: Machine) -> Prepared:
+        prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
+        placement = replace(prepared.placement, host_nodes=(0, 77))
+        return replace(prepared, xml=bare(prepared.xml), placement=placement)
+
     what = "guest node 1 lies on host nodes 0, planned 77"
     with (
         pytest.raises(PlacementMismatch, match=what),
-        started(connect(), machine, wrong),
+        started(connect(), machine, planned_wrong(machine)),
     ):
         pytest.fail("the guest was let run")
     assert not taken().alone & set(CPUS[:2])
     noted = replace(machine, measures_time=False)
-    with started(connect(), noted, wrong) as (_, _, witness):
+    with started(connect(), noted, planned_wrong(noted)) as (_, _, witness):
         witness.workload_began()
         witness.workload_ended()
         assert witness.proof.differs == (what,)  # for placement measures it is a note
