@@ -21,6 +21,7 @@ allnoconfig:
 \t  | sed 's/^CONFIG_CHANGED=.*/CONFIG_CHANGED=7/' > $(O)/.config
 \t@echo 9.9.1 > $(O)/include/config/kernel.release
 bzImage:
+\t@echo 'compiler: $(CC)'
 \t@echo '  CC      kernel/sched/topology.o'
 \t@if grep -q BROKEN kernel/sched/topology.c; then \\
 \t  echo 'kernel/sched/topology.c:2:1: error: expected declaration'; exit 1; fi

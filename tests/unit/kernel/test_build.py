@@ -117,6 +117,23 @@ def test_a_package_that_is_not_here_is_asked_of_the_mirror(project: Path) -> Non
         ensure_kernel(find_kernel("plain"))
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_ccache_is_used_where_it_is(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    real = shutil.which
+
+    def which(name: str, mode: int = os.F_OK | os.X_OK, path: str | None = None) -> str | None:
+        if name == "ccache":
+            return "/usr/bin/ccache" if there else None
+        return real(name, mode, path)
+
+    monkeypatch.setattr(shutil, "which", which)
+    ensure_kernel(find_kernel("plain"))
+    log = "".join(path.read_text() for path in (tmp_path / "cache").rglob("*.log"))
+    assert ("compiler: ccache gcc" in log) is there
+
+
 def test_a_missing_tool_names_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "TOOLS", {**build.TOOLS, "no-such-tool": "some-package"})
     with pytest.raises(HostError, match="no-such-tool is not installed\n  mend: apt-get install"):
