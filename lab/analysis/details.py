@@ -14,7 +14,7 @@ from lab.analysis.findings import (
     Violation,
 )
 from lab.analysis.locality import fault_series, page_series
-from lab.analysis.moves import storms, who_moved
+from lab.analysis.moves import who_moved
 from lab.analysis.recorded import LEVELS, WAITING_EVENTS, Recorded
 from lab.analysis.residence import CONVERGED_PERCENT, describe
 from lab.analysis.sampled import fault_nodes, waiting_series
@@ -32,7 +32,6 @@ def describe_run(run: Recorded) -> Findings:
     ]
     idle = run.totals.longest.head(MAX_LISTED if waited else 0)
     told = run.tells_movers()
-    gusts = storms(run.moved, run.ground.cpu_counts, start) if told else ()
     return Findings(
         nodes=run.ground.nodes,
         length_ms=run.window.length_ns / 1e6,
@@ -49,8 +48,8 @@ def describe_run(run: Recorded) -> Findings:
             for cpu, begin, end, busy, pid, comm in idle.iter_rows()
         ),
         violations_in_all=run.totals.violations if waited else None,
-        storms=gusts[:MAX_LISTED],
-        storms_in_all=len(gusts) if told else None,
+        storms=run.gusts[: MAX_LISTED if told else 0],
+        storms_in_all=len(run.gusts) if told else None,
         moves=who_moved(run.moved, run.returned) if told else (),
         notes=_notes(run),
     )

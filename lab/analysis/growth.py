@@ -6,7 +6,7 @@ zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-st
 
 from collections.abc import Mapping, Sequence
 
-from lab.analysis.measure import Measure, Number, measure
+from lab.analysis.measure import Measure, measure, percent
 from lab.capture.counters import CpuSchedstat, difference
 
 NodeCounters = Mapping[int, Mapping[str, int]]
@@ -23,14 +23,15 @@ def allocation_measures(before: NodeCounters, after: NodeCounters) -> tuple[Meas
     def total(counter: str) -> int:
         return sum(counters.get(counter, 0) for counters in grown.values())
 
+    local, missed = total("local_node"), total("numa_miss")
     return (
         *(
             measure("numastat_{counter}_node{node}", value, counter=counter, node=node)
             for node, counters in grown.items()
             for counter, value in sorted(counters.items())
         ),
-        measure("allocations_local", _percent(total("local_node"), total("other_node"))),
-        measure("allocations_astray", _percent(total("numa_miss"), total("numa_hit"))),
+        measure("allocations_local", percent(local, local + total("other_node"))),
+        measure("allocations_astray", percent(missed, missed + total("numa_hit"))),
     )
 
 
@@ -49,7 +50,3 @@ def wait_measures(
         measure("schedstat_wait_time", waited / 1e9 if pairs else None),
         measure("schedstat_wait_mean", waited / slices / 1e6 if slices else None),
     )
-
-
-def _percent(part: int, rest: int) -> Number:
-    return 100 * part / (part + rest) if part + rest else None

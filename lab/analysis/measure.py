@@ -19,6 +19,7 @@ __all__ = [
     "Number",
     "explain",
     "measure",
+    "percent",
 ]
 
 Number = float | int | None
@@ -47,6 +48,11 @@ def measure(family: str, value: Number, **places: int | str) -> Measure:
     """
     found = _BY_NAME[family]
     return _filled(found, found.name.format(**places), value, places)
+
+
+def percent(part: float, whole: float) -> Number:
+    """Return a part of a whole in percent; None of nothing."""
+    return 100 * part / whole if whole else None
 
 
 def explain(name: str) -> Definition:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from lab.analysis.decisions import done_moves, nearer, with_outcomes
-from lab.analysis.findings import Level
+from lab.analysis.findings import Level, Storm
 from lab.analysis.ground import Ground
-from lab.analysis.moves import name_numa_moves, with_returns
+from lab.analysis.moves import name_numa_moves, storms, with_returns
 from lab.analysis.pieces import pieces
 from lab.analysis.residence import Ranges, Resident, residents
 from lab.analysis.slices import cut
@@ -29,7 +29,8 @@ class Recorded:
     """The tables of a run, and what is known about where they are from.
 
     `decided` are the decisions of NUMA balancing, `done` the moves and swaps of them that took
-    place, `moved` all migrations, `returned` those between nodes and who took them back.
+    place, `moved` all migrations, `returned` those between nodes and who took them back, `gusts`
+    many at once to one place.
     `asked` are the events that were recorded, None for all that are looked for; `samples` is None
     where nothing was sampled.
     """
@@ -42,6 +43,7 @@ class Recorded:
     done: pl.DataFrame
     moved: pl.DataFrame
     returned: pl.DataFrame
+    gusts: tuple[Storm, ...]
     residents: Mapping[Level, tuple[Resident, ...]]
     samples: Samples | None
     asked: frozenset[str] | None
@@ -94,6 +96,7 @@ def read_run(
         done,
         moved,
         with_returns(moved),
+        storms(moved, ground.cpu_counts, window.start_ns),
         _residents(totals, wanted, ground, samples, decided),
         samples,
         _met(events) if recorded is None else _asked(recorded),

@@ -13,7 +13,6 @@ from lab.analysis.details import describe_run
 from lab.analysis.findings import Findings, Level
 from lab.analysis.locality import autonuma_cost, local_percent
 from lab.analysis.measure import DEFINITIONS, Measure, measure
-from lab.analysis.moves import storms
 from lab.analysis.pieces import ROWS
 from lab.analysis.placement import of_interest
 from lab.analysis.recorded import NUMA_EVENTS, WAITING_EVENTS, Recorded, read_run
@@ -217,7 +216,6 @@ def _moves(run: Recorded) -> list[Measure]:
     by_balancer = pl.col("back_by").is_in(["load balancer", "stopper"])
     numa = returned.filter(pl.col("mover") == "numa")
     told = run.tells_movers()
-    gusts = storms(run.moved, run.ground.cpu_counts, run.window.start_ns)
     return [
         measure("task_migrations", moved.height if known else None),
         measure("task_node_migrations", run.if_nodes(across if known else None)),
@@ -243,7 +241,7 @@ def _moves(run: Recorded) -> list[Measure]:
             "numa_moves_rebalanced",
             numa.filter(by_balancer).height if told else None,
         ),
-        measure("storms", len(gusts) if told else None),
+        measure("storms", len(run.gusts) if told else None),
     ]
 
 

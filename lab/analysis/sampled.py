@@ -14,7 +14,7 @@ import polars as pl
 
 from lab.analysis.findings import Series
 from lab.analysis.ground import Ground
-from lab.analysis.measure import Measure, Number, measure
+from lab.analysis.measure import Measure, Number, measure, percent
 from lab.analysis.placement import of_interest
 from lab.analysis.recorded import Recorded
 from lab.analysis.window import Window
@@ -36,8 +36,8 @@ def fault_measures(run: Recorded) -> tuple[Measure, ...]:
     followed = last and run.has("sched_switch", "sched_wakeup", "sched_migrate_task")
     every = _sum(faults, private + shared)
     return (
-        measure("task_faults_preferred", _percent(_sum(preferred, private + shared), every)),
-        measure("task_faults_shared", _percent(_sum(faults, shared), every)),
+        measure("task_faults_preferred", percent(_sum(preferred, private + shared), every)),
+        measure("task_faults_shared", percent(_sum(faults, shared), every)),
         measure("tasks_on_preferred", run.if_nodes(100 * there / len(last)) if followed else None),
     )
 
@@ -125,7 +125,3 @@ def _faults(samples: Samples, tasks: pl.DataFrame) -> pl.DataFrame:
 
 def _sum(table: pl.DataFrame, values: pl.Expr) -> int:
     return int(table.select(values.sum()).item() or 0)
-
-
-def _percent(part: int, every: int) -> Number:
-    return 100 * part / every if every else None

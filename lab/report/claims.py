@@ -59,9 +59,8 @@ def _columns(*, headed: bool) -> Table:
 
 
 def _verdict(claim: Claim, reasons: dict[str, int]) -> Text:
-    words = figures.verdict_words(claim)
+    words, reason = figures.verdict_and_reason(claim)
     style = _STYLES.get(words, "bold dark_orange" if not claim.holds else "")
-    words, because, reason = words.partition(" because ")
-    if because:
+    if reason:
         words += f" ({reasons.setdefault(figures.printable(reason), len(reasons) + 1)})"
     return Text(words, style)

@@ -9,6 +9,7 @@ from lab.analysis import statistics
 from lab.analysis.measure import Kind
 from lab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
 from lab.report.model import Claim, Comparison, MeasureInfo, Mode, StudyReport
+from lab.units import runs_of
 
 STATISTICS_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
@@ -174,6 +175,12 @@ def verdict_words(claim: Claim) -> str:
     return claim.verdict if claim.holds else f"FAILS: {claim.verdict}"
 
 
+def verdict_and_reason(claim: Claim) -> tuple[str, str]:
+    """Return `verdict_words`, and apart from them why something cannot be seen, or ""."""
+    words, _, reason = verdict_words(claim).partition(" because ")
+    return words, reason
+
+
 def machine_line(report: StudyReport) -> str:
     """Describe the machine in one line: name, nodes, CPUs, memory."""
     topology = report.topology
@@ -191,7 +198,7 @@ def seeds_line(report: StudyReport) -> str:
         parts.append((len(seeds), ", ".join(map(str, seeds))))
     if len(parts) == 1:
         ((count, seeds_text),) = parts
-        return f"{count} {'run' if count == 1 else 'runs'} (seeds {seeds_text})"
+        return f"{runs_of(count)} (seeds {seeds_text})"
     if len(set(parts)) == 1:
         count, seeds_text = parts[0]
         return f"{count} of each variant (seeds {seeds_text})"

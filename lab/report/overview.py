@@ -38,7 +38,7 @@ def render_overview(entries: Sequence[Entry]) -> str:
     for entry in entries:
         studies.setdefault((entry.report.study, entry.result), []).append(entry)
     claims = [claim for entry in entries for claim in entry.report.claims]
-    verdicts = [figures.verdict_words(claim).partition(" because ")[0] for claim in claims]
+    verdicts = [figures.verdict_and_reason(claim)[0] for claim in claims]
     values = {
         "title": entries[0].report.study if len(studies) == 1 else f"{len(studies)} studies",
         "studies": [_study(place, found) for place, found in enumerate(studies.values())],

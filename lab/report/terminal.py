@@ -126,15 +126,15 @@ def _claims(report: StudyReport) -> list[RenderableType]:
     for claim in report.claims:
         told = bool(claim.verdict) and not claim.required
         style = "" if told else "bold blue" if claim.holds else "bold dark_orange"
-        words = figures.verdict_words(claim)
+        words, reason = figures.verdict_and_reason(claim)
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
-        first, because, reason = words.partition(" in this mode because ")
+        first = words.removesuffix(" in this mode")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, min_width=19)
         grid.add_column()
-        told_text = f"{text}; {reason}" if because else text
+        told_text = f"{text}; {reason}" if reason else text
         title = first if claim.verdict else f"claim {first}"
         grid.add_row(Text(title, style), Text(figures.printable(told_text)))
         lines.append(grid)

@@ -41,7 +41,8 @@ class Bench:
 
 def bench_folder(plan: Plan, cell: Cell, variant: str, mode: str, history: History) -> str:
     """Name the folder of a bisection: that of the same one as before, to go on with it."""
-    specs = [[spec.source, *spec.series, *spec.fragments] for spec in (history.good.spec,)]
+    spec = history.good.spec
+    specs = [[spec.source, *spec.series, *spec.fragments]]
     digest = digest_of([plan.digest, str(cell), variant, mode, specs])
     return f"bisect-{history.key}-{digest[:8]}"
 

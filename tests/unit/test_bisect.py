@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from lab.cli import bisect as cli
 from lab.cli import main
 from lab.errors import BuildError, HostError, UserError
 from lab.image.build import BuiltImage
@@ -293,18 +294,21 @@ def test_a_series_is_bisected_and_its_runs_are_kept(bench: Bench) -> None:
     assert ledger(Results(bench.folder)) == done
 
 
+def unprepared(bench: Bench) -> Ready:
+    """A study of the bench's folder, enough to order how its runs end."""
+    return Ready(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]
+
+
 def test_a_step_that_does_not_boot_is_skipped(bench: Bench) -> None:
     middle = len(history().steps) // 2
-    study = Ready(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]
-    order(study, f"ring-4_few_patch-{middle}_1", "guest", "guest")
+    order(unprepared(bench), f"ring-4_few_patch-{middle}_1", "guest", "guest")
     found = again(bench)
     skipped = {row.step: row.reason for row in found.rows if row.side == "skipped"}
     assert "it panicked" in skipped[f"patch-{middle}"]
 
 
 def test_a_host_that_fails_ends_it_and_it_can_go_on(bench: Bench) -> None:
-    study = Ready(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]
-    order(study, "ring-4_few_patch-0_2", "host", "host")
+    order(unprepared(bench), "ring-4_few_patch-0_2", "host", "host")
     with pytest.raises(HostError, match="no memory"):
         again(bench)
     before = ledger(Results(bench.folder))
@@ -325,8 +329,6 @@ def test_the_folder_is_that_of_the_same_bisection(bench: Bench) -> None:
 
 
 def test_the_command(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.cli import bisect as cli  # noqa: PLC0415
-
     monkeypatch.setattr(cli, "connect", lambda _: None)
 
     def run(*words: str) -> tuple[int, str]:
