@@ -115,15 +115,20 @@ def test_what_a_guest_withholds_is_one_message(script: str, code: int, message: 
 def test_two_runs_of_a_study_at_once_keep_apart(tmp_path: Path) -> None:
     """The second one is refused the folder that the first one writes."""
     study = tmp_path / "twice.toml"
-    text = STUDY.format(more='mode = "icount"')  # and for longer than the second one is patient
-    study.write_text(text.replace("seconds = 1", "seconds = 8"))
+    study.write_text(STUDY.format(more='mode = "icount"'))
     out = tmp_path / "out"
     command = [*NUMALAB, "run", str(study), "--output", str(out)]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not guests(out) and time.monotonic() < deadline:
         time.sleep(0.05)
+    held = [int(line.split()[0]) for line in guests(out)]
+    assert held
+    for pid in held:  # so that the study lasts for as long as the second one is patient
+        os.kill(pid, signal.SIGSTOP)
     second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    for pid in held:
+        os.kill(pid, signal.SIGCONT)
     assert second.returncode == 3
     assert "waiting a moment: another numalab is using" in second.stderr
     assert "numalab: another numalab is using" in second.stderr
