@@ -10,17 +10,18 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PACKAGES := \
   qemu-system-x86 seabios libvirt-daemon libvirt-daemon-system libvirt-clients \
   libvirt-dev pkg-config gcc python3-dev python3-venv \
-  make flex bison bc patch libelf-dev libssl-dev git gpg linux-source-6.12 xz-utils zstd lz4 kmod cpio \
+  make ccache flex bison bc patch libelf-dev libssl-dev git gpg linux-source-6.12 xz-utils zstd lz4 kmod cpio \
   mmdebstrap uidmap erofs-utils e2fsprogs debian-archive-keyring \
+  meson ninja-build libglib2.0-dev libpixman-1-dev libfdt-dev libseccomp-dev dpkg-dev bzip2 \
   trace-cmd shellcheck numactl chromium fonts-dejavu-core
 
 # What the tests boot.
 TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-xfs
 
-.PHONY: help setup demo check test bench clean
+.PHONY: help setup demo check test test-kvm fuzz bench site clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
 setup: $(VENV)/.ready ## Install what is missing: Debian packages, virtual environment (idempotent)
 
@@ -33,8 +34,8 @@ $(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
 	    dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || echo $$p; done); \
 	if command -v apt-get >/dev/null && [ -n "$$missing" ]; then \
 	  echo "installing:" $$missing; \
-	  $(SUDO) apt-get update -q >/dev/null && \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing >/dev/null; \
+	  $(SUDO) apt-get -o DPkg::Lock::Timeout=900 update -q >/dev/null && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 install -y -q --no-install-recommends $$missing >/dev/null; \
 	fi
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the Python packages of requirements-dev.lock"
@@ -46,20 +47,36 @@ demo: setup ## The main job: a study of two kernels on real VMs, and its report
 	@$(BIN)/numalab run studies/group-construction.toml
 
 check: setup ## Format, lint, types, layers, shell scripts
-	@$(BIN)/ruff format --check --quiet lab tests || { echo "run: $(BIN)/ruff format lab tests"; exit 1; }
-	@$(BIN)/ruff check --quiet lab tests
+	@$(BIN)/ruff format --check --quiet lab tests docs || { echo "run: $(BIN)/ruff format lab tests"; exit 1; }
+	@$(BIN)/ruff check --quiet lab tests docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
-	@find images -type f \( -name '*.sh' -o -path '*/guest/*' \) -exec grep -lE '^#!/bin/sh' {} + \
+	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
 	  | xargs --no-run-if-empty shellcheck
 
 test: setup ## All tests: pure, golden, real boots, a real browser
 	@$(BIN)/numalab image build base bench >/dev/null
 	@$(BIN)/numalab kernel build $(TEST_KERNELS) >/dev/null
-	@$(BIN)/pytest
+	@$(BIN)/numalab emulator build >/dev/null
+	@mkdir -p build # a guest takes one CPU: what boots none runs on the other
+	@$(BIN)/pytest tests/unit tests/fuzz tests/browser >build/unit.log 2>&1 & unit=$$!; \
+	  $(BIN)/pytest tests/guest; guest=$$?; wait $$unit; unit=$$?; \
+	  cat build/unit.log; exit $$((guest ? guest : unit))
+
+test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emulates SVM)
+	@$(BIN)/numalab image build base host >/dev/null
+	@$(BIN)/numalab kernel build debian-6.12 host >/dev/null
+	@$(BIN)/pytest tests/testbed
+
+fuzz: setup ## Hostile input of every kind, long; each case by its seed
+	@PYTHONPATH=tests $(BIN)/python -m fuzz
 
 bench: setup ## Speed, as ratios against a reference run side by side
 	@PYTHONPATH=tests $(BIN)/python -m bench
 
+site: setup ## The documentation as a web site, in build/site
+	@$(BIN)/python docs/site/stage.py build/site-source
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 clean: ## Remove what was built here (not the cache of kernels and images)
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+	@rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -16,23 +16,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench import boot, matrix, report, topology
 from rich.console import Console
 from rich.table import Table
 
-from lab.analysis.run import analyse_run
-from lab.capture.decode import decode_trace
-from lab.capture.spec import load_capture, render_events
-from lab.image.recipe import load_recipe
-from lab.kernel.catalogue import find_kernel
-from lab.machine.hypervisor import connect
-from lab.machine.machine import Job, Machine
-from lab.machine.run import run_guest
-from lab.machine.start import prepare as prepare_guest
-from lab.store import RunDir
-from lab.study.measure import scan_events
-from lab.study.prepare import Prepared, prepare
-from lab.topology.load import load_topology
+from bench import boot, matrix, report, topology
+from numalab.analysis.analyse import analyse_run
+from numalab.campaign.prepare import Builds, prepare
+from numalab.capture.decode import decode_trace
+from numalab.capture.spec import load_capture, render_events
+from numalab.guest.run import run_guest
+from numalab.guest.start import prepare as prepare_guest
+from numalab.image.recipe import load_recipe
+from numalab.kernel.catalogue import find_kernel
+from numalab.machine.model import Job, Machine
+from numalab.qemu.hypervisor import connect
+from numalab.results.run_files import scan_events
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
 
 ROUNDS = 3
 EVENTS = ("sched", "migrate")
@@ -91,14 +91,14 @@ def boots() -> Iterator[Row]:
         yield Row("CPU time of that", ours.cpu, theirs.cpu if theirs else None, "")
 
 
-def machine(prepared: Prepared, name: str) -> Machine:
+def machine(prepared: Builds, name: str) -> Machine:
     """Return the machine that is booted: ring-4, in icount mode, which does the same each time."""
     kernel = prepared.kernels["debian-6.12"]
     ring = load_topology("ring-4")
     return Machine(ring, kernel.bzimage, prepared.image.path, "icount", seed=1, name=name)
 
 
-def runs(prepared: Prepared, folder: Path) -> Iterator[Row]:
+def runs(prepared: Builds, folder: Path) -> Iterator[Row]:
     """Boot by numalab and by hand in turns."""
     ours, by_hand, outside = [], [], []
     for number in range(ROUNDS):
@@ -144,7 +144,7 @@ def _boot_by_hand(machine: Machine, directory: RunDir) -> float:
         process.wait()
 
 
-def decoding(prepared: Prepared, folder: Path) -> Iterator[Row]:
+def decoding(prepared: Builds, folder: Path) -> Iterator[Row]:
     """Decode a large recording, and let trace-cmd print it."""
     directory = RunDir(folder / "large")
     large = replace(machine(prepared, "large"), trace_memory_mib=96, job_disk_mib=256)
@@ -174,7 +174,7 @@ def _trace_cmd_report(trace: Path) -> None:
         subprocess.run(["trace-cmd", "report", str(trace)], stdout=null, stderr=null, check=True)
 
 
-def matrices(prepared: Prepared, folder: Path) -> Iterator[Row]:
+def matrices(prepared: Builds, folder: Path) -> Iterator[Row]:
     """Run eight guests one after the other and two at once; list and query many runs."""
     one, two = (matrix.run_all(prepared, folder, jobs) for jobs in (1, 2))
     yield Row("8 runs in icount mode: --jobs 1 / --jobs 2", one[0], two[0], ">= 1.7")
@@ -212,7 +212,7 @@ def reports(folder: Path) -> Iterator[Row]:
 
 
 def _numalab(*words: str) -> None:
-    _run("-c", "from lab.cli.entry import main; main()", *words)
+    _run("-c", "from numalab.cli.entry import main; main()", *words)
 
 
 def _run(*words: str) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from lab.kernel.build import ensure_kernel
-from lab.kernel.catalogue import find_kernel
+from numalab.kernel.build import ensure_kernel
+from numalab.kernel.catalogue import find_kernel
 
 COMMAND = ("cat", "/proc/uptime")
-NUMALAB = (sys.executable, "-c", "from lab.cli.entry import main; main()")
+NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
 
 
 @dataclass(frozen=True)

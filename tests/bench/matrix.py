@@ -7,14 +7,15 @@ from pathlib import Path
 
 import polars as pl
 
-from lab.machine.kvm import Choice
-from lab.store import Results, write_json
-from lab.study.campaign import Happening
-from lab.study.catalogue import MEASURES, RUNS, Catalogue, catalogue, query, store
-from lab.study.local import Outlook, Ready, run_here
-from lab.study.plan import plan_study
-from lab.study.prepare import Prepared
-from lab.study.task import Setting
+from numalab.campaign.carry_out import Happening
+from numalab.campaign.local import Outlook, Ready, run_here
+from numalab.campaign.prepare import Builds
+from numalab.campaign.task import Setting
+from numalab.files import write_json
+from numalab.guest.kvm import Choice
+from numalab.results.index import MEASURES, RUNS, Catalogue, catalogue, query, store
+from numalab.results.layout import Results
+from numalab.study.plan import plan_study
 
 STUDY = """
 question = "How long does it take?"
@@ -31,7 +32,7 @@ RUNS_LISTED = 10_000
 MEASURES_OF_RUN = 40
 
 
-def run_all(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, float]:
+def run_all(prepared: Builds, folder: Path, jobs: int) -> tuple[float, float]:
     """Run eight guests, `jobs` at once; return wall and CPU seconds, the start of workers included.
 
     CPU seconds are those of the workers and of what they started, QEMU above all.

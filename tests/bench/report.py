@@ -13,7 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
-from lab.store import Results, RunDir, project_dir
+from numalab.places import project_dir
+from numalab.results.layout import Results
+from numalab.run_dir import RunDir
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 SEEDS = 15  # of each of two variants
@@ -91,8 +93,8 @@ def ready(page: Path) -> float | None:
 
 
 def _report(folder: Path) -> None:
-    from lab.study.gather import gather  # noqa: PLC0415 - its import counts as well
-    from lab.study.publish import publish  # noqa: PLC0415
+    from numalab.reporting.build import gather  # noqa: PLC0415 - its import counts as well
+    from numalab.reporting.publish import publish  # noqa: PLC0415
 
     began = time.monotonic()
     results = Results(folder)

@@ -12,19 +12,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.image.build import BuiltImage
-from lab.kernel.built import BuiltKernel
-from lab.machine.kvm import Choice
-from lab.store import Results
-from lab.study.assign import Assignment, Worker, WorkerHost
-from lab.study.campaign import Happening, carry_out, claimed, lacking
-from lab.study.cost import Costs
-from lab.study.local import cost_of
-from lab.study.plan import plan_study
-from lab.study.prepare import Prepared
-from lab.study.schedule import longest_first, makespan
-from lab.study.task import Ended, Setting, Task, make_tasks
-from lab.study.workers import Finished, News
+from numalab.campaign.carry_out import Happening, carry_out, claimed, lacking
+from numalab.campaign.cost_model import Costs
+from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
+from numalab.campaign.executors.processes import Finished, News
+from numalab.campaign.local import cost_of
+from numalab.campaign.prepare import Builds
+from numalab.campaign.schedule import longest_first, makespan
+from numalab.campaign.task import Ended, Setting, Task, make_tasks
+from numalab.guest.kvm import Choice
+from numalab.image.build import BuiltImage
+from numalab.kernel.built import BuiltKernel
+from numalab.results.layout import Results
+from numalab.study.plan import plan_study
 
 RUN_COUNT, WORKERS, SECONDS = 100_000, 500, 20.0
 STUDY = """
@@ -98,10 +98,11 @@ def planned(folder: Path) -> tuple[list[Task], float]:
     }
     image = BuiltImage("base", nowhere, "0" * 64, 1 << 21, ("libc6=2.36",))
     results = Results(folder / "results")
+    files = {each.name: {"program": b""} for each in plan.workloads.values()}
     results.path.mkdir()
     setting = Setting(Choice("icount", "host", "asked for"))
     with claimed([(plan, results)]):
-        tasks = make_tasks(plan, Prepared(kernels, image), results, setting)
+        tasks = make_tasks(plan, Builds(kernels, image, files), results, setting)
         costs = Costs()
         found = longest_first(lacking(tasks, results), lambda task: cost_of(task, costs).seconds)
         makespan((cost_of(task, costs).seconds for task in found), WORKERS)

@@ -11,19 +11,20 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate, repeat
 from pathlib import Path
 
-from lab.topology import shapes
-from lab.topology.model import CpuShape, Node, Topology
-from lab.topology.predict.prediction import predict
+from numalab.topology.graph import diameter
+from numalab.topology.model import CpuShape, Node, Topology
+from numalab.topology.predict.prediction import predict
+from numalab.topology.shapes.shape import SHAPES, Shape
 
 NODES, CPUS_OF_NODE = 64, 4
 LIMIT_SECONDS, LIMIT_MIB = 2.0, 300
-SHAPES = {
-    "ring": shapes.ring_links(NODES),
-    "line": shapes.line_links(NODES),
-    "torus": shapes.torus_links(8, 8),
-    "mesh": shapes.mesh_links(8, 8),
-    "hypercube": shapes.hypercube_links(NODES),
-    "full": shapes.full_links(NODES),
+KEYS: dict[str, dict[str, object]] = {
+    "ring": {},
+    "line": {},
+    "torus": {"rows": 8, "columns": 8},
+    "mesh": {"rows": 8, "columns": 8},
+    "hypercube": {},
+    "full": {},
 }
 
 
@@ -38,15 +39,19 @@ class Predicted:
 
 def largest(shape: str) -> Topology:
     """Make a machine of 64 nodes and 256 CPUs."""
-    links = SHAPES[shape]
-    counts = shapes.hops(NODES, links)
-    by_hop = list(accumulate(repeat(3, shapes.diameter(counts)), initial=10))
+    width = diameter(_shape(shape, [10]).hops(NODES))
+    by_hop = list(accumulate(repeat(3, width), initial=10))
     nodes = tuple(
         Node(node, tuple(range(node * CPUS_OF_NODE, (node + 1) * CPUS_OF_NODE)), 256)
         for node in range(NODES)
     )
-    table = shapes.distances_by_hop(counts, by_hop)
+    table = _shape(shape, by_hop).matrix(NODES)
     return Topology(shape, shape, "", nodes, table, CpuShape(NODES, 1, CPUS_OF_NODE, 1))
+
+
+def _shape(kind: str, distances: list[int]) -> Shape:
+    table = {"kind": kind, "distances": distances, **KEYS[kind]}
+    return SHAPES.find(kind).model_validate_json(json.dumps(table))
 
 
 def measure(shape: str) -> Predicted:
@@ -67,7 +72,7 @@ def _peak_mib() -> int:
 def measure_all() -> list[Predicted]:
     """Predict every shape, each in a process of its own, so that memory is its own."""
     found = []
-    for shape in SHAPES:
+    for shape in KEYS:
         argv = [sys.executable, __file__, shape]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         found.append(Predicted(**json.loads(done.stdout)))

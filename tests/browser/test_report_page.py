@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
-from report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
-from lab.report.html import render_html
-from lab.report.overview import Entry, render_overview
+from numalab.report.page.html import render_html
+from numalab.report.page.overview import OverviewEntry, render_overview
+from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -54,8 +54,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     for name, report in (("sample", sample_report()), ("hostile", hostile_report())):
         (folder / f"{name}.html").write_text(render_html(report), encoding="utf-8")
-    others = [Entry(sample_report(), "sample.html"), Entry(hostile_report(), "hostile.html")]
-    cells = [Entry(each, "sample.html") for each in thread_cells()]
+    others = [
+        OverviewEntry(sample_report(), "sample.html"),
+        OverviewEntry(hostile_report(), "hostile.html"),
+    ]
+    cells = [OverviewEntry(each, "sample.html") for each in thread_cells()]
     (folder / "overview.html").write_text(render_overview([*others, *cells]), encoding="utf-8")
     return folder
 

@@ -1,22 +1,23 @@
 """What every test with a real guest shares: a kernel, an image, and a way to boot them."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.errors import HostError
-from lab.image.build import BuiltImage, ensure_image
-from lab.image.recipe import load_recipe
-from lab.kernel.build import BuiltKernel, ensure_kernel
-from lab.kernel.catalogue import find_kernel
-from lab.machine.machine import Job, Machine, Mode
-from lab.machine.run import Outcome, run_guest
-from lab.machine.watch import Limits
-from lab.store import RunDir
-from lab.topology.load import load_topology
+from numalab.errors import HostError
+from numalab.guest.run import Outcome, run_guest
+from numalab.guest.watch import Limits
+from numalab.image.build import BuiltImage, ensure_image
+from numalab.image.recipe import load_recipe
+from numalab.kernel.build import BuiltKernel, ensure_kernel
+from numalab.kernel.catalogue import find_kernel
+from numalab.machine.model import Job, Machine, Mode
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from support.guest_types import LIMITS, Boot, MakeMachine
 
 KERNEL = "debian-6.12"
 IMAGE = "base"
@@ -79,7 +80,7 @@ def own_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A budget of the test's own: what else runs on this host must not decide it."""
     folder = tmp_path / "host"
     folder.mkdir()
-    monkeypatch.setattr("lab.machine.budget.cache_dir", lambda *_: folder)
+    monkeypatch.setattr("numalab.host.budget.cache_dir", lambda *_: folder)
     return folder
 
 
@@ -91,12 +92,13 @@ def boot(make_machine: MakeMachine, tmp_path: Path) -> Boot:
         *argv: str,
         machine: Machine | None = None,
         events: tuple[str, ...] = (),
+        files: Mapping[str, bytes] | None = None,
         limits: Limits = LIMITS,
     ) -> tuple[Outcome, RunDir]:
         nonlocal count
         count += 1
         run_dir = RunDir(tmp_path / f"run-{count}")
-        job = Job(argv, events=events)
+        job = Job(argv, events=events, files=files or {})
         return run_guest(machine or make_machine(), job, run_dir, limits=limits), run_dir
 
     return run

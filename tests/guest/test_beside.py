@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from guest_types import LIMITS, MakeMachine
 
-from lab.machine.budget import Taken, taken
-from lab.machine.console import Beat
-from lab.machine.machine import Job
-from lab.machine.run import Outcome, run_guest
-from lab.store import RunDir
+from numalab.guest.console import Beat
+from numalab.guest.run import Outcome, run_guest
+from numalab.host.budget import CpusInUse, cpus_in_use
+from numalab.machine.model import Job
+from numalab.run_dir import RunDir
+from support.guest_types import LIMITS, MakeMachine
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 pytestmark = [
@@ -52,18 +52,18 @@ def test_two_guests_in_threads_of_one_process(make_machine: MakeMachine, tmp_pat
     texts = [RunDir(tmp_path / str(n)).stdout.read_text().split("\n", 1) for n in range(2)]
     assert [text[0] for text in texts] == ["guest 0", "guest 1"]
     assert texts[0][1] == texts[1][1]  # the same guest time: neither saw the other
-    assert taken() == Taken(frozenset(), {})
+    assert cpus_in_use() == CpusInUse(frozenset(), {})
 
 
 HOLDER = """
     import sys
     from pathlib import Path
-    import lab.machine.budget
-    from lab.machine.admission import admit_machine
-    from lab.machine.machine import Machine
-    from lab.topology.load import load_topology
+    import numalab.host.budget
+    from numalab.placement.admission import admit_machine
+    from numalab.machine.model import Machine
+    from numalab.topology.load import load_topology
 
-    lab.machine.budget.cache_dir = lambda *_: Path(sys.argv[1])
+    numalab.host.budget.cache_dir = lambda *_: Path(sys.argv[1])
     machine = Machine(load_topology("ring-2"), Path("k"), Path("r"), "icount", 1, "other")
     print(*admit_machine(machine)[0].host_cpus, flush=True)
     sys.stdin.read()

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from guest_types import LIMITS, Boot, MakeMachine
-
-from lab.analysis.growth import allocation_measures, wait_measures
-from lab.capture.counters import parse_numastat, parse_schedstat, parse_vmstat
-from lab.capture.decode import decode_trace
-from lab.capture.perf_stat import perf_counts
-from lab.capture.samples import parse_samples
-from lab.capture.times import parse_times
-from lab.machine.machine import Job
-from lab.machine.run import run_guest
-from lab.process import find_program, run
-from lab.store import RunDir
+from numalab.analysis.measures.run_data import CommandData
+from numalab.capture.counters import parse_numastat, parse_schedstat, parse_vmstat
+from numalab.capture.decode import decode_trace
+from numalab.capture.perf_stat import perf_counts
+from numalab.capture.samples import parse_samples
+from numalab.capture.times import parse_times
+from numalab.guest.run import run_guest
+from numalab.machine.model import Job
+from numalab.process import find_program, run
+from numalab.run_dir import RunDir
+from support.guest_types import LIMITS, Boot, MakeMachine
+from support.run_sample import measures_of
 
 ASKED = ("context-switches", "cache-misses", "sched:sched_move_numa", "sched:no_such_event")
 WORK = "stress-ng --quiet --cpu 1 --timeout 1; sleep 0.3; exit 7"
@@ -54,15 +54,25 @@ def test_everything_that_can_be_counted_is(make_machine: MakeMachine, tmp_path: 
     assert samples.pages["kib"].sum() > 0
     assert set(samples.pages["node"]) <= {0, 1, 2, 3}
 
-    before, after = (path.read_text() for path in (run_dir.numastat_before, run_dir.numastat_after))
-    pages = allocation_measures(parse_numastat(before), parse_numastat(after))
-    grown = {made.name: made.value or 0 for made in pages}
+    nodes = [
+        parse_numastat(path.read_text())
+        for path in (run_dir.numastat_before, run_dir.numastat_after)
+    ]
+    cpus = [
+        parse_schedstat(path.read_text())
+        for path in (run_dir.schedstat_before, run_dir.schedstat_after)
+    ]
+    command = CommandData("sh", schedstat=(cpus[0], cpus[1]), numastat=(nodes[0], nodes[1]))
+    made = measures_of(command)
+    grown = {
+        name: each.value or 0
+        for name, each in made.items()
+        if name.startswith(("numastat_", "allocations_"))
+    }
     assert len(grown) == 4 * 6 + 2  # nodes, counters; local and astray
     assert sum(grown[f"numastat_numa_hit_node{node}"] for node in range(4)) > 0
     assert 0 < grown["allocations_local"] <= 100
-    schedstat = (run_dir.schedstat_before, run_dir.schedstat_after)
-    waited, _ = wait_measures(*(parse_schedstat(path.read_text()) for path in schedstat))
-    assert waited.value
+    assert made["schedstat_wait_time"].value
     assert parse_vmstat(run_dir.vmstat_after.read_text())["pgfault"]
 
     table = run_dir.path / "events.parquet"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.image.build import BuiltImage
-from lab.kernel.build import BuiltKernel
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import BuiltKernel
 
 ROOT = Path(__file__).parents[2]
 JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}

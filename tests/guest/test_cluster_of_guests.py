@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dask_room import Processes, until
 
-from lab.image.build import BuiltImage
-from lab.kernel.build import BuiltKernel
-from lab.machine.embed import take_root
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import BuiltKernel
+from numalab.qemu.embed import take_root
+from support.dask_processes import Processes, until
 
-NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 STUDY = """
 question = "Does a cluster lose a run?"
 topologies = ["ring-2"]

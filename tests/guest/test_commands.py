@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.image.build import BuiltImage
-from lab.kernel.build import BuiltKernel
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import BuiltKernel
 
-NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 STUDY = """
 question = "Does one seed give one trace?"
 topologies = ["ring-4"]

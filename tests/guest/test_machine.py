@@ -5,18 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.capture.counters import parse_trace_stats
-from lab.capture.decode import decode_trace
-from lab.errors import WorkloadFailed
-from lab.machine.console import Beat
-from lab.machine.hypervisor import connect
-from lab.machine.kvm import pick_mode, unusable_device
-from lab.machine.machine import Job
-from lab.machine.run import run_guest
-from lab.machine.start import prepare, started
-from lab.store import RunDir
+from numalab.capture.counters import parse_trace_stats
+from numalab.capture.decode import decode_trace
+from numalab.errors import WorkloadFailed
+from numalab.guest.console import Beat
+from numalab.guest.kvm import pick_mode
+from numalab.guest.run import run_guest
+from numalab.guest.start import prepare, started
+from numalab.guest.verdicts import unusable_device
+from numalab.machine.model import Job
+from numalab.qemu.hypervisor import connect
+from numalab.run_dir import RunDir
+from support.guest_types import LIMITS, Boot, MakeMachine
 
 
 def test_the_guest_sees_the_topologys_distances(boot: Boot, make_machine: MakeMachine) -> None:

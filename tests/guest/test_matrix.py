@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lab.cli import main
-from lab.image.build import BuiltImage
-from lab.kernel.build import BuiltKernel
-from lab.study.cost import Cost
+from numalab.campaign.cost_model import Cost
+from numalab.cli import main
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import BuiltKernel
+from numalab.results.layout import Results
+from numalab.results.reader import load_plan
 
-NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 STUDY = """
 question = "Does a matrix survive being killed?"
 topologies = ["ring-2", "mesh-2"]
@@ -88,16 +90,16 @@ def test_a_budget_chooses_a_cell_and_repetitions_are_added_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: BuiltKernel, image: BuiltImage
 ) -> None:
     """Runs are said to take 1000 s each, so that the time chosen does not depend on this host."""
-    monkeypatch.setattr("lab.study.cost.Costs.of", lambda *_: Cost(1000.0))
+    monkeypatch.setattr("numalab.campaign.cost_model.Costs.of", lambda *_: Cost(1000.0))
     study, out = tmp_path / "matrix.toml", tmp_path / "out"
     study.write_text(STUDY.replace("seeds = [1]", "seeds = [1, 2]").partition("[[claims]]")[0])
     words = ["run", str(study), "--output", str(out), "--jobs", "2", "--budget", "30m"]
     words += ["--until-significant", "task_busy_share_min", "--max-runs", "3"]
-    done = CliRunner().invoke(main._app("run"), words)
+    done = CliRunner().invoke(main.application("run"), words)
     assert done.exit_code == 0, done.output
     finished = {path.name for path in (out / "runs").iterdir()}
     assert finished == {f"ring-2_few_{name}_{n}" for name in ("before", "after") for n in (1, 2, 3)}
-    remarks = " ".join(json.loads((out / "plan.json").read_text())["remarks"])
+    remarks = " ".join(map(str, load_plan(Results(out)).remarks))
     assert "2 of 12 runs were chosen for a budget of " in remarks
     assert "there are 3 runs of each variant" in remarks
     assert "Repetitions were added until" in (out / "changelog.txt").read_text()

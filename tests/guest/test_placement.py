@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import HostError, PlacementMismatch
-from lab.machine.admission import may_lock_memory
-from lab.machine.budget import taken
-from lab.machine.host import HostNode
-from lab.machine.hypervisor import connect
-from lab.machine.kvm import unusable_device
-from lab.machine.machine import PAGE_KIB, Job, Machine, PageKind
-from lab.machine.memory import backed_mib
-from lab.machine.privilege import privilege
-from lab.machine.proof import Proof
-from lab.machine.read_host import read_host
-from lab.machine.start import Prepared, prepare, started
-from lab.store import RunDir
-from lab.topology.load import load_topology
-from lab.topology.model import CpuShape
+from numalab.errors import HostError, PlacementMismatch
+from numalab.guest.proof import Proof
+from numalab.guest.start import PreparedGuest, prepare, started
+from numalab.guest.verdicts import unusable_device
+from numalab.host.budget import cpus_in_use
+from numalab.host.facts import HostNode
+from numalab.host.privilege import privilege
+from numalab.host.read import read_host
+from numalab.machine.memory import backed_mib
+from numalab.machine.model import PAGE_KIB, Job, Machine, PageKind
+from numalab.placement.admission import may_lock_memory
+from numalab.qemu.hypervisor import connect
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from numalab.topology.model import CpuShape
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 pytestmark = [
@@ -89,7 +89,7 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
     with running(machine, RunDir(tmp_path / "run")) as (_, proof):
         vcpus = {t.role: t.allowed for t in proof.threads if t.role.startswith("vcpu")}
         assert vcpus == {"vcpu 0": CPUS[:1], "vcpu 1": CPUS[1:2]}
-        assert taken().alone >= set(CPUS[:2])
+        assert cpus_in_use().alone >= set(CPUS[:2])
         size = PAGE_KIB[pages]
         for found, node in zip(proof.memory, machine.topology.nodes, strict=True):
             assert found.page_kib == size
@@ -98,14 +98,14 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
             grown = sum(total for _, kib, total in pools() if kib == 2048)
             assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
     assert pools() == before
-    assert not taken().alone & set(CPUS[:2])
+    assert not cpus_in_use().alone & set(CPUS[:2])
 
 
 HOLDER = """
     import sys
-    from lab.machine.budget import Claim, Pages, admit
+    from numalab.host.budget import Reservation, Pages, admit
 
-    admit(lambda taken: Claim((), 16, (Pages(int(sys.argv[1]), 2048, 8),)))
+    admit(lambda taken: Reservation((), 16, (Pages(int(sys.argv[1]), 2048, 8),)))
     print("taken", flush=True)
     sys.stdin.read()
 """
@@ -129,7 +129,7 @@ def test_hugepages_of_a_killed_process_are_given_back(
         assert process.stdout.readline() == "taken\n"
         assert pools() != before
         process.kill()
-    assert taken().alone == frozenset()  # whoever looks next gives them back
+    assert cpus_in_use().alone == frozenset()  # whoever looks next gives them back
     assert pools() == before
 
 
@@ -140,7 +140,7 @@ def test_memory_is_bound_where_the_host_has_several_nodes(
     if len(host.nodes) == 1:  # let it have another one, without CPUs or memory
         nodes = (*host.nodes, HostNode(host.nodes[0].id + 1, (), 0, 0, ()))
         host = replace(host, nodes=nodes, distances=((10, 20), (20, 10)))
-    monkeypatch.setattr("lab.machine.admission.read_host", lambda: host)
+    monkeypatch.setattr("numalab.placement.admission.read_host", lambda: host)
     with running(firmware_machine(tmp_path), RunDir(tmp_path / "run")) as (pid, proof):
         assert all(thread.allowed == thread.planned for thread in proof.threads)
         maps = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
@@ -161,7 +161,7 @@ def test_a_second_guest_may_not_have_the_cpus_of_the_first(tmp_path: Path) -> No
 def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Path) -> None:
     machine = replace(firmware_machine(tmp_path), measures_time=True)
 
-    def planned_wrong(machine: Machine) -> Prepared:
+    def planned_wrong(machine: Machine) -> PreparedGuest:
         prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
         placement = replace(prepared.placement, host_nodes=(0, 77))
         return replace(prepared, xml=bare(prepared.xml), placement=placement)
@@ -172,7 +172,7 @@ def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Pa
         started(connect(), machine, planned_wrong(machine)),
     ):
         pytest.fail("the guest was let run")
-    assert not taken().alone & set(CPUS[:2])
+    assert not cpus_in_use().alone & set(CPUS[:2])
     noted = replace(machine, measures_time=False)
     with started(connect(), noted, planned_wrong(noted)) as (_, _, witness):
         witness.workload_began()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.image.build import BuiltImage
-from lab.kernel.build import BuiltKernel
-from lab.store import cache_dir
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import BuiltKernel
+from numalab.places import cache_dir
 
 NUMALAB = str(Path(sys.executable).with_name("numalab"))
 SECONDS = 120  # to give up after

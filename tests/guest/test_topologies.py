@@ -4,14 +4,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from guest_types import Boot, MakeMachine
 
-from lab.kernel.build import ensure_kernel
-from lab.kernel.catalogue import find_kernel
-from lab.study.check import check_topology
-from lab.topology.load import list_topologies, load_topology
-from lab.topology.predict.prediction import predict
-from lab.topology.read_numactl import parse_numactl
+from numalab.campaign.check import check_topology
+from numalab.kernel.build import ensure_kernel
+from numalab.kernel.catalogue import find_kernel
+from numalab.topology.importers.numactl import parse_numactl
+from numalab.topology.load import list_topologies, load_topology
+from numalab.topology.predict.prediction import predict
+from support.guest_types import Boot, MakeMachine
 
 ODD = Path(__file__).parents[1] / "data" / "topology" / "boots"
 UNDO = "debian-6.12-undo-group-construction"

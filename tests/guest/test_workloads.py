@@ -1,19 +1,20 @@
 """Every workload in a real guest, as short as it can be made."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
-from guest_types import Boot, MakeMachine
 
-from lab.image.build import BuiltImage
-from lab.kernel.build import ensure_kernel
-from lab.kernel.catalogue import find_kernel
-from lab.topology.load import load_topology
-from lab.workload.document import Value
-from lab.workload.model import BoundWorkload, list_workloads, load_workload, resolve
-from lab.workload.parse import parse_metrics
+from numalab.image.build import BuiltImage
+from numalab.kernel.build import ensure_kernel
+from numalab.kernel.catalogue import find_kernel
+from numalab.topology.load import load_topology
+from numalab.workload.build import build_workload
+from numalab.workload.document import Value
+from numalab.workload.model import BoundWorkload, list_workloads, load_workload, resolve
+from numalab.workload.parse import parse_metrics
+from support.guest_types import Boot, MakeMachine
 
 TOPOLOGY = "mesh-2"
 SHARED: dict[str, Value] = {"mib": 2, "loops": 2}  # memory of a process
@@ -25,6 +26,7 @@ SHORT: dict[str, dict[str, Value]] = {
     "autonuma02-smt": OWN,
     "bound-hogs": {"start_node": 0, "allowed_nodes": "0,1", "seconds": 0.2},
     "dbench": {"clients": 2, "seconds": 1},
+    "distances": {"kib": 64},
     "hackbench": {"groups": 1, "fds": 2, "loops": 5},
     "linpack": {"n": 64},
     "numa-mem": {"mib": 2, "loops": 2, "seconds": 1},
@@ -59,6 +61,15 @@ def bound(name: str) -> BoundWorkload:
     return resolve(load_workload(name), SHORT[name], load_topology(TOPOLOGY))
 
 
+def files_of(names: Iterable[str]) -> dict[str, bytes]:
+    """Return the files of several workloads, which share one folder here."""
+    files: dict[str, bytes] = {}
+    for name in names:
+        for file, data in build_workload(bound(name).folder).items():
+            assert files.setdefault(file, data) == data, f"{file} of {name} is another's too"
+    return files
+
+
 def test_every_workload_runs_and_is_read(
     boot: Boot, make_machine: MakeMachine, bench_image: BuiltImage
 ) -> None:
@@ -67,7 +78,10 @@ def test_every_workload_runs_and_is_read(
     machine = replace(make_machine(TOPOLOGY), rootfs=bench_image.path)
     script = "\n".join([SCRIPT, *calls])
     outcome, run_dir = boot(
-        "sh", "-c", script, machine=machine, events=("sched:sched_process_exit",)
+        *("sh", "-c", script),
+        machine=machine,
+        events=("sched:sched_process_exit",),
+        files=files_of(SHORT),
     )
     printed = (run_dir.out / "stdout").read_text()
     errors = (run_dir.out / "stderr").read_text()
@@ -102,7 +116,9 @@ def test_xfs_is_made_filled_and_repaired(
         rootfs=bench_image.path,
         bzimage=ensure_kernel(find_kernel("debian-6.12-xfs")).bzimage,
     )
-    outcome, run_dir = boot(*bound("xfsrepair").argv, machine=machine)
+    outcome, run_dir = boot(
+        *bound("xfsrepair").argv, machine=machine, files=files_of(["xfsrepair"])
+    )
     assert outcome.status == 0, (run_dir.out / "stderr").read_text()
     output = (run_dir.out / "stdout").read_text()
     check_metrics("xfsrepair", output)

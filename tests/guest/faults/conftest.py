@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guest_faults import held_files, qemus
 
-from lab.machine import budget
-from lab.machine.hypervisor import connect
+from numalab.host import budget
+from numalab.qemu.hypervisor import connect
+from support.guest_faults import held_files, qemus
 
 
 @pytest.fixture(autouse=True)

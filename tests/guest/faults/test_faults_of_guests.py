@@ -5,16 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from guest_faults import BUSY, EVENTS, MARK, lose, trace_text
-from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.capture.counters import parse_trace_stats
-from lab.capture.decode import decode_trace
-from lab.machine.jobdisk import read_job_disk
-from lab.machine.machine import Job
-from lab.machine.run import run_guest
-from lab.machine.watch import Limits
-from lab.store import RunDir
+from numalab.capture.counters import parse_trace_stats
+from numalab.capture.decode import decode_trace
+from numalab.guest.run import run_guest
+from numalab.guest.watch import Limits
+from numalab.machine.model import Job
+from numalab.qemu.collect import read_job_disk
+from numalab.run_dir import RunDir
+from support.guest_faults import BUSY, EVENTS, MARK, lose, trace_text
+from support.guest_types import LIMITS, Boot, MakeMachine
 
 PROVOKE = "/sys/kernel/debug/provoke-crash/DIRECT"
 

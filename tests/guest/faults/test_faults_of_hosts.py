@@ -14,19 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from guest_faults import BUSY, EVENTS, MARK, qemus, trace_text
-from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.errors import GuestLost, HostError
-from lab.machine import embed
-from lab.machine.console import Beat
-from lab.machine.hypervisor import connect
-from lab.machine.machine import Job, Machine
-from lab.machine.run import run_guest
-from lab.process import run
-from lab.store import RunDir
+from numalab.errors import GuestLost, HostError, LossCause
+from numalab.guest.console import Beat
+from numalab.guest.run import run_guest
+from numalab.machine.model import Job, Machine
+from numalab.process import run
+from numalab.qemu import embed
+from numalab.qemu.hypervisor import connect
+from numalab.run_dir import RunDir
+from support.guest_faults import BUSY, EVENTS, MARK, qemus, trace_text
+from support.guest_types import LIMITS, Boot, MakeMachine
 
-NUMALAB = [sys.executable, "-c", "from lab.cli.entry import main; main()"]
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 READY_SECONDS = 180
 
 
@@ -45,6 +45,7 @@ def test_qemu_killed(make_machine: MakeMachine, tmp_path: Path) -> None:
     with pytest.raises(GuestLost) as caught:
         run_guest(make_machine(), job, run_dir, limits=LIMITS, on_beat=kill)
     assert caught.value.reason.startswith("QEMU was killed by SIGKILL")
+    assert caught.value.cause is LossCause.HOST
     assert "numalab: alive" in trace_text(run_dir)
     assert "qemu-system-x86_64" in run_dir.qemu_log.read_text()
 
@@ -67,7 +68,7 @@ def test_a_disk_that_fills_while_the_guest_runs(make_machine: MakeMachine, tmp_p
         with pytest.raises(HostError, match="no space left for ") as caught:
             job = Job(("sh", "-c", BUSY))
             run_guest(machine, job, RunDir(small / "run"), limits=LIMITS, on_beat=fill)
-        assert "mend: " in str(caught.value)
+        assert "hint: " in str(caught.value)
         assert (small / "run" / "console.log").stat().st_size > 1000
     finally:
         run(["umount", small])
@@ -82,7 +83,7 @@ def test_a_lost_connection_to_libvirt(
 
     def lose_it(beat: Beat) -> None:
         if beat.phase == "workload":
-            hypervisor._on_close(None, 0, None)
+            hypervisor.on_close()
 
     job = Job(("sh", "-c", f"echo started; {BUSY}"), events=EVENTS)
     with pytest.raises(HostError, match="the connection to libvirt was lost"):
@@ -151,10 +152,10 @@ def cache() -> Iterator[Path]:
 CHILD = """
     import sys
     from pathlib import Path
-    from lab.machine.machine import Job, Machine
-    from lab.machine.run import run_guest
-    from lab.store import RunDir
-    from lab.topology.load import load_topology
+    from numalab.machine.model import Job, Machine
+    from numalab.guest.run import run_guest
+    from numalab.run_dir import RunDir
+    from numalab.topology.load import load_topology
 
     bzimage, rootfs, run_dir = map(Path, sys.argv[1:4])
     machine = Machine(load_topology("ring-2"), bzimage, rootfs, "icount", 1, "child")

@@ -5,16 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
-from guest_faults import qemus
-from guest_types import LIMITS, Boot, MakeMachine
 
-from lab.machine import console
-from lab.machine.console import LARGEST_FILE, Beat
-from lab.machine.jobdisk import Bounds
-from lab.machine.machine import Job
-from lab.machine.privilege import effective_capabilities
-from lab.machine.run import run_guest
-from lab.store import RunDir
+from numalab.guest import console
+from numalab.guest.console import LARGEST_FILE, Beat
+from numalab.guest.run import run_guest
+from numalab.host.privilege import effective_capabilities
+from numalab.machine.model import Job
+from numalab.qemu.collect import Bounds
+from numalab.run_dir import RunDir
+from support.guest_faults import qemus
+from support.guest_types import LIMITS, Boot, MakeMachine
 
 _CAP_SYS_RESOURCE = 1 << 24  # linux/capability.h
 

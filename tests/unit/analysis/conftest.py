@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.topology.model import Node, Topology
+from numalab.topology.model import Node, Topology
 
 SCHEMA = {
     "time_ns": pl.Int64,

@@ -7,9 +7,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.analysis.balance import joined, longest, minus, union, violations
-from lab.analysis.runqueue import queue_lengths, stays
-from lab.analysis.window import Window, gaps
+from numalab.analysis.tables.runqueue import queue_lengths, stays
+from numalab.analysis.tables.window import Window, gaps
+from numalab.analysis.work_conservation import joined, longest, minus, union, violations
 
 WINDOW = Window(0, 100)
 SPANS = st.lists(

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lab.analysis.decisions import (
+from numalab.analysis.numa_decisions import (
     done_moves,
     matrices,
     nearer,
@@ -14,9 +14,9 @@ from lab.analysis.decisions import (
     success_percent,
     with_outcomes,
 )
-from lab.analysis.ground import Ground
-from lab.analysis.window import Window
-from lab.topology.model import Topology
+from numalab.analysis.tables.machine import RecordedMachine
+from numalab.analysis.tables.window import Window
+from numalab.topology.model import Topology
 
 NODE_OF = {0: 0, 1: 1, 2: 2}
 WINDOW = Window(100, 1000)
@@ -67,7 +67,7 @@ def test_a_swap_takes_two_tasks(trace: Any) -> None:
 
 
 def test_matrices_are_weighted_by_hops_and_distance(trace: Any, three_nodes: Topology) -> None:
-    ground = Ground.of(three_nodes)
+    ground = RecordedMachine.of(three_nodes)
     plain, hops, distance = matrices(done_moves(some(trace)), "moves", "Moves", ground)
     assert np.array_equal(plain.cells, [[0, 0, 1], [0, 0, 1], [0, 1, 0]])
     assert np.array_equal(hops.cells, [[0, 0, 2], [0, 0, 1], [0, 1, 0]])
@@ -83,13 +83,15 @@ def test_a_move_is_nearer_by_what_it_shortens_to_the_preferred_node(
         {"time_ns": [90, 120, 250, 60], "pid": [1, 1, 1, 2], "node": [0, 2, 1, 0]},
         schema={"time_ns": pl.Int64, "pid": pl.Int32, "node": pl.Int32},
     )
-    moved = nearer(done_moves(some(trace)), samples, Ground.of(three_nodes).distance)
+    moved = nearer(done_moves(some(trace)), samples, RecordedMachine.of(three_nodes).distance)
     assert moved.select("time_ns", "pid", "nearer").rows() == [
         (100, 1, 30 - 10),  # node 0 to 2, preferred 2 by the sample after
         (200, 1, 20 - 10),  # node 2 to 1, preferred 1
         (200, 2, 20 - 30),  # node 1 to 2, preferred 0 by the sample before
     ]
-    none = nearer(done_moves(some(trace)), samples.clear(), Ground.of(three_nodes).distance)
+    none = nearer(
+        done_moves(some(trace)), samples.clear(), RecordedMachine.of(three_nodes).distance
+    )
     assert none["nearer"].null_count() == len(none) == 3
 
 

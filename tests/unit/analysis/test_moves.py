@@ -4,18 +4,18 @@ from typing import Any
 
 import polars as pl
 
-from lab.analysis.decisions import done_moves, numa_decisions, with_outcomes
-from lab.analysis.moves import (
+from numalab.analysis.migrations import (
     RETURN_NS,
     STORM_NS,
+    find_storms,
     migrations,
     name_numa_moves,
-    storms,
     who_moved,
     with_returns,
 )
-from lab.analysis.runqueue import stays
-from lab.analysis.window import Window
+from numalab.analysis.numa_decisions import done_moves, numa_decisions, with_outcomes
+from numalab.analysis.tables.runqueue import stays
+from numalab.analysis.tables.window import Window
 
 NODE_OF = {0: 0, 1: 1, 2: 2}
 
@@ -107,16 +107,16 @@ def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
         return moved(trace.table(*rows))
 
     cpus = {0: 1, 1: 1, 2: 1}
-    found = storms(pulled([*range(1, 10)], STORM_NS // 7), cpus, 0)
+    found = find_storms(pulled([*range(1, 10)], STORM_NS // 7), cpus, 0)
     assert {(each.to, each.id, each.moves, each.tasks) for each in found} == {
         ("cpu", 1, 9, 9),
         ("node", 1, 9, 9),
     }
     assert found[0].at_ms == 10 / 1e6
-    assert not storms(pulled([*range(1, 9)], STORM_NS // 6), cpus, 0)  # never eight in 10 ms
-    assert not storms(pulled([1, 2, 3, 4, 5] * 3, 10), cpus, 0)  # five tasks
+    assert not find_storms(pulled([*range(1, 9)], STORM_NS // 6), cpus, 0)  # never eight in 10 ms
+    assert not find_storms(pulled([1, 2, 3, 4, 5] * 3, 10), cpus, 0)  # five tasks
     # a node of three CPUs may take nine at once
-    assert {each.to for each in storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
+    assert {each.to for each in find_storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
 
 
 def test_where_wake_ups_place_tasks_is_no_storm(trace: Any) -> None:
@@ -125,4 +125,4 @@ def test_where_wake_ups_place_tasks_is_no_storm(trace: Any) -> None:
         rows += [trace.migrate(10 + pid, f"t:{pid}", 0, 1), trace.wakeup(11 + pid, f"t:{pid}", 1)]
     found = moved(trace.table(*rows))
     assert found["mover"].to_list() == ["wake-up"] * 10
-    assert not storms(found, {0: 1, 1: 1, 2: 1}, 0)
+    assert not find_storms(found, {0: 1, 1: 1, 2: 1}, 0)

@@ -4,8 +4,8 @@ from typing import Any
 
 import polars as pl
 
-from lab.analysis.occupancy import spans
-from lab.analysis.window import Window, find_window, gaps, marks
+from numalab.analysis.tables.on_cpu import spans
+from numalab.analysis.tables.window import Window, find_window, gaps, marks
 
 Span = tuple[int, int, int, int | None, str | None]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.occupancy import spans
-from lab.analysis.run import measure_run
-from lab.analysis.runqueue import queue_lengths, stays
-from lab.analysis.window import Window, find_window
-from lab.capture.decode import decode_trace
-from lab.topology.model import Node, Topology
+from numalab.analysis.analyse import compute_measures
+from numalab.analysis.tables.on_cpu import spans
+from numalab.analysis.tables.runqueue import queue_lengths, stays
+from numalab.analysis.tables.window import Window, find_window
+from numalab.capture.decode import decode_trace
+from numalab.topology.model import Node, Topology
 
 DATA = Path(__file__).parents[2] / "data" / "capture" / "ring-4-numa.dat.xz"
 CPUS = list(range(8))
@@ -72,14 +72,16 @@ def test_a_cpu_that_runs_a_task_has_a_runnable_one(events: pl.DataFrame, window:
 
 
 def test_every_change_of_node_has_a_migration(events: pl.DataFrame) -> None:
-    found = {each.name: each.value for each in measure_run(events, RING_4, tasks=["thread */*"])}
+    found = {
+        each.name: each.value for each in compute_measures(events, RING_4, tasks=["thread */*"])
+    }
     assert found["task_node_changes"] == 39
     assert found["task_node_migrations"] == 41  # two of them were moved on before they ran
     assert found["task_migrations"] == 101
 
 
 def test_shares_add_up(events: pl.DataFrame) -> None:
-    found = measure_run(events, RING_4, tasks=["thread */*"])
+    found = compute_measures(events, RING_4, tasks=["thread */*"])
     values = {measure.name: measure.value for measure in found}
     shares = [values[f"task_time_share_node{node}"] or 0 for node in range(4)]
     assert sum(shares) == pytest.approx(100)

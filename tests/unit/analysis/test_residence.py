@@ -4,9 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lab.analysis.residence import Ranges, Resident, converged_ms, describe, residents, spread_ms
-from lab.analysis.slices import Slices, by_slice, cut
-from lab.analysis.window import Window
+from numalab.analysis.residence import (
+    Ranges,
+    Resident,
+    converged_ms,
+    describe,
+    residents,
+    spread_ms,
+)
+from numalab.analysis.tables.slices import Slices, by_slice, cut
+from numalab.analysis.tables.window import Window
 
 MS = 1_000_000
 TEN = Slices(0, 100 * MS, 10 * MS, 10)

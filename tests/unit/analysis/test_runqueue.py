@@ -4,8 +4,8 @@ from typing import Any
 
 import polars as pl
 
-from lab.analysis.runqueue import queue_lengths, stays
-from lab.analysis.window import Window
+from numalab.analysis.tables.runqueue import queue_lengths, stays
+from numalab.analysis.tables.window import Window
 
 Lengths = list[tuple[int, int, int]]
 

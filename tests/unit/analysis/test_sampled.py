@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.growth import allocation_measures, wait_measures
-from lab.analysis.run import Analysis, analyse_run
-from lab.capture.counters import CpuSchedstat
-from lab.capture.samples import parse_samples
-from lab.topology.model import Topology
+from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.measures.run_data import CommandData
+from numalab.capture.counters import CpuSchedstat
+from numalab.capture.samples import parse_samples
+from numalab.measure import Measure
+from numalab.topology.model import Topology
+from support.run_sample import measures_of
 
 HOG, OTHER = "686f67", "6f74686572"  # the names hog and other
 # In each sample: what CPUs 0 to 2 waited in all; the tasks with preferred node, group, faults.
@@ -92,14 +94,16 @@ def test_pages_by_node_and_the_shares_that_were_local_and_astray() -> None:
     after = {0: {"numa_hit": 40, "numa_miss": 0, "local_node": 35, "other_node": 5}}
     after[1] = {"numa_hit": 50, "numa_miss": 20, "local_node": 15, "other_node": 55}
     after[2] = {"numa_hit": 1000, "numa_miss": 0, "local_node": 1000, "other_node": 0}
-    found = {made.name: made.value for made in allocation_measures(before, after)}
+    made = measures_of(CommandData("hogs", numastat=(before, after)))
+    found = {name: each.value for name, each in made.items()}
     assert found["numastat_numa_hit_node0"] == 30
     assert found["numastat_other_node_node1"] == 55
     assert "numastat_numa_hit_node2" not in found  # nobody knows what it had before
     assert found["allocations_local"] == 45  # 30 + 15 of 100
     assert found["allocations_astray"] == 20  # 20 of 100
-    nothing = {made.name: made.value for made in allocation_measures({}, {})}
-    assert nothing == {"allocations_local": None, "allocations_astray": None}
+    nothing = measures_of(CommandData("hogs", numastat=({}, {})))
+    assert nothing["allocations_local"].value is None
+    assert nothing["allocations_astray"].value is None
 
 
 def test_waiting_is_summed_over_cpus_and_shared_by_time_slices() -> None:
@@ -109,8 +113,13 @@ def test_waiting_is_summed_over_cpus_and_shared_by_time_slices() -> None:
         CpuSchedstat(0, 9, 1_500_000_000, 140),
         CpuSchedstat(2, 9, 7, 7),
     ]
-    total, mean = wait_measures(before, after)
-    assert (total.name, total.value, total.unit) == ("schedstat_wait_time", 2.5, "s")
-    assert (mean.value, mean.kind) == (25, "timing")  # 2.5 s in 100 slices, in ms
-    assert [made.value for made in wait_measures((), after)] == [None, None]
-    assert [made.value for made in wait_measures(before, before)] == [0, None]
+    total, mean = waits(before, after)
+    assert (total.name, total.value, total.info.unit) == ("schedstat_wait_time", 2.5, "s")
+    assert (mean.value, mean.info.kind) == (25, "timing")  # 2.5 s in 100 slices, in ms
+    assert [made.value for made in waits([], after)] == [None, None]
+    assert [made.value for made in waits(before, before)] == [0, None]
+
+
+def waits(before: list[CpuSchedstat], after: list[CpuSchedstat]) -> tuple[Measure, Measure]:
+    found = measures_of(CommandData("hogs", schedstat=(before, after)))
+    return found["schedstat_wait_time"], found["schedstat_wait_mean"]

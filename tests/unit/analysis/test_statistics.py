@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lab.analysis.measure import Direction
-from lab.analysis.statistics import (
+from numalab.analysis.statistics import (
     Comparison,
     change_percent,
     compare_samples,
@@ -26,6 +25,7 @@ from lab.analysis.statistics import (
     smallest_rank_p,
     summarise,
 )
+from numalab.measure import Direction
 
 # Testcase, average before, average after, %Change as printed (time: lower is better).
 NUMA_BALANCING = [
@@ -68,7 +68,7 @@ def test_the_change_of_a_time_is_as_the_numa_balancing_post_prints_it(
     Rounded they would differ in the last printed digit in nine of the fifteen rows, such as
     numa01.sh Real: 34.3698 % is printed as 34.36 %.
     """
-    change = improvement_percent(before, after, "lower")
+    change = improvement_percent(before, after, Direction.LOWER)
     assert change is not None, name
     assert cut(change, printed) == Decimal(printed)
 
@@ -76,7 +76,7 @@ def test_the_change_of_a_time_is_as_the_numa_balancing_post_prints_it(
 def test_by_how_much_the_posts_cutting_differs_from_rounding() -> None:
     differences = []
     for _, before, after, printed in NUMA_BALANCING:
-        change = improvement_percent(before, after, "lower")
+        change = improvement_percent(before, after, Direction.LOWER)
         assert change is not None
         places = Decimal(printed)
         differences.append(abs(Decimal(repr(change)).quantize(places) - places))
@@ -88,7 +88,7 @@ def test_by_how_much_the_posts_cutting_differs_from_rounding() -> None:
 def test_the_change_of_a_rate_is_as_the_group_construction_post_prints_it(
     threads: int, before: float, after: float, printed: int
 ) -> None:
-    change = improvement_percent(before, after, "higher")
+    change = improvement_percent(before, after, Direction.HIGHER)
     assert change is not None, threads
     assert round(change) == printed
 
@@ -116,8 +116,8 @@ def test_a_summary_counts_what_is_there() -> None:
 
 def test_a_change_from_nothing_is_no_percentage() -> None:
     assert change_percent(0, 5) is None
-    assert improvement_percent(0, 5, "higher") is None
-    assert improvement_percent(4, 5, "none") is None
+    assert improvement_percent(0, 5, Direction.HIGHER) is None
+    assert improvement_percent(4, 5, Direction.NONE) is None
     assert change_percent(4, 5) == 25
 
 
@@ -181,7 +181,7 @@ SPREAD = [3.1, 2.2, 4.0], [7.3, 9.9, 8.8]
 
 
 def test_few_runs_are_compared_by_welchs_t() -> None:
-    found = compare(*SPREAD, "higher")
+    found = compare(*SPREAD, Direction.HIGHER)
     expected = stats.ttest_ind(SPREAD[1], SPREAD[0], equal_var=False)
     interval = expected.confidence_interval(0.95)
     assert found.test == "Welch's t"
@@ -193,13 +193,13 @@ def test_few_runs_are_compared_by_welchs_t() -> None:
 
 
 def test_the_outcome_follows_the_measures_direction() -> None:
-    assert compare(*SPREAD, "lower").outcome == "worse"
-    assert compare(*SPREAD, "none").outcome == "different"
-    assert compare(SPREAD[1], SPREAD[0], "lower").outcome == "better"
+    assert compare(*SPREAD, Direction.LOWER).outcome == "worse"
+    assert compare(*SPREAD, Direction.NONE).outcome == "different"
+    assert compare(SPREAD[1], SPREAD[0], Direction.LOWER).outcome == "better"
 
 
 def test_what_is_plain_alone_may_be_chance_among_many() -> None:
-    found = compare(*SPREAD, "higher", family=20)
+    found = compare(*SPREAD, Direction.HIGHER, family=20)
     assert found.corrected == pytest.approx(20 * (found.p_value or 0))
     assert found.outcome == "no difference shown"
     assert "p = 0.0054; 0.11 among 20" in found.verdict
@@ -207,7 +207,7 @@ def test_what_is_plain_alone_may_be_chance_among_many() -> None:
 
 def test_few_runs_that_overlap_show_nothing_whatever_their_p() -> None:
     before, after = [1.0, 1.1, 1.25, 1.95], [1.94, 2.2, 2.3, 2.4]
-    found = compare(before, after, "higher", family=2)
+    found = compare(before, after, Direction.HIGHER, family=2)
     assert found.test == "Welch's t"
     assert found.corrected is not None
     assert found.corrected < 0.05
@@ -217,7 +217,7 @@ def test_few_runs_that_overlap_show_nothing_whatever_their_p() -> None:
 
 def test_runs_enough_are_compared_by_ranks() -> None:
     before, after = [1.0, 2, 3, 4, 5], [6.5, 7, 8, 9, 1000]
-    found = compare(before, after, "lower")
+    found = compare(before, after, Direction.LOWER)
     assert (found.test, found.outcome) == ("Mann-Whitney", "worse")
     assert found.p_value == pytest.approx(2 / 252)
     assert "Mann-Whitney, p = 0.0079" in found.verdict
@@ -226,33 +226,35 @@ def test_runs_enough_are_compared_by_ranks() -> None:
 def test_ranks_may_overlap_and_still_differ() -> None:
     before = [1.0, 2, 3, 4, 5, 6, 7, 8]
     after = [7.5, 9, 10, 11, 12, 13, 14, 15]
-    found = compare(before, after, "higher")
+    found = compare(before, after, Direction.HIGHER)
     assert (found.outcome, found.separated) == ("better", False)
     assert found.verdict.startswith("the 8 runs after are mostly above the 8 before (Mann-W")
 
 
 def test_ties_are_counted_exactly() -> None:
     """Of the C(8, 4) = 70 ways to place the two 1s and six 0s, 15 + 15 put both on one side."""
-    found = compare([0, 0, 0, 0], [0, 0, 1, 1], "higher")
+    found = compare([0, 0, 0, 0], [0, 0, 1, 1], Direction.HIGHER)
     assert found.test == "Mann-Whitney"
     assert found.p_value == pytest.approx(30 / 70)
 
 
 def test_whole_numbers_without_spread_are_no_proof() -> None:
     """0 and 1 three times each: with nothing but counts, that is three events against none."""
-    assert compare([0, 0, 0], [1, 1, 1], "lower", family=10).outcome == "no difference shown"
-    assert compare([0, 0, 0], [9, 9, 9], "lower", family=10).outcome == "worse"
-    found = compare([0, 0, 0], [1, 1, 1], "lower")
+    assert (
+        compare([0, 0, 0], [1, 1, 1], Direction.LOWER, family=10).outcome == "no difference shown"
+    )
+    assert compare([0, 0, 0], [9, 9, 9], Direction.LOWER, family=10).outcome == "worse"
+    found = compare([0, 0, 0], [1, 1, 1], Direction.LOWER)
     # Variance 1/12 on both sides: t = 1 / sqrt(2 / 36), with 4 degrees of freedom.
     assert found.p_value == pytest.approx(2 * stats.t.sf(sqrt(18), 4))
 
 
 def test_the_smallest_effect_grows_with_spread_and_family() -> None:
-    tight = compare([10.0, 10.1, 9.9], [10.0, 10.05, 9.95], "lower")
-    loose = compare([10.0, 11, 9], [10.0, 10.5, 9.5], "lower")
+    tight = compare([10.0, 10.1, 9.9], [10.0, 10.05, 9.95], Direction.LOWER)
+    loose = compare([10.0, 11, 9], [10.0, 10.5, 9.5], Direction.LOWER)
     assert tight.smallest_effect is not None
     assert loose.smallest_effect == pytest.approx(10 * tight.smallest_effect)
-    many = compare([10.0, 11, 9], [10.0, 10.5, 9.5], "lower", family=10)
+    many = compare([10.0, 11, 9], [10.0, 10.5, 9.5], Direction.LOWER, family=10)
     assert (many.smallest_effect or 0) > (loose.smallest_effect or 0)
     error, freedom = (
         sqrt(1 / 3 + 0.25 / 3),
@@ -277,10 +279,10 @@ def test_a_table_shares_one_correction_and_constants_do_not_count() -> None:
 
 
 def test_two_runs_show_nothing_even_apart() -> None:
-    found = compare([1, 2], [8000, 9000], "higher")
+    found = compare([1, 2], [8000, 9000], Direction.HIGHER)
     assert (found.outcome, found.separated) == ("no difference shown", True)
     assert "so few runs show nothing" in found.verdict
-    single = compare([1], [8], "higher")
+    single = compare([1], [8], Direction.HIGHER)
     assert (single.outcome, single.interval) == ("no difference shown", None)
 
 
@@ -288,7 +290,7 @@ def test_two_runs_show_nothing_even_apart() -> None:
 def test_what_was_not_measured_is_not_comparable(
     before: list[float | None], after: list[float | None], side: str
 ) -> None:
-    found = compare(before, after, "lower")
+    found = compare(before, after, Direction.LOWER)
     assert found.outcome == "not comparable"
     assert found.verdict == f"no run {side} could measure it"
 
@@ -301,8 +303,8 @@ number = st.floats(-1e6, 1e6) | st.integers(-50, 50)
 def test_any_samples_give_a_whole_comparison(
     before: list[float], after: list[float], family: int
 ) -> None:
-    found = compare(before, after, "lower", family)
-    back = compare(after, before, "lower", family)
+    found = compare(before, after, Direction.LOWER, family)
+    back = compare(after, before, Direction.LOWER, family)
     flipped = {"better": "worse", "worse": "better"}
     assert back.outcome == flipped.get(found.outcome, found.outcome)
     if found.p_value is not None:

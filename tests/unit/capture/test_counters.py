@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.capture.counters import (
+from numalab.capture.counters import (
     BufferStats,
     CpuSchedstat,
     difference,

@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from trace_report import LINE, assert_as_reported, report
 
-from lab.capture import pages
-from lab.capture.decode import Decoded, decode_trace
-from lab.capture.trace_file import open_trace
-from lab.errors import LabError, UserError
-from lab.process import find_program, run
-from lab.topology.model import Node, Topology
+from numalab.capture import pages
+from numalab.capture.decode import Decoded, decode_trace
+from numalab.capture.trace_file import open_trace
+from numalab.errors import LabError, UserError
+from numalab.process import find_program, run
+from numalab.topology.model import Node, Topology
+from support.trace_report import LINE, assert_as_reported, report
 
 RING_4 = Topology(
     name="ring-4",

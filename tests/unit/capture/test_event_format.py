@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lab.capture.columns import Texts, column_name, place, schema_of
-from lab.capture.event_format import EventFormat, Field, parse_event_format
-from lab.capture.trace_file import Damaged, unpack
+from numalab.capture.columns import Texts, column_name, place, schema_of
+from numalab.capture.event_format import EventFormat, Field, parse_event_format
+from numalab.capture.trace_file import Damaged, unpack
 
 TEXT = """\
 name: sched_migrate_task

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.analysis.run import analyse_run
-from lab.capture.decode import decode_trace
-from lab.errors import LabError
-from lab.process import find_program, run
-from lab.topology.load import load_topology
+from numalab.analysis.analyse import analyse_run
+from numalab.capture.decode import decode_trace
+from numalab.errors import LabError
+from numalab.process import find_program, run
+from numalab.topology.load import load_topology
 
 BLOCKS, EACH = 20, 50
 CONVERSIONS = (

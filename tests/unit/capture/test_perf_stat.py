@@ -1,10 +1,10 @@
 """What perf stat wrote, and the times of the command."""
 
-from lab.analysis.measure import Measure
-from lab.analysis.outcome import metric_measures, perf_measures, time_measures
-from lab.capture.perf_stat import parse_perf_stat, perf_counts
-from lab.capture.times import Times, parse_times
-from lab.workload.parse import Metric
+from numalab.analysis.measures.run_data import CommandData
+from numalab.capture.perf_stat import parse_perf_stat, perf_counts
+from numalab.capture.times import Times, parse_times
+from numalab.workload.parse import Metric
+from support.run_sample import measures_of
 
 # perf 6.1 in a guest without a PMU: `perf stat -a -x , -e ... -o FILE -- true`
 CSV = """\
@@ -19,10 +19,6 @@ CSV = """\
 garbage
 -4,,page-faults,1,100.00,,
 """
-
-
-def by_name(found: tuple[Measure, ...]) -> dict[str, Measure]:
-    return {each.name: each for each in found}
 
 
 def test_what_cannot_be_counted_is_none_and_not_0() -> None:
@@ -43,12 +39,14 @@ def test_an_event_that_the_kernel_lacks_is_none() -> None:
 
 
 def test_a_count_is_a_measure_and_those_of_the_hardware_are_timing() -> None:
-    found = by_name(perf_measures({"sched:sched_move_numa": 2, "cache-misses": None}))
+    found = measures_of(
+        CommandData("hogs", perf={"sched:sched_move_numa": 2, "cache-misses": None})
+    )
     assert found["perf_sched_move_numa"].value == 2
-    assert found["perf_sched_move_numa"].kind == "placement"
-    assert found["perf_sched_move_numa"].source == "perf stat: sched:sched_move_numa"
+    assert found["perf_sched_move_numa"].info.kind == "placement"
+    assert found["perf_sched_move_numa"].info.source == "perf stat: sched:sched_move_numa"
     assert found["perf_cache_misses"].value is None
-    assert (found["perf_cache_misses"].kind, found["perf_cache_misses"].direction) == (
+    assert (found["perf_cache_misses"].info.kind, found["perf_cache_misses"].info.direction) == (
         "timing",
         "lower",
     )
@@ -60,23 +58,26 @@ def test_the_times_are_seconds() -> None:
     )
     for text in ("", "elapsed 3.1\n", "elapsed nan\nuser 1.0\nsystem 1.0\n"):
         assert parse_times(text) is None
-    assert [each.value for each in time_measures(None)] == [None, None, None]
-    assert {each.unit for each in time_measures(Times(1, 2, 3))} == {"s"}
+    names = ("elapsed_time", "user_time", "system_time")
+    nothing = measures_of(CommandData("hogs"))
+    assert [nothing[name].value for name in names] == [None, None, None]
+    taken = measures_of(CommandData("hogs", times=Times(1, 2, 3)))
+    assert [(taken[name].value, taken[name].info.unit) for name in names] == [
+        (1, "s"),
+        (2, "s"),
+        (3, "s"),
+    ]
 
 
 def test_what_the_command_printed_is_a_measure_with_the_kind_its_file_says() -> None:
-    found = by_name(
-        metric_measures(
-            "bound-hogs",
-            (
-                Metric("speed", "", 2.0, "GB/s", "higher", "timing"),
-                Metric("hog_cpu", "3", 5.0, "cpu", "none", "placement"),
-            ),
-        )
+    printed = (
+        Metric("speed", "", 2.0, "GB/s", "higher", "timing"),
+        Metric("hog_cpu", "3", 5.0, "cpu", "none", "placement"),
     )
-    assert list(found) == ["speed", "hog_cpu_3"]
-    assert (found["speed"].value, found["speed"].direction) == (2.0, "higher")
-    assert (found["hog_cpu_3"].kind, found["hog_cpu_3"].source) == (
+    found = measures_of(CommandData("bound-hogs", metrics=printed))
+    assert list(found)[-2:] == ["speed", "hog_cpu_3"]
+    assert (found["speed"].value, found["speed"].info.direction) == (2.0, "higher")
+    assert (found["hog_cpu_3"].info.kind, found["hog_cpu_3"].info.source) == (
         "placement",
         "workload: bound-hogs",
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lab.store import RunDir
-from lab.study.recording import Recording, measure_recording
-from lab.topology.load import load_topology
+from numalab.reporting.recording import Recording, measure_recording
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
 
 
 @pytest.fixture(params=[None, "ring-4"])

@@ -3,9 +3,10 @@
 import polars as pl
 import pytest
 
-from lab.analysis.locality import autonuma_cost, fault_series, local_percent, page_series
-from lab.analysis.window import Window
-from lab.capture.samples import parse_samples
+from numalab.analysis.autonuma import autonuma_cost, local_percent
+from numalab.analysis.series import fault_series, page_series
+from numalab.analysis.tables.window import Window
+from numalab.capture.samples import parse_samples
 
 TEXT = """\
 @ 1000000000

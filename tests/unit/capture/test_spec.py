@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lab.capture.spec import SETS, CaptureSpec, TraceEvent, load_capture, render_events
-from lab.errors import UserError
+from numalab.capture.spec import SETS, CaptureSpec, TraceEvent, load_capture, render_events
+from numalab.errors import UserError
 
 STUDY = Path("studies/some.toml")
 

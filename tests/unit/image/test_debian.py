@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import BuildError, HostError, UserError
-from lab.image import debian
-from lab.image.debian import (
+from numalab.errors import BuildError, HostError, UserError
+from numalab.image import debian
+from numalab.image.debian import (
     choose_mode,
     installed_packages,
     missing_package,
@@ -14,7 +14,7 @@ from lab.image.debian import (
     parse_index_targets,
     render_mmdebstrap,
 )
-from lab.image.recipe import Recipe
+from numalab.image.recipe import Recipe
 
 RECIPE = Recipe(
     name="tiny",
@@ -95,15 +95,15 @@ def test_installed_packages_are_those_that_dpkg_calls_installed() -> None:
 
 
 def test_root_needs_no_user_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "mend it"))
+    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert choose_mode() == "root"
 
 
 def test_without_root_and_namespaces_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "mend it"))
+    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(HostError, match=r"no namespaces\n  mend: mend it"):
+    with pytest.raises(HostError, match=r"no namespaces\n  hint: fix it"):
         choose_mode()
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import BuildError, UserError
-from lab.image import build, programs
-from lab.image.build import built_image, ensure_image, make_erofs, packages_digest
-from lab.image.recipe import Recipe, load_recipe, with_overlay
-from lab.process import run
+from numalab.errors import BuildError, UserError
+from numalab.image import build
+from numalab.image.build import built_image, ensure_image, make_erofs, packages_digest
+from numalab.image.recipe import Recipe, load_recipe, with_overlay
 
 STATUS = "Package: dash\nStatus: install ok installed\nVersion: 0.5\n\n"
 
@@ -208,12 +207,6 @@ def test_a_warning_in_a_program_is_an_error(recipe: Recipe) -> None:
         ensure_image(recipe)
 
 
-def test_programs_hold_no_path_of_this_host(recipe: Recipe, tmp_path: Path) -> None:
-    programs.compile_programs(tmp_path)
-    assert run([tmp_path / "hog"], check=False).returncode == 3
-    assert str(recipe.file.parent).encode() not in (tmp_path / "hog").read_bytes()
-
-
 def test_a_failing_package_step_leaves_nothing(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,3 +219,33 @@ def test_a_failing_package_step_leaves_nothing(
         ensure_image(recipe)
     assert built_image(recipe) is None
     assert not list((recipe.file.parents[2] / "cache").rglob("*.tar"))
+
+
+def test_an_image_that_was_built_elsewhere_is_named_by_its_folder(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    built = ensure_image(recipe)
+    folder = tmp_path / "brought"
+    built.path.parent.rename(folder)
+    there = load_recipe(str(folder))
+    assert there.name == recipe.name
+    assert there.packages == tuple(name.partition("=")[0] for name in built.packages)
+    found = built_image(there)
+    assert found == ensure_image(there)
+    assert found is not None and found.path == folder / "root.erofs"
+    assert found.packages == built.packages
+    assert built.digest.startswith(found.digest) and len(found.digest) == 32
+
+
+def test_a_folder_that_holds_no_image_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no image in this folder"):
+        load_recipe(str(tmp_path))
+    (tmp_path / "image.json").write_text('{"recipe": "../x", "packages": []}', encoding="utf-8")
+    with pytest.raises(UserError, match="recipe"):
+        load_recipe(str(tmp_path))
+    (tmp_path / "image.json").write_text('{"recipe": "x", "packages": []}', encoding="utf-8")
+    with pytest.raises(UserError, match="cannot read"):
+        ensure_image(load_recipe(str(tmp_path)))
+    (tmp_path / "root.erofs").write_bytes(bytes(2 << 20))
+    with pytest.raises(UserError, match="is no erofs image"):
+        ensure_image(load_recipe(str(tmp_path)))

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lab.cli import image, shell
-from lab.errors import UserError
-from lab.image.build import BuiltImage
-from lab.image.recipe import Recipe
+from numalab.cli.guest import shell
+from numalab.cli.inputs import image
+from numalab.errors import UserError
+from numalab.image.build import BuiltImage
+from numalab.image.recipe import Recipe
 
 BUILT: list[Recipe] = []
 
@@ -38,7 +39,7 @@ def test_one_several_or_all_images_are_built(built: list[Recipe]) -> None:
     assert invoke("build", "bench", "base").splitlines() == ["/x/bench (1 MiB)", "/x/base (1 MiB)"]
     built.clear()
     invoke("build", "--all")
-    assert [recipe.name for recipe in built] == ["base", "bench", "hpc"]
+    assert [recipe.name for recipe in built] == ["base", "bench", "host", "hpc"]
 
 
 @pytest.mark.parametrize("words", [[], ["base", "--all"]])

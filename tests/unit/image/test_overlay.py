@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.image.overlay import copy_onto, describe_tree
+from numalab.errors import UserError
+from numalab.image.overlay import copy_onto, describe_tree
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.image.recipe import declared_in, list_recipes, load_recipe, with_overlay
+from numalab.errors import UserError
+from numalab.image.recipe import declared_in, list_recipes, load_recipe, with_overlay
 
 GOOD = """
 summary = "tiny"

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import BuildError, HostError, UserError
-from lab.kernel import build, source
-from lab.kernel.build import build_failed, built_kernel, ensure_kernel, read_inputs
-from lab.kernel.catalogue import find_kernel
-from lab.store import locked
+from numalab.errors import BuildError, HostError, UserError
+from numalab.kernel import build
+from numalab.kernel.build import build_failed, built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.catalogue import find_kernel
+from numalab.locks import locked
+from numalab.source import source
 
 
 def packed(path: str) -> str:
@@ -136,7 +137,7 @@ def test_ccache_is_used_where_it_is(
 
 def test_a_missing_tool_names_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "TOOLS", {**build.TOOLS, "no-such-tool": "some-package"})
-    with pytest.raises(HostError, match="no-such-tool is not installed\n  mend: apt-get install"):
+    with pytest.raises(HostError, match="no-such-tool is not installed\n  hint: apt-get install"):
         ensure_kernel(find_kernel("plain"))
 
 
@@ -223,12 +224,12 @@ def test_a_full_disk_while_unpacking_is_one_message(project: Path) -> None:
     error = source.unpack_failed(found, "tar: x: Cannot write: No space left on device\n")
     assert isinstance(error, HostError)
     assert str(error).startswith("no space left on the disk of ")
-    assert "\n  mend: free 3 GB there" in str(error)
+    assert "\n  hint: free 3 GB there" in str(error)
 
 
 def test_a_missing_header_names_its_package(project: Path) -> None:
     write_topology(project, "LIBELF")
-    with pytest.raises(HostError, match=r"without gelf\.h\n  log: .*\n  mend: apt-get install lib"):
+    with pytest.raises(HostError, match=r"without gelf\.h\n  log: .*\n  hint: apt-get install lib"):
         ensure_kernel(find_kernel("changed"))
 
 
@@ -243,7 +244,7 @@ def test_a_path_that_kbuild_cannot_take(
     project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "with space"))
-    with pytest.raises(HostError, match="takes no space or colon in a path\n  mend: set NUMALAB"):
+    with pytest.raises(HostError, match="takes no space or colon in a path\n  hint: set NUMALAB"):
         ensure_kernel(find_kernel("plain"))
 
 
@@ -266,9 +267,9 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
     waits = makefile.replace("\t@cat kernel", "\t@touch $(O)/reached; sleep 60\n\t@cat kernel")
     pack({"Makefile": waits})
     script = (
-        "from pathlib import Path; import sys; import lab.kernel.source as s;"
-        "s.PACKAGES = Path(sys.argv[1]); from lab.kernel.build import *;"
-        "from lab.kernel.catalogue import find_kernel; ensure_kernel(find_kernel('plain'))"
+        "from pathlib import Path; import sys; import numalab.source.source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.build import *;"
+        "from numalab.kernel.catalogue import find_kernel; ensure_kernel(find_kernel('plain'))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", script, source.PACKAGES], stderr=subprocess.PIPE, text=True
@@ -287,9 +288,9 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
 
 def test_two_processes_build_one_after_the_other(project: Path) -> None:
     script = (
-        "from pathlib import Path; import sys; import lab.kernel.source as s;"
-        "s.PACKAGES = Path(sys.argv[1]); from lab.kernel.build import *;"
-        "from lab.kernel.catalogue import find_kernel;"
+        "from pathlib import Path; import sys; import numalab.source.source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.build import *;"
+        "from numalab.kernel.catalogue import find_kernel;"
         "print(ensure_kernel(find_kernel(sys.argv[2])).digest)"
     )
     children = [

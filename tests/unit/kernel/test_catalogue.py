@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.kernel.catalogue import find_kernel, fragment_path, load_kernels, series_path
-from lab.kernel.configure import read_fragments
-from lab.kernel.kconfig import merge
-from lab.kernel.series import load_series
+from numalab.errors import UserError
+from numalab.kernel.catalogue import find_kernel, fragment_path, load_kernels, series_path
+from numalab.kernel.config.configure import read_fragments
+from numalab.kernel.config.kconfig import merge
+from numalab.source.series import load_series
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -18,7 +18,9 @@ def test_the_kernels_of_this_repository_are_sound(monkeypatch: pytest.MonkeyPatc
     assert {"debian-6.12", "debian-6.12-undo-group-construction"} <= kernels.keys()
     for spec in kernels.values():
         options = merge(read_fragments(fragment_path(name) for name in spec.fragments))
-        assert {"CONFIG_NUMA_BALANCING", "CONFIG_SCHED_DEBUG"} <= {one.name for one in options}
+        if "sched" in spec.fragments:  # what is booted to be looked at, and not the bed's host
+            wanted = {"CONFIG_NUMA_BALANCING", "CONFIG_SCHED_DEBUG"}
+            assert wanted <= {one.name for one in options}
         for name in spec.series:
             for patch in load_series(series_path(name)).patches:
                 assert "Undoes: " in patch.path.read_text() or not name.startswith("undo-")

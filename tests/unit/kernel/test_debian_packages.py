@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import HostError, UserError
-from lab.kernel.build import built_kernel, ensure_kernel
-from lab.kernel.catalogue import KernelSpec
-from lab.kernel.debian import (
+from numalab.errors import HostError, UserError
+from numalab.kernel.build import built_kernel, ensure_kernel
+from numalab.kernel.catalogue import KernelSpec
+from numalab.source.debian import (
     Mirror,
     NotFetched,
     fetch_packages,
@@ -58,7 +58,7 @@ def mirror(project: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     publish(root, "old", [source, meta, other], keys)
     publish(root, "new", [], keys)
     here = Mirror(f"file:{root}", "new", keys / "keyring.gpg")
-    monkeypatch.setattr("lab.kernel.debian.host_mirror", lambda: here)
+    monkeypatch.setattr("numalab.source.debian.host_mirror", lambda: here)
     return root
 
 

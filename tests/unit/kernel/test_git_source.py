@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.kernel.build import built_kernel, ensure_kernel, read_inputs
-from lab.kernel.catalogue import KernelSpec, find_kernel
-from lab.kernel.find import find_series
-from lab.kernel.git import split_git
-from lab.kernel.source import find_source, unpack
-from lab.kernel.tree import switch_tree
+from numalab.errors import UserError
+from numalab.kernel.build import built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.find import find_series
+from numalab.source.git import split_git
+from numalab.source.source import find_source, unpack
+from numalab.source.tree import switch_tree
 
 FILE = "kernel/sched/topology.c"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.kernel.kconfig import (
+from numalab.errors import UserError
+from numalab.kernel.config.kconfig import (
     merge,
     parse_config,
     parse_fragment,

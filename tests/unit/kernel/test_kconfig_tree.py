@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.kernel.explain import explain_config, explain_refusal
-from lab.kernel.kconfig import Option, Refusal
-from lab.kernel.kconfig_tree import is_met, read_kconfig, unmet
+from numalab.kernel.config.kconfig import Option, Refusal
+from numalab.kernel.config.kconfig_tree import is_met, read_kconfig, unmet
+from numalab.kernel.explain import explain_config, explain_refusal
 
 FILES = {
     "Kconfig": """\

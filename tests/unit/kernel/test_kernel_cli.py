@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lab.cli.kernel import app
-from lab.errors import UserError
-from lab.kernel import source
+from numalab.cli.inputs.kernel import app
+from numalab.errors import UserError
+from numalab.source import source
 
 
 def numalab(*words: str) -> Result:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.kernel.patch import HunkFailed, PatchError, apply_patch, parse_patch
+from numalab.source.patch import HunkFailed, PatchError, apply_patch, parse_patch
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d", "-- ", "+x", "--- a/x", "@@ -1 +1 @@"]))
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.kernel.build import built_kernel, ensure_kernel
-from lab.kernel.catalogue import KernelSpec, find_kernel
-from lab.kernel.cpio import pack_cpio
-from lab.kernel.image_header import KernelImage, NoKernel, parse_kernel_image
-from lab.kernel.modules import load_order, parse_index
+from numalab.errors import UserError
+from numalab.kernel.build import built_kernel, ensure_kernel
+from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.prebuilt.cpio import pack_cpio
+from numalab.kernel.prebuilt.image_header import KernelImage, NoKernel, parse_kernel_image
+from numalab.kernel.prebuilt.modules import load_order, parse_index
 
 RELEASE = "6.1.0-9-amd64"
 DEP = """\

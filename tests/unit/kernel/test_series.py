@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.kernel.series import apply_series, load_series, parse_series, parse_subject
+from numalab.errors import UserError
+from numalab.source.series import apply_series, load_series, parse_series, parse_subject
 
 NAMES = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9-]{1,8})?\.patch", fullmatch=True)
 

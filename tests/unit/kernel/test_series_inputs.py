@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.kernel.catalogue import find_kernel
-from lab.kernel.find import find_series
-from lab.kernel.mail import split_mailbox
-from lab.kernel.patch import HunkFailed, parse_patch, renew_offsets
-from lab.kernel.series import MAX_PATCH_BYTES, apply_series, load_series
-from lab.kernel.trial import with_series
+from numalab.errors import UserError
+from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.find import find_series
+from numalab.kernel.trial import with_series
+from numalab.source.mail import split_mailbox
+from numalab.source.patch import HunkFailed, parse_patch, renew_offsets
+from numalab.source.series import MAX_PATCH_BYTES, apply_series, load_series
 
 FROM = "From {0:040x} Mon Sep 17 00:00:00 2001\n"
 
@@ -124,11 +124,11 @@ def test_a_trial_is_the_base_with_one_series_more(project: Path) -> None:
     folder = project / "kernel-configs/series/change"
     spec = with_series(base, str(folder))
     assert (spec.name, spec.series) == ("plain+change", (str(folder),))
-    assert not spec.groups_before_fix
+    assert spec.groups == "now"
     file = project / "kernel-configs/kernels.toml"
-    file.write_text(file.read_text() + "groups_before_fix = true\n")  # of the last one, changed
-    assert with_series(base, str(folder)).groups_before_fix
-    assert with_series(base, "change").groups_before_fix
+    file.write_text(file.read_text() + 'groups = "before-4.13"\n')  # of the last one, changed
+    assert with_series(base, str(folder)).groups == "before-4.13"
+    assert with_series(base, "change").groups == "before-4.13"
     image = project.parent / "bzImage"
     image.write_bytes(b"")
     with pytest.raises(UserError, match=r"--base: .* is built already: patches need a source"):

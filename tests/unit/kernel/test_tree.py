@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.kernel.series import Series, load_series
-from lab.kernel.tree import switch_tree
+from numalab.errors import UserError
+from numalab.source.series import Series, load_series
+from numalab.source.tree import switch_tree
 
 
 def one_patch(folder: Path, text: str) -> Series:

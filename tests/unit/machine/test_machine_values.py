@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import HostError, UserError
-from lab.machine.cmdline import render_cmdline
-from lab.machine.jobdisk import render_job
-from lab.machine.machine import Job, Machine, PageKind
-from lab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
-from lab.topology.load import load_topology
-from lab.topology.model import CpuShape, Node, Topology
+from numalab.errors import HostError, UserError
+from numalab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
+from numalab.machine.model import Job, Machine, PageKind, with_memory_first
+from numalab.qemu.cmdline import render_cmdline
+from numalab.qemu.jobdisk import render_job
+from numalab.topology.load import load_topology
+from numalab.topology.model import CpuShape, Node, Topology
+from numalab.topology.predict.prediction import predict
 
+BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 RING = load_topology("ring-4")
 MIB = 1 << 20
 
@@ -30,7 +32,7 @@ def with_memory(*mib: int) -> Machine:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "xen"}, "unknown mode 'xen' (valid: kvm, tcg, icount)"),
+        ({"mode": "xen"}, "unknown mode 'xen' (valid: kvm, tcg, icount, timed)"),
         ({"name": "../x"}, "no name for a machine"),
         ({"seed": -1}, "not a number from 0"),
         ({"icount_shift": 11}, "not a number from 0 to 10"),
@@ -160,9 +162,17 @@ def test_a_node_without_memory_gives_its_own_away() -> None:
     )
 
 
-def test_node_0_needs_memory() -> None:
-    with pytest.raises(UserError, match="node 0 has no memory"):
-        with_memory(0, 512)
+def test_a_node_with_memory_is_qemus_first() -> None:
+    """The kernel lies at address 0, and numbers nodes by their CPUs whatever QEMU calls them."""
+    topology = load_topology(BOOTS / "memoryless0.toml")
+    asked = replace(with_memory(1, 1), topology=topology, host_nodes=(3, 2, 1, 0))
+    found = with_memory_first(asked)
+    assert [node.memory_mib for node in found.topology.nodes] == [512, 0, 384, 512]
+    assert [node.cpus for node in found.topology.nodes] == [(2, 3), (0, 1), (4, 5), ()]
+    assert found.topology.distances[1] == (15, 10, 20, 30)
+    assert found.host_nodes == (2, 3, 1, 0)
+    assert predict(found.topology).cpus == predict(topology).cpus
+    assert with_memory_first(found) is found
 
 
 def test_saved_memory_keeps_its_holes(tmp_path: Path) -> None:

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from findings_sample import findings
-from report_sample import HOSTILE, sample_report
 
-from lab.analysis.findings import Decision, Matrix, Series
-from lab.report import charts
-from lab.report.curves import MOST_STEPS, chart, curves
-from lab.report.html import render_html
-from lab.report.model import RunFindings, StudyReport
-from lab.report.residence import balance, residence_rows
-from lab.report.traffic import MOST_FLOWS, as_text, draw_flows, heat_maps, traffic
+from numalab.analysis.findings import Decision, Matrix, TimeSeries
+from numalab.report.model import RunFindings, StudyReport
+from numalab.report.page import charts
+from numalab.report.page.curves import MOST_STEPS, chart, curves
+from numalab.report.page.html import render_html
+from numalab.report.page.residence import balance, residence_rows
+from numalab.report.page.traffic import MOST_FLOWS, as_text, draw_flows, heat_maps, traffic
+from support.findings_sample import findings
+from support.report_sample import HOSTILE, sample_report
 
 
 def test_a_flow_is_the_mean_of_the_runs_of_its_variant() -> None:
@@ -95,7 +95,7 @@ def test_a_curve_has_the_mean_and_the_band_of_its_runs() -> None:
 
 def test_a_run_that_ends_early_leaves_its_curve() -> None:
     report = sample_report()
-    short = Series("local_faults", "Local", "%", "", (250.0, 500.0), (10.0, None))
+    short = TimeSeries("local_faults", "Local", "%", None, (250.0, 500.0), (10.0, None))
     first = report.findings[0]
     runs = (replace(first, findings=replace(first.findings, series=(short,))), *report.findings[1:])
     local = curves(replace(report, findings=runs))[0]

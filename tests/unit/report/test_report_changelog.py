@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_sample import hostile_report, sample_report, thread_cells
 
-from lab.analysis.statistics import Summary
-from lab.report.changelog import render_changelog
-from lab.report.model import Comparison
-from lab.report.tables import (
+from numalab.analysis.statistics import Summary
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.model import MeasureComparison
+from numalab.report.tables import (
     WIDEST,
     WIDTH,
     relative_error,
@@ -22,6 +21,7 @@ from lab.report.tables import (
     table_of_sums,
     table_of_times,
 )
+from support.report_sample import hostile_report, sample_report, thread_cells
 
 # "SPECjbb2005 results on an 8 NUMA nodes machine with mesh topology", from the mail "[RFC 2/3]
 # sched/topology: fix sched groups on NUMA machines with mesh topology" of 13 April 2017.
@@ -56,7 +56,7 @@ def test_the_table_of_means_prints_the_figures_of_the_2017_mail() -> None:
         before, before_sd, after, after_sd, _ = map(float, figures)
         pair = (summary(before, before_sd), summary(after, after_sd))
         change = 100 * (after / before - 1)
-        rows.append((threads, Comparison("t", pair, (None, change), "better", "")))
+        rows.append((threads, MeasureComparison("t", pair, (None, change), "better", "")))
     assert collapsed(table_of_means(("Threads", "before", "after"), rows)) == THREADS
 
 
@@ -182,7 +182,7 @@ def test_columns_of_means_line_up(
     rows: list[tuple[str, Summary | None, Summary | None, float | None]],
 ) -> None:
     comparisons = [
-        (label, Comparison("m", (before, after), (None, change), "different", ""))
+        (label, MeasureComparison("m", (before, after), (None, change), "different", ""))
         for label, before, after, change in rows
     ]
     lines = table_of_means(("Measure", "before", "after"), comparisons)

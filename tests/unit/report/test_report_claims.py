@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 
-from report_sample import hostile_report, sample_report, thread_cells
 from rich.console import Console
 
-from lab.report.claims import render_claim_table
-from lab.report.model import StudyReport
+from numalab.report.claims import render_claim_table
+from numalab.report.model import StudyReport
+from support.report_sample import hostile_report, sample_report, thread_cells
 
 
 def shown(reports: Sequence[StudyReport]) -> str:

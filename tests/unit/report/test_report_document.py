@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from report_sample import VALUES, hostile_report, sample_report, thread_cells
 
-from lab.report.document import render_document, report_document
-from lab.report.document_format import VERSION, ReportDocument, render_schema
-from lab.report.model import Reading, StudyReport
+from numalab.report.formats.document import render_document, report_document
+from numalab.report.formats.document_format import VERSION, ReportDocument, render_schema
+from numalab.report.model import Reading, StudyReport
+from support.report_sample import VALUES, hostile_report, sample_report, thread_cells
 
 
 def test_every_measure_of_every_run_is_there() -> None:

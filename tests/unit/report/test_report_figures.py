@@ -1,19 +1,22 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_sample import HOSTILE, sample_report
 
-from lab.analysis.statistics import Summary
-from lab.report import figures
-from lab.report.model import Comparison
+from numalab.analysis.statistics import Summary
+from numalab.measure import MeasureKind
+from numalab.report import figures
+from numalab.report.model import MeasureComparison
+from support.report_sample import HOSTILE, sample_report
 
 
 def one(mean: float, stddev: float | None = 0.0) -> Summary:
     return Summary(n=3, mean=mean, minimum=mean, maximum=mean, stddev=stddev)
 
 
-def pair(before: Summary | None, after: Summary | None, change: float | None = None) -> Comparison:
-    return Comparison("m", (before, after), (None, change), "different", "")
+def pair(
+    before: Summary | None, after: Summary | None, change: float | None = None
+) -> MeasureComparison:
+    return MeasureComparison("m", (before, after), (None, change), "different", "")
 
 
 @pytest.mark.parametrize(
@@ -76,9 +79,9 @@ def test_samples_tell_where_variants_differ_in_number() -> None:
 
 
 def test_timing_is_worth_something_else_in_each_mode() -> None:
-    notes = {figures.kind_note("timing", mode) for mode in ("kvm", "tcg", "icount")}
+    notes = {figures.kind_note(MeasureKind.TIMING, mode) for mode in ("kvm", "tcg", "icount")}
     assert len(notes) == 3
-    assert "every mode" in figures.kind_note("placement", "icount")
+    assert "every mode" in figures.kind_note(MeasureKind.PLACEMENT, "icount")
 
 
 def test_seeds_are_listed() -> None:

@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
-from lab.analysis.measure import Definition
-from lab.analysis.statistics import Summary
-from lab.report.changelog import render_changelog
-from lab.report.document import render_document
-from lab.report.html import render_html
-from lab.report.junit import render_junit
-from lab.report.markdown import escaped, render_markdown
-from lab.report.model import Comparison, StudyReport
-from lab.report.rows import render_csv
-from lab.report.threads import render_threads
+from numalab.analysis.statistics import Summary
+from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.formats.csv_rows import render_csv
+from numalab.report.formats.document import render_document
+from numalab.report.formats.junit import render_junit
+from numalab.report.formats.markdown import escaped, render_markdown
+from numalab.report.formats.threads import render_threads
+from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.page.html import render_html
+from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 # From "[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology", 2017.
 SPECJBB = """\
@@ -82,8 +82,17 @@ def test_threads_prints_the_figures_of_the_2017_mail() -> None:
             Summary(5, after, after, after, after_sd),
         )
         change = 100 * (after / before - 1)
-        comparisons.append(Comparison(threads, pair, (None, change), "better", ""))
-        measures.append(Definition(threads, "", "higher", "timing", "", "workload"))
+        comparisons.append(MeasureComparison(threads, pair, (None, change), "better", ""))
+        measures.append(
+            MeasureInfo(
+                threads,
+                "",
+                Direction.HIGHER,
+                MeasureKind.TIMING,
+                "",
+                (MeasureSource(SourceKind.WORKLOAD),),
+            )
+        )
     report = replace(
         sample_report(), comparisons=tuple(comparisons), measures=tuple(measures), runs=()
     )

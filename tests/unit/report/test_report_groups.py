@@ -1,10 +1,9 @@
 from dataclasses import replace
 
-from report_sample import sample_report
-
-from lab.report.groups import all_domain_rows, domain_text, last_domain_rows
-from lab.report.model import SchedDomains
-from lab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+from numalab.report.model import SchedDomains
+from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
+from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+from support.report_sample import sample_report
 
 
 def test_the_last_domain_of_each_nodes_first_cpu_is_shown() -> None:

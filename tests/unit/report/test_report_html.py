@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from lxml import html as lxml_html
-from report_sample import hostile_report, ring, sample_report, timeline
 
-from lab.report import charts
-from lab.report.html import MOST_BYTES, render_html
-from lab.report.model import Mark, Proof, Span, Timeline
-from lab.report.page import embedded_json
-from lab.report.timeline import on_cpus
+from numalab.report.model import Mark, PlacementFact, Span, Timeline
+from numalab.report.page import charts
+from numalab.report.page.html import MOST_BYTES, render_html
+from numalab.report.page.page import embedded_json
+from numalab.report.page.timeline import on_cpus
+from support.report_sample import hostile_report, ring, sample_report, timeline
 
 
 def parsed(page: str) -> Any:
@@ -127,9 +127,9 @@ def test_runs_with_equal_facts_are_told_once_and_others_apart(page: str) -> None
 def test_a_placement_that_was_not_kept_stands_out() -> None:
     report = sample_report()
     facts = (
-        Proof("vCPU 0", "host CPU 1", "host CPU 0"),
-        Proof("memory of node 0", "any host node", "17 pages on host node 0"),
-        Proof("vCPU 1", "host CPU 1", "host CPU 1"),
+        PlacementFact("vCPU 0", "host CPU 1", "host CPU 0"),
+        PlacementFact("memory of node 0", "any host node", "17 pages on host node 0"),
+        PlacementFact("vCPU 1", "host CPU 1", "host CPU 1"),
     )
     runs = tuple(
         replace(run, provenance=replace(run.provenance, proof=facts)) for run in report.runs

@@ -6,13 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_sample import hostile_report, sample_report, thread_cells
 
-from lab.analysis.locality import autonuma_cost, local_percent, page_range_updates
-from lab.analysis.measure import Direction
-from lab.report.mmtests import PERCENTILE, Row, render_mmtests, table_of_operations, table_of_values
-from lab.report.numa_counters import numa_lines
-from lab.report.tables import gain_percent
+from numalab.analysis.autonuma import autonuma_cost, local_percent, page_range_updates
+from numalab.measure import Direction
+from numalab.report.formats.mmtests import (
+    PERCENTILE,
+    MmtestsRow,
+    render_mmtests,
+    table_of_operations,
+    table_of_values,
+)
+from numalab.report.numa_counters import numa_lines
+from numalab.report.tables import gain_percent
+from support.report_sample import hostile_report, sample_report, thread_cells
 
 DATA = Path(__file__).parents[2] / "data" / "report"
 VALUE = re.compile(r"(-?\d+\.\d\d) ([(*]) *(-?\d+\.\d\d)%[)*]?")
@@ -70,14 +76,14 @@ def seed(name: str) -> tuple[list[str], list[str]]:
     return rows.splitlines(), counters.splitlines()
 
 
-def parsed(line: str) -> tuple[Row, list[float]]:
+def parsed(line: str) -> tuple[MmtestsRow, list[float]]:
     """Return a printed line as a row, and the percentages that it prints."""
     statistic, operation, _ = line.split(maxsplit=2)
     found = VALUE.findall(line)
-    way: Direction = "higher" if statistic == "Hmean" else "lower"
+    way: Direction = Direction.HIGHER if statistic == "Hmean" else Direction.LOWER
     values = tuple(float(value) for value, _, _ in found)
     starred = tuple(mark == "*" for _, mark, _ in found)
-    return Row(statistic, operation, values, way, starred), [float(p) for _, _, p in found]
+    return MmtestsRow(statistic, operation, values, way, starred), [float(p) for _, _, p in found]
 
 
 def differences(lines: list[str]) -> dict[tuple[str, str, int], float]:
@@ -116,7 +122,7 @@ def test_percentages_of_2020_come_out_as_printed_or_differ_by_the_rounding() -> 
 def test_lines_of_2020_come_out_as_printed() -> None:
     """Byte for byte but the gap after the statistic: wider rows were cut from the changelog."""
     lines = seed("mmtests-2020.txt")[0]
-    cut = Row("Lat", "99.90th-qrtle-99", (1.0, 1.0), "lower", (False, False))
+    cut = MmtestsRow("Lat", "99.90th-qrtle-99", (1.0, 1.0), Direction.LOWER, (False, False))
     hmeans = [line for line in lines if "Lat" not in line]
     latencies = [line for line in lines if "Lat" in line]
     for block, more in ((hmeans, []), (latencies, [cut])):
@@ -224,8 +230,8 @@ def test_a_counter_that_is_missing_is_not_0() -> None:
 
 def test_a_base_of_0_has_no_percentage() -> None:
     rows = [
-        Row("Amean", "x", (0.0, 3.0, 0.0, None), "lower", (False,) * 4),
-        Row("Amean", "y", (None, 3.0, 457.82, 457.80), "lower", (False,) * 4),
+        MmtestsRow("Amean", "x", (0.0, 3.0, 0.0, None), Direction.LOWER, (False,) * 4),
+        MmtestsRow("Amean", "y", (None, 3.0, 457.82, 457.80), Direction.LOWER, (False,) * 4),
     ]
     _, x, y = table_of_values(["a", "b", "c", "d"], rows)
     assert x.split("Amean")[1].split(maxsplit=1)[1] == (
@@ -236,7 +242,7 @@ def test_a_base_of_0_has_no_percentage() -> None:
 
 def test_a_loss_too_small_to_see_keeps_its_sign_as_in_2015() -> None:
     (line,) = table_of_values(
-        ["a", "b"], [Row("Max", "x", (457.80, 457.82), "lower", (False, False))]
+        ["a", "b"], [MmtestsRow("Max", "x", (457.80, 457.82), Direction.LOWER, (False, False))]
     )[1:]
     assert line.endswith("457.82 (  -0.00%)")
 
@@ -245,7 +251,7 @@ def test_rates_have_a_harmonic_mean_unless_one_is_0() -> None:
     report = sample_report()
     name = "idle_while_overloaded"
     measures = tuple(
-        replace(m, direction="higher") if m.name == name else m for m in report.measures
+        replace(m, direction=Direction.HIGHER) if m.name == name else m for m in report.measures
     )
     text = render_mmtests([replace(report, measures=measures)])
     # 3 / (1/0.72 + 1/0.94 + 1/1.21) = 0.915; the arithmetic mean is 0.957.

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from lxml import html as lxml_html
-from report_sample import hostile_report, sample_report, thread_cells
 
-from lab.report.overview import Entry, render_overview
-from lab.store import Results
-from lab.study.publish import entries
+from numalab.report.page.overview import OverviewEntry, render_overview
+from numalab.reporting.publish import entries
+from numalab.results.layout import Results
+from support.report_sample import hostile_report, sample_report, thread_cells
 
 
 def parsed(page: str) -> Any:
     return lxml_html.fromstring(page)
 
 
-def cells() -> list[Entry]:
-    return [Entry(each, f"cells/{each.cell_name}/index.html") for each in thread_cells()]
+def cells() -> list[OverviewEntry]:
+    return [OverviewEntry(each, f"cells/{each.cell_name}/index.html") for each in thread_cells()]
 
 
 def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
@@ -38,7 +38,7 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
 
 def test_studies_stay_apart() -> None:
     other = replace(sample_report(), study="other")
-    tree = parsed(render_overview([*cells(), Entry(other, "other/index.html")]))
+    tree = parsed(render_overview([*cells(), OverviewEntry(other, "other/index.html")]))
     assert [h2.text for h2 in tree.xpath("//h2")] == ["group-construction", "other"]
     assert tree.xpath("//table[@id='cells-1']//a/@href") == ["other/index.html"]
 
@@ -52,7 +52,7 @@ def test_the_overview_asks_nothing_of_a_network_and_is_small() -> None:
 
 
 def test_hostile_texts_are_text() -> None:
-    tree = parsed(render_overview([Entry(hostile_report(), 'x" onclick="alert(1)')] * 2))
+    tree = parsed(render_overview([OverviewEntry(hostile_report(), 'x" onclick="alert(1)')] * 2))
     assert len(tree.xpath("//script")) == 1
     assert not tree.xpath("//*[@onclick] | //*[@onmouseover] | //img[@onerror]")
 

@@ -2,9 +2,8 @@ import struct
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from report_sample import hostile_report, sample_report
-
-from lab.report.picture import WIDTH, render_picture_png, render_picture_svg
+from numalab.report.page.picture import WIDTH, render_picture_png, render_picture_svg
+from support.report_sample import hostile_report, sample_report
 
 
 def test_the_picture_holds_the_drawing_and_both_timelines() -> None:

@@ -3,11 +3,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 
-from report_sample import hostile_report, sample_report
 from rich.console import Console
 
-from lab.report.model import StudyReport
-from lab.report.terminal import render_terminal
+from numalab.report.formats.terminal import render_terminal
+from numalab.report.model import StudyReport
+from support.report_sample import hostile_report, sample_report
 
 
 def shown(report: StudyReport, *, color: bool = False) -> str:

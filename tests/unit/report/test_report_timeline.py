@@ -3,10 +3,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_sample import timeline
 
-from lab.report.model import Span, Timeline
-from lab.report.timeline import Drawn, of_tasks, on_cpus, packed, stays
+from numalab.report.model import Span, Timeline
+from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed, stays
+from support.report_sample import timeline
 
 
 def line(*spans: Span, length: float = 1000.0) -> Timeline:

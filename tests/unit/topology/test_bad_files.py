@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.topology.load import check_topology_file, load_topology, load_topology_file
+from numalab.errors import UserError
+from numalab.topology.load import check_topology_file, load_topology, load_topology_file
 
 BAD = Path(__file__).parents[2] / "data" / "topology" / "bad"
 FILES = sorted(path.stem for path in BAD.glob("*.toml"))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.topology.catalogue import PICTURES, render_catalogue
-from lab.topology.drawing import render_svg
-from lab.topology.load import list_topologies, load_topology
-from lab.topology.schema import render_schema
+from numalab.topology.load import list_topologies, load_topology
+from numalab.topology.schema import render_schema
+from numalab.topology.view.catalogue import PICTURES, render_catalogue
+from numalab.topology.view.drawing import render_svg
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lab.cli.topology import app
-from lab.errors import UserError
+from numalab.cli.inputs.topology import app
+from numalab.errors import UserError
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 GOLDEN_FORMS = ("text", "dot", "xml", "qemu", "vng", "numactl", "toml")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lab.topology.compare import Difference, compare_guest, format_differences
-from lab.topology.differences import compare_topologies
-from lab.topology.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
-from lab.topology.load import load_topology
-from lab.topology.predict.prediction import predict
-from lab.topology.sched_log import SchedLog
+from numalab.topology.differences import compare_topologies
+from numalab.topology.load import load_topology
+from numalab.topology.observed.compare import Difference, compare_guest, format_differences
+from numalab.topology.observed.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
+from numalab.topology.observed.sched_log import SchedLog
+from numalab.topology.predict.prediction import predict
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 RING = load_topology("ring-4")
@@ -57,13 +57,27 @@ def test_what_agrees_has_no_difference() -> None:
         ({"cpus": (4,)}, ("node 2, CPUs", "4-5", "4")),
         ({"cpus": None}, ("node 2, CPUs", "4-5", "unreadable")),
         ({"distances": (30, 20, 10, 25)}, ("node 2, distances", "30 20 10 20", "30 20 10 25")),
-        ({"memory_mib": 500}, ("node 2, memory", "768 MiB, less what the kernel keeps", "500 MiB")),
-        ({"memory_mib": 769}, ("node 2, memory", "768 MiB, less what the kernel keeps", "769 MiB")),
+        ({"memory_mib": 500}, ("node 2, memory", "768 MiB, less what firmware keeps", "500 MiB")),
+        ({"memory_mib": 769}, ("node 2, memory", "768 MiB, less what firmware keeps", "769 MiB")),
+        ({"given_mib": 765}, ("node 2, memory", "768 MiB, less what firmware keeps", "765 MiB")),
         ({"id": 7}, ("nodes", "0-3", "0-1,3,7")),
     ],
 )
 def test_a_node(changes: dict[str, Any], expected: tuple[str, str, str]) -> None:
     assert differences(changed_node(**changes))[0] == Difference(*expected)
+
+
+def test_a_kernel_that_keeps_much_of_a_node_is_no_difference() -> None:
+    """One node holds the kernel's image and the 64 MiB of the SWIOTLB."""
+    assert differences(changed_node(given_mib=767, memory_mib=660)) == []
+
+
+def test_warnings_are_compared() -> None:
+    line = "WARNING: CPU: 0 PID: 1 at kernel/sched/topology.c:935 build_balance_mask+0x1/0x2"
+    sibling = "sched: CPU #2's llc-sibling CPU #0 is not on the same node! [node: 1 != 0]. Ignoring"
+    for text in (line, f"{sibling} dependency."):
+        (found,) = differences(guest(warnings=parse_guest_view({}, "", text).warnings))
+        assert (found.subject, found.found) == ("kernel log", text)
 
 
 def test_groups_in_another_order() -> None:

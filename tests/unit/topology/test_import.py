@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UserError
-from lab.topology.load import load_topology
-from lab.topology.model import CpuShape
-from lab.topology.read_any import read_machine
-from lab.topology.read_numactl import parse_numactl
+from numalab.errors import UserError
+from numalab.topology.importers.any_format import read_machine
+from numalab.topology.importers.numactl import parse_numactl
+from numalab.topology.load import load_topology
+from numalab.topology.model import CpuShape
+from numalab.topology.predict.prediction import predict
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 RING = ((10, 20, 30, 20), (20, 10, 20, 30), (30, 20, 10, 20), (20, 30, 20, 10))
@@ -116,4 +117,123 @@ def test_uneven_cpus_become_sockets_of_their_own() -> None:
     text = GOOD.replace("cpus: 0 1 2 3 ", "cpus: ", 1)
     imported = parse_numactl(text, name="x", source="", file="x")
     assert imported.topology.cpu_shape is None
-    assert imported.notes[-1] == "CPUs are not in even blocks: each becomes a socket of its own"
+    assert imported.notes[-1] == "CPUs are not in even blocks: each CPU becomes a socket of its own"
+
+
+WRAPPED = """available: 2 nodes (0-1)
+node 0 cpus: 0 1 2 3
+4 5 6 7
+node 0 size: 1000 MB
+node 1 cpus: 8 9 10 11 12 13
+14 15
+node 1 size: 1000 MB
+node distances:
+node   0
+  1
+  0:  10
+ 20
+  1:  20  10
+"""
+
+
+def test_wrapped_lines_lose_nothing() -> None:
+    found = parse_numactl(WRAPPED, name="x", source="", file="x").topology
+    assert [node.cpus for node in found.nodes] == [tuple(range(8)), tuple(range(8, 16))]
+    assert found.distances == ((10, 20), (20, 10))
+
+
+def tree(root: Path, nodes: dict[int, str], cpus: dict[int, tuple[int, str, str]]) -> Path:
+    """Write a sysfs tree: CPUs of each node; package, threads and cache of each CPU."""
+    for node, listed in nodes.items():
+        folder = root / "node" / f"node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(listed)
+        row = " ".join("10" if other == node else "21" for other in nodes)
+        (folder / "distance").write_text(row + "\n")
+        (folder / "meminfo").write_text(f"Node {node} MemTotal:  1048576 kB\n")
+    for cpu, (package, threads, cache) in cpus.items():
+        folder = root / "cpu" / f"cpu{cpu}"
+        (folder / "topology").mkdir(parents=True)
+        (folder / "topology" / "physical_package_id").write_text(f"{package}\n")
+        (folder / "topology" / "thread_siblings_list").write_text(threads + "\n")
+        (folder / "cache" / "index3").mkdir(parents=True)
+        (folder / "cache" / "index3" / "level").write_text("3\n")
+        (folder / "cache" / "index3" / "type").write_text("Unified\n")
+        (folder / "cache" / "index3" / "shared_cpu_list").write_text(cache + "\n")
+    return root
+
+
+def test_threads_numbered_in_blocks_stay_threads(tmp_path: Path) -> None:
+    """As most machines number them: first threads of all cores, then the second ones."""
+    cpus = {cpu: (cpu % 4 // 2, f"{cpu % 4},{cpu % 4 + 4}", "") for cpu in range(8)}
+    caches = {0: "0-1,4-5", 1: "2-3,6-7"}
+    cpus = {cpu: (package, threads, caches[package]) for cpu, (package, threads, _) in cpus.items()}
+    imported = read_machine(str(tree(tmp_path, {0: "0-1,4-5", 1: "2-3,6-7"}, cpus)), None, name="x")
+    assert imported.old_cpus == (0, 4, 1, 5, 2, 6, 3, 7)
+    assert imported.topology.cpu_shape == CpuShape(2, 1, 2, 2)
+    assert [node.cpus for node in imported.topology.nodes] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    names = [domain.name for domain in predict(imported.topology, vendor="intel").cpus[0].domains]
+    assert names == ["SMT", "MC", "NUMA"]
+
+
+def test_interleaved_sockets_keep_their_caches(tmp_path: Path) -> None:
+    """CPUs 0, 2, 4 and 6 in one socket, with two caches."""
+    cpus = {
+        cpu: (cpu % 2, str(cpu), f"{cpu % 2 + cpu // 4 * 4},{cpu % 2 + cpu // 4 * 4 + 2}")
+        for cpu in range(8)
+    }
+    imported = read_machine(str(tree(tmp_path, {0: "0,2,4,6", 1: "1,3,5,7"}, cpus)), None, name="x")
+    assert imported.old_cpus == (0, 2, 4, 6, 1, 3, 5, 7)
+    assert imported.topology.cpu_shape == CpuShape(2, 2, 2, 1)
+    domains = predict(imported.topology, vendor="intel").cpus[0].domains
+    assert [(domain.name, domain.span) for domain in domains[:1]] == [("MC", (0, 1))]
+
+
+def test_uneven_sockets_are_lost_with_a_note_and_threads_kept(tmp_path: Path) -> None:
+    cpus = {cpu: (int(cpu > 1), f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}", "0-5") for cpu in range(6)}
+    imported = read_machine(str(tree(tmp_path, {0: "0-1", 1: "2-5"}, cpus)), None, name="x")
+    assert imported.topology.cpu_shape == CpuShape(3, 1, 1, 2)
+    assert "the sockets are not even" in imported.notes[-1]
+
+
+def test_odd_files_of_a_tree(tmp_path: Path) -> None:
+    """Padding of a page, masks of old kernels, CPU 0 offline."""
+    cpus = {cpu: (0, str(cpu), "1-3") for cpu in (1, 2, 3)}
+    root = tree(tmp_path, {0: "0-1\n\0\0", 1: "2-3"}, cpus)
+    mask = root / "node" / "node1" / "cpulist"
+    mask.rename(mask.with_name("cpumap"))
+    mask.with_name("cpumap").write_text("00000000,0000000c\n")
+    (root / "cpu" / "online").write_text("1-3\n")
+    imported = read_machine(str(root), None, name="x")
+    assert imported.old_cpus == (1, 2, 3)
+    assert [node.cpus for node in imported.topology.nodes] == [(0,), (1, 2)]
+
+
+HBM = """<topology version="2.0">
+ <object type="Machine" os_index="0" cpuset="0x0000000f" gp_index="1">
+  <object type="Package" os_index="0" cpuset="0x0000000f" gp_index="2">
+   <object type="NUMANode" os_index="0" cpuset="0x0000000f" local_memory="4294967296"/>
+   <object type="NUMANode" os_index="1" cpuset="0x0000000f" local_memory="2147483648"
+           subtype="MCDRAM"/>
+   <object type="Core" os_index="0" cpuset="0x00000005">
+    <object type="PU" os_index="0" cpuset="0x00000001"/>
+    <object type="PU" os_index="2" cpuset="0x00000004"/>
+   </object>
+   <object type="Core" os_index="1" cpuset="0x0000000a">
+    <object type="PU" os_index="1" cpuset="0x00000002"/>
+    <object type="PU" os_index="3" cpuset="0x00000008"/>
+   </object>
+  </object>
+ </object>
+</topology>
+"""
+
+
+def test_a_node_of_memory_alone_has_no_cpus() -> None:
+    imported = read_machine("-", HBM.encode(), name="x")
+    nodes = [(node.cpus, node.memory_mib) for node in imported.topology.nodes]
+    assert nodes == [((0, 1, 2, 3), 4096), ((), 2048)]
+    assert imported.old_cpus == (0, 2, 1, 3)
+    assert imported.topology.cpu_shape == CpuShape(1, 1, 2, 2)
+    assert imported.topology.distances == ((10, 20), (20, 10))
+    assert any("no table of distances" in note for note in imported.notes)

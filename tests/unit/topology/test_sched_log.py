@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from lab.topology.sched_domains import CpuDomains, SchedGroup
-from lab.topology.sched_log import parse_sched_verbose
+from numalab.topology.observed.sched_log import parse_sched_verbose
+from numalab.topology.sched_domains import CpuDomains, SchedGroup
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 

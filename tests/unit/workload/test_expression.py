@@ -1,6 +1,6 @@
 import pytest
 
-from lab.workload.expression import evaluate, names_in, parse_expression
+from numalab.workload.expression import evaluate, names_in, parse_expression
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from lab.cli import workload
-from lab.errors import UserError
-from lab.workload.model import list_workloads
+from numalab.cli.inputs import workload
+from numalab.errors import UserError
+from numalab.workload.model import list_workloads
 
 
 def invoke(*words: str) -> str:

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.topology.load import list_topologies, load_topology
-from lab.topology.model import Topology
-from lab.workload.document import PLACEHOLDER
-from lab.workload.model import list_workloads, load_workload, resolve
+from numalab.errors import UserError
+from numalab.topology.load import list_topologies, load_topology
+from numalab.topology.model import Topology
+from numalab.workload.document import PLACEHOLDER
+from numalab.workload.model import list_workloads, load_workload, resolve
 
 MINIMAL = """
 summary = "s"
@@ -33,12 +33,12 @@ def ring() -> Topology:
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     """Write a workload file named `mine` into a project of its own."""
-    for folder in ("topologies", "kernel-configs", "workloads"):
-        (tmp_path / folder).mkdir()
+    for folder in ("topologies", "kernel-configs", "workloads/mine"):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
 
     def write(text: str) -> Path:
-        path = tmp_path / "workloads" / "mine.toml"
+        path = tmp_path / "workloads/mine/workload.toml"
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -57,7 +57,7 @@ def test_every_workload_of_the_project_fits_every_default(ring: Topology) -> Non
 def test_bound_hogs_scale_with_the_allowed_nodes(ring: Topology) -> None:
     workload = load_workload("bound-hogs")
     bound = resolve(workload, {"start_node": 0, "allowed_nodes": "0-1,3", "seconds": 1.5}, ring)
-    assert bound.argv == ("/usr/lib/numalab/bound-hogs", "12", "1.5", "0-1", "0-3,6-7")
+    assert bound.argv == ("/job/files/bound-hogs", "12", "1.5", "0-1", "0-3,6-7")
     assert bound.parameters["hogs"] == 12
     assert bound.allowed_cpus == (0, 1, 2, 3, 6, 7)
     assert (bound.tasks, bound.seconds) == (("hog",), 1.5)
@@ -96,7 +96,7 @@ def test_a_wrong_parameter_is_explained(
     with pytest.raises(UserError) as caught:
         resolve(load_workload("bound-hogs"), parameters, ring)
     assert caught.value.key == key
-    assert str(caught.value.file).endswith("workloads/bound-hogs.toml")
+    assert str(caught.value.file).endswith("workloads/bound-hogs/workload.toml")
     assert message in str(caught.value)
 
 

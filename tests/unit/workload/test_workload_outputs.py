@@ -1,12 +1,15 @@
-"""What every workload really printed in a guest (ring-4, icount), and what is read from it."""
+"""What every workload really printed in a guest (ring-4), and what is read from it.
+
+`distances` ran in mode timed, the others in icount.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from lab.errors import WorkloadFailed
-from lab.workload.model import list_workloads, load_workload
-from lab.workload.parse import parse_metrics
+from numalab.errors import WorkloadFailed
+from numalab.workload.model import list_workloads, load_workload
+from numalab.workload.parse import parse_metrics
 
 OUTPUTS = Path(__file__).parents[2] / "data" / "workload"
 
@@ -18,6 +21,13 @@ READ: dict[str, dict[tuple[str, str], float]] = {
     "autonuma02-smt": {("speed", ""): 0.12},
     "bound-hogs": {("hog_last_cpu", "7"): 3},
     "dbench": {("throughput", ""): 39.2824, ("max_latency", ""): 185.49},
+    "distances": {
+        ("cache_ns", "64"): 5.46,
+        ("chase_ns", "0-2"): 271.46,
+        ("copy_rate", "1-1"): 590.0,
+        ("copy_rate_all", "1-1"): 673.0,
+        ("handover_ns", "0-0"): 21.53,
+    },
     "hackbench": {("elapsed", ""): 1.123},
     "linpack": {("speed", ""): 0.029119},
     "numa-mem": {("speed", ""): 0.109},
@@ -62,7 +72,8 @@ def test_a_workload_that_ended_early_is_noticed(name: str) -> None:
     """Half of what it prints is not taken for all of it."""
     lines = printed(name).splitlines()
     beginning = "\n".join(lines[: len(lines) // 2 if len(lines) > 1 else 0])
-    if name in ("bound-hogs", "schbench", "tcp-stream"):  # prints a line for each of several alike
+    # These print a line for each of several alike.
+    if name in ("bound-hogs", "distances", "schbench", "tcp-stream"):
         beginning = ""
     with pytest.raises(WorkloadFailed, match=r"did not print \w+"):
         parse_metrics(load_workload(name).metrics, beginning)

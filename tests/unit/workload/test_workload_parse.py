@@ -2,14 +2,15 @@ import re
 
 import pytest
 
-from lab.errors import WorkloadFailed
-from lab.workload.model import MetricSpec, load_workload
-from lab.workload.parse import MAX_LINE, explain_failure, parse_metrics
+from numalab.errors import WorkloadFailed
+from numalab.workload.model import MetricSpec, load_workload
+from numalab.workload.parse import MAX_LINE, explain_failure, parse_metrics
 
 # What the two programs printed in a guest.
 HOGS = """\
-hog 0 pid 109 cpu_seconds 1.267423 last_cpu 2
-hog 1 pid 110 cpu_seconds 2.110142 last_cpu 3
+hog 0 pid 109 cpu_seconds 1.267423 last_cpu 2 loops 79213941
+hog 1 pid 110 cpu_seconds 2.110142 last_cpu 3 loops 131883907
+total loops 211097848 per_second 70365949.3
 """
 NUMA_MEM = """\
 # Running 'numa/mem' benchmark:
@@ -38,6 +39,7 @@ def test_bound_hogs_print_a_line_for_each_hog() -> None:
         ("hog_cpu_time", "1", 2.110142),
         ("hog_last_cpu", "0", 2.0),
         ("hog_last_cpu", "1", 3.0),
+        ("throughput", "", 70365949.3),
     ]
     assert {m.kind for m in metrics if m.name == "hog_last_cpu"} == {"placement"}
 

@@ -1,0 +1,80 @@
+/*
+ * Who holds which line. Inside numalab's memory core only.
+ *
+ * A last-level cache holds every line that the private caches of its group hold (inclusive), and a
+ * directory holds, for each line of memory, which last-level caches have it. So whom a store
+ * concerns is always known: the caches in the directory, and in each of them the line's users.
+ *
+ * SPDX-License-Identifier: GPL-2.0-only
+ */
+#ifndef NUMALAB_HIERARCHY_H
+#define NUMALAB_HIERARCHY_H
+
+#include "cache.h"
+#include "oracle.h"
+
+enum { BITS = 64, NO_CPU = 0xffff };
+
+/* What a last-level cache knows of a line, beside its tag. */
+struct shared_line {
+	uint64_t users;  /* CPUs of the group that may hold it, by their place in the group */
+	uint16_t writer; /* the CPU that may write it without asking, or NO_CPU */
+	bool exclusive;  /* no other group holds it */
+	bool dirty;
+};
+
+struct group {
+	struct cache cache;
+	struct shared_line *lines; /* by slot of the cache */
+	uint16_t node;             /* of its first CPU */
+	uint16_t count, cpus[MAX_CPUS];
+};
+
+struct core {
+	struct cache first, second;
+	struct filter_line *filter; /* a part of what `first` holds */
+	uint16_t node, group;
+	uint64_t user; /* its bit in shared_line.users */
+};
+
+struct region {
+	uint32_t first, lines;
+	uint16_t home;
+	uint64_t host;
+	uint64_t *holders; /* of each line: groups, by bits; with over 64 groups, bits are shared */
+};
+
+struct memory {
+	struct config config;
+	struct core *cores;
+	struct group *groups;
+	struct region regions[MAX_REGIONS];
+	unsigned region_count;
+	struct traffic traffic;
+	struct oracle oracle;
+	uint64_t window_start_ps;
+};
+
+/* What an access needs to know of its line, looked up once. */
+struct place {
+	uint32_t line;
+	uint16_t home;
+	uint64_t tag;      /* of the filters */
+	uint64_t *holders;
+};
+
+bool place_of(const struct memory *memory, uint32_t line, struct place *place);
+
+/* Takes a line from a CPU's filter: wholly, or only the right to write it unasked. */
+void filter_drop(struct memory *memory, unsigned cpu, struct place place, bool only_write);
+/* Takes a line from the private caches of a group's users, but not from `except`'s. */
+void group_drop_users(struct memory *memory, struct group *group, uint32_t slot,
+		      struct place place, unsigned except);
+/* Nobody in the group may write this line unasked any more. */
+void group_stop_writing(struct memory *memory, struct group *group, uint32_t slot,
+			struct place place);
+/* Takes a line from a group altogether; a dirty one goes home when `write_back`. */
+void group_drop(struct memory *memory, unsigned number, uint32_t slot, struct place place,
+		bool write_back);
+
+#endif

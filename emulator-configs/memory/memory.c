@@ -1,0 +1,365 @@
+/* An access and what it costs. SPDX-License-Identifier: GPL-2.0-only */
+#include "hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool create_core(struct memory *memory, unsigned cpu)
+{
+	const struct config *config = &memory->config;
+	struct core *core = &memory->cores[cpu];
+	struct group *group = &memory->groups[config->group_of_cpu[cpu]];
+	size_t slots = (size_t)1 << config->filter_bits;
+
+	core->node = config->node_of_cpu[cpu];
+	core->group = config->group_of_cpu[cpu];
+	core->user = UINT64_C(1) << group->count % BITS;
+	if (!group->count)
+		group->node = core->node;
+	group->cpus[group->count++] = (uint16_t)cpu;
+	core->filter = malloc(slots * sizeof(*core->filter));
+	if (!core->filter || !cache_create(&core->first, config->first) ||
+	    !cache_create(&core->second, config->second))
+		return false;
+	memset(core->filter, 0xff, slots * sizeof(*core->filter)); /* NO_TAG */
+	return true;
+}
+
+static bool create_group(struct memory *memory, unsigned number)
+{
+	struct shape last = memory->config.last;
+	struct group *group = &memory->groups[number];
+
+	group->lines = calloc((size_t)last.sets * last.ways, sizeof(*group->lines));
+	return group->lines && cache_create(&group->cache, last);
+}
+
+static bool create_parts(struct memory *memory, FILE *counts, FILE *traffic)
+{
+	const struct config *config = &memory->config;
+
+	memory->cores = calloc(config->cpus, sizeof(*memory->cores));
+	memory->groups = calloc(config->groups, sizeof(*memory->groups));
+	if (!memory->cores || !memory->groups)
+		return false;
+	for (unsigned group = 0; group < config->groups; group++)
+		if (!create_group(memory, group))
+			return false;
+	for (unsigned cpu = 0; cpu < config->cpus; cpu++)
+		if (!create_core(memory, cpu))
+			return false;
+	return traffic_create(&memory->traffic, config) &&
+	       oracle_create(&memory->oracle, config, counts, traffic);
+}
+
+struct memory *memory_create(const char *parameters, FILE *counts, FILE *traffic, char *error,
+			     size_t size)
+{
+	struct memory *memory = calloc(1, sizeof(*memory));
+
+	if (!memory) {
+		snprintf(error, size, "no memory");
+		return NULL;
+	}
+	if (!config_parse(&memory->config, parameters, error, size)) {
+		free(memory);
+		return NULL;
+	}
+	/* What could not be had stays until exit: the caller has nothing left to do but to end. */
+	if (!create_parts(memory, counts, traffic)) {
+		snprintf(error, size, "no memory for the caches");
+		return NULL;
+	}
+	return memory;
+}
+
+void memory_finish(struct memory *memory)
+{
+	oracle_finish(&memory->oracle, &memory->traffic);
+	traffic_destroy(&memory->traffic);
+	for (unsigned cpu = 0; cpu < memory->config.cpus; cpu++) {
+		cache_destroy(&memory->cores[cpu].first);
+		cache_destroy(&memory->cores[cpu].second);
+		free(memory->cores[cpu].filter);
+	}
+	for (unsigned group = 0; group < memory->config.groups; group++) {
+		cache_destroy(&memory->groups[group].cache);
+		free(memory->groups[group].lines);
+	}
+	for (unsigned region = 0; region < memory->region_count; region++)
+		free(memory->regions[region].holders);
+	free(memory->cores);
+	free(memory->groups);
+	free(memory);
+}
+
+struct filter_line *memory_filter(struct memory *memory, unsigned cpu)
+{
+	return memory->cores[cpu].filter;
+}
+
+unsigned memory_filter_bits(const struct memory *memory)
+{
+	return memory->config.filter_bits;
+}
+
+unsigned memory_cpus(const struct memory *memory)
+{
+	return memory->config.cpus;
+}
+
+unsigned memory_home(const struct memory *memory, const char *block)
+{
+	const struct config *config = &memory->config;
+
+	for (unsigned number = 0; number < config->blocks; number++)
+		if (!strcmp(config->block_name[number], block))
+			return config->node_of_block[number];
+	return 0;
+}
+
+uint64_t memory_interrupt_ps(const struct memory *memory, unsigned from, unsigned to)
+{
+	const struct config *config = &memory->config;
+
+	return config->interrupt_ps[config->node_of_cpu[from]][config->node_of_cpu[to]];
+}
+
+bool memory_knows(const struct memory *memory, uint32_t line)
+{
+	struct place place;
+
+	return place_of(memory, line, &place);
+}
+
+bool memory_add_region(struct memory *memory, uint32_t first, uint32_t lines, unsigned home,
+		       uint64_t host)
+{
+	struct region *region = &memory->regions[memory->region_count];
+
+	if (memory->region_count == MAX_REGIONS || home >= memory->config.nodes)
+		return false;
+	*region = (struct region){
+		.first = first, .lines = lines, .home = (uint16_t)home, .host = host};
+	region->holders = calloc(lines, sizeof(*region->holders)); /* pages come when touched */
+	if (!region->holders)
+		return false;
+	memory->region_count++;
+	return true;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* What the other groups' copies mean for an access. */
+struct others {
+	bool any, gave;      /* they have copies; one of them had the only good one, and gave it */
+	unsigned owner;      /* its node */
+	uint64_t told_ps;    /* until the farthest has heard of a store */
+};
+
+/* Takes (store) or shares (load) what other groups hold. */
+static struct others ask_others(struct memory *memory, struct access access, struct place place)
+{
+	const struct core *core = &memory->cores[access.cpu];
+	struct others others = {0};
+	bool nobody = !(*place.holders & ~(UINT64_C(1) << core->group % BITS));
+
+	if (nobody && memory->config.groups <= BITS)
+		return others;
+	for (unsigned number = 0; number < memory->config.groups; number++) {
+		struct group *group = &memory->groups[number];
+		uint32_t slot;
+
+		if (number == core->group || !(*place.holders >> number % BITS & 1))
+			continue;
+		slot = cache_find(&group->cache, place.line);
+		if (slot == NO_SLOT)
+			continue;
+		others.any = true;
+		if (group->lines[slot].dirty) {
+			others.gave = true;
+			others.owner = group->node;
+		}
+		if (access.store) {
+			uint64_t *latency = memory->config.latency_ps[core->node];
+
+			others.told_ps = later(others.told_ps, latency[group->node]);
+			group_drop(memory, number, slot, place, false);
+			continue;
+		}
+		group_stop_writing(memory, group, slot, place);
+		if (group->lines[slot].dirty)
+			traffic_write_back(&memory->traffic, access.cpu, group->node, place.home);
+		group->lines[slot].exclusive = group->lines[slot].dirty = false;
+	}
+	return others;
+}
+
+static uint32_t make_room(struct memory *memory, unsigned number, uint32_t line)
+{
+	struct cache *cache = &memory->groups[number].cache;
+	uint32_t slot = cache_victim(cache, line), victim;
+	struct place place;
+
+	if (cache_line(cache, slot, &victim) && place_of(memory, victim, &place))
+		group_drop(memory, number, slot, place, true);
+	cache_put(cache, slot, line);
+	return slot;
+}
+
+/* Brings a line into a group that lacks it: from the cache that has the only good copy, else from home. */
+static uint32_t fetch(struct memory *memory, struct access access, struct place place,
+		      struct row *row, uint64_t *cost_ps)
+{
+	const struct core *core = &memory->cores[access.cpu];
+	const uint64_t *latency = memory->config.latency_ps[core->node];
+	struct others others = ask_others(memory, access, place);
+	uint32_t slot = make_room(memory, core->group, place.line);
+	uint64_t wait_ps;
+
+	if (others.gave) {
+		wait_ps = traffic_forward(&memory->traffic, access.cpu, others.owner);
+		*cost_ps = latency[others.owner];
+		row->from[MAX_NODES + others.owner]++;
+	} else {
+		wait_ps = traffic_read(&memory->traffic, access.cpu, place.home);
+		*cost_ps = latency[place.home];
+		row->from[place.home]++;
+	}
+	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
+	row->waited_ps += wait_ps;
+	memory->groups[core->group].lines[slot] =
+		(struct shared_line){.writer = NO_CPU, .exclusive = access.store || !others.any};
+	*place.holders |= UINT64_C(1) << core->group % BITS;
+	return slot;
+}
+
+/* The line is in the group's cache: from where in it, and at what cost. */
+static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, struct row *row)
+{
+	const struct core *core = &memory->cores[access.cpu];
+	struct group *group = &memory->groups[core->group];
+
+	cache_touch(&group->cache, slot);
+	if (cache_find(&core->first, access.line) != NO_SLOT)
+		return memory->config.first.hit_ps;
+	if (cache_find(&core->second, access.line) != NO_SLOT) {
+		row->second_hits++;
+		return memory->config.second.hit_ps;
+	}
+	row->last_hits++;
+	return memory->config.last.hit_ps;
+}
+
+/* A store needs the line for itself: tells those who hold it, and waits for the farthest. */
+static uint64_t own(struct memory *memory, struct access access, struct place place, uint32_t slot,
+		    struct row *row)
+{
+	struct core *core = &memory->cores[access.cpu];
+	struct group *group = &memory->groups[core->group];
+	struct shared_line *shared = &group->lines[slot];
+	uint64_t cost_ps = 0;
+
+	if (!shared->exclusive) {
+		cost_ps = ask_others(memory, access, place).told_ps;
+		shared->exclusive = true;
+	}
+	if (shared->users & ~core->user || group->count > BITS) {
+		if (shared->users & ~core->user)
+			cost_ps = later(cost_ps, memory->config.last.hit_ps);
+		group_drop_users(memory, group, slot, place, access.cpu);
+	}
+	row->told += cost_ps != 0;
+	shared->writer = access.cpu;
+	shared->dirty = true;
+	return cost_ps;
+}
+
+/* Puts a line into a private cache; what it takes the place of stays in the levels behind. */
+static void fill(struct cache *cache, uint32_t line)
+{
+	uint32_t slot = cache_find(cache, line);
+
+	if (slot != NO_SLOT)
+		cache_touch(cache, slot);
+	else if (cache->sets)
+		cache_put(cache, cache_victim(cache, line), line);
+}
+
+/* The filter holds nothing that the first level does not hold. */
+static void fill_first(struct memory *memory, unsigned cpu, uint32_t line)
+{
+	struct cache *first = &memory->cores[cpu].first;
+	uint32_t slot = cache_find(first, line), victim;
+	struct place place;
+
+	if (slot == NO_SLOT) {
+		slot = cache_victim(first, line);
+		if (cache_line(first, slot, &victim) && place_of(memory, victim, &place))
+			filter_drop(memory, cpu, place, false);
+		cache_put(first, slot, line);
+	}
+	cache_touch(first, slot);
+}
+
+static void fill_filter(struct memory *memory, struct access access, struct place place)
+{
+	uint64_t entries = UINT64_C(1) << memory->config.filter_bits;
+	struct filter_line *entry =
+		&memory->cores[access.cpu].filter[access.vaddr >> LINE_BITS & (entries - 1)];
+
+	if (entry->read != place.tag)
+		entry->write = NO_TAG;
+	entry->read = place.tag;
+	if (access.store)
+		entry->write = place.tag;
+}
+
+uint64_t memory_access(struct memory *memory, struct access access)
+{
+	struct core *core = &memory->cores[access.cpu];
+	struct group *group = &memory->groups[core->group];
+	struct row *row = oracle_row(&memory->oracle, access.cpu);
+	struct shared_line *shared;
+	struct place place;
+	uint64_t cost_ps;
+	uint32_t slot;
+
+	if (!place_of(memory, access.line, &place))
+		return 0;
+	slot = cache_find(&group->cache, place.line);
+	if (slot == NO_SLOT)
+		slot = fetch(memory, access, place, row, &cost_ps);
+	else
+		cost_ps = hit(memory, access, slot, row);
+	shared = &group->lines[slot];
+	if (access.store)
+		cost_ps = later(cost_ps, own(memory, access, place, slot, row));
+	else if (shared->writer != access.cpu)
+		group_stop_writing(memory, group, slot, place);
+	shared->users |= core->user;
+	fill(&core->second, place.line);
+	fill_first(memory, access.cpu, place.line);
+	fill_filter(memory, access, place);
+	row->stalled_ps += cost_ps;
+	return cost_ps;
+}
+
+void memory_advance(struct memory *memory, uint64_t now_ps)
+{
+	uint64_t passed = now_ps - memory->window_start_ps;
+
+	if (passed >= memory->config.window_ps) {
+		traffic_settle(&memory->traffic, passed);
+		memory->window_start_ps = now_ps;
+	}
+	oracle_advance(&memory->oracle, &memory->traffic, now_ps);
+}
+
+void memory_switch(struct memory *memory, unsigned cpu, uint64_t task, uint64_t now_ps)
+{
+	oracle_switch(&memory->oracle, cpu, task, now_ps);
+}

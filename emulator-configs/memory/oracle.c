@@ -1,0 +1,153 @@
+/* What really happened. SPDX-License-Identifier: GPL-2.0-only */
+#include "oracle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER = 8, FIXED_COLUMNS = 9, TRAFFIC_COLUMNS = 4 };
+
+#define MAGIC UINT64_C(0x0000656c6361726f) /* "oracle" */
+#define PS_OF_NS 1000
+
+static void put_header(struct oracle *oracle, struct table *table, bool finished)
+{
+	uint64_t header[HEADER] = {MAGIC,
+				   1,
+				   table->columns,
+				   oracle->config->nodes,
+				   oracle->config->slice_ps / PS_OF_NS,
+				   finished ? table->rows : 0,
+				   finished ? table->left_out : 0};
+
+	if (!table->file)
+		return;
+	if (finished && fseek(table->file, 0, SEEK_SET))
+		return;
+	fwrite(header, sizeof(header), 1, table->file);
+	fflush(table->file);
+}
+
+static void put(struct oracle *oracle, struct table *table, const uint64_t *row)
+{
+	if (!table->file)
+		return;
+	if (table->rows == oracle->config->max_rows) {
+		table->left_out++;
+		return;
+	}
+	fwrite(row, sizeof(*row), table->columns, table->file);
+	table->rows++;
+}
+
+static void put_counts(struct oracle *oracle, const struct row *row)
+{
+	uint64_t values[FIXED_COLUMNS + 2 * MAX_NODES] = {
+		row->slice_ns,    row->cpu,	 row->task, row->since_ns,   row->second_hits,
+		row->last_hits,   row->told, row->stalled_ps, row->waited_ps};
+	unsigned nodes = oracle->config->nodes;
+	uint64_t any = row->second_hits | row->last_hits | row->told;
+
+	for (unsigned node = 0; node < nodes; node++) {
+		values[FIXED_COLUMNS + node] = row->from[node];
+		values[FIXED_COLUMNS + nodes + node] = row->from[MAX_NODES + node];
+		any |= row->from[node] | row->from[MAX_NODES + node];
+	}
+	if (any)
+		put(oracle, &oracle->counts, values);
+}
+
+/* Writes a CPU's rows; the task that runs goes on in a new one. */
+static void close_rows(struct oracle *oracle, unsigned cpu)
+{
+	struct cpu_rows *of = &oracle->cpus[cpu];
+	struct row next = {.slice_ns = oracle->slice_ns,
+			   .cpu = cpu,
+			   .task = of->rows[of->now].task,
+			   .since_ns = of->rows[of->now].since_ns};
+
+	for (unsigned row = 0; row < of->count; row++)
+		put_counts(oracle, &of->rows[row]);
+	of->rows[0] = next;
+	of->count = 1;
+	of->now = 0;
+}
+
+static void put_traffic(struct oracle *oracle, struct traffic *traffic)
+{
+	for (unsigned number = 0; number < oracle->config->servers; number++) {
+		struct server *server = &traffic->servers[number];
+		uint64_t row[TRAFFIC_COLUMNS] = {oracle->slice_ns, number, server->slice_lines,
+						 server->slice_wait_ps};
+
+		if (server->slice_lines)
+			put(oracle, &oracle->traffic, row);
+		server->slice_lines = server->slice_wait_ps = 0;
+	}
+}
+
+bool oracle_create(struct oracle *oracle, const struct config *config, FILE *counts, FILE *traffic)
+{
+	*oracle = (struct oracle){
+		.config = config,
+		.counts = {.file = counts, .columns = FIXED_COLUMNS + 2 * config->nodes},
+		.traffic = {.file = traffic, .columns = TRAFFIC_COLUMNS}};
+	put_header(oracle, &oracle->counts, false);
+	put_header(oracle, &oracle->traffic, false);
+	oracle->cpus = calloc(config->cpus, sizeof(*oracle->cpus));
+	for (unsigned cpu = 0; oracle->cpus && cpu < config->cpus; cpu++)
+		close_rows(oracle, cpu);
+	return oracle->cpus;
+}
+
+static void end_slice(struct oracle *oracle, struct traffic *traffic, uint64_t next_ns)
+{
+	put_traffic(oracle, traffic);
+	oracle->slice_ns = next_ns;
+	for (unsigned cpu = 0; cpu < oracle->config->cpus; cpu++)
+		close_rows(oracle, cpu);
+	if (oracle->counts.file)
+		fflush(oracle->counts.file);
+	if (oracle->traffic.file)
+		fflush(oracle->traffic.file);
+}
+
+void oracle_advance(struct oracle *oracle, struct traffic *traffic, uint64_t now_ps)
+{
+	uint64_t slice_ps = oracle->config->slice_ps;
+	uint64_t slice_ns = now_ps / slice_ps * slice_ps / PS_OF_NS;
+
+	if (slice_ns != oracle->slice_ns)
+		end_slice(oracle, traffic, slice_ns);
+}
+
+struct row *oracle_row(struct oracle *oracle, unsigned cpu)
+{
+	return &oracle->cpus[cpu].rows[oracle->cpus[cpu].now];
+}
+
+void oracle_switch(struct oracle *oracle, unsigned cpu, uint64_t task, uint64_t now_ps)
+{
+	struct cpu_rows *of = &oracle->cpus[cpu];
+
+	for (unsigned row = 0; row < of->count; row++) {
+		if (of->rows[row].task == task) {
+			of->now = row;
+			return;
+		}
+	}
+	if (of->count == TASKS_OF_CPU)
+		close_rows(oracle, cpu);
+	of->now = of->count++;
+	of->rows[of->now] = (struct row){.slice_ns = oracle->slice_ns,
+					 .cpu = cpu,
+					 .task = task,
+					 .since_ns = now_ps / PS_OF_NS};
+}
+
+void oracle_finish(struct oracle *oracle, struct traffic *traffic)
+{
+	end_slice(oracle, traffic, oracle->slice_ns);
+	put_header(oracle, &oracle->counts, true);
+	put_header(oracle, &oracle->traffic, true);
+	free(oracle->cpus);
+}

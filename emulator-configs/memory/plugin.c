@@ -1,0 +1,190 @@
+/*
+ * The memory core as a plugin of QEMU: passes on what QEMU's line filters do not let pass, and
+ * charges what it costs to the vCPU. Needs the series of emulator-configs/series.
+ *
+ *   -plugin memory.so,parameters=FILE[,counts=FILE][,traffic=FILE]
+ *
+ * SPDX-License-Identifier: GPL-2.0-only
+ */
+#include "memory.h"
+
+#include <qemu-plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PARAMETERS = 1 << 20, PS_OF_NS = 1000 };
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+static struct {
+	struct memory *memory;
+	FILE *counts, *traffic;
+	uint64_t *owed_ps; /* by vCPU: less than an instruction, not charged yet */
+	uint64_t instruction_ps, quantum;
+} model;
+
+static void learn_block(uint64_t ram_addr, uint64_t host)
+{
+	uint64_t start, size;
+	const char *name = qemu_plugin_ram_block(ram_addr, &start, &size);
+
+	if (name && (start + size) >> LINE_BITS <= UINT32_MAX)
+		memory_add_region(model.memory, (uint32_t)(start >> LINE_BITS),
+				  (uint32_t)(size >> LINE_BITS), memory_home(model.memory, name),
+				  host - ((ram_addr - start) & -(UINT64_C(1) << LINE_BITS)));
+}
+
+static void charge(unsigned int vcpu, uint64_t cost_ps)
+{
+	uint64_t owed_ps = model.owed_ps[vcpu];
+
+	/* The instruction that makes the access is counted already. */
+	owed_ps += cost_ps > model.instruction_ps ? cost_ps - model.instruction_ps : 0;
+	if (owed_ps >= model.instruction_ps) {
+		qemu_plugin_charge_vcpu(vcpu, owed_ps / model.instruction_ps);
+		owed_ps %= model.instruction_ps;
+	}
+	model.owed_ps[vcpu] = owed_ps;
+}
+
+static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint64_t host,
+		      bool is_store)
+{
+	struct access access = {.vaddr = vaddr,
+				.line = (uint32_t)(ram_addr >> LINE_BITS),
+				.cpu = (uint16_t)vcpu,
+				.store = is_store};
+	uint64_t quantum = qemu_plugin_quantum(), cost_ps;
+
+	if (quantum != model.quantum) {
+		model.quantum = quantum;
+		memory_advance(model.memory, qemu_plugin_quantum_start_ns() * PS_OF_NS);
+	}
+	if (!memory_knows(model.memory, access.line))
+		learn_block(ram_addr, host);
+	cost_ps = memory_access(model.memory, access);
+	if (cost_ps)
+		charge(vcpu, cost_ps);
+}
+
+static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *data)
+{
+	(void)info, (void)data;
+	memory_switch(model.memory, vcpu, vaddr, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
+}
+
+/*
+ * Linux on x86-64 switches tasks in one place, __switch_to_asm(), by loading the next one's stack
+ * pointer: mov TASK_threadsp(%rsi), %rsp. Nothing else in the kernel loads it from there.
+ */
+static bool switches_task(const struct qemu_plugin_insn *instruction)
+{
+	static const uint8_t load_stack_pointer[] = {0x48, 0x8b, 0xa6};
+
+	return qemu_plugin_insn_size(instruction) == 7 &&
+	       qemu_plugin_insn_vaddr(instruction) >> 63 &&
+	       !memcmp(qemu_plugin_insn_data(instruction), load_stack_pointer,
+		       sizeof(load_stack_pointer));
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
+{
+	size_t count = qemu_plugin_tb_n_insns(block);
+
+	(void)id;
+	for (size_t place = 0; place < count; place++) {
+		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, place);
+
+		if (switches_task(instruction))
+			qemu_plugin_register_vcpu_mem_cb(instruction, on_switch,
+							 QEMU_PLUGIN_CB_NO_REGS,
+							 QEMU_PLUGIN_MEM_R, NULL);
+	}
+}
+
+static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
+{
+	(void)id;
+	qemu_plugin_set_line_filter(vcpu,
+				    (struct qemu_plugin_line *)memory_filter(model.memory, vcpu));
+	for (unsigned other = 0; other < memory_cpus(model.memory); other++)
+		qemu_plugin_set_ipi_ns(vcpu, other,
+				       memory_interrupt_ps(model.memory, vcpu, other) / PS_OF_NS);
+}
+
+static void at_exit(qemu_plugin_id_t id, void *data)
+{
+	(void)id, (void)data;
+	memory_finish(model.memory);
+	if (model.counts)
+		fclose(model.counts);
+	if (model.traffic)
+		fclose(model.traffic);
+}
+
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "memory model: %s: %s\n", what, why);
+	return 1;
+}
+
+static char *read_parameters(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char *text = calloc(1, MAX_PARAMETERS);
+
+	if (file && text && fread(text, 1, MAX_PARAMETERS - 1, file) && feof(file)) {
+		fclose(file);
+		return text;
+	}
+	return NULL;
+}
+
+static const char *argument(const char *name, int argc, char **argv)
+{
+	size_t length = strlen(name);
+
+	for (int place = 0; place < argc; place++)
+		if (!strncmp(argv[place], name, length) && argv[place][length] == '=')
+			return argv[place] + length + 1;
+	return NULL;
+}
+
+static bool open_table(const char *path, FILE **file)
+{
+	if (path)
+		*file = fopen(path, "wbe");
+	return !path || *file;
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
+					   char **argv)
+{
+	const char *path = argument("parameters", argc, argv);
+	char *parameters, error[200];
+
+	if (!path)
+		return fail("parameters", "this argument is missing");
+	parameters = read_parameters(path);
+	if (!parameters)
+		return fail(path, "cannot be read");
+	if (!open_table(argument("counts", argc, argv), &model.counts) ||
+	    !open_table(argument("traffic", argc, argv), &model.traffic))
+		return fail("counts, traffic", "cannot be written");
+	model.memory = memory_create(parameters, model.counts, model.traffic, error, sizeof(error));
+	free(parameters);
+	if (!model.memory)
+		return fail(path, error);
+	if (info->system.smp_vcpus != (int)memory_cpus(model.memory))
+		return fail(path, "the machine has another number of CPUs");
+	if (!qemu_plugin_quantum_ns())
+		return fail("-icount", "quantum=NS is missing");
+	if (!qemu_plugin_set_line_cb(memory_filter_bits(model.memory), on_access))
+		return fail("line filters", "only on x86-64 hosts");
+	model.owed_ps = calloc(memory_cpus(model.memory), sizeof(*model.owed_ps));
+	model.instruction_ps = (uint64_t)PS_OF_NS << qemu_plugin_icount_shift();
+	qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	qemu_plugin_register_atexit_cb(id, at_exit, NULL);
+	return model.owed_ps ? 0 : fail(path, "no memory");
+}

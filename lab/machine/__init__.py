@@ -1,1 +1,0 @@
-"""Placement, domain XML, the hypervisor, the running guest, and the proof of placement."""

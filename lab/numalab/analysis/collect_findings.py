@@ -1,0 +1,169 @@
+"""From tables to `Findings`: what a reader can look deeper into."""
+
+import polars as pl
+
+from numalab.analysis.findings import (
+    MAX_DECISIONS,
+    MAX_LISTED,
+    MAX_TASKS,
+    Decision,
+    Findings,
+    Matrix,
+    TimeSeries,
+    Violation,
+)
+from numalab.analysis.migrations import who_moved
+from numalab.analysis.numa_decisions import matrices
+from numalab.analysis.residence import CONVERGED_PERCENT, describe
+from numalab.analysis.series import fault_nodes, fault_series, page_series, waiting_series
+from numalab.analysis.tables.recorded import LEVELS, WAITING_EVENTS, RecordedRun
+
+
+def collect_findings(run: RecordedRun) -> Findings:
+    """Put together everything that `Findings` holds."""
+    slices, start = run.scope.slices, run.window.start_ns
+    ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
+    listed = [
+        describe(each, run.machine.nodes, slices)
+        for level in LEVELS
+        for each in run.residents[level][:MAX_TASKS]
+        if ran and run.machine.nodes
+    ]
+    idle = run.sums.longest.head(MAX_LISTED if waited else 0)
+    told = run.tells_movers()
+    return Findings(
+        nodes=run.machine.nodes,
+        length_ms=run.window.length_ns / 1e6,
+        slice_ends_ms=slices.ends_ms,
+        convergence_percent=CONVERGED_PERCENT,
+        matrices=_matrices(run),
+        series=_series(run),
+        decisions=_decisions(run),
+        decisions_in_all=run.decided.height,
+        residence=tuple(listed),
+        tasks_in_all=len(run.residents["task"]) if ran else 0,
+        violations=tuple(
+            Violation(cpu, (begin - start) / 1e6, (end - begin) / 1e6, busy, pid, comm or "")
+            for cpu, begin, end, busy, pid, comm in idle.iter_rows()
+        ),
+        violations_in_all=run.sums.violations if waited else None,
+        storms=run.storms[: MAX_LISTED if told else 0],
+        storms_in_all=len(run.storms) if told else None,
+        moves=who_moved(run.moved, run.returned) if told else (),
+        notes=_notes(run),
+    )
+
+
+def _matrices(run: RecordedRun) -> tuple[Matrix, ...]:
+    machine = run.machine
+    tables = (
+        ("moves", "Moves by NUMA balancing", run.done.filter(pl.col("kind") == "move")),
+        ("swaps", "Tasks swapped by NUMA balancing", run.done.filter(pl.col("kind") == "swap")),
+        ("migrations", "Moves of any task between nodes", run.returned),
+    )
+    if not machine.nodes:
+        return ()
+    return tuple(
+        each for name, title, moved in tables for each in matrices(moved, name, title, machine)
+    )
+
+
+def _series(run: RecordedRun) -> tuple[TimeSeries, ...]:
+    slices, machine = run.scope.slices, run.machine
+    lengths = slices.lengths_ns()
+
+    def by_node(
+        name: str, title: str, unit: str, table: pl.DataFrame, scale: float
+    ) -> list[TimeSeries]:
+        ns = {(node, number): value for node, number, value in table.iter_rows()}
+        return [
+            TimeSeries(
+                name,
+                title,
+                unit,
+                node,
+                slices.ends_ms,
+                tuple(
+                    round(scale * ns.get((node, number), 0) / length / per_cpu, 4)
+                    for number, length in enumerate(lengths)
+                ),
+            )
+            for node in machine.nodes
+            if (per_cpu := len(machine.cpus_of[node]) if scale == 100 else 1)
+        ]
+
+    found: list[TimeSeries] = []
+    if run.has(*WAITING_EVENTS):
+        found += by_node("runnable", "Runnable tasks by node", "tasks", run.sums.queued, 1)
+    if run.has("sched_switch"):
+        found += by_node("busy", "Busy share of the node's CPUs", "%", run.sums.busy, 100)
+    if run.samples is not None:
+        found += fault_series(run.samples.vmstat, run.window)
+        found += page_series(run.samples.pages, run.window, machine.nodes)
+        found += fault_nodes(run)
+        found += waiting_series(run.samples.schedstat, run.window, machine)
+    return tuple(found)
+
+
+def _decisions(run: RecordedRun) -> tuple[Decision, ...]:
+    start, names = run.window.start_ns, run.sums.names
+    taken_back = {
+        (pid, to_cpu, time): by for pid, to_cpu, time, by in _carried_out(run).iter_rows()
+    }
+    change = {
+        (decision, pid): value
+        for decision, pid, value in run.done.select("decision", "pid", "nearer").iter_rows()
+    }
+    found = []
+    for number, row in enumerate(run.decided.head(MAX_DECISIONS).iter_rows(named=True)):
+        undone = "failed" if row["failed"] else ""
+        if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
+            undone = "moved back"
+        found.append(
+            Decision(
+                (row["time_ns"] - start) / 1e6,
+                row["kind"],
+                row["pid"],
+                names.get(row["pid"], ""),
+                row["from_cpu"],
+                row["from_node"],
+                row["to_cpu"],
+                row["to_node"],
+                row["other_pid"],
+                names.get(row["other_pid"], ""),
+                row["reason"],
+                undone,
+                change.get((number, row["pid"])),
+            )
+        )
+    return tuple(found)
+
+
+def _carried_out(run: RecordedRun) -> pl.DataFrame:
+    """Return the decisions whose migration was taken back: pid, to_cpu, time_ns, back_by."""
+    back = run.returned.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
+    announced = run.done.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
+    met = back.sort("time_ns").join_asof(
+        announced,
+        on="time_ns",
+        by=["pid", "to_cpu"],
+        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+    )
+    return met.select("pid", "to_cpu", "decided", "back_by")
+
+
+def _notes(run: RecordedRun) -> tuple[str, ...]:
+    notes = []
+    if not run.machine.nodes:
+        notes.append("nobody knows which node a CPU is on: nothing here is by node")
+    if not run.has("sched_switch"):
+        notes.append("sched_switch was not recorded: nothing tells who ran where, or waited")
+    elif not run.residents["process"]:
+        notes.append(
+            "which task belongs to which process is not known; `sample` with `tasks` tells it"
+        )
+    if run.samples is None:
+        notes.append("nothing was sampled: no locality over time, no distance to preferred nodes")
+    if run.decided.height > MAX_DECISIONS:
+        notes.append(f"the first {MAX_DECISIONS} of {run.decided.height} decisions are listed")
+    return tuple(notes)

@@ -1,0 +1,175 @@
+"""What the analysis of one run found beyond single numbers: matrices, curves and lists.
+
+One `Findings` is one JSON document (`RunDir.analysis`), bounded in size: of a list that is cut, the
+counts beside it say how long it was. Times are milliseconds since the window's begin; nodes are
+listed once, and every tuple "by node" is in their order. A value of None was not measured.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+MAX_DECISIONS = 2000
+MAX_TASKS = 64
+MAX_LISTED = 20
+MAX_SLICES = 120
+
+DecisionKind = Literal["move", "swap", "stick"]
+Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
+Level = Literal["task", "process", "group"]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Counts between nodes: `cells[from][to]`."""
+
+    name: str
+    title: str
+    unit: str
+    cells: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class TimeSeries:
+    """A curve: `values[i]` belongs to the time from `at_ms[i - 1]` (or 0) to `at_ms[i]`.
+
+    TimeSeries with one `name` belong in one diagram; `node` tells them apart.
+    """
+
+    name: str
+    title: str
+    unit: str
+    node: int | None
+    at_ms: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+    @property
+    def label(self) -> str:
+        """What tells it apart in its diagram, for people."""
+        return "" if self.node is None else f"node {self.node}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of NUMA balancing.
+
+    A `stick` has a `reason`, and no `to_cpu` and `to_node` where no destination was found. A move
+    or swap that failed is `undone` at once ("failed"), one that somebody else took back is
+    "moved back". `other` is the task swapped with. `nearer` is by how much the distance to the
+    task's preferred node shrank (negative: grew); None where that node is not known.
+    """
+
+    at_ms: float
+    kind: DecisionKind
+    pid: int
+    task: str
+    from_cpu: int
+    from_node: int
+    to_cpu: int | None
+    to_node: int | None
+    other_pid: int | None = None
+    other_task: str = ""
+    reason: str = ""
+    undone: str = ""
+    nearer: int | None = None
+
+
+@dataclass(frozen=True)
+class Residence:
+    """Where a task, a process (`id`: tgid) or a NUMA group (`id`: ngid) had its CPU time.
+
+    `share` is in percent, by node. `slices` are the shares (percent, by node) in each time slice of
+    `Findings.slice_ends_ms`, None for a slice in which it did not run. `converged_ms`: since when
+    at least `Findings.convergence_percent` of its time was on one node, None for never.
+    """
+
+    level: Level
+    id: int
+    name: str
+    cpu_ms: float
+    share: tuple[float, ...]
+    slices: tuple[tuple[float, ...] | None, ...]
+    converged_ms: float | None
+    final_node: int | None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A CPU had no runnable task for `length_ms` while another had two or more.
+
+    `task` is one that waited on `busy_cpu` when it began.
+    """
+
+    cpu: int
+    at_ms: float
+    length_ms: float
+    busy_cpu: int
+    pid: int | None
+    task: str
+
+
+@dataclass(frozen=True)
+class Storm:
+    """Many tasks were moved to one CPU or node within a short time."""
+
+    to: Literal["cpu", "node"]
+    id: int
+    at_ms: float
+    length_ms: float
+    moves: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How often each mover moved a task to another node, and how often another took it back.
+
+    `taken_back_by` counts, for a mover's moves, who undid them.
+    """
+
+    mover: Mover
+    moves: int
+    between_nodes: int
+    taken_back_by: dict[Mover, int]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All of one run. `notes` say what could not be analysed, and why.
+
+    A count in all is None where what was recorded does not tell.
+    """
+
+    nodes: tuple[int, ...]
+    length_ms: float
+    slice_ends_ms: tuple[float, ...]
+    convergence_percent: float
+    matrices: tuple[Matrix, ...] = ()
+    series: tuple[TimeSeries, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    decisions_in_all: int = 0
+    residence: tuple[Residence, ...] = ()
+    tasks_in_all: int = 0
+    violations: tuple[Violation, ...] = ()
+    violations_in_all: int | None = 0
+    storms: tuple[Storm, ...] = ()
+    storms_in_all: int | None = 0
+    moves: tuple[Moves, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_findings(text: bytes) -> Findings:
+    """Read the findings of a run as they are stored, also those of an older numalab.
+
+    Raises ValueError for a damaged file.
+    """
+    stored = json.loads(text)
+    if isinstance(stored, dict):
+        # Before it had a number, a series named its node in its label.
+        for series in stored.get("series", ()):
+            if isinstance(series, dict) and "label" in series:
+                number = str(series.pop("label")).removeprefix("node ")
+                series["node"] = int(number) if number else None
+    return TypeAdapter(Findings).validate_python(stored)

@@ -1,0 +1,103 @@
+"""What the command took, what perf counted meanwhile, and what the command printed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from numalab.analysis.measures.family import (
+    LOWER,
+    NONE,
+    MeasureFamily,
+    MeasureGroup,
+    guest,
+)
+from numalab.analysis.measures.run_data import RunData
+from numalab.capture.perf_stat import perf_measure_name
+from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
+
+_COMMAND = "of the workload's command, by the guest's own clock"
+
+
+def _time(name: str, source: str, definition: str) -> MeasureFamily:
+    return MeasureFamily(name, "s", LOWER, definition, (guest(source),), MeasureKind.TIMING)
+
+
+ELAPSED = _time("elapsed_time", "clock", f"Elapsed time {_COMMAND} (CLOCK_MONOTONIC).")
+USER = _time(
+    "user_time",
+    "getrusage",
+    f"CPU time in user mode {_COMMAND}, and of its descendants that were waited for.",
+)
+SYSTEM = _time(
+    "system_time",
+    "getrusage",
+    f"CPU time in the kernel {_COMMAND}, and of its descendants that were waited for.",
+)
+
+_PERF = (MeasureSource(SourceKind.PERF),)
+_PERF_TEXT = "How often perf counted {event} on all CPUs while the command ran."
+# Counts of the CPU itself, which an emulated one does not have and which depend on real time.
+HARDWARE = tuple(
+    MeasureFamily(
+        f"perf_{event}",
+        "events",
+        LOWER,
+        _PERF_TEXT.format(event=event),
+        _PERF,
+        MeasureKind.TIMING,
+    )
+    for event in (
+        *("cache_misses", "cache_references", "cycles", "instructions", "branch_misses"),
+        *("LLC_load_misses", "node_loads", "node_load_misses"),
+    )
+)
+SOFTWARE = MeasureFamily("perf_{event}", "events", NONE, _PERF_TEXT, _PERF)
+
+
+def _times(data: RunData) -> Iterator[Measure]:
+    if data.command is None:
+        return
+    times = data.command.times
+    yield ELAPSED.of(times.elapsed if times else None)
+    yield USER.of(times.user if times else None)
+    yield SYSTEM.of(times.system if times else None)
+
+
+def _perf(data: RunData) -> Iterator[Measure]:
+    """Yield a measure for each event of perf; None stays None, for what was not counted."""
+    if data.command is None or data.command.perf is None:
+        return
+    for event, count in data.command.perf.items():
+        name = perf_measure_name(event)
+        families = (family.explain(name) for family in (*HARDWARE, SOFTWARE))
+        info = next(info for info in families if info is not None)
+        yield Measure(replace(info, sources=(MeasureSource(SourceKind.PERF, event),)), count)
+
+
+def _printed(data: RunData) -> Iterator[Measure]:
+    """Yield a measure for each number that the command printed, the label behind its name.
+
+    Of several with one name the last counts, as in a program that prints its state again.
+    """
+    if data.command is None:
+        return
+    workload = data.command.workload
+    found = {}
+    for each in data.command.metrics:
+        name = f"{each.name}_{each.label}" if each.label else each.name
+        info = MeasureInfo(
+            name,
+            each.unit,
+            Direction(each.direction),
+            MeasureKind(each.kind),
+            f"What {workload} printed as {name}.",
+            (MeasureSource(SourceKind.WORKLOAD, workload),),
+        )
+        found[name] = Measure(info, each.value)
+    yield from found.values()
+
+
+GROUPS = (
+    MeasureGroup("times", (ELAPSED, USER, SYSTEM), _times),
+    MeasureGroup("perf stat", (*HARDWARE, SOFTWARE), _perf),
+    MeasureGroup("printed by the workload", (), _printed),
+)

@@ -1,0 +1,86 @@
+"""How many tasks and processes came to rest on a node, and when the last one did."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from numalab.analysis.findings import Level
+from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, MeasureGroup, trace
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.residence import converged_ms, spread_ms
+from numalab.measure import Measure, MeasureKind
+
+_RAN = (trace("sched_switch"),)
+
+
+def _converged(level: str, of: str, *, may_be_never: bool = False) -> MeasureFamily:
+    return MeasureFamily(
+        f"{level}_converged",
+        "%",
+        NONE,
+        f"Of the {of}, those that converged: at some moment before the last fifth of the window, "
+        "and at every later one, 80 % of the CPU time left until the end was on one node.",
+        _RAN,
+        needs_nodes=True,
+        may_be_never=may_be_never,
+    )
+
+
+def _time(level: str, of: str) -> MeasureFamily:
+    return MeasureFamily(
+        f"{level}_convergence_time",
+        "s",
+        LOWER,
+        f"When the last of the {of} converged, since the window began; none when one never did.",
+        _RAN,
+        MeasureKind.TIMING,
+        needs_nodes=True,
+        may_be_never=True,
+    )
+
+
+_PROCESSES = "processes of tasks of interest"
+BY_LEVEL: dict[Level, tuple[MeasureFamily, MeasureFamily]] = {
+    "task": (
+        _converged("tasks", "tasks of interest that ran in the window"),
+        _time("task", "tasks of interest"),
+    ),
+    "process": (
+        _converged("processes", f"{_PROCESSES} whose threads are known", may_be_never=True),
+        _time("process", _PROCESSES),
+    ),
+}
+EVEN_SPREAD = MeasureFamily(
+    "even_spread_time",
+    "s",
+    LOWER,
+    "Since when, until the end of the window, every node with allowed CPUs had at least 80 % of "
+    "its even share of the CPU time of the tasks of interest; none for never.",
+    _RAN,
+    MeasureKind.TIMING,
+    needs_nodes=True,
+    may_be_never=True,
+)
+
+
+def _compute(data: RunData) -> Iterator[Measure]:
+    run = data.trace
+    ran = run.has("sched_switch") and bool(run.machine.nodes)
+    for level, (converged, time) in BY_LEVEL.items():
+        here = run.residents[level] if ran else ()
+        since = [converged_ms(each.ns, run.scope.slices) for each in here]
+        there = [at for at in since if at is not None]
+        yield converged.of(100 * len(there) / len(since) if since else None)
+        yield time.of(max(there) / 1000 if there and len(there) == len(since) else None)
+    tasks = run.residents["task"]
+    spread = None
+    if tasks and ran:
+        allowed = set(run.scope.allowed)
+        weights = [len(set(run.machine.cpus_of[node]) & allowed) for node in run.machine.nodes]
+        together = np.sum([each.ns for each in tasks], axis=0)
+        spread = spread_ms(together, weights, run.scope.slices)
+    yield EVEN_SPREAD.of(None if spread is None else spread / 1000)
+
+
+_CONVERGED, _TIMES = zip(*BY_LEVEL.values(), strict=True)
+GROUP = MeasureGroup("convergence", (*_CONVERGED, *_TIMES, EVEN_SPREAD), _compute)

@@ -1,0 +1,95 @@
+"""What counters of CPUs and nodes, read before and after the command, say.
+
+Pages allocated by node: Documentation/admin-guide/numastat.rst of Linux 6.12 (counted by
+zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-stats.rst.
+"""
+
+from collections.abc import Iterator
+
+from numalab.analysis.measures.family import HIGHER, LOWER, NONE, MeasureFamily, MeasureGroup, guest
+from numalab.analysis.measures.run_data import RunData
+from numalab.capture.counters import difference
+from numalab.measure import Measure, MeasureKind, percent
+
+_NUMASTAT = "numastat of each node"
+WAIT_TIME = MeasureFamily(
+    "schedstat_wait_time",
+    "s",
+    LOWER,
+    "How long tasks waited for a CPU that was busy with others, all tasks and CPUs together, from "
+    "before the capture to after the command.",
+    (guest("/proc/schedstat"),),
+    MeasureKind.TIMING,
+)
+WAIT_MEAN = MeasureFamily(
+    "schedstat_wait_mean",
+    "ms",
+    LOWER,
+    "schedstat_wait_time for each time slice that a task was given.",
+    (guest("/proc/schedstat"),),
+    MeasureKind.TIMING,
+)
+NUMASTAT = MeasureFamily(
+    "numastat_{counter}_node{node}",
+    "pages",
+    NONE,
+    "How much the counter {counter} of node {node} grew from before the capture to after the "
+    "command.",
+    (guest(_NUMASTAT),),
+    needs_nodes=True,
+)
+LOCAL = MeasureFamily(
+    "allocations_local",
+    "%",
+    HIGHER,
+    "Of the pages allocated by anybody, those of the node whose CPU asked for them.",
+    (guest(f"{_NUMASTAT}, local_node, other_node"),),
+)
+ASTRAY = MeasureFamily(
+    "allocations_astray",
+    "%",
+    LOWER,
+    "Of the pages allocated by anybody, those that came from another node than was wanted.",
+    (guest(f"{_NUMASTAT}, numa_miss, numa_hit"),),
+)
+
+
+def _waits(data: RunData) -> Iterator[Measure]:
+    """Yield how long tasks waited for a CPU: in all, and for each time slice.
+
+    A CPU that the lines of /proc/schedstat lack before or after is left out; None for none.
+    """
+    if data.command is None:
+        return
+    before, after = data.command.schedstat
+    first = {each.cpu: each for each in before}
+    pairs = [(first[each.cpu], each) for each in after if each.cpu in first]
+    waited = sum(new.waiting_ns - old.waiting_ns for old, new in pairs)
+    slices = sum(new.timeslices - old.timeslices for old, new in pairs)
+    yield WAIT_TIME.of(waited / 1e9 if pairs else None)
+    yield WAIT_MEAN.of(waited / slices / 1e6 if slices else None)
+
+
+def _allocations(data: RunData) -> Iterator[Measure]:
+    """Yield how many pages each node gave, and the shares that were local and that went astray."""
+    if data.command is None or data.command.numastat is None:
+        return
+    before, after = data.command.numastat
+    nodes = sorted(set(before) & set(after))
+    grown = {node: difference(before[node], after[node]) for node in nodes}
+
+    def total(counter: str) -> int:
+        return sum(counters.get(counter, 0) for counters in grown.values())
+
+    for node, counters in grown.items():
+        for counter, value in sorted(counters.items()):
+            yield NUMASTAT.of(value, counter=counter, node=node)
+    local, missed = total("local_node"), total("numa_miss")
+    yield LOCAL.of(percent(local, local + total("other_node")))
+    yield ASTRAY.of(percent(missed, missed + total("numa_hit")))
+
+
+GROUPS = (
+    MeasureGroup("waiting", (WAIT_TIME, WAIT_MEAN), _waits),
+    MeasureGroup("allocations", (NUMASTAT, LOCAL, ASTRAY), _allocations),
+)

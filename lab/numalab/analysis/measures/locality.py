@@ -1,0 +1,51 @@
+"""What the counters of /proc/vmstat say of NUMA balancing, from before to after the command."""
+
+from collections.abc import Iterator
+
+from numalab.analysis.autonuma import autonuma_cost, local_percent
+from numalab.analysis.measures.family import HIGHER, LOWER, NONE, MeasureFamily, MeasureGroup
+from numalab.analysis.measures.run_data import RunData
+from numalab.measure import Measure, MeasureSource, SourceKind
+
+COUNTERS = ("numa_", "pgmigrate_", "pgfault", "pgmajfault")
+
+
+def _counters(*names: str) -> tuple[MeasureSource, ...]:
+    return (MeasureSource(SourceKind.VMSTAT, ", ".join(names)),)
+
+
+LOCAL_FAULTS = MeasureFamily(
+    "numa_local_faults",
+    "%",
+    HIGHER,
+    "Of the NUMA hinting faults, those on memory of the node that the task ran on.",
+    _counters("numa_hint_faults_local", "numa_hint_faults"),
+)
+AUTONUMA_COST = MeasureFamily(
+    "autonuma_cost",
+    "Maccesses",
+    LOWER,
+    "What NUMA balancing cost, as mmtests estimates it, in millions of accesses of 8 bytes: 7 for "
+    "a PTE update, 5000 for a hinting fault, 19 for a page migrated, copying left out.",
+    _counters("numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"),
+)
+VMSTAT = MeasureFamily(
+    "vmstat_{counter}",
+    "count",
+    NONE,
+    "How much the counter {counter} grew from before the capture to after the command.",
+    _counters(),
+)
+
+
+def _compute(data: RunData) -> Iterator[Measure]:
+    if data.vmstat is None:
+        return
+    yield LOCAL_FAULTS.of(local_percent(data.vmstat))
+    yield AUTONUMA_COST.of(autonuma_cost(data.vmstat))
+    for name, value in sorted(data.vmstat.items()):
+        if name.startswith(COUNTERS):
+            yield VMSTAT.of(value, counter=name)
+
+
+GROUP = MeasureGroup("locality", (LOCAL_FAULTS, AUTONUMA_COST, VMSTAT), _compute)

@@ -1,0 +1,141 @@
+"""How often tasks of interest were moved, and who moved tasks between nodes."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+import polars as pl
+
+from numalab.analysis.findings import Mover
+from numalab.analysis.measures.family import (
+    LOWER,
+    NONE,
+    WINDOW,
+    MeasureFamily,
+    MeasureGroup,
+    trace,
+)
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.tasks import of_interest
+from numalab.measure import Measure
+
+_MIGRATED = (trace("sched_migrate_task"),)
+_BY_WHOM = (trace("sched_migrate_task", "sched_move_numa", "sched_swap_numa", "sched_switch"),)
+TASK_MIGRATIONS = MeasureFamily(
+    "task_migrations",
+    "migrations",
+    NONE,
+    f"How often a task of interest was moved to another CPU in {WINDOW}.",
+    _MIGRATED,
+)
+TASK_NODE_MIGRATIONS = MeasureFamily(
+    "task_node_migrations",
+    "migrations",
+    NONE,
+    f"How often a task of interest was moved to a CPU of another node in {WINDOW}.",
+    _MIGRATED,
+    needs_nodes=True,
+)
+BETWEEN_NODES = MeasureFamily(
+    "task_migrations_node{a}_node{b}",
+    "migrations",
+    NONE,
+    f"How often a task of interest was moved between nodes {{a}} and {{b}}, either way, in "
+    f"{WINDOW}.",
+    _MIGRATED,
+    needs_nodes=True,
+)
+PING_PONGS = MeasureFamily(
+    "task_ping_pongs",
+    "moves",
+    LOWER,
+    f"How often a task of interest was moved to another node in {WINDOW}, and with its next move "
+    "between nodes, within a second, back.",
+    _MIGRATED,
+    needs_nodes=True,
+)
+STORMS = MeasureFamily(
+    "storms",
+    "storms",
+    LOWER,
+    f"How often in {WINDOW} balancing (no wake-up) sent eight different tasks to one CPU, or four "
+    "times as many as it has CPUs (eight at least) to one node from others, within 10 ms.",
+    _MIGRATED,
+    needs_nodes=True,
+)
+
+
+def _moves_of(name: str, who: str) -> MeasureFamily:
+    return MeasureFamily(
+        f"node_moves_{name}",
+        "moves",
+        NONE,
+        f"How often {who} moved any task to another node in {WINDOW}.",
+        _BY_WHOM,
+        needs_nodes=True,
+    )
+
+
+BY_MOVER: dict[Mover, MeasureFamily] = {
+    "numa": _moves_of("numa", "NUMA balancing"),
+    "load balancer": _moves_of("load_balancer", "the load balancer"),
+    "wake-up": _moves_of("wake_up", "a wake-up"),
+    "stopper": _moves_of("stopper", "a CPU's stopper (active balance, affinity, exec)"),
+}
+UNDONE = MeasureFamily(
+    "numa_moves_undone",
+    "moves",
+    LOWER,
+    f"How many moves of NUMA balancing to another node in {WINDOW} were taken back within a "
+    "second, by whomever.",
+    (trace("sched_move_numa", "sched_swap_numa", "sched_migrate_task"),),
+    needs_nodes=True,
+)
+REBALANCED = MeasureFamily(
+    "numa_moves_rebalanced",
+    "moves",
+    LOWER,
+    "How many of the moves of NUMA balancing to another node the load balancer (or an active "
+    "balance) took back within a second.",
+    _BY_WHOM,
+    needs_nodes=True,
+)
+
+
+def _compute(data: RunData) -> Iterator[Measure]:
+    run = data.trace
+    mine = of_interest(run.scope.tasks)
+    moved = run.moved.filter(mine)
+    allowed = set(run.scope.allowed)
+    nodes = [node for node in run.machine.nodes if set(run.machine.cpus_of[node]) & allowed]
+    between: Counter[frozenset[int | None]] = Counter()
+    for a, b, moves in moved.group_by("from_node", "to_node").agg(moves=pl.len()).iter_rows():
+        between[frozenset((a, b))] += moves
+    known = run.has("sched_migrate_task")
+    across = sum(moves for pair, moves in between.items() if len(pair) == 2)
+    by_mover = Counter(run.returned["mover"].to_list())
+    returned = run.returned.filter(pl.col("back_by").is_not_null())
+    numa = returned.filter(pl.col("mover") == "numa")
+    by_balancer = numa.filter(pl.col("back_by").is_in(["load balancer", "stopper"]))
+    told = run.tells_movers()
+    yield TASK_MIGRATIONS.of(moved.height if known else None)
+    yield TASK_NODE_MIGRATIONS.of(run.if_nodes(across if known else None))
+    for a, b in combinations(nodes, 2):
+        yield BETWEEN_NODES.of(between[frozenset((a, b))] if known else None, a=a, b=b)
+    yield PING_PONGS.of(run.if_nodes(returned.filter(mine).height if known else None))
+    for mover, family in BY_MOVER.items():
+        yield family.of(by_mover[mover] if told else None)
+    yield UNDONE.of(numa.height if told else None)
+    yield REBALANCED.of(by_balancer.height if told else None)
+    yield STORMS.of(len(run.storms) if told else None)
+
+
+GROUP = MeasureGroup(
+    "migrations",
+    (
+        *(TASK_MIGRATIONS, TASK_NODE_MIGRATIONS, BETWEEN_NODES, PING_PONGS),
+        *BY_MOVER.values(),
+        *(UNDONE, REBALANCED, STORMS),
+    ),
+    _compute,
+)

@@ -1,0 +1,105 @@
+"""Who waited while a CPU was idle, how many waited on each node, and where tasks ended."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.analysis.measures.family import (
+    LOWER,
+    NONE,
+    WINDOW,
+    MeasureFamily,
+    MeasureGroup,
+    trace,
+)
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.tables.recorded import WAITING_EVENTS, RecordedRun
+from numalab.analysis.tasks import of_interest
+from numalab.measure import Measure, MeasureKind
+
+_FOLLOWED = ("sched_switch", "sched_wakeup", "sched_migrate_task")
+_WAITED = (trace(*WAITING_EVENTS),)
+IDLE_WHILE_OVERLOADED = MeasureFamily(
+    "idle_while_overloaded",
+    "%",
+    LOWER,
+    f"The share of {WINDOW} in which an allowed CPU had no runnable task while another allowed CPU "
+    "had two or more. A task being migrated counts on its destination from the moment of "
+    "sched_migrate_task.",
+    _WAITED,
+)
+LONGEST = MeasureFamily(
+    "longest_idle_while_overloaded",
+    "ms",
+    LOWER,
+    "The longest time for which one allowed CPU had no runnable task while another had two or "
+    "more.",
+    _WAITED,
+    MeasureKind.TIMING,
+)
+QUEUE_IMBALANCE = MeasureFamily(
+    "queue_imbalance",
+    "tasks",
+    LOWER,
+    "How many more tasks were runnable for each allowed CPU on the fullest node than on the "
+    "emptiest, the mean over slices of the window.",
+    _WAITED,
+    needs_nodes=True,
+)
+UNKNOWN_TIME = MeasureFamily(
+    "unknown_time",
+    "%",
+    LOWER,
+    f"The share of {WINDOW} in which events of an allowed CPU were lost; it is left out of "
+    "idle_while_overloaded.",
+    (trace("lost events"),),
+)
+TASKS_FINAL = MeasureFamily(
+    "tasks_final_node{node}",
+    "tasks",
+    NONE,
+    f"How many tasks of interest were last on node {{node}} at the end of {WINDOW}.",
+    (trace(*_FOLLOWED),),
+    needs_nodes=True,
+)
+
+
+def _compute(data: RunData) -> Iterator[Measure]:
+    run = data.trace
+    sums, length = run.sums, run.window.length_ns
+    known = length - sums.lost_ns
+    told = run.has(*WAITING_EVENTS) and known > 0
+    longest = sums.longest.select(pl.col("end_ns") - pl.col("start_ns")).max().item()
+    yield IDLE_WHILE_OVERLOADED.of(100 * sums.idle_ns / known if told else None)
+    yield LONGEST.of((longest or 0) / 1e6 if told else None)
+    yield QUEUE_IMBALANCE.of(run.if_nodes(_imbalance(run) if told else None))
+    yield UNKNOWN_TIME.of(100 * sums.lost_ns / length if length else 0.0)
+    mine = sums.final.filter(of_interest(run.scope.tasks))["cpu"].to_list()
+    last = Counter(run.machine.node_of.get(cpu) for cpu in mine)
+    followed = any(map(run.has, _FOLLOWED))
+    for node in run.machine.nodes:
+        yield TASKS_FINAL.of(last[node] if followed else None, node=node)
+
+
+def _imbalance(run: RecordedRun) -> float | None:
+    """Return the mean over slices of the fullest node's queue less the emptiest's, for each CPU."""
+    allowed = set(run.scope.allowed)
+    cpus = {node: len(allowed & set(run.machine.cpus_of[node])) for node in run.machine.nodes}
+    used = [node for node, count in cpus.items() if count]
+    lengths = run.scope.slices.lengths_ns()
+    if len(used) < 2 or not lengths:
+        return None
+    queued = {(node, number): ns for node, number, ns in run.sums.queued.iter_rows()}
+    total = 0.0
+    for number, length in enumerate(lengths):
+        each = [queued.get((node, number), 0) / length / cpus[node] for node in used]
+        total += (max(each) - min(each)) * length
+    return total / sum(lengths)
+
+
+GROUP = MeasureGroup(
+    "work conservation",
+    (IDLE_WHILE_OVERLOADED, LONGEST, QUEUE_IMBALANCE, UNKNOWN_TIME, TASKS_FINAL),
+    _compute,
+)

@@ -1,0 +1,199 @@
+"""Who moved a task, who took it back, and where many tasks went at once.
+
+sched_migrate_task does not say who asked. It follows from what else is known:
+
+- NUMA balancing announces a task and its destination in sched_move_numa or sched_swap_numa, and the
+  stopper of a CPU carries it out soon after;
+- another move by a stopper (`migration/N`) is an active balance, a change of affinity or an exec;
+- a task that was asleep was placed by its wake-up;
+- one that was runnable was pulled by the load balancer, on any CPU, for an idle one may pull for
+  others (nohz_idle_balance()).
+"""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from numalab.analysis.findings import Mover, Moves, Storm
+from numalab.analysis.numa_decisions import node_of_cpu
+
+RETURN_NS = 1_000_000_000  # what comes back within a second was not worth moving
+CARRIED_OUT_NS = (
+    1_000_000_000  # stop_two_cpus() waits for both CPUs, which takes long where one is busy
+)
+STORM_NS = 10_000_000
+STORM_TASKS = 8  # a load balancer may pull several at once (sched_nr_migrate is 32)
+MOVERS: tuple[Mover, ...] = ("numa", "load balancer", "wake-up", "stopper", "not known")
+
+SCHEMA = {
+    "time_ns": pl.Int64,
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "from_cpu": pl.Int32,
+    "to_cpu": pl.Int32,
+    "from_node": pl.Int32,
+    "to_node": pl.Int32,
+    "mover": pl.String,
+}
+
+
+def migrations(
+    events: pl.DataFrame, stayed: pl.DataFrame, node_of: Mapping[int, int]
+) -> pl.DataFrame:
+    """Return every sched_migrate_task that changes a CPU, in the columns of `SCHEMA`.
+
+    The mover is as far as it is known here: what NUMA balancing announced counts as the stopper's.
+    `stayed` is what `stays` gave.
+    """
+    if not {"orig_cpu", "dest_cpu"} <= set(events.columns):
+        return pl.DataFrame(schema=SCHEMA)
+    # set_task_cpu() traces before it looks whether the CPU changes at all (6.12, core.c).
+    moved = events.filter(
+        (pl.col("event") == "sched_migrate_task") & (pl.col("orig_cpu") != pl.col("dest_cpu"))
+    )
+    state = stayed.select("pid", "runnable", time_ns="start_ns").unique(
+        ["pid", "time_ns"], keep="last"
+    )
+    table = moved.select(
+        "time_ns",
+        pid=pl.col("event_pid").cast(pl.Int32),
+        comm="event_comm",
+        from_cpu=pl.col("orig_cpu").cast(pl.Int32),
+        to_cpu=pl.col("dest_cpu").cast(pl.Int32),
+        from_node=node_of_cpu("orig_cpu", node_of),
+        to_node=node_of_cpu("dest_cpu", node_of),
+        stopper=pl.col("comm").str.starts_with("migration/").fill_null(value=False),
+    ).join(state, on=["pid", "time_ns"], how="left", maintain_order="left")
+    mover = (
+        pl.when(pl.col("stopper"))
+        .then(pl.lit("stopper"))
+        .when(pl.col("runnable").is_null())
+        .then(pl.lit("not known"))
+        .when(pl.col("runnable"))
+        .then(pl.lit("load balancer"))
+        .otherwise(pl.lit("wake-up"))
+    )
+    return table.with_columns(mover=mover).select(list(SCHEMA))
+
+
+def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+    """Give NUMA balancing the migrations that it announced. `done` is what `done_moves` gave.
+
+    A migration is its own when the task's last announced move, at most a second before, went to the
+    same CPU and no earlier migration has carried it out.
+    """
+    if moved.is_empty() or done.is_empty():
+        return moved
+    announced = done.select("pid", "to_cpu", "time_ns", announced="time_ns").sort("time_ns")
+    met = moved.sort("time_ns", maintain_order=True).join_asof(
+        announced,
+        on="time_ns",
+        by=["pid", "to_cpu"],
+        strategy="backward",
+        tolerance=CARRIED_OUT_NS,
+        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+    )
+    first = pl.int_range(pl.len()).over("pid", "to_cpu", "announced") == 0
+    numa = pl.col("announced").is_not_null() & first
+    return met.with_columns(mover=pl.when(numa).then(pl.lit("numa")).otherwise("mover")).drop(
+        "announced"
+    )
+
+
+def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
+    """Return the moves between nodes, and which of them were taken back.
+
+    `back_ns` and `back_by` say when and by whom the task's next such move took it back to the node
+    it came from, within a second; null where it did not.
+    """
+    between = moved.filter(pl.col("from_node") != pl.col("to_node")).sort(
+        "pid", "time_ns", maintain_order=True
+    )
+
+    def following(column: str) -> pl.Expr:
+        return pl.col(column).shift(-1).over("pid")
+
+    returns = (
+        (following("to_node") == pl.col("from_node"))
+        & (following("from_node") == pl.col("to_node"))
+        & (following("time_ns") - pl.col("time_ns") <= RETURN_NS)
+    ).fill_null(value=False)
+    return between.with_columns(
+        back_ns=pl.when(returns).then(following("time_ns")),
+        back_by=pl.when(returns).then(following("mover")),
+    ).sort("time_ns", maintain_order=True)
+
+
+def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
+    """Count for each mover its moves, those between nodes, and who took these back.
+
+    `returned` is what `with_returns` gave for `moved`.
+    """
+    found = []
+    for mover in MOVERS:
+        mine = pl.col("mover") == mover
+        back = returned.filter(mine & pl.col("back_by").is_not_null())["back_by"].to_list()
+        found.append(
+            Moves(
+                mover,
+                moved.filter(mine).height,
+                returned.filter(mine).height,
+                {by: back.count(by) for by in MOVERS if by in back},
+            )
+        )
+    return tuple(each for each in found if each.moves)
+
+
+def find_storms(
+    moved: pl.DataFrame, cpus_of_node: Mapping[int, int], start_ns: int
+) -> tuple[Storm, ...]:
+    """Return where balancing sent many tasks within 10 ms, the largest first.
+
+    Many are eight different tasks to one CPU, or to one node from others four times as many as it
+    has CPUs (eight at least). Wake-ups are left out: they choose an idle CPU. A storm lasts as long
+    as each 10 ms have that many.
+    """
+    balanced = moved.filter(pl.col("mover").is_in(["numa", "load balancer", "stopper"]))
+    crossing = balanced.filter(pl.col("from_node") != pl.col("to_node"))
+    found: list[Storm] = []
+    for to, column, table in (("cpu", "to_cpu", balanced), ("node", "to_node", crossing)):
+        ordered = table.sort("time_ns", maintain_order=True)
+        for (target,), rows in ordered.group_by(column):
+            if target is None:
+                continue
+            many = STORM_TASKS
+            if to == "node":
+                many = max(many, 4 * cpus_of_node.get(target, 0))
+            times, pids = rows["time_ns"].to_list(), rows["pid"].to_list()
+            for first, last in _bursts(times, pids, many):
+                found.append(
+                    Storm(
+                        to,  # type: ignore[arg-type]
+                        target,
+                        (times[first] - start_ns) / 1e6,
+                        (times[last] - times[first]) / 1e6,
+                        last - first + 1,
+                        len(set(pids[first : last + 1])),
+                    )
+                )
+    return tuple(sorted(found, key=lambda storm: (-storm.tasks, storm.at_ms, storm.to)))
+
+
+def _bursts(times: list[int], pids: list[int], many: int) -> list[tuple[int, int]]:
+    """Return first and last row of each time in which every 10 ms move `many` different tasks."""
+    found: list[tuple[int, int]] = []
+    inside: dict[int, int] = {}
+    first = 0
+    for last, (time, pid) in enumerate(zip(times, pids, strict=True)):
+        inside[pid] = inside.get(pid, 0) + 1
+        while time - times[first] > STORM_NS:
+            inside[pids[first]] -= 1
+            if not inside[pids[first]]:
+                del inside[pids[first]]
+            first += 1
+        if len(inside) >= many:
+            if found and first <= found[-1][1]:
+                found[-1] = (found[-1][0], last)
+            else:
+                found.append((first, last))
+    return found

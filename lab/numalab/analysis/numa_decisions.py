@@ -1,0 +1,200 @@
+"""What NUMA balancing decided, from sched_move_numa, sched_swap_numa and sched_stick_numa.
+
+task_numa_migrate() (kernel/sched/fair.c, 6.12) ends in one of these ways: no better CPU was found
+(a stick without a destination); a move or a swap is announced and done; or it is announced and
+fails, and a stick with the same destination follows. A stick with a destination that nothing
+announced is a CPU on which the task may not run (migrate_task_to(), migrate_swap()).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from numalab.analysis.findings import Matrix
+from numalab.analysis.tables.machine import RecordedMachine
+from numalab.analysis.tables.window import Window
+
+SCHEMA = {
+    "time_ns": pl.Int64,
+    "kind": pl.String,
+    "pid": pl.Int32,
+    "tgid": pl.Int32,
+    "ngid": pl.Int32,
+    "from_cpu": pl.Int32,
+    "from_node": pl.Int32,
+    "to_cpu": pl.Int32,
+    "to_node": pl.Int32,
+    "other_pid": pl.Int32,
+}
+KINDS = {"sched_move_numa": "move", "sched_swap_numa": "swap", "sched_stick_numa": "stick"}
+NO_DESTINATION, FAILED, NOT_ALLOWED = "no destination", "failed", "not allowed there"
+
+
+def numa_decisions(
+    events: pl.DataFrame, window: Window, node_of: Mapping[int, int]
+) -> pl.DataFrame:
+    """Return the three events of the window as one table, in the order of their times: `SCHEMA`.
+
+    Without a destination `to_cpu` and `to_node` are null, without a swap `other_pid` is. Nodes are
+    those of the CPUs in `node_of`, for a machine may have been given other numbers than its own.
+    """
+    found = events.filter(
+        pl.col("event").is_in(list(KINDS))
+        & pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+    )
+    columns = set(found.columns)
+    if found.is_empty() or not {"src_cpu", "dst_cpu"} <= columns:
+        return pl.DataFrame(schema=SCHEMA)
+
+    def either(*names: str) -> pl.Expr:
+        there = [pl.col(name) for name in names if name in columns]
+        return pl.coalesce(there).cast(pl.Int32) if there else pl.lit(None, pl.Int32)
+
+    def if_any(name: str, least: int) -> pl.Expr:
+        value = either(name)
+        return pl.when(value >= least).then(value)
+
+    table = found.select(
+        "time_ns",
+        kind=pl.col("event").replace_strict(KINDS),
+        # A move names one task; a swap, and from Linux 5.4 on a stick, names two.
+        pid=either("src_pid", "event_pid"),
+        tgid=either("src_tgid", "tgid"),
+        ngid=either("src_ngid", "ngid"),
+        from_cpu=either("src_cpu"),
+        to_cpu=if_any("dst_cpu", 0),
+        other_pid=if_any("dst_pid", 1),
+    )
+    placed = table.with_columns(
+        from_node=node_of_cpu("from_cpu", node_of), to_node=node_of_cpu("to_cpu", node_of)
+    )
+    return placed.select(list(SCHEMA)).sort("time_ns", maintain_order=True)
+
+
+def node_of_cpu(cpu: str, node_of: Mapping[int, int]) -> pl.Expr:
+    """Return the node of the CPUs in a column, null for one that has none."""
+    number = pl.col(cpu).cast(pl.Int32)
+    return number.replace_strict(dict(node_of) or {-1: -1}, default=None, return_dtype=pl.Int32)
+
+
+def with_outcomes(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Add `failed` (to moves and swaps: it did not happen) and `reason` (to sticks).
+
+    A move or swap failed when the next event of its task is a stick with the same destination.
+    """
+    ordered = decisions.sort("pid", "time_ns", maintain_order=True)
+    same = ordered["pid"] == ordered["pid"].shift(-1)
+    answers = (pl.col("kind").shift(-1) == "stick") & (
+        pl.col("to_cpu").shift(-1) == pl.col("to_cpu")
+    )
+    marked = ordered.with_columns(
+        failed=((pl.col("kind") != "stick") & answers & same).fill_null(value=False)
+    )
+    follows = (pl.col("failed").shift(1) & same.shift(1)).fill_null(value=False)
+    reason = (
+        pl.when(pl.col("kind") != "stick")
+        .then(pl.lit(""))
+        .when(pl.col("to_cpu").is_null())
+        .then(pl.lit(NO_DESTINATION))
+        .when(follows)
+        .then(pl.lit(FAILED))
+        .otherwise(pl.lit(NOT_ALLOWED))
+    )
+    return marked.with_columns(reason=reason).sort("time_ns", maintain_order=True)
+
+
+def success_percent(decisions: pl.DataFrame) -> float | None:
+    """Return how many of the attempts moved or swapped a task; None without an attempt.
+
+    An attempt is a move, a swap, or a stick that does not answer one of these. `decisions` are
+    those of `with_outcomes`.
+    """
+    announced = decisions.filter(pl.col("kind") != "stick")
+    alone = decisions.filter((pl.col("kind") == "stick") & (pl.col("reason") != FAILED)).height
+    attempts = announced.height + alone
+    done = announced.filter(~pl.col("failed")).height
+    return 100 * done / attempts if attempts else None
+
+
+def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return every task that moves and swaps took somewhere; a swap takes two.
+
+    Columns: decision (the row's number in `decisions`), kind, time_ns, pid, from_cpu, to_cpu,
+    from_node, to_node.
+    """
+    there = decisions.with_row_index("decision").filter(
+        (pl.col("kind") != "stick") & ~pl.col("failed")
+    )
+    names = ("decision", "kind", "time_ns", "pid", "from_cpu", "to_cpu", "from_node", "to_node")
+    back = there.filter(pl.col("other_pid").is_not_null()).select(
+        "decision",
+        "kind",
+        "time_ns",
+        pid="other_pid",
+        from_cpu="to_cpu",
+        to_cpu="from_cpu",
+        from_node="to_node",
+        to_node="from_node",
+    )
+    return pl.concat([there.select(names), back]).sort("time_ns", maintain_order=True)
+
+
+def matrices(
+    moved: pl.DataFrame, name: str, title: str, machine: RecordedMachine
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Count moves between nodes, plainly, times the hops, and times the distance of the two nodes.
+
+    `moved` has from_node and to_node, and one row a move.
+    """
+    place = {node: at for at, node in enumerate(machine.nodes)}
+    counts = [[0.0] * len(place) for _ in place]
+    for a, b, number in moved.group_by("from_node", "to_node").agg(n=pl.len()).iter_rows():
+        if a in place and b in place:
+            counts[place[a]][place[b]] += number
+
+    def weighted(suffix: str, what: str, unit: str, weights: Sequence[Sequence[int]]) -> Matrix:
+        cells = tuple(
+            tuple(n * w for n, w in zip(row, by, strict=True))
+            for row, by in zip(counts, weights, strict=True)
+        )
+        return Matrix(name + suffix, f"{title}{what}", unit, cells)
+
+    ones = [[1] * len(place) for _ in place]
+    return (
+        weighted("", "", "moves", ones),
+        weighted("_hops", ", times their hops", "hops", machine.table(machine.hops)),
+        weighted(
+            "_distance", ", times their distance", "distance", machine.table(machine.distance)
+        ),
+    )
+
+
+def nearer(
+    moved: pl.DataFrame, preferred: pl.DataFrame, distance: Mapping[tuple[int, int], int]
+) -> pl.DataFrame:
+    """Add `nearer`: by how much a move shrank the distance to the task's preferred node.
+
+    `preferred` (time_ns, pid, node) are samples of numa_preferred_nid; the first one after the move
+    counts, else the last before, because the kernel sets the node just before it moves a task.
+    Null where there is none. `distance` is by two nodes.
+    """
+    samples = preferred.filter(pl.col("node") >= 0).sort("time_ns").rename({"node": "preferred"})
+    rows = moved.sort("time_ns", maintain_order=True)
+    if samples.is_empty() or rows.is_empty():
+        return rows.with_columns(nearer=pl.lit(None, pl.Int32))
+    for strategy, column in (("forward", "later"), ("backward", "earlier")):
+        rows = rows.join_asof(
+            samples.rename({"preferred": column}),
+            on="time_ns",
+            by="pid",
+            strategy=strategy,  # type: ignore[arg-type]
+            check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+        )
+    rows = rows.with_columns(preferred=pl.coalesce("later", "earlier")).drop("later", "earlier")
+    change = [
+        None
+        if None in (a, b, wanted) or (a, wanted) not in distance or (b, wanted) not in distance
+        else distance[a, wanted] - distance[b, wanted]
+        for a, b, wanted in rows.select("from_node", "to_node", "preferred").iter_rows()
+    ]
+    return rows.with_columns(nearer=pl.Series(change, dtype=pl.Int32)).drop("preferred")

@@ -1,0 +1,138 @@
+"""Where tasks, their processes and NUMA groups had their CPU time, slice by slice, and since when
+they stayed.
+
+Convergence is counted at the borders of slices: something converged at the first moment at which,
+and at every later one, at least `CONVERGED_PERCENT` of the CPU time that it had from then until the
+end of the window was on one node. Whatever ran last ran somewhere: the last fifth of the window is
+not looked into, and what has not converged before it never did.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from numalab.analysis.findings import Level, Residence
+from numalab.analysis.tables.slices import Slices
+
+CONVERGED_PERCENT = 80.0
+SETTLED_SHARE = 0.2  # of the window, at its end, that is not looked into
+
+Times = npt.NDArray[np.int64]  # CPU time in ns by slice and node
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What CPU time is divided by: nodes and slices of the window."""
+
+    nodes: Sequence[int]
+    slices: Slices
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A task, process or group and its CPU time in nanoseconds, by slice and node."""
+
+    level: Level
+    id: int
+    name: str
+    ns: Times
+
+
+def residents(
+    time: pl.DataFrame,
+    level: Level,
+    ranges: Ranges,
+    *,
+    names: Mapping[int, str],
+    member_of: Mapping[int, int] | None = None,
+) -> tuple[Resident, ...]:
+    """Put the CPU time of tasks together, those with most of it first.
+
+    `time` has pid, node, slice, ns. `member_of` gives the process or group of a task; tasks that it
+    lacks belong to none. `names` are by the number of the task, process or group.
+    """
+    nodes, slices = ranges.nodes, ranges.slices
+    place = {node: at for at, node in enumerate(nodes)}
+    found: dict[int, Times] = {}
+    for pid, node, number, length in time.select("pid", "node", "slice", "ns").iter_rows():
+        whose = pid if member_of is None else member_of.get(pid)
+        if whose is None or node not in place or not 0 <= number < slices.count:
+            continue
+        table = found.setdefault(whose, np.zeros((slices.count, len(nodes)), np.int64))
+        table[number, place[node]] += length
+    made = [Resident(level, id_, names.get(id_, ""), ns) for id_, ns in found.items()]
+    return tuple(sorted(made, key=lambda each: (-int(each.ns.sum()), each.id)))
+
+
+def converged_slice(ns: Times, slices: Slices) -> int | None:
+    """Return the slice since whose beginning the time was on one node, None for never."""
+    left = ns[::-1].cumsum(axis=0)[::-1]  # from each slice to the end
+    total = left.sum(axis=1)
+    if not total.size or not total[0]:
+        return None
+    last = _last_looked_at(total, slices)
+    node = int(np.argmax(left[last]))
+    share = 100 * left[: last + 1, node] / total[: last + 1]
+    return _since(share < CONVERGED_PERCENT)
+
+
+def converged_ms(ns: Times, slices: Slices) -> float | None:
+    """Return since when (ms of the window) the time was on one node, None for never."""
+    since = converged_slice(ns, slices)
+    return None if since is None else since * slices.step_ns / 1e6
+
+
+def spread_ms(ns: Times, weights: Sequence[int], slices: Slices) -> float | None:
+    """Return since when (ms) the time was spread evenly over the nodes, None for never.
+
+    Evenly: of the time left until the end, every node with a weight (its allowed CPUs) had at least
+    `CONVERGED_PERCENT` of what its weight gives it. The last fifth of the window is left out.
+    """
+    wanted = np.array(weights, np.float64)
+    left = ns[::-1].cumsum(axis=0)[::-1].astype(np.float64)
+    total = left.sum(axis=1)
+    if not wanted.sum() or not total.size or not total[0]:
+        return None
+    looked_at = slice(_last_looked_at(total, slices) + 1)
+    even = total[looked_at, None] * wanted / wanted.sum()
+    since = _since((left[looked_at] < CONVERGED_PERCENT / 100 * even).any(axis=1))
+    return None if since is None else since * slices.step_ns / 1e6
+
+
+def _last_looked_at(total: npt.NDArray[np.generic], slices: Slices) -> int:
+    """Return the last slice whose beginning counts: before the last fifth, and with time left."""
+    with_time = int(np.flatnonzero(total)[-1])
+    return min(with_time, max(0, round((1 - SETTLED_SHARE) * slices.count) - 1))
+
+
+def _since(apart: npt.NDArray[np.bool_]) -> int | None:
+    """Return the first slice after which nothing is apart any more, None where the last one is."""
+    if apart[-1]:
+        return None
+    where = np.flatnonzero(apart)
+    return int(where[-1]) + 1 if where.size else 0
+
+
+def describe(each: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
+    """Turn times into shares for the report."""
+    whole = int(each.ns.sum())
+    by_node = each.ns.sum(axis=0)
+    rows: list[tuple[float, ...] | None] = []
+    for row in each.ns:
+        total = int(row.sum())
+        rows.append(tuple(round(100 * int(n) / total, 1) for n in row) if total else None)
+    last = np.flatnonzero(each.ns.sum(axis=1))
+    final = nodes[int(np.argmax(each.ns[last[-1]]))] if last.size else None
+    return Residence(
+        each.level,
+        each.id,
+        each.name,
+        round(whole / 1e6, 3),
+        tuple(round(100 * int(n) / whole, 2) if whole else 0.0 for n in by_node),
+        tuple(rows),
+        converged_ms(each.ns, slices),
+        final,
+    )

@@ -1,0 +1,178 @@
+"""What samples of tasks and of CPUs say: where NUMA faults were, and how many tasks waited.
+
+The NUMA faults of a task are those that show_numa_stats() (kernel/sched/fair.c of Linux 6.12)
+prints in /proc/PID/sched: by node of the memory, private to the task or shared. The kernel halves
+them with each scan (task_numa_placement()), so that they say what the task touched lately. How long
+tasks waited for a CPU is added up in /proc/schedstat (Documentation/scheduler/sched-stats.rst) when
+a wait ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import polars as pl
+
+from numalab.analysis.findings import TimeSeries
+from numalab.analysis.tables.machine import RecordedMachine
+from numalab.analysis.tables.recorded import RecordedRun
+from numalab.analysis.tables.window import Window
+from numalab.analysis.tasks import of_interest
+from numalab.capture.samples import Samples
+from numalab.measure import Number
+
+
+def fault_series(vmstat: pl.DataFrame, window: Window) -> tuple[TimeSeries, ...]:
+    """Return the local share of hinting faults, and pages migrated, between samples in the window.
+
+    `vmstat` has time_ns, counter, value. The share is None between two samples without a fault.
+    """
+    wide = {
+        counter: dict(vmstat.filter(pl.col("counter") == counter)["time_ns", "value"].iter_rows())
+        for counter in ("numa_hint_faults", "numa_hint_faults_local", "numa_pages_migrated")
+    }
+    times = [time for time in sorted(set(vmstat["time_ns"])) if _inside(time, window)]
+    if len(times) < 2:
+        return ()
+    at = tuple((time - window.start_ns) / 1e6 for time in times[1:])
+
+    def grown(counter: str) -> list[float | None]:
+        values = [wide[counter].get(time) for time in times]
+        pairs = pairwise(values)
+        return [None if a is None or b is None else b - a for a, b in pairs]
+
+    faults, local = grown("numa_hint_faults"), grown("numa_hint_faults_local")
+    share = tuple(
+        100 * near / all_ if all_ and near is not None else None
+        for all_, near in zip(faults, local, strict=True)
+    )
+    return (
+        TimeSeries("local_faults", "Local share of NUMA hinting faults", "%", None, at, share),
+        TimeSeries(
+            "pages_migrated",
+            "Pages migrated by NUMA balancing",
+            "pages",
+            None,
+            at,
+            tuple(grown("numa_pages_migrated")),
+        ),
+    )
+
+
+def page_series(
+    pages: pl.DataFrame, window: Window, nodes: Sequence[int]
+) -> tuple[TimeSeries, ...]:
+    """Return how much memory of the sampled processes lay on each node, in MiB, a series a node.
+
+    `pages` has time_ns, tgid, node, kib (sums over numa_maps; pages that processes share count in
+    each of them).
+    """
+    inside = pages.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
+    times = sorted(set(inside["time_ns"]))
+    if not times:
+        return ()
+    sums = inside.group_by("time_ns", "node").agg(pl.col("kib").sum())
+    total = {(time, node): kib for time, node, kib in sums.iter_rows()}
+    at = tuple((time - window.start_ns) / 1e6 for time in times)
+    return tuple(
+        TimeSeries(
+            "pages_node",
+            "Memory of the command's processes by node",
+            "MiB",
+            node,
+            at,
+            tuple(total.get((time, node), 0) / 1024 for time in times),
+        )
+        for node in nodes
+    )
+
+
+def fault_nodes(run: RecordedRun) -> tuple[TimeSeries, ...]:
+    """Return the NUMA faults of the tasks of interest over time, a series for each node; none
+    where there never was one."""
+    if run.samples is None:
+        return ()
+    faults = faults_of(run.samples, samples_of_interest(run))
+    if not sum_of(faults, pl.col("task_private") + pl.col("task_shared")):
+        return ()
+    sums = faults.group_by("time_ns", "node").agg(
+        pl.col("task_private").sum() + pl.col("task_shared").sum()
+    )
+    of = {(time, node): count for time, node, count in sums.iter_rows()}
+    times = sorted(set(faults["time_ns"]))
+    at = tuple((time - run.window.start_ns) / 1e6 for time in times)
+    title = "NUMA faults of the tasks by node of the memory, as the kernel remembers them"
+    return tuple(
+        TimeSeries(
+            "task_faults",
+            title,
+            "faults",
+            node,
+            at,
+            tuple(of.get((time, node), 0) for time in times),
+        )
+        for node in run.machine.nodes
+    )
+
+
+def waiting_series(
+    schedstat: pl.DataFrame, window: Window, machine: RecordedMachine
+) -> tuple[TimeSeries, ...]:
+    """Return how many tasks waited for a CPU of each node, the mean between samples in the window.
+
+    `schedstat` is that of `Samples`. A wait counts when it ends.
+    """
+    inside = schedstat.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
+    waited: dict[int, Mapping[int, int]] = {
+        time: dict(rows["cpu", "waiting_ns"].iter_rows())
+        for (time,), rows in inside.group_by("time_ns")
+        if isinstance(time, int)
+    }
+    times = sorted(waited)
+    if len(times) < 2:
+        return ()
+    at = tuple((time - window.start_ns) / 1e6 for time in times[1:])
+    title = "Tasks that waited for a CPU, by node (/proc/schedstat)"
+    return tuple(
+        TimeSeries(
+            "waiting",
+            title,
+            "tasks",
+            node,
+            at,
+            tuple(
+                _waiting(waited[a], waited[b], machine.cpus_of[node], b - a)
+                for a, b in pairwise(times)
+            ),
+        )
+        for node in machine.nodes
+    )
+
+
+def _waiting(
+    before: Mapping[int, int], after: Mapping[int, int], cpus: tuple[int, ...], length: int
+) -> Number:
+    known = [cpu for cpu in cpus if cpu in before and cpu in after]
+    return sum(after[cpu] - before[cpu] for cpu in known) / length if known else None
+
+
+def samples_of_interest(run: RecordedRun) -> pl.DataFrame:
+    """Return the samples of the tasks of interest in the window, one of each task at a time."""
+    assert run.samples is not None
+    inside = pl.col("time_ns").is_between(run.window.start_ns, run.window.end_ns)
+    mine = run.samples.tasks.filter(inside & of_interest(run.scope.tasks))
+    return mine.unique(["pid", "time_ns"], keep="last", maintain_order=True)
+
+
+def faults_of(samples: Samples, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return the faults of these samples of tasks; `node_task` is the preferred node."""
+    known = samples.faults.unique(["pid", "time_ns", "node"], keep="last")
+    return known.join(tasks, on=["pid", "time_ns"], suffix="_task")
+
+
+def sum_of(table: pl.DataFrame, values: pl.Expr) -> int:
+    """Return the sum of some values of a table, 0 of none."""
+    return int(table.select(values.sum()).item() or 0)
+
+
+def _inside(time: int, window: Window) -> bool:
+    return window.start_ns <= time <= window.end_ns

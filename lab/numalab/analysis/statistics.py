@@ -1,0 +1,339 @@
+"""What a handful of runs can honestly show.
+
+Two samples are compared by a test, an interval and the smallest effect they could have shown; the
+measures of a table share one error rate by Holm's correction. A difference is *shown* when the
+corrected p is below `LEVEL`. Two tests are used, and which one is said:
+
+- **Mann-Whitney, exact** where there are runs enough for it. It assumes nothing about how runs
+  spread, but with 3 and 3 runs its p cannot go below 0.1, with 5 and 5 not below 0.008.
+- **Welch's t** where the runs are too few for that. It takes runs to spread like a bell, which few
+  runs cannot prove; so a difference must also leave the two sides without any overlap, and each
+  side must have `FEWEST` runs or more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb, exp, fsum, log, sqrt
+from sys import float_info
+from typing import Literal
+
+from numalab.measure import Direction
+
+Outcome = Literal["better", "worse", "different", "no difference shown", "not comparable"]
+Values = Sequence[float | int | None]
+
+LEVEL = 0.05  # how often a table without any real difference may show one
+POWER = 0.8  # how often the smallest effect would have been shown
+FEWEST = 3  # runs on each side
+MOST_PERMUTATIONS = 20_000  # of tied samples; 8 and 8 runs have 12,870
+# A whole number stands for anything within half of it, which is this much variance (Sheppard).
+WHOLE_NUMBER_VARIANCE = 1 / 12
+
+MANN_WHITNEY = "Mann-Whitney"
+WELCH = "Welch's t"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The runs of one variant: how many, and their figures.
+
+    `stddev` is the sample's (n - 1), None for a single run. The harmonic and the geometric mean are
+    None unless every value is above 0.
+    """
+
+    n: int
+    mean: float
+    minimum: float
+    maximum: float
+    stddev: float | None
+    harmonic_mean: float | None = None
+    geometric_mean: float | None = None
+
+    @property
+    def variation(self) -> float | None:
+        """The coefficient of variation: the standard deviation in percent of the mean."""
+        return None if self.stddev is None or not self.mean else 100 * self.stddev / abs(self.mean)
+
+    @property
+    def population_stddev(self) -> float | None:
+        """The standard deviation that divides by n, as the tables of 2018 print it."""
+        return None if self.stddev is None else self.stddev * sqrt((self.n - 1) / self.n)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure, before and after.
+
+    `difference` is mean after - mean before, `interval` its 95 % confidence interval by Welch's t,
+    not corrected. `change` is the difference in percent of the mean before, None where that is 0;
+    `improvement` is the same counted in the measure's direction (positive is better). `corrected`
+    is `p_value` for a family of `family` measures. `smallest_effect` is the true difference that
+    runs which spread as these do would show in `POWER` of all repetitions.
+    """
+
+    before: Summary | None
+    after: Summary | None
+    outcome: Outcome
+    verdict: str
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    change: float | None = None
+    improvement: float | None = None
+    separated: bool = False
+    test: str = ""
+    p_value: float | None = None
+    corrected: float | None = None
+    family: int = 1
+    smallest_effect: float | None = None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the runs show a difference, in whichever direction."""
+        return self.outcome in {"better", "worse", "different"}
+
+    def percent(self, value: float) -> float | None:
+        """Return a difference in percent of the mean before; None where that is 0 or missing."""
+        return 100 * value / abs(self.before.mean) if self.before and self.before.mean else None
+
+
+def summarise(values: Values) -> Summary | None:
+    """Summarise the runs of a variant; runs that could not give the value are left out.
+
+    None when there is no value at all.
+    """
+    there = sorted(float(value) for value in values if value is not None)
+    if not there:
+        return None
+    n, mean = len(there), fsum(there) / len(there)
+    squares = fsum((value - mean) ** 2 for value in there)
+    stddev = sqrt(squares / (n - 1)) if n > 1 else None
+    harmonic = geometric = None
+    if there[0] > 0:
+        harmonic = n / sum(1 / value for value in there)  # fsum fails where this is infinite
+        geometric = exp(fsum(map(log, there)) / n)
+    return Summary(n, mean, there[0], there[-1], stddev, harmonic, geometric)
+
+
+def change_percent(before: float, after: float) -> float | None:
+    """Return by how many percent of `before` `after` is larger; None when `before` is 0."""
+    return 100 * (after - before) / before if before else None
+
+
+def improvement_percent(before: float, after: float, direction: Direction) -> float | None:
+    """Return the %Change of a kernel changelog: positive is better, the mean before is 100 %.
+
+    Kernel changelogs count so whichever way is better: 758.98 s to 498.12 s is 34.37 % (lower is
+    better), 22801 to 27059 operations +18.67 % (higher is better). None when `before` is 0 or the
+    measure has no better direction.
+    """
+    change = change_percent(before, after)
+    if change is None or direction == "none":
+        return None
+    return -change if direction == "lower" else change
+
+
+def separated(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Say whether all values of one side are below all values of the other."""
+    return bool(before and after) and (max(before) < min(after) or max(after) < min(before))
+
+
+def smallest_rank_p(n_before: int, n_after: int) -> float:
+    """Return the smallest two-sided p of an exact rank test: complete separation, by chance.
+
+    Of all the ways to tell n_before of the runs from the rest, two are apart: 2 / C(n, k).
+    """
+    return min(1.0, 2 / comb(n_before + n_after, n_before))
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return the p values corrected for being many (S. Holm, Scand. J. Statist. 6, 1979, 65-70).
+
+    The chance that any of them is below a level although nothing differs is at most that level.
+    """
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return tuple(corrected)
+
+
+def compare_samples(
+    before: Values, after: Values, *, direction: Direction, family: int = 1
+) -> Comparison:
+    """Compare the runs of two variants by one measure. A value of None is a run without it.
+
+    `family` is how many comparisons one reader looks at together; p is multiplied by it, which is
+    Holm's first and strictest step. For a whole table, `compare_table` corrects more finely.
+    """
+    found = _tested(before, after, direction, family)
+    corrected = None if found.p_value is None else min(1.0, family * found.p_value)
+    return _judged(found, corrected, direction)
+
+
+def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Comparison, ...]:
+    """Compare two variants by all measures of a table, a row of (before, after, direction) each.
+
+    A row in which every run gave the same value cannot show anything, whatever is true of it, and
+    does not count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
+    """
+    family = sum(_varies(before, after) for before, after, _ in rows) or 1
+    found = [_tested(before, after, direction, family) for before, after, direction in rows]
+    places = [place for place, each in enumerate(found) if each.p_value is not None]
+    corrected: dict[int, float] = dict(
+        zip(places, holm([found[place].p_value or 0.0 for place in places]), strict=True)
+    )
+    return tuple(
+        _judged(each, corrected.get(place), rows[place][2]) for place, each in enumerate(found)
+    )
+
+
+def not_comparable(before: Values, after: Values, reason: str) -> Comparison:
+    """Give the summaries of two sides that must not be compared, and why."""
+    return Comparison(summarise(before), summarise(after), "not comparable", reason)
+
+
+def _there(values: Values) -> list[float]:
+    return [float(value) for value in values if value is not None]
+
+
+def _varies(before: Values, after: Values) -> bool:
+    first, second = _there(before), _there(after)
+    return bool(first and second) and len({*first, *second}) > 1
+
+
+def _tested(before: Values, after: Values, direction: Direction, family: int) -> Comparison:
+    """Take every figure of a comparison that does not depend on the other rows of its table."""
+    first, second = _there(before), _there(after)
+    if not (first and second):
+        side = "after" if first else "before"
+        return not_comparable(before, after, f"no run {side} could measure it")
+    old, new = summarise(first), summarise(second)
+    assert old is not None
+    assert new is not None
+    found = Comparison(
+        before=old,
+        after=new,
+        outcome="no difference shown",
+        verdict="",
+        difference=new.mean - old.mean,
+        change=change_percent(old.mean, new.mean),
+        improvement=improvement_percent(old.mean, new.mean, direction),
+        separated=separated(first, second),
+        family=family,
+    )
+    if not _varies(first, second) or min(old.n, new.n) < 2:
+        return found
+    p_welch, interval, smallest = _welch(first, second, family)
+    if smallest_rank_p(old.n, new.n) * family <= LEVEL:
+        test, p_value = MANN_WHITNEY, _mann_whitney(first, second)
+    else:
+        test, p_value = WELCH, p_welch
+    return replace(found, test=test, p_value=p_value, interval=interval, smallest_effect=smallest)
+
+
+def _welch(
+    before: Sequence[float], after: Sequence[float], family: int
+) -> tuple[float, tuple[float, float], float]:
+    """Return p, the 95 % interval of the difference of means, and the smallest effect.
+
+    B. L. Welch, Biometrika 34, 1947, 28-35. The smallest effect is H. S. Bloom's minimum detectable
+    effect (Evaluation Review 19, 1995, 547-556): (t at the level + t at the power) x standard
+    error, with the level divided by `family`.
+    """
+    from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - takes 0.2 s; `--help` needs none
+
+    floor = WHOLE_NUMBER_VARIANCE if _whole(before) and _whole(after) else 0.0
+    parts = [max(_variance(side), floor) / len(side) for side in (before, after)]
+    difference = fsum(after) / len(after) - fsum(before) / len(before)
+    error = sqrt(sum(parts))
+    if error == 0:
+        return 0.0, (difference, difference), 0.0
+    if sum(parts) ** 2 < float_info.min:  # the squares of tiny variances would be 0
+        parts = [part / sum(parts) for part in parts]
+    degrees = [part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True)]
+    freedom = sum(parts) ** 2 / sum(degrees)
+    p_value = 2 * float(stdtr(freedom, -abs(difference) / error))
+    reach = error * float(stdtrit(freedom, 1 - LEVEL / 2))
+    needed = float(stdtrit(freedom, 1 - LEVEL / family / 2) + stdtrit(freedom, POWER))
+    return p_value, (difference - reach, difference + reach), error * needed
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fsum(values) / len(values)
+    return fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _whole(values: Sequence[float]) -> bool:
+    return all(value.is_integer() for value in values)
+
+
+def _mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the two-sided p of the rank sums: exact, ties included, while that can be counted."""
+    from scipy.stats import PermutationMethod, mannwhitneyu  # noqa: PLC0415 - takes 0.5 s
+
+    tied = len({*before, *after}) < len(before) + len(after)
+    ways = comb(len(before) + len(after), len(before))
+    if not tied:
+        method = "exact" if ways <= 10**9 else "asymptotic"
+    else:
+        method = PermutationMethod(ways) if ways <= MOST_PERMUTATIONS else "asymptotic"
+    return float(mannwhitneyu(before, after, method=method).pvalue)
+
+
+def _judged(found: Comparison, corrected: float | None, direction: Direction) -> Comparison:
+    """Add outcome and verdict to a comparison that was measured."""
+    before, after = found.before, found.after
+    if before is None or after is None:
+        return found
+    enough = min(before.n, after.n) >= FEWEST
+    apart = found.separated or found.test == MANN_WHITNEY
+    shown = enough and apart and corrected is not None and corrected < LEVEL
+    found = replace(found, corrected=corrected)
+    outcome: Outcome = "no difference shown"
+    if shown:
+        better = (after.mean > before.mean) == (direction == "higher")
+        outcome = "different" if direction == "none" else "better" if better else "worse"
+    return replace(found, outcome=outcome, verdict=_verdict(found, before, after, shown=shown))
+
+
+def _verdict(found: Comparison, before: Summary, after: Summary, *, shown: bool) -> str:
+    if before.minimum == before.maximum == after.minimum == after.maximum:
+        return f"the same value in all {before.n + after.n} runs"
+    side = "above" if after.mean > before.mean else "below"
+    text = f"the {before.n} runs before and the {after.n} after overlap"
+    if found.separated:
+        text = f"all {after.n} of {after.n} runs after are {side} all {before.n} before"
+    elif shown:
+        text = f"the {after.n} runs after are mostly {side} the {before.n} before"
+    if min(before.n, after.n) < FEWEST:
+        return f"{text}, but so few runs show nothing" if found.separated else text
+    if shown:
+        return f"{text} ({_p_text(found)})"
+    so = ", but that is not enough" if found.separated else ""
+    return f"{text}{so} ({_p_text(found)}){_could_show(found)}"
+
+
+def _p_text(found: Comparison) -> str:
+    """Write `Welch's t, p = 0.0013; 0.02 among 15`."""
+    if found.p_value is None or found.corrected is None:
+        return "no test"
+    text = f"{found.test}, p {_p(found.p_value)}"
+    return (
+        f"{text}; {_p(found.corrected).removeprefix('= ')} among {found.family}"
+        if (found.family > 1)
+        else text
+    )
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"= {value:.2g}"
+
+
+def _could_show(found: Comparison) -> str:
+    if not found.smallest_effect:
+        return ""
+    percent = found.percent(found.smallest_effect)
+    size = f"{found.smallest_effect:.3g}" if percent is None else f"{percent:.2g} %"
+    if percent is not None and percent >= 100:
+        size = f"{percent:.0f} %"
+    return f"; so many runs could have shown {size}"

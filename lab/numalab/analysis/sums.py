@@ -1,0 +1,128 @@
+"""What the chunks of a recording add up to; measures and findings are made of it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from numalab.analysis.findings import MAX_LISTED
+from numalab.analysis.migrations import SCHEMA as MOVES
+from numalab.analysis.migrations import migrations
+from numalab.analysis.numa_decisions import SCHEMA as DECISIONS
+from numalab.analysis.numa_decisions import numa_decisions
+from numalab.analysis.tables.chunks import EventChunk
+from numalab.analysis.tables.runqueue import queue_lengths
+from numalab.analysis.tables.slices import Slices, by_slice
+from numalab.analysis.tasks import busy_ns, node_changes, of_interest
+from numalab.analysis.work_conservation import (
+    VIOLATION,
+    idle_while_overloaded,
+    joined,
+    longest,
+    violations,
+)
+
+_TIME = {"pid": pl.Int32, "node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
+_NODE = {"node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
+_LAST = {"pid": pl.Int32, "node": pl.Int16}
+_FINAL = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16}
+_CUT = {name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is added up: the names of the tasks of interest, the CPUs that they were allowed on, the
+    node of every CPU, and the slices of the window."""
+
+    tasks: tuple[str, ...]
+    allowed: tuple[int, ...]
+    node_of: Mapping[int, int]
+    slices: Slices
+
+
+@dataclass
+class RunSums:
+    """Sums over the chunks so far.
+
+    `time` is CPU time of the tasks of interest (pid, node, slice, ns), `busy` that of any task by
+    node and slice, `queued` the time that runnable tasks were on a node. `final` says on which CPU
+    every task was last. `names` are the last ones known.
+    """
+
+    time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
+    busy: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_NODE))
+    queued: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_NODE))
+    busy_cpu: Counter[int] = field(default_factory=Counter)
+    idle_ns: int = 0
+    lost_ns: int = 0
+    changes: int = 0
+    last_node: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LAST))
+    final: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_FINAL))
+    moved: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=MOVES)])
+    decided: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=DECISIONS)])
+    violations: int = 0
+    longest: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=VIOLATION))
+    names: dict[int, str] = field(default_factory=dict)
+
+
+def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
+    """Add up all chunks."""
+    sums = RunSums()
+    for chunk in chunks:
+        _running(sums, chunk, scope)
+        _waiting(sums, chunk, scope)
+        inside = pl.col("time_ns").is_between(chunk.window.start_ns, chunk.window.end_ns)
+        moved = migrations(chunk.events.filter(inside), chunk.stays, scope.node_of)
+        sums.moved.append(moved)
+        sums.decided.append(numa_decisions(chunk.events, chunk.window, scope.node_of))
+    return sums
+
+
+def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
+    mine = chunk.spans.filter(of_interest(scope.tasks) & pl.col("pid").is_not_null())
+    sums.time = _sum(sums.time, by_slice(mine, scope.slices, "pid", "node"))
+    some = chunk.spans.filter(pl.col("pid") > 0)
+    sums.busy = _sum(sums.busy, by_slice(some, scope.slices, "node"))
+    sums.busy_cpu.update(busy_ns(chunk.spans, scope.tasks))
+    changes, sums.last_node = node_changes(mine, sums.last_node)
+    sums.changes += changes
+    named = mine.group_by("pid").agg(pl.col("comm").drop_nulls().last())
+    sums.names.update((pid, comm) for pid, comm in named.iter_rows() if comm is not None)
+
+
+def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
+    lengths = queue_lengths(chunk.stays, chunk.window, list(scope.allowed))
+    idle, lost = idle_while_overloaded(lengths, chunk.lost, chunk.window, scope.allowed)
+    sums.idle_ns += idle
+    sums.lost_ns += lost
+    cut = violations(lengths, chunk.lost)
+    known = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)
+    kept = longest(cut, lengths, chunk.stays, MAX_LISTED, chunk.window)
+    met = cut.filter(pl.col("start_ns") == chunk.window.start_ns)["cpu"]
+    sums.violations += cut.height - known.filter(pl.col("cpu").is_in(met.to_list())).height
+    sums.longest = _longest(joined(pl.concat([sums.longest, kept])), chunk.window.end_ns)
+    node = (
+        pl.col("cpu")
+        .cast(pl.Int32)
+        .replace_strict(dict(scope.node_of) or {-1: -1}, default=None, return_dtype=pl.Int16)
+    )
+    waiting = lengths.filter(pl.col("runnable") > 0).with_columns(node=node)
+    per_slice = by_slice(waiting, scope.slices, "node", weight="runnable")
+    sums.queued = _sum(sums.queued, per_slice)
+    last = chunk.stays.group_by("pid").agg(pl.col("comm", "cpu").last())
+    sums.final = pl.concat([last, sums.final.join(last, on="pid", how="anti")])
+
+
+def _longest(found: pl.DataFrame, border_ns: int) -> pl.DataFrame:
+    """Keep the longest, and all that the next chunk may go on with."""
+    ordered = found.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
+    open_ended = ordered.slice(MAX_LISTED).filter(pl.col("end_ns") == border_ns)
+    return pl.concat([ordered.head(MAX_LISTED), open_ended])
+
+
+def _sum(known: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in known.columns if name != "ns"]
+    same = [pl.col(name).cast(kind) for name, kind in known.schema.items()]
+    both = pl.concat([known, more.select(same)])
+    return both.group_by(keys).agg(pl.col("ns").sum())

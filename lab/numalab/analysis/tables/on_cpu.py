@@ -1,0 +1,168 @@
+"""Who ran where: for each CPU, the task on it at every moment.
+
+What is known rests on sched_switch alone: from one to the next, a CPU runs the task that the first
+names as next. The policy for what that leaves open:
+
+- Before a CPU's first sched_switch it ran the task that this one names as previous, since the
+  recording began or since events were last lost.
+- A CPU without any sched_switch ran the task that its other events say they happened in; without
+  any event at all it was idle. Such spans are not `known`.
+- From the last event before lost events to the first one after, who ran is unknown: pid is null.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from numalab.analysis.tables.window import Window, clip
+
+SCHEMA = {
+    "cpu": pl.Int16,
+    "node": pl.Int16,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "known": pl.Boolean,
+}
+IDLE_PID = 0
+_PART = {name: kind for name, kind in SCHEMA.items() if name != "node"}
+
+
+def spans(events: pl.DataFrame, window: Window, cpus: Iterable[int] = ()) -> pl.DataFrame:
+    """Return who ran where in the window: cpu, node, start_ns, end_ns, pid, comm, known.
+
+    `events` is the table that `decode_trace` writes. The spans of a CPU follow each other without
+    a hole; idle ones have pid 0, unknown ones a null pid. `cpus` names CPUs that are to be in the
+    table even if no event happened on them. Sorted by cpu and start. The name of a task is the one
+    it had when it left the CPU, so that a fork that becomes another program is called as that.
+    """
+    if events.is_empty():
+        return pl.DataFrame(schema=SCHEMA)
+    first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
+    rows = _numbered(events)
+    stretches = _stretches(rows, first, last)
+    parts = [_switched(rows, stretches), _lost(events, first), _without_switch(stretches)]
+    parts.append(_without_event(events, cpus, min(first, window.start_ns), last))
+    whole = pl.concat([part.select(list(_PART)) for part in parts])
+    nodes = events.group_by("cpu").agg(pl.col("node").first())
+    placed = whole.join(nodes, on="cpu", how="left").select(list(SCHEMA))
+    return clip(placed, window).sort("cpu", "start_ns")
+
+
+def _numbered(events: pl.DataFrame) -> pl.DataFrame:
+    """Number the stretches of each CPU between lost events."""
+    lost = events["event"] == "lost_events"
+    if not lost.any():
+        return events.with_columns(segment=pl.lit(0, pl.UInt32))
+    return events.with_columns(segment=lost.cast(pl.UInt32).cum_sum()).with_columns(
+        # Counted over all CPUs at once, the numbers of one CPU only grow with its own losses.
+        segment=pl.when(pl.col("event") == "lost_events")
+        .then("segment")
+        .forward_fill()
+        .over("cpu")
+        .fill_null(0)
+    )
+
+
+def _stretches(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
+    """Return a row for each stretch of a CPU: cpu, segment, from_ns, to_ns, switched, pid, comm.
+
+    The first stretch begins with the recording, the last one ends with it.
+    """
+    own = rows.group_by("cpu", "segment").agg(
+        from_ns=pl.col("time_ns").min(),
+        to_ns=pl.col("time_ns").max(),
+        switched=(pl.col("event") == "sched_switch").any(),
+        pid=pl.col("pid").drop_nulls().last(),
+        comm=pl.col("comm").drop_nulls().last(),
+    )
+    return own.with_columns(
+        from_ns=pl.when(pl.col("segment") == 0).then(first).otherwise("from_ns"),
+        to_ns=pl.when(pl.col("segment") == pl.col("segment").max().over("cpu"))
+        .then(last)
+        .otherwise("to_ns"),
+    )
+
+
+def _switched(rows: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans that sched_switch bounds."""
+    if "prev_pid" not in rows.columns:
+        return pl.DataFrame(schema=_PART)
+    group = ["cpu", "segment"]
+    switches = (
+        rows.filter(pl.col("event") == "sched_switch")
+        .select(*group, "time_ns", "prev_pid", "prev_comm", "next_pid", "next_comm")
+        .join(
+            stretches.select(*group, "from_ns", "to_ns"),
+            on=group,
+            how="left",
+            maintain_order="left",
+        )
+        .sort(*group, "time_ns", maintain_order=True)
+    )
+    after = pl.struct(group) == pl.struct(group).shift(-1)
+    follows = after.fill_null(value=False)
+    ends = pl.when(follows).then(pl.col("time_ns").shift(-1)).otherwise("to_ns")
+    renamed = follows & (pl.col("prev_pid").shift(-1) == pl.col("next_pid"))
+    ran = switches.select(
+        "cpu",
+        start_ns="time_ns",
+        end_ns=ends,
+        pid="next_pid",
+        comm=pl.when(renamed).then(pl.col("prev_comm").shift(-1)).otherwise("next_comm"),
+        known=pl.lit(True),
+    )
+    before = (
+        switches.group_by(group)
+        .agg(pl.all().first())
+        .select(
+            "cpu",
+            start_ns="from_ns",
+            end_ns="time_ns",
+            pid="prev_pid",
+            comm="prev_comm",
+            known=pl.lit(True),
+        )
+    )
+    return pl.concat([before, ran])
+
+
+def _lost(rows: pl.DataFrame, first: int) -> pl.DataFrame:
+    """Return the spans in which events were lost."""
+    before = pl.col("time_ns").shift(1).over("cpu").fill_null(first)
+    return (
+        rows.with_columns(start_ns=before)
+        .filter(pl.col("event") == "lost_events")
+        .select(
+            "cpu",
+            "start_ns",
+            end_ns="time_ns",
+            pid=pl.lit(None, pl.Int32),
+            comm=pl.lit(None, pl.String),
+            known=pl.lit(False),
+        )
+    )
+
+
+def _without_switch(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return one span for each stretch in which a CPU has events but no sched_switch."""
+    return stretches.filter(~pl.col("switched")).select(
+        "cpu", "pid", "comm", start_ns="from_ns", end_ns="to_ns", known=pl.lit(False)
+    )
+
+
+def _without_event(rows: pl.DataFrame, cpus: Iterable[int], first: int, last: int) -> pl.DataFrame:
+    """Return an idle span for each CPU on which nothing happened."""
+    silent = sorted(set(cpus) - set(rows["cpu"].unique().to_list()))
+    return pl.DataFrame(
+        {
+            "cpu": silent,
+            "start_ns": [first] * len(silent),
+            "end_ns": [last] * len(silent),
+            "pid": [IDLE_PID] * len(silent),
+            "comm": ["<idle>"] * len(silent),
+            "known": [False] * len(silent),
+        },
+        schema=_PART,
+    )

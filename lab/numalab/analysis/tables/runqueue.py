@@ -1,0 +1,183 @@
+"""How many tasks were runnable on each CPU at every moment, the running one among them.
+
+Each task is followed through the events that name it:
+
+- sched_wakeup and sched_wakeup_new make it runnable on target_cpu;
+- sched_switch: the next task is runnable on the event's CPU; the previous one stays so if its state
+  says that it was only preempted, and sleeps (or is dead) otherwise;
+- sched_migrate_task puts it on dest_cpu from that moment on, asleep or runnable as it was. The
+  kernel reports it in set_task_cpu(), when the task has left one queue and is not yet on the
+  other: a migration in flight counts as arrived, so that it is nobody's idle time.
+
+The policy for the first sight of a task: sched_switch (either side) proves that it was runnable on
+that CPU before, since the recording began, for its waking up would be there; a wake-up proves that
+it was asleep. A task first seen migrating was what the event after that proves, on orig_cpu.
+Where events of a CPU were lost, a task there keeps its state only if its next event bears it out.
+"""
+
+import polars as pl
+
+from numalab.analysis.tables.window import Window, clip, gaps
+
+# prev_state holds the sleeping state's bits below TASK_REPORT_MAX (0x100, which is set for a task
+# that was preempted): __trace_sched_switch_state() in include/trace/events/sched.h, Linux 4.14 on.
+SLEEPING_BITS = 0xFF
+
+_STAY = {
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "cpu": pl.Int16,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "runnable": pl.Boolean,
+}
+
+
+def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return where each task was, asleep or runnable: pid, comm, cpu, start_ns, end_ns, runnable.
+
+    A row ends where the task's next event, or the window, ends it. The idle tasks are left out.
+    Sorted by pid and start. `held` says how the tasks were before the first event (pid, comm, cpu,
+    runnable), where the events are the later part of a recording.
+    """
+    seen = sightings(events)
+    if held is not None and not events.is_empty():
+        before = held.select(
+            "pid",
+            "comm",
+            "cpu",
+            time_ns=pl.lit(events["time_ns"][0], pl.Int64),
+            order=pl.lit(0, pl.UInt32),
+            from_cpu="cpu",
+            before="runnable",
+            after="runnable",
+        )
+        seen = pl.concat([before.select(_SIGHTING), *([] if seen.is_empty() else [seen])])
+    if seen.is_empty():
+        return pl.DataFrame(schema=_STAY)
+    first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
+    seen = seen.sort("pid", "time_ns", "order", maintain_order=True).with_columns(
+        runnable=pl.col("after")
+        .forward_fill()
+        .over("pid")
+        .fill_null(pl.col("before").backward_fill().over("pid")),
+        was=pl.col("before").backward_fill().over("pid"),
+    )
+    later = seen.select(
+        "pid",
+        "comm",
+        "cpu",
+        start_ns="time_ns",
+        end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
+        runnable=pl.col("runnable").fill_null(value=False),
+        borne_out=pl.col("was").shift(-1).over("pid").fill_null(value=False),
+    )
+    start = seen.filter(pl.int_range(pl.len()).over("pid") == 0).select(
+        "pid",
+        "comm",
+        cpu="from_cpu",
+        start_ns=pl.lit(first, pl.Int64),
+        end_ns="time_ns",
+        runnable=pl.col("was").fill_null(value=False),
+        borne_out=pl.lit(True),
+    )
+    whole = _cut_at_gaps(pl.concat([start, later]), gaps(events))
+    return clip(whole.select(list(_STAY)), window).sort("pid", "start_ns")
+
+
+def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.DataFrame:
+    """Return the number of runnable tasks on each of `cpus`: cpu, start_ns, end_ns, runnable.
+
+    The rows of a CPU follow each other without a hole from the window's start to its end; a CPU
+    without any task has one row with 0. `stayed` is what `stays` gave.
+    """
+    queued = stayed.filter(pl.col("runnable") & pl.col("cpu").is_in(cpus))
+    base = pl.DataFrame(
+        {"cpu": cpus, "at": [window.start_ns] * len(cpus), "step": [0] * len(cpus)},
+        schema={"cpu": pl.Int16, "at": pl.Int64, "step": pl.Int64},
+    )
+    one = pl.lit(1, pl.Int64)
+    steps = pl.concat(
+        [
+            base,
+            queued.select("cpu", at="start_ns", step=one),
+            queued.select("cpu", at="end_ns", step=-one),
+        ]
+    )
+    # Of several steps at one moment all but the last have no length, and go.
+    return (
+        steps.sort("cpu", "at")
+        .select(
+            "cpu",
+            start_ns="at",
+            end_ns=pl.col("at").shift(-1).over("cpu").fill_null(window.end_ns),
+            runnable=pl.col("step").cum_sum().over("cpu"),
+        )
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+    )
+
+
+_SIGHTING = ("time_ns", "order", "pid", "comm", "cpu", "from_cpu", "before", "after")
+
+
+def sightings(events: pl.DataFrame) -> pl.DataFrame:
+    """Return every mention of a task: time_ns, order, pid, comm, cpu, from_cpu, before, after.
+
+    `before` and `after` are whether the mention proves it runnable up to it and from it on; null
+    where it proves nothing.
+    """
+    # From 1 on: what was before the first event comes before it.
+    rows = events.with_row_index("order", offset=1)
+    cpu = pl.col("cpu")
+    columns = set(events.columns)
+    parts = []
+    if {"prev_pid", "next_pid", "prev_state"} <= columns:
+        switches = rows.filter(pl.col("event") == "sched_switch")
+        awake = (pl.col("prev_state") & SLEEPING_BITS) == 0
+        yes = pl.lit(True)
+        at = {"cpu": cpu, "from_cpu": cpu, "before": yes}
+        parts.append(_mention(switches, "prev", **at, after=awake))
+        parts.append(_mention(switches, "next", **at, after=yes))
+    if "target_cpu" in columns:
+        wakings = rows.filter(pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"]))
+        to, no = pl.col("target_cpu"), pl.lit(False)
+        parts.append(_mention(wakings, "event", cpu=to, from_cpu=to, before=no, after=~no))
+    if {"orig_cpu", "dest_cpu"} <= columns:
+        moves = rows.filter(pl.col("event") == "sched_migrate_task")
+        to, origin, unproved = pl.col("dest_cpu"), pl.col("orig_cpu"), pl.lit(None, pl.Boolean)
+        at = {"cpu": to, "from_cpu": origin, "before": unproved}
+        parts.append(_mention(moves, "event", **at, after=unproved))
+    if not parts:
+        return pl.DataFrame()
+    return pl.concat(parts).filter(pl.col("pid") != 0)
+
+
+def _mention(rows: pl.DataFrame, task: str, **proved: pl.Expr) -> pl.DataFrame:
+    """Select the task that the columns `<task>_pid` and `<task>_comm` name."""
+    return rows.select(
+        "time_ns",
+        "order",
+        pid=pl.col(f"{task}_pid").cast(pl.Int32),
+        comm=f"{task}_comm",
+        cpu=proved["cpu"].cast(pl.Int16),
+        from_cpu=proved["from_cpu"].cast(pl.Int16),
+        before=proved["before"],
+        after=proved["after"],
+    )
+
+
+def _cut_at_gaps(stayed: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """End a stay at the first loss of events on its CPU if the task's next event contradicts it."""
+    if lost.is_empty():
+        return stayed
+    losses = lost.select("cpu", gap_ns="start_ns").sort("gap_ns")
+    met = stayed.sort("start_ns").join_asof(
+        losses,
+        left_on="start_ns",
+        right_on="gap_ns",
+        by="cpu",
+        strategy="forward",
+        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+    )
+    cut = (pl.col("gap_ns") < pl.col("end_ns")) & ~pl.col("borne_out")
+    return met.with_columns(end_ns=pl.when(cut).then("gap_ns").otherwise("end_ns"))

@@ -1,0 +1,151 @@
+"""Work conservation and how many tasks wait on each node.
+
+A violation is a time in which a CPU had no runnable task while another allowed CPU had two or more.
+The kernel does not promise that there is none: balancing takes time, and moving costs something.
+Long ones are what a scheduling group that is built wrong looks like.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from numalab.analysis.tables.window import Window
+
+Ints = npt.NDArray[np.int64]
+
+VIOLATION = {
+    "cpu": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "busy_cpu": pl.Int64,
+    "pid": pl.Int64,
+    "comm": pl.String,
+}
+
+
+def idle_while_overloaded(
+    lengths: pl.DataFrame, unknown: pl.DataFrame, window: Window, cpus: Sequence[int]
+) -> tuple[int, int]:
+    """Return two times in nanoseconds: idle while overloaded, and unknown.
+
+    The first is that in which one of `cpus` had no runnable task while another had two or more, the
+    second that in which events of one of them were lost; the first is without the second. `lengths`
+    is what `queue_lengths` gave, `unknown` the gaps in the window.
+    """
+    mine = pl.col("cpu").is_in(list(cpus))
+    steps = pl.concat(
+        [
+            _steps(lengths.filter(mine & (pl.col("runnable") <= 0)), "idle"),
+            _steps(lengths.filter(mine & (pl.col("runnable") >= 2)), "overloaded"),
+            _steps(unknown.filter(mine), "unknown"),
+        ],
+        how="diagonal",
+    )
+    state = (
+        steps.sort("at")
+        .select("at", pl.exclude("at").fill_null(0).cum_sum() > 0)
+        .with_columns(length=pl.col("at").shift(-1).fill_null(window.end_ns) - pl.col("at"))
+    )
+    both = state.filter(pl.col("idle") & pl.col("overloaded") & ~pl.col("unknown"))
+    return int(both["length"].sum()), int(state.filter("unknown")["length"].sum())
+
+
+def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """Return when a CPU was idle and another overloaded: cpu, start_ns, end_ns, by cpu and start.
+
+    `lengths` is what `queue_lengths` gave. Times in which events were lost on any of its CPUs are
+    left out.
+    """
+    over = union(lengths.filter(pl.col("runnable") >= 2))
+    over = minus(over, union(lost.filter(pl.col("cpu").is_in(lengths["cpu"].unique().to_list()))))
+    idle = lengths.filter(pl.col("runnable") <= 0).sort("cpu", "start_ns")
+    start, end = idle["start_ns"].to_numpy(), idle["end_ns"].to_numpy()
+    first = np.searchsorted(over[1], start, "right")
+    met = np.maximum(np.searchsorted(over[0], end, "left") - first, 0)
+    row = np.repeat(np.arange(len(start)), met)
+    which = np.arange(len(row)) - np.repeat(np.cumsum(met) - met, met) + first[row]
+    return pl.DataFrame(
+        {
+            "cpu": idle["cpu"].cast(pl.Int64).to_numpy()[row],
+            "start_ns": np.maximum(start[row], over[0][which]),
+            "end_ns": np.minimum(end[row], over[1][which]),
+        },
+        schema={name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")},
+    )
+
+
+def longest(
+    found: pl.DataFrame, lengths: pl.DataFrame, stayed: pl.DataFrame, most: int, window: Window
+) -> pl.DataFrame:
+    """Return the longest violations with the CPU that was overloaded and a task that waited there.
+
+    The task is one that was runnable on the busy CPU when the violation began, the one that came
+    last. `stayed` is what `stays` gave. Those that touch the window's ends are all returned, for
+    they may go on before or after it.
+    """
+    ordered = found.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
+    cut = (pl.col("start_ns") == window.start_ns) | (pl.col("end_ns") == window.end_ns)
+    chosen = pl.concat([ordered.head(most), ordered.slice(most).filter(cut)])
+    rows = []
+    for cpu, start, end in chosen.iter_rows():
+        now = (pl.col("start_ns") <= start) & (pl.col("end_ns") > start)
+        busy = lengths.filter(now & (pl.col("runnable") >= 2)).sort("runnable", descending=True)
+        busy_cpu = busy["cpu"][0] if len(busy) else None
+        waits = stayed.filter(now & pl.col("runnable") & (pl.col("cpu") == busy_cpu))
+        last = waits.sort("start_ns", "pid").tail(1)
+        pid, comm = last.select("pid", "comm").row(0) if len(last) else (None, None)
+        rows.append((cpu, start, end, busy_cpu, pid, comm))
+    return pl.DataFrame(rows, schema=VIOLATION, orient="row")
+
+
+def joined(found: pl.DataFrame) -> pl.DataFrame:
+    """Join violations of a CPU that follow each other without a hole, as pieces cut them."""
+    ordered = found.sort("cpu", "start_ns")
+    new = (pl.col("start_ns") != pl.col("end_ns").shift(1).over("cpu")).fill_null(value=True)
+    return (
+        ordered.with_columns(number=new.cum_sum())
+        .group_by("number", maintain_order=True)
+        .agg(pl.exclude("end_ns").first(), pl.col("end_ns").last())
+        .select(ordered.columns)
+    )
+
+
+def union(spans: pl.DataFrame) -> tuple[Ints, Ints]:
+    """Return the time that some span covers, as starts and ends that do not touch."""
+    ordered = spans.sort("start_ns")
+    start = ordered["start_ns"].to_numpy()
+    reach = np.maximum.accumulate(ordered["end_ns"].to_numpy()) if len(start) else start
+    first = np.flatnonzero(np.append(np.ones(min(1, len(start)), bool), start[1:] > reach[:-1]))
+    last = np.append(first[1:] - 1, len(start) - 1) if len(first) else first
+    return start[first].astype(np.int64), reach[last].astype(np.int64)
+
+
+def minus(spans: tuple[Ints, Ints], holes: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Return the time that `spans` cover and `holes` do not; both as `union` returns them."""
+    low, high = holes
+    if not len(low):
+        return spans
+    kept: list[tuple[int, int]] = []
+    for start, end in zip(*(part.tolist() for part in spans), strict=True):
+        at = start
+        first, last = np.searchsorted(high, start, "right"), np.searchsorted(low, end, "left")
+        for hole in range(int(first), int(last)):
+            if low[hole] > at:
+                kept.append((at, int(low[hole])))
+            at = max(at, int(high[hole]))
+        if at < end:
+            kept.append((at, end))
+    both = np.array(kept, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _steps(spans: pl.DataFrame, name: str) -> pl.DataFrame:
+    one = pl.lit(1, pl.Int64)
+    return pl.concat(
+        [
+            spans.select(at="start_ns", **{name: one}),
+            spans.select(at="end_ns", **{name: -one}),
+        ]
+    )

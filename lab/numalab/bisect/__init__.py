@@ -1,0 +1,1 @@
+"""Which commit, or which patch of a series, changed a measure."""

@@ -1,0 +1,176 @@
+"""Finds the step of a history that changed a measure, with as many runs of each as that needs.
+
+Nothing here builds or runs anything: what measures a step is a function.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numalab.analysis.statistics import Values, compare_samples, summarise
+from numalab.bisect.history import History, Step
+from numalab.bisect.search import places, start_search
+from numalab.campaign.stopping import StoppingRule
+from numalab.measure import Direction
+from numalab.units import runs_of
+
+Side = Literal["good", "bad", "skipped"]
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """What the runs of a step measured; or why there are none, and the exit code of that.
+
+    `untimed` says why times among them would mean nothing; empty where they mean something, and
+    for a measure that is none of time.
+    """
+
+    values: Values = ()
+    skipped: str = ""
+    exit_code: int = 0
+    untimed: str = ""
+
+
+@dataclass(frozen=True)
+class TriedStep:
+    """A step that was tried: what its runs measured, what it is taken for, and why."""
+
+    step: str
+    title: str
+    kernel: str
+    values: Values
+    side: Side
+    reason: str
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What came of a bisection: the steps in the order in which they were tried.
+
+    `first` holds the step that changed the measure; several where some of them could not be tried;
+    none where the ends do not differ, and `ended` then says why. `exit_code` is 0 with a first.
+    """
+
+    measure: str
+    rows: tuple[TriedStep, ...]
+    first: tuple[Step, ...] = ()
+    ended: str = ""
+    exit_code: int = 0
+
+
+# Gives what each of some steps measured in so many runs, doing those that there are not yet.
+Take = Callable[[Sequence[Step], int], Sequence[StepValues]]
+OnTried = Callable[[TriedStep], None]
+
+
+class _EndFailedError(Exception):
+    """One of the two ends gave no result, or both the same."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        self.reason, self.exit_code = reason, exit_code
+        super().__init__(reason)
+
+
+def bisect(
+    history: History, rule: StoppingRule, fewest: int, take: Take, on_tried: OnTried
+) -> Bisection:
+    """Search the first step that is like the last; both ends are measured first.
+
+    `fewest` is the number of runs to begin with; `rule` has the measure, and the most runs.
+    Whatever `take` raises ends the search.
+    """
+    good, bad = history.good, history.steps[-1]
+    rows: list[TriedStep] = []
+
+    def tell(step: Step, values: Values, side: Side, reason: str) -> None:
+        rows.append(TriedStep(step.name, step.title, step.spec.name, tuple(values), side, reason))
+        on_tried(rows[-1])
+
+    try:
+        count, ends = _ends(good, bad, rule, fewest, take)
+        tell(good, ends[0].values, "good", "an end")
+        tell(bad, ends[1].values, "bad", "an end")
+        search = start_search([step.parents for step in history.steps])
+        while (place := search.next()) is not None:
+            step = history.steps[place]
+            values, side, reason = _try((good, bad), step, rule, count, take)
+            tell(step, values, side, reason)
+            if side == "skipped":
+                search = search.skip(place)
+            else:
+                search = search.is_good(place) if side == "good" else search.is_bad(place)
+    except _EndFailedError as error:
+        return Bisection(rule.measure, tuple(rows), (), error.reason, error.exit_code)
+    first = tuple(history.steps[place] for place in places(search.suspects))
+    return Bisection(rule.measure, tuple(rows), first)
+
+
+def _ends(
+    good: Step, bad: Step, rule: StoppingRule, fewest: int, take: Take
+) -> tuple[int, Sequence[StepValues]]:
+    """Measure both ends until they differ; return in how many runs of each, and the two."""
+    verdict = ""
+    for count in range(min(fewest, rule.most), rule.most + 1):
+        ends = take([good, bad], count)
+        for step, taken in zip((good, bad), ends, strict=True):
+            if taken.skipped:
+                reason = f"{step.name}, one of the two ends, gave no result: {taken.skipped}"
+                raise _EndFailedError(reason, taken.exit_code)
+            if taken.untimed:
+                reason = f"{rule.measure} cannot be seen in this mode because {taken.untimed}"
+                raise _EndFailedError(reason, 1)
+        found = compare_samples(
+            ends[0].values, ends[1].values, direction=Direction.NONE, family=rule.looks
+        )
+        if found.shown:
+            return count, ends
+        verdict = found.verdict
+        if found.outcome == "not comparable":
+            break
+    means = " and ".join(_mean(taken.values) for taken in ends)
+    reason = f"the two ends do not differ in {rule.measure}: {means}; {verdict}"
+    raise _EndFailedError(reason, 1)
+
+
+def _try(
+    ends: tuple[Step, Step], step: Step, rule: StoppingRule, fewest: int, take: Take
+) -> tuple[Values, Side, str]:
+    """Add runs of a step and of both ends until it is like one of them."""
+    side: Side = "skipped"
+    reason = "the ends gave no result with more seeds"
+    for count in range(fewest, rule.most + 1):
+        good, bad, taken = take([*ends, step], count)
+        if taken.skipped:
+            return taken.values, "skipped", taken.skipped
+        if all(value is None for value in taken.values):
+            return taken.values, "skipped", f"no run could measure {rule.measure}"
+        if good.skipped or bad.skipped:
+            continue  # an end gave no result with one more seed
+        side, reason = like(good.values, bad.values, taken.values, rule.looks)
+        if side != "skipped":
+            break
+    return taken.values, side, reason
+
+
+def like(good: Values, bad: Values, values: Values, looks: int) -> tuple[Side, str]:
+    """Say which end the runs of a step are like, and in words how that shows.
+
+    A step that differs from one end only is like the other. One that differs from both is taken
+    for the end whose mean is nearer.
+    """
+    others = [
+        compare_samples(end, values, direction=Direction.NONE, family=looks).shown
+        for end in (good, bad)
+    ]
+    if not any(others):
+        return "skipped", f"{runs_of(len(values))} show no difference from either end"
+    if not all(others):
+        return ("bad", "differs from good") if others[0] else ("good", "differs from bad")
+    means = [found.mean for side in (good, bad, values) if (found := summarise(side))]
+    nearer: Side = "good" if abs(means[2] - means[0]) < abs(means[2] - means[1]) else "bad"
+    return nearer, f"differs from both ends, but its mean is nearer to {nearer}"
+
+
+def _mean(values: Values) -> str:
+    found = summarise(values)
+    return "not measured" if found is None else f"{found.mean:.4g} ({runs_of(found.n)})"

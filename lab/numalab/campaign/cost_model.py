@@ -1,0 +1,96 @@
+"""What a run costs in wall time: learned from earlier runs on this host, else estimated."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from numalab.errors import UserError
+from numalab.files import read_json, write_json
+from numalab.locks import locked
+from numalab.machine.model import DETERMINISTIC, Mode
+from numalab.places import cache_dir
+from numalab.topology.load import topology_to_dict
+from numalab.topology.model import Topology
+from numalab.workload.model import BoundWorkload
+
+KEPT = 9  # runs of a kind that are remembered, the latest
+
+# Estimates, from runs of bound-hogs on ring-4 and mesh-8 (2 CPUs, icount shift 3): boot and
+# collecting take 3.5 s and 0.15 s for each vCPU; a second of one busy vCPU takes 0.16 s.
+_FIXED, _PER_CPU, _PER_BUSY_SECOND = 3.5, 0.15, 0.16
+_TCG_SLOWDOWN = 2.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall seconds of a run, and of how many earlier runs that is the median; 0: estimated."""
+
+    seconds: float
+    learned_from: int = 0
+
+
+class Costs:
+    """The costs of runs on this host, by what is run on which machine in which mode."""
+
+    def __init__(self) -> None:
+        self._known = _read(_path())
+        self._keys: dict[tuple[int, int, Mode], str] = {}
+
+    def of(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> Cost:
+        """Return what a run costs; kernels are taken to cost alike."""
+        known = self._known.get(self._key(topology, workload, mode), [])
+        if known:
+            return Cost(median(known), len(known))
+        return Cost(estimate(topology, workload, mode))
+
+    def learn(
+        self, topology: Topology, workload: BoundWorkload, mode: Mode, seconds: float
+    ) -> None:
+        """Remember what a run took, for this process and for later ones."""
+        key = self._key(topology, workload, mode)
+        with locked(cache_dir("costs") / "lock"):
+            self._known = _read(_path())
+            self._known[key] = [*self._known.get(key, []), round(seconds, 2)][-KEPT:]
+            write_json(_path(), self._known)
+
+    def _key(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
+        # A matrix asks for the same few objects a hundred thousand times.
+        place = (id(topology), id(workload), mode)
+        if place not in self._keys:
+            self._keys[place] = _key(topology, workload, mode)
+        return self._keys[place]
+
+
+def estimate(topology: Topology, workload: BoundWorkload, mode: Mode) -> float:
+    """Estimate the wall seconds of a run that no earlier one tells of."""
+    cpus = topology.cpu_count
+    fixed = _FIXED + _PER_CPU * cpus
+    if mode in DETERMINISTIC:
+        return fixed + _PER_BUSY_SECOND * cpus * workload.seconds
+    return fixed + workload.seconds * (_TCG_SLOWDOWN if mode == "tcg" else 1)
+
+
+def _key(topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
+    parts = [topology_to_dict(topology), list(workload.argv), mode]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _path() -> Path:
+    return cache_dir("costs") / "runs.json"
+
+
+def _read(path: Path) -> dict[str, list[float]]:
+    """Read what is known; what cannot be read is only forgotten."""
+    try:
+        found = read_json(path)
+    except UserError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        str(key): [float(each) for each in values if isinstance(each, int | float)]
+        for key, values in found.items()
+        if isinstance(values, list)
+    }

@@ -1,0 +1,249 @@
+"""Executes one run: boot, decode, measure; in whichever process it is asked for."""
+
+import dataclasses
+import errno
+import os
+import shutil
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+
+from numalab.campaign import describe
+from numalab.campaign.check import check_topology
+from numalab.campaign.prepare import with_choice, with_kernel
+from numalab.campaign.task import Ended, Task, failed
+from numalab.capture.counters import parse_trace_stats
+from numalab.capture.decode import decode_trace
+from numalab.capture.spec import render_events
+from numalab.errors import (
+    CaptureIncomplete,
+    GuestLost,
+    HostBusy,
+    HostError,
+    LabError,
+    LossCause,
+    WorkloadFailed,
+)
+from numalab.files import left_by_guest, write_json
+from numalab.guest.run import Outcome, run_guest
+from numalab.guest.watch import Limits
+from numalab.machine.model import DETERMINISTIC, Job, Machine
+from numalab.results.manifest import Manifest, RecordingFacts, RunStatus
+from numalab.results.names import UNFINISHED
+from numalab.results.run_files import measure
+from numalab.results.stored import StoredMeasure
+from numalab.study.guest import guest_of
+from numalab.workload.parse import explain_failure
+
+OnPhase = Callable[[str], None]
+
+# What an error of the host is, as opposed to a file that a guest has made unreadable.
+_OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_FULL = 1 << 20  # bytes: what is left on a disk on which nothing more can be written
+_WHILE_BUSY = 2.0  # seconds from one look at the host to the next
+
+
+def execute_task(task: Task, on_phase: OnPhase) -> Ended:
+    """Execute a run in `<run>.running` and give the folder the name of what became of it.
+
+    A run that fails leaves what there was in `<run>.failed`; Ctrl-C (KeyboardInterrupt) ends the
+    guest, keeps the folder as `<run>.interrupted`, and goes on to the caller.
+    """
+    began = time.monotonic()
+    try:
+        _execute(task, on_phase)
+    except LabError as error:
+        by_host = isinstance(error, HostError) or (
+            isinstance(error, GuestLost) and error.cause is LossCause.HOST
+        )
+        return failed(task.run.id, time.monotonic() - began, error, by_host=by_host)
+    except Exception:  # a bug must not end the runs beside this one
+        text = f"numalab itself failed:\n{traceback.format_exc()}"
+        return Ended(task.run.id, time.monotonic() - began, text, LabError.exit_code)
+    return Ended(task.run.id, time.monotonic() - began)
+
+
+def _execute(task: Task, on_phase: OnPhase) -> None:
+    path = task.directory.path
+    shutil.rmtree(path, ignore_errors=True)
+    began = time.monotonic()
+    record = describe.here(task.manifest)
+    final = f"{task.run.id}.failed"
+    machine = _machine(task)
+    if machine.mode in DETERMINISTIC:
+        record = record.but(icount_shift=machine.shift)
+    if machine.mode == "timed":
+        record = record.but(quantum_ns=machine.quantum_ns)
+    try:
+        outcome = _boot_when_free(task, machine, on_phase)
+        record = describe.outcome(record, outcome)
+        if outcome.status != 0:
+            raise WorkloadFailed(_why_it_failed(task, outcome.status))
+        on_phase("measuring")
+        record = _measured(task, record).but(status=RunStatus.OK)
+        final = task.run.id
+    except KeyboardInterrupt:
+        final = f"{task.run.id}.interrupted"
+        record = record.but(status=RunStatus.INTERRUPTED)
+        raise
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        if full := _host_failure(error, path):
+            record = record.but(status=RunStatus.FAILED, reason=full)
+            raise HostError(full) from error
+        # What a guest leaves is not to be trusted, and one run must not end a study.
+        reason = f"what the guest left cannot be read: {type(error).__name__}: {error}"
+        record = record.but(status=RunStatus.FAILED, reason=reason)
+        raise WorkloadFailed(reason) from error
+    except GuestLost as error:
+        lost = _renamed(error, path, path.with_name(final))
+        record = _salvaged(task, record)
+        record = record.but(status=RunStatus.LOST, cause=lost.cause, reason=str(lost))
+        raise lost from None
+    except LabError as error:
+        record = _salvaged(task, record).but(status=RunStatus.FAILED, reason=str(error))
+        raise
+    finally:
+        record = record.but(seconds=round(time.monotonic() - began, 2))
+        if path.is_dir():
+            final = _settled(task, record, final)
+        if final == task.run.id:  # what earlier attempts left tells nothing any more
+            for suffix in UNFINISHED:
+                shutil.rmtree(path.with_name(f"{final}{suffix}"), ignore_errors=True)
+
+
+def _settled(task: Task, record: Manifest, final: str) -> str:
+    """Write what is known of a run, and give its folder its last name, which is returned.
+
+    Without a manifest there is no result. Raises HostError when it cannot be written.
+    """
+    path = task.directory.path
+    try:
+        write_json(task.directory.manifest, record.table())
+    except HostError:
+        final = task.results.failed(task.run.id).path.name
+        raise
+    finally:
+        shutil.rmtree(path.with_name(final), ignore_errors=True)
+        path.rename(path.with_name(final))
+    return final
+
+
+def _host_failure(error: Exception, path: Path) -> str:
+    """Say what the host lacks, if that is why what a guest left could not be taken in."""
+    number = error.errno if isinstance(error, OSError) else None
+    disk = os.statvfs(path)
+    full = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize < _FULL
+    if number not in _OF_HOST and not full:
+        return ""
+    reason = os.strerror(number) if number in _OF_HOST else os.strerror(errno.ENOSPC)
+    return f"cannot take in what the guest left in {path}: {reason}"
+
+
+def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:
+    """Say where what a lost guest left lies once its folder has its last name."""
+    reason = error.reason.replace(str(old.absolute()), str(new)).replace(str(old), str(new))
+    return GuestLost(reason, cause=error.cause, kept=new, tail=error.tail)
+
+
+def _machine(task: Task) -> Machine:
+    machine = dataclasses.replace(
+        guest_of(task.study, task.topology),
+        rootfs=task.rootfs,
+        seed=task.run.seed,
+        name=task.run.id,
+        trace_memory_mib=task.capture.buffer_mib,
+    )
+    return with_kernel(with_choice(machine, task.setting.choice), task.built)
+
+
+def _boot_when_free(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
+    """Boot; while guests of another numalab have the host, wait, as long as a run may take."""
+    deadline = time.monotonic() + task.study.limits.run
+    while True:
+        try:
+            return _boot(task, machine, on_phase)
+        except HostBusy as busy:
+            if time.monotonic() >= deadline:
+                raise
+            on_phase(f"waiting, {str(busy).splitlines()[0]}")
+            time.sleep(_WHILE_BUSY)
+
+
+def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
+    job = Job(
+        argv=task.workload.argv,
+        tunables={path: str(value) for path, value in task.variant.tunables.items()},
+        events=render_events(task.capture),
+        clock=task.capture.clock,
+        perf_stat=task.capture.perf_stat,
+        sample_ms=task.capture.sample_ms,
+        sampled=task.capture.sampled,
+        numastat=task.capture.numastat,
+        files=task.files,
+        # Where the kernel cannot keep the trace in reserved memory: as much of the guest's own.
+        buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
+    )
+    limits = task.study.limits
+    return run_guest(
+        machine,
+        job,
+        task.directory,
+        connection=task.setting.connection,
+        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
+        on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
+    )
+
+
+def _measured(task: Task, run: Manifest) -> Manifest:
+    """Check the machine, decode the recording, take the measures."""
+    directory, capture = task.directory, task.capture
+    differences = check_topology(
+        task.topology,
+        task.kernel,
+        directory,
+        reserved_mib=_machine(task).trace_memory_mib,
+        allow=task.setting.allow_mismatch,
+    )
+    recording = _decoded(task)
+    if capture.lost_is_error and not recording.whole:
+        raise CaptureIncomplete(
+            f"{recording.lost} events were lost at {recording.gaps} places;"
+            " a larger buffer_mib in [capture] may help"
+        )
+    measures = measure(directory, task.topology, task.workload, capture)
+    write_json(directory.measures, [StoredMeasure.of(each).model_dump() for each in measures])
+    return run.but(trace=recording, topology_differences=differences)
+
+
+def _why_it_failed(task: Task, status: int) -> str:
+    there = task.directory
+    printed = _left(there.stderr) or _left(there.stdout)
+    return explain_failure(task.workload.name, status, printed, _left(there.dmesg))
+
+
+def _left(path: Path) -> str:
+    """Read what a guest left, or nothing if it left none."""
+    with suppress(WorkloadFailed):
+        return left_by_guest(path).decode("utf-8", "replace")
+    return ""
+
+
+def _decoded(task: Task) -> RecordingFacts:
+    """Decode the recording, and say how much of it there is."""
+    directory = task.directory
+    decoded = decode_trace(directory.trace, task.topology, directory.events)
+    stats = _left(directory.trace_stats)  # a rescued guest may have left none
+    return describe.recording(decoded, parse_trace_stats(stats))
+
+
+def _salvaged(task: Task, run: Manifest) -> Manifest:
+    """Decode as much of a failed run's recording as there is; it is kept, but gives no result."""
+    directory = task.directory
+    if directory.trace.exists() and not directory.events.exists():
+        with suppress(LabError):
+            return run.but(trace=_decoded(task))
+    return run

@@ -1,0 +1,1 @@
+"""What carries tasks out: worker processes of this host, or Dask workers of a cluster."""

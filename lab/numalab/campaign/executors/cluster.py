@@ -1,0 +1,280 @@
+"""An executor of workers on other hosts, by dask.distributed (the extra `numalab[cluster]`).
+
+numalab itself decides which worker executes which run; the scheduler only carries it there. So a
+pair of variants stays on one host, kinds of hosts are not mixed, and a worker that is gone loses
+only its own runs.
+"""
+
+import hashlib
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numalab.campaign.execute import execute_task
+from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
+from numalab.campaign.executors.processes import Finished, News
+from numalab.campaign.executors.remote import (
+    Delivered,
+    Shipped,
+    describe_host,
+    execute_here,
+    has_file,
+    take_chunk,
+)
+from numalab.campaign.task import Ended, Execute, Task
+from numalab.errors import HostError, LabError, UserError
+from numalab.results.archive import unpack_folder
+
+CHUNK = 4 << 20  # bytes
+ANSWER = 15.0  # seconds for a scheduler to answer
+PATIENCE = 120.0  # seconds without any worker, or without the scheduler
+_BROKEN = (OSError, TimeoutError, ValueError)  # what a call to a cluster that breaks raises
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A worker that gets no runs, and why."""
+
+    address: str
+    reason: str
+
+
+class Cluster:
+    """The workers of a scheduler: an `Executor` for `carry_out`."""
+
+    def __init__(
+        self,
+        address: str,
+        execute: Execute = execute_task,
+        on_refused: Callable[[Refused], None] | None = None,
+    ) -> None:
+        """Connect to a scheduler. Raises HostError where there is none, or the extra is missing."""
+        self._client = _connect(address)
+        self._execute = execute
+        self._on_refused = on_refused or (lambda refused: None)
+        self._me = uuid.uuid4().hex[:12]
+        self._here = describe_host()
+        self._reference = self._here.qemu
+        self._refused: dict[str, Refused] = {}
+        self._assignment = Assignment()
+        self._tasks: dict[str, Task] = {}
+        self._futures: dict[str, Any] = {}
+        self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._hashes: dict[Path, str] = {}
+        self._shipped: set[tuple[str, str]] = set()
+        self._alone_since: float | None = None
+        self._lost = self._look()
+
+    @property
+    def places(self) -> int:
+        """How many runs can be under way at once on the workers there are."""
+        return sum(worker.places for worker in self._assignment.workers.values())
+
+    def fits(self, task: Task) -> bool:
+        """Say whether some worker may take the run now."""
+        return self._assignment.choose(task) is not None
+
+    def start(self, task: Task) -> None:
+        """Send a run to a worker, with the files it needs where its host lacks them."""
+        worker = self._assignment.choose(task)
+        assert worker is not None
+        self._assignment.take(task, worker)
+        self._tasks[task.key] = task
+        try:
+            future = self._client.submit(
+                execute_here,
+                task,
+                tuple(self._files(task, worker)),
+                self._execute,
+                key=f"numalab-{self._me}-{task.run.id}-{uuid.uuid4().hex[:8]}",
+                workers=[worker.address],
+                allow_other_workers=False,
+                retries=0,
+                pure=False,
+            )
+        except _BROKEN:
+            self._ended.put((task.key, None))
+            return
+        self._futures[task.key] = future
+        future.add_done_callback(lambda done, key=task.key: self._ended.put((key, done)))
+
+    def news(self, seconds: float) -> Sequence[News]:
+        """Return the runs that have ended, and those whose worker is gone."""
+        found: list[News] = []
+        with suppress(queue.Empty):
+            key, future = self._ended.get(timeout=seconds)
+            while True:
+                if key in self._tasks and future is self._futures.get(key):
+                    found.append(self._collect(key))
+                key, future = self._ended.get_nowait()
+        for task in [*self._lost, *self._look()]:
+            if task.key in self._tasks:
+                found.append(self._give_up(task.key, "its worker is gone"))
+        self._lost = []
+        self._check_alone()
+        return found
+
+    def close(self) -> None:
+        """Cancel what is under way and leave the cluster; a guest that runs ends by itself."""
+        with suppress(Exception):
+            self._client.cancel(list(self._futures.values()), force=True)
+        with suppress(Exception):
+            self._client.close(timeout=5)
+
+    def _look(self) -> list[Task]:
+        """See which workers there are, ask new ones; returns the runs of those that are gone."""
+        there = self._there()
+        gone = set(self._assignment.workers) - set(there)
+        lost = [task for address in gone for task in self._assignment.remove(address)]
+        known = {*self._assignment.workers, *self._refused}
+        for address in set(there) - known:
+            self._welcome(address, int(there[address]["nthreads"]))
+        return lost
+
+    def _there(self) -> Mapping[str, Any]:
+        """Return what the scheduler says of its workers, by address; none while it is not there.
+
+        Not `Client.scheduler_info`: it returns what it has stored of the answer, which the client's
+        own updates, every two seconds, replace by one without any worker (seen with 2026.8).
+        """
+        scheduler = self._client.scheduler
+        if self._client.status != "running" or scheduler is None:
+            return {}
+        try:
+            found: Mapping[str, Any] = self._client.sync(scheduler.identity, n_workers=-1)
+        except _BROKEN:
+            return {}
+        workers: Mapping[str, Any] = found["workers"]
+        return workers
+
+    def _welcome(self, address: str, places: int) -> None:
+        try:
+            host: WorkerHost = self._client.run(describe_host, workers=[address])[address]
+        except (*_BROKEN, KeyError):
+            return  # it is gone again, or not there yet; the next look tells
+        reason = self._why_not(host)
+        if reason:
+            self._refused[address] = Refused(address, reason)
+            self._on_refused(self._refused[address])
+        else:
+            self._assignment.add(Worker(address, host, places))
+
+    def _why_not(self, host: WorkerHost) -> str:
+        """Say why a worker gets no runs; this side's QEMU, or else the first, is the measure."""
+        if host.error:
+            return host.error
+        if host.numalab != self._here.numalab:
+            return f"it runs numalab {host.numalab}, this side {self._here.numalab}"
+        self._reference = self._reference or host.qemu
+        if host.qemu != self._reference:
+            return (
+                f"it has {host.qemu}, this side {self._reference}:"
+                " in icount mode their runs would not be the same"
+            )
+        return ""
+
+    def _collect(self, key: str) -> Finished:
+        """Take in what a run left."""
+        task, future = self._tasks[key], self._futures.get(key)
+        if future is None or future.status != "finished":
+            return self._give_up(key, "it was not executed to its end")
+        try:
+            delivered: Delivered = future.result(timeout=60)
+            _take_in(task, delivered)
+        except (LabError, *_BROKEN) as error:
+            return self._give_up(key, f"its result did not arrive: {error}")
+        self._forget(key)
+        return Finished(key, delivered.ended)
+
+    def _give_up(self, key: str, reason: str) -> Finished:
+        if (future := self._futures.get(key)) is not None:
+            with suppress(Exception):
+                self._client.cancel([future], force=True)
+        run = self._tasks[key].run.id
+        self._forget(key)
+        ended = Ended(run, 0.0, reason, HostError.exit_code, by_host=True, lost=True)
+        return Finished(key, ended)
+
+    def _forget(self, key: str) -> None:
+        self._tasks.pop(key)
+        self._futures.pop(key, None)
+        with suppress(KeyError):  # its worker is gone, and was told so
+            self._assignment.release(key)
+
+    def _check_alone(self) -> None:
+        """Raise HostError when there has been no worker for too long."""
+        if self._assignment.workers:
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or time.monotonic()
+        if time.monotonic() - self._alone_since > PATIENCE:
+            told = [f"\n  {each.address}: {each.reason}" for each in self._refused.values()]
+            raise HostError(
+                f"the cluster has no worker that can run this{''.join(told)}",
+                hint="start workers, then: numalab run --resume",
+            )
+
+    def _files(self, task: Task, worker: Worker) -> Iterator[Shipped]:
+        files = {"bzimage": task.built.bzimage, "rootfs": task.rootfs}
+        if task.built.initrd is not None:
+            files["initrd"] = task.built.initrd
+        if (emulator := task.setting.choice.emulator) is not None:
+            files["emulator"] = emulator.program
+        for role, path in files.items():
+            sha256 = self._hash(path)
+            self._ship(path, sha256, worker)
+            yield Shipped(role, sha256)
+
+    def _hash(self, path: Path) -> str:
+        if path not in self._hashes:
+            with path.open("rb") as file:
+                self._hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._hashes[path]
+
+    def _ship(self, path: Path, sha256: str, worker: Worker) -> None:
+        """Send a file to a host that lacks it, once; its content is checked there."""
+        if (worker.host.name, sha256) in self._shipped:
+            return
+        if not self._on(worker, has_file, sha256):
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                while data := file.read(CHUNK):
+                    last = file.tell() == size
+                    wrong = self._on(worker, take_chunk, sha256, self._me, data, last=last)
+                    if wrong:
+                        raise OSError(f"{path.name} {wrong}")
+        self._shipped.add((worker.host.name, sha256))
+
+    def _on(self, worker: Worker, function: Callable[..., Any], *words: Any, **more: Any) -> Any:
+        return self._client.run(function, *words, workers=[worker.address], **more)[worker.address]
+
+
+def _take_in(task: Task, delivered: Delivered) -> None:
+    """Put a run's folder where it belongs, unless the run is there: then it was done twice."""
+    targets = (task.results.run(task.run.id), task.results.failed(task.run.id))
+    if not delivered.folder or targets[0].manifest.exists():
+        return
+    for target in targets:
+        if target.path.name == delivered.folder:
+            unpack_folder(delivered.data, target.path)
+            return
+    raise UserError(f"a worker named a run {delivered.folder[:80]!r}")
+
+
+def _connect(address: str) -> Any:
+    try:
+        import distributed  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise HostError(
+            "dask.distributed is not installed", hint='pip install "numalab[cluster]"'
+        ) from None
+    try:
+        client: Any = distributed.Client  # it has no annotations
+        return client(address, timeout=ANSWER, set_as_default=False)
+    except _BROKEN as error:
+        raise HostError(f"no scheduler answers at {address}: {error}") from None

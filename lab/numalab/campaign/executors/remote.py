@@ -1,0 +1,153 @@
+"""What a worker of a cluster does: it says what it is, takes in files, executes a run.
+
+Functions here run in the worker's process. They are given plain values and paths below the
+worker's own cache, never paths of the submitting side.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from numalab.campaign.describe import host
+from numalab.campaign.execute import execute_task
+from numalab.campaign.executors.assign import WorkerHost
+from numalab.campaign.task import Ended, Execute, Setting, Task
+from numalab.errors import LabError
+from numalab.guest.verdicts import unusable_device
+from numalab.locks import is_locked, locked
+from numalab.places import cache_dir
+from numalab.process import find_program, run
+from numalab.results.archive import pack_folder
+from numalab.results.layout import Results
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A file that a run needs: what it is for, and the SHA-256 of its content."""
+
+    role: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A run that has ended, and its folder, packed: `folder` is the name that it gave itself."""
+
+    ended: Ended
+    folder: str
+    data: bytes
+
+
+def describe_host() -> WorkerHost:
+    """Say what this worker's host is; `error` says what it lacks."""
+    about = host()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    kind = f"{about.processor}, {about.cpus} CPUs, Linux {about.kernel}"
+    qemu, error = "", ""
+    try:
+        qemu = qemu_version()
+    except LabError as lacking:
+        error = str(lacking)
+    return WorkerHost(
+        name=f"{platform.node()}/{boot}/{cache_dir()}",
+        kind=kind,
+        cpus=len(os.sched_getaffinity(0)),
+        memory_mib=about.memory_mib,
+        kvm=not unusable_device(),
+        qemu=qemu,
+        numalab=f"{version('numalab')}, Python {platform.python_version()}",
+        error=error,
+    )
+
+
+def qemu_version() -> str:
+    """Return the first line of what QEMU says of itself. Raises HostError."""
+    program = find_program("qemu-system-x86_64", "qemu-system-x86")
+    return run([program, "--version"], timeout=30).stdout.partition("\n")[0]
+
+
+def _place(sha256: str) -> Path:
+    return cache_dir("shipped") / sha256
+
+
+def has_file(sha256: str) -> bool:
+    """Say whether the file is here; what is here was checked when it came."""
+    return _place(sha256).exists()
+
+
+def take_chunk(sha256: str, sender: str, data: bytes, *, last: bool) -> str:
+    """Append a part of a file; with the last one it is checked and kept.
+
+    Returns what is wrong with it, or an empty text. Two senders do not disturb each other.
+    """
+    partial = cache_dir("shipped") / f".{sha256}.{sender}"
+    with partial.open("ab") as file:
+        file.write(data)
+    if not last:
+        return ""
+    with partial.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        partial.unlink()
+        return f"arrived as {found[:12]}, not {sha256[:12]}"
+    partial.rename(_place(sha256))
+    return ""
+
+
+def execute_here(
+    task: Task,
+    files: tuple[Shipped, ...],
+    execute: Execute = execute_task,
+    on_phase: Callable[[str], None] | None = None,
+) -> Delivered:
+    """Execute a run with files that were shipped, and hand over its folder."""
+    places = {file.role: _place(file.sha256) for file in files}
+    with _scratch() as scratch:
+        results = Results(scratch)
+        local = _with_files(replace(task, results=results), places)
+        ended = execute(local, on_phase or (lambda text: None))
+        for path in (results.run(task.run.id).path, results.failed(task.run.id).path):
+            if path.is_dir():
+                return Delivered(ended, path.name, pack_folder(path))
+        return Delivered(ended, "", b"")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Make a folder for as long as the block lasts; remove those of workers that were killed."""
+    base = cache_dir("remote")
+    with ExitStack() as stack:
+        with locked(base):  # nobody takes a folder for a dead one before it is locked
+            for left in base.glob("run-*"):
+                if not is_locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            made = tempfile.TemporaryDirectory(prefix="run-", dir=base)
+            scratch = Path(stack.enter_context(made))
+            stack.enter_context(locked(scratch))
+        yield scratch
+
+
+def _with_files(task: Task, places: Mapping[str, Path]) -> Task:
+    built = replace(
+        task.built, bzimage=places["bzimage"], initrd=places.get("initrd", task.built.initrd)
+    )
+    return replace(
+        task, built=built, rootfs=places["rootfs"], setting=_with_emulator(task.setting, places)
+    )
+
+
+def _with_emulator(setting: Setting, places: Mapping[str, Path]) -> Setting:
+    emulator = setting.choice.emulator
+    if emulator is None:
+        return setting
+    program = places["emulator"]
+    program.chmod(0o755)
+    choice = replace(setting.choice, emulator=replace(emulator, program=program))
+    return replace(setting, choice=choice)

@@ -1,0 +1,123 @@
+"""What runs need before the first of them starts: kernels, the root file system, the mode."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.emulator.build import ensure_emulator
+from numalab.emulator.built import BuiltEmulator
+from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.memory_plugin import memory_plugin
+from numalab.errors import UserError
+from numalab.guest.kvm import Choice, pick_mode
+from numalab.image.build import BuiltImage, ensure_image
+from numalab.image.recipe import Recipe
+from numalab.kernel.build import BuiltKernel, ensure_kernel
+from numalab.kernel.catalogue import KernelSpec
+from numalab.machine.model import Machine
+from numalab.workload.build import build_workload
+from numalab.workload.model import BoundWorkload
+
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Kernels by name, the image, and the files of each workload by its name, all built."""
+
+    kernels: Mapping[str, BuiltKernel]
+    image: BuiltImage
+    files: Mapping[str, Mapping[str, bytes]]
+
+
+def prepare(
+    kernels: Iterable[KernelSpec],
+    recipe: Recipe,
+    workloads: Iterable[BoundWorkload] = (),
+    on_progress: Progress | None = None,
+) -> Builds:
+    """Build what the cache lacks. Raises BuildError or HostError."""
+
+    def tell(what: str) -> Progress:
+        return lambda text, part: on_progress(f"{what}: {text}", part) if on_progress else None
+
+    # Workloads first, then the image: what fails soonest if it fails.
+    folders = {each.name: each.folder for each in workloads}
+    files = {name: build_workload(folder) for name, folder in folders.items()}
+    image = ensure_image(recipe, on_progress=tell(f"image {recipe.name}"))
+    built = {
+        spec.name: ensure_kernel(spec, on_progress=tell(f"kernel {spec.name}")) for spec in kernels
+    }
+    return Builds(built, image, files)
+
+
+def with_kernel(machine: Machine, kernel: BuiltKernel) -> Machine:
+    """Return the machine with a kernel to boot.
+
+    No memory is reserved for the trace of a kernel that would not find it there.
+    """
+    trace_mib = machine.trace_memory_mib if kernel.keeps_trace else 0
+    return replace(
+        machine,
+        bzimage=kernel.bzimage,
+        initrd=kernel.initrd,
+        release=kernel.release,
+        trace_memory_mib=trace_mib,
+    )
+
+
+def choose_mode(
+    wanted: str,
+    prepared: Builds,
+    connection: str,
+    on_progress: Progress | None = None,
+    *,
+    words: Sequence[str] = (),
+) -> Choice:
+    """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
+
+    `words` are what their command lines get.
+
+    Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not work.
+    """
+    choices = [
+        pick_mode(
+            wanted,
+            kernel.bzimage,
+            prepared.image.path,
+            initrd=kernel.initrd,
+            words=words,
+            connection=connection,
+            on_progress=on_progress,
+        )
+        for kernel in prepared.kernels.values()
+    ]
+    # Runs in different modes could not be compared.
+    choice = next((choice for choice in choices if choice.mode != "kvm"), choices[0])
+    old = [one.release for one in prepared.kernels.values() if not one.runs_in_icount]
+    if choice.mode == "icount" and old:
+        reason = f"Linux {old[0]} does not bring up its CPUs in icount mode"
+        if wanted == "icount":
+            raise UserError(f"{reason}; say --mode tcg", key="mode")
+        return Choice("tcg", choice.cpu_model, reason)
+    if choice.mode == "timed":
+        return replace(choice, emulator=_emulator(on_progress))
+    return choice
+
+
+def _emulator(on_progress: Progress | None) -> BuiltEmulator:
+    spec = find_emulator()
+    if on_progress is None:
+        return ensure_emulator(spec)
+    tell = on_progress
+    return ensure_emulator(
+        spec, on_progress=lambda text, part: tell(f"emulator {spec.name}: {text}", part)
+    )
+
+
+def with_choice(machine: Machine, choice: Choice) -> Machine:
+    """Return the machine in the mode that was chosen, with the emulator that was built for it."""
+    chosen = replace(machine, mode=choice.mode, cpu_model=choice.cpu_model)
+    if choice.emulator is None:
+        return chosen
+    model = memory_plugin(choice.emulator)
+    return replace(chosen, emulator=choice.emulator.program, memory_model=model)

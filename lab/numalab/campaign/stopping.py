@@ -1,0 +1,122 @@
+"""Adds repetitions until a measure is decided, by a rule that is written into the report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numalab.analysis.statistics import FEWEST, LEVEL, Values, compare_samples
+from numalab.measure import Direction
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.plan import PlannedRun, planned_run
+from numalab.results.reader import StoredRun, load_runs
+from numalab.results.remarks import Decided, Remark, RepetitionsRemark, StopReason
+from numalab.study.plan import Plan
+
+PRECISION = 5.0  # percent of the mean before
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When repetitions end: the measure is decided, or each variant has `most` runs.
+
+    There is a look after each repetition from the third on. Looking often finds a difference by
+    chance more often, so each look has its share of the level (Bonferroni's inequality).
+    """
+
+    measure: str
+    most: int
+
+    @property
+    def looks(self) -> int:
+        """How often the rule looks at most."""
+        return max(1, self.most - FEWEST + 1)
+
+    def remark(self, decided: tuple[Decided, ...]) -> RepetitionsRemark:
+        """Write the rule, and what it decided, into the plan."""
+        return RepetitionsRemark(
+            measure=self.measure,
+            level=LEVEL,
+            looks=self.looks,
+            precision=PRECISION,
+            most=self.most,
+            decided=decided,
+        )
+
+    def made(self, remark: Remark) -> bool:
+        """Say whether a remark is of this rule, whatever it had decided then."""
+        if not isinstance(remark, RepetitionsRemark):
+            return False
+        return self.remark(remark.decided) == remark
+
+    def decided(
+        self, before: Sequence[float | None], after: Sequence[float | None]
+    ) -> StopReason | None:
+        """Say why no more runs of these two variants are needed; None where they are."""
+        known = [[value for value in side if value is not None] for side in (before, after)]
+        if min(map(len, known)) < FEWEST:
+            # What cannot be measured does not become so by repeating it.
+            lacks = [
+                side for side, values in zip((before, after), known, strict=True) if not values
+            ]
+            tried = any(len(side) >= FEWEST for side in lacks)
+            return StopReason.NOT_MEASURED if tried else None
+        found = compare_samples(before, after, direction=Direction.NONE, family=self.looks)
+        if found.shown:
+            return StopReason.DIFFERENCE_SHOWN
+        if found.interval is None:  # every run gave the same value
+            return StopReason.ALL_THE_SAME
+        low, high = (found.percent(end) for end in found.interval)
+        if low is not None and high is not None and high - low <= 2 * PRECISION:
+            return StopReason.INTERVAL_NARROW
+        return None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at the results of a study says: the runs to add, and why others were not."""
+
+    more: tuple[PlannedRun, ...]
+    decided: tuple[Decided, ...]
+
+
+def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
+    """Look at what has been measured: each cell that is not decided gets a repetition more.
+
+    Raises UserError when no run has finished, or for damaged results.
+    """
+    _, runs = load_runs(results)
+    more: list[PlannedRun] = []
+    decided: list[Decided] = []
+    for cell in plan.cells:
+        names = _variants(plan, cell)
+        planned = [run for run in plan.runs if run.cell == cell]
+        most = max(sum(run.variant == name for run in planned) for name in names)
+        values = [
+            [run.value(rule.measure) for run in runs if run.cell == cell and _is_of(run, name)]
+            for name in names
+        ]
+        if why := _why(rule, values, most):
+            decided.append(Decided(cell=str(cell), why=why, runs=most))
+        else:
+            seed = max(run.seed for run in planned) + 1  # one that the plan does not have
+            more += [planned_run(cell, name, seed) for name in names]
+    return Look(tuple(more), tuple(decided))
+
+
+def _variants(plan: Plan, cell: Cell) -> list[str]:
+    return list(dict.fromkeys(run.variant for run in plan.runs if run.cell == cell))
+
+
+def _is_of(run: StoredRun, variant: str) -> bool:
+    return run.manifest.variant == variant
+
+
+def _why(rule: StoppingRule, values: Sequence[Values], most: int) -> tuple[StopReason, ...]:
+    """Say why a cell needs no more runs, of which it has at most so many of a variant."""
+    if len(values) < 2:
+        return (StopReason.ONE_VARIANT,)
+    found = [rule.decided(values[0], side) for side in values[1:]]
+    decided = tuple(dict.fromkeys(each for each in found if each is not None))
+    if None not in found:
+        return decided
+    return (StopReason.MOST_RUNS,) if most >= rule.most else ()

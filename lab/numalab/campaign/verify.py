@@ -1,0 +1,157 @@
+"""Does a run of results again from what its manifest says went in, and compares the two."""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numalab.campaign.carry_out import Tell
+from numalab.campaign.execute import execute_task
+from numalab.campaign.local import Outlook, Ready, run_here
+from numalab.campaign.prepare import Progress, choose_mode, prepare
+from numalab.campaign.task import Execute, Setting
+from numalab.errors import UserError
+from numalab.places import cache_dir
+from numalab.qemu.hypervisor import EMBED
+from numalab.results.layout import Results
+from numalab.results.manifest import Manifest
+from numalab.results.plan import StoredPlan
+from numalab.results.reader import StoredRun, load_all_events, load_runs
+from numalab.study.plan import Plan, plan_stored, select
+
+# What decides what a run does, by the name that a user is told.
+_INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
+    "kernel": lambda run: run.kernel.digest,
+    "kernel source": lambda run: run.kernel.source_version,
+    "series": lambda run: [asdict(series) for series in run.kernel.series],
+    "kernel configuration": lambda run: run.kernel.config_hash,
+    "compiler": lambda run: run.kernel.compiler,
+    "bzImage": lambda run: run.kernel.bzimage_sha256,
+    "image": lambda run: run.image.digest,
+    "topology": lambda run: run.machine,
+    "command": lambda run: run.workload.argv,
+    "tunables": lambda run: run.tunables,
+    "seed": lambda run: run.seed,
+    "mode": lambda run: run.mode,
+    "instruction time": lambda run: run.icount_shift,
+    "quantum": lambda run: run.quantum_ns,
+    "emulator": lambda run: run.emulator.sha256 if run.emulator else None,
+    "kernel command line": lambda run: run.cmdline,
+    "QEMU": lambda run: run.versions.qemu,
+}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of doing a run again.
+
+    `differs` names the inputs that are not those of the stored run, `events` where the two event
+    tables part (empty: nowhere), `measures` the measures with another value, `error` why there is
+    no second run.
+    """
+
+    run: str
+    mode: str
+    differs: tuple[str, ...] = ()
+    events: str = ""
+    measures: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def identical(self) -> bool:
+        """Whether the second run recorded the same events, all of them."""
+        return not (self.events or self.measures or self.error)
+
+
+def verify(
+    results: Results,
+    wanted: Sequence[str],
+    *,
+    jobs: int | None,
+    connection: str = EMBED,
+    on_progress: Progress | None,
+    watch: Callable[[Outlook], Tell],
+    execute: Execute = execute_task,
+) -> tuple[Verification, ...]:
+    """Do runs again (all, if none is named) and compare their event tables, row by row.
+
+    Nothing of `results` is changed. Raises UserError for what are no results and for a run that
+    they lack, and what building raises.
+    """
+    stored, runs = load_runs(results)
+    chosen = _chosen(results, runs, wanted)
+    plan = _plan(stored, results, {run.id for run in chosen})
+    prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+    mode = chosen[0].manifest.mode
+    words = plan.study.machine.cmdline
+    choice = choose_mode(mode, prepared, connection, on_progress, words=words)
+    setting = Setting(choice, connection)
+    with tempfile.TemporaryDirectory(prefix="verify-", dir=cache_dir("verify")) as scratch:
+        again = Results(Path(scratch))
+        ready = Ready(plan, prepared, again, setting)
+        failures = run_here([ready], jobs, watch, execute=execute)
+        errors = {failure.ended.run: failure.ended.error for failure in failures}
+        second: dict[str, StoredRun] = {}
+        if again.finished():
+            second = {run.id: run for run in load_runs(again)[1]}
+        return tuple(_compared(run, second, errors) for run in chosen)
+
+
+def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) -> list[StoredRun]:
+    there = {run.id: run for run in runs}
+    for name in wanted:
+        if name not in there:
+            raise UserError(f"no run {name!r}", file=results.path, key="--run", choices=there)
+    return [run for name, run in there.items() if not wanted or name in wanted]
+
+
+def _plan(stored: StoredPlan, results: Results, names: set[str]) -> Plan:
+    """Return the stored study's plan with these runs alone."""
+    runs = [run for run in stored.runs if run.id in names]
+    return select(plan_stored(stored, results), runs)
+
+
+def _compared(
+    run: StoredRun, second: Mapping[str, StoredRun], errors: Mapping[str, str]
+) -> Verification:
+    name, mode = run.id, run.manifest.mode
+    if name not in second:
+        return Verification(name, mode, error=errors.get(name, "it was not done again"))
+    other = second[name]
+    return Verification(
+        run=name,
+        mode=mode,
+        differs=tuple(_differences(run.manifest, other.manifest)),
+        events=_events(run, other),
+        measures=tuple(
+            measure for measure in run.measures if run.value(measure) != other.value(measure)
+        ),
+    )
+
+
+def _differences(old: Manifest, new: Manifest) -> list[str]:
+    found = []
+    for name, get in _INPUTS.items():
+        first, second = get(old), get(new)
+        if first != second:
+            texts = (json.dumps(value)[:60].strip('"') for value in (first, second))
+            found.append(f"{name}: {', now '.join(texts)}")
+    return found
+
+
+def _events(run: StoredRun, other: StoredRun) -> str:
+    """Say where two event tables part; empty where every row is the same in every field."""
+    first, second = (load_all_events(each.directory) for each in (run, other))
+    if first.equals(second, null_equal=True):
+        return ""
+    if first.columns != second.columns:
+        return f"other columns: {', '.join(sorted(set(first.columns) ^ set(second.columns)))}"
+    counts = f"{first.height} events, now {second.height}"
+    for row, (old, new) in enumerate(zip(first.iter_rows(), second.iter_rows(), strict=False)):
+        if old != new:
+            pairs = zip(first.columns, old, new, strict=True)
+            what = next(f"{name} {a!r}, now {b!r}" for name, a, b in pairs if a != b)
+            return f"{counts}; the first that differs is number {row + 1}: {what}"
+    return counts

@@ -1,0 +1,263 @@
+"""Records of the ring buffer into typed columns."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from numalab.capture.event_format import EventFormat, Field
+from numalab.capture.ring_buffer import Ints, Words
+
+COMMON: dict[str, pl.DataType] = {
+    "time_ns": pl.Int64(),
+    "cpu": pl.Int16(),
+    "node": pl.Int16(),
+    "event": pl.String(),
+    "pid": pl.Int32(),
+    "comm": pl.String(),
+}
+LOST_EVENT = "lost_events"  # the row that stands where events were lost; `lost` says how many
+LOST_COLUMN = "lost"
+MAX_TEXT = 4096
+
+_INTEGERS: dict[tuple[int, bool], pl.DataType] = {
+    (1, True): pl.Int8(),
+    (2, True): pl.Int16(),
+    (4, True): pl.Int32(),
+    (8, True): pl.Int64(),
+    (1, False): pl.UInt8(),
+    (2, False): pl.UInt16(),
+    (4, False): pl.UInt32(),
+    (8, False): pl.UInt64(),
+}
+_DTYPES = {
+    kind: np.dtype(f"{'i' if signed else 'u'}{size}") for (size, signed), kind in _INTEGERS.items()
+} | {pl.Boolean(): np.dtype(np.bool_)}
+_Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts that repeat: each different one (or null) once, and for each record which it is."""
+
+    different: pl.Series
+    which: Ints
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Records with their bytes: `words` is the pages' memory, `at` each record's first word in it,
+    `length` its size in bytes."""
+
+    words: Words
+    at: Ints
+    length: Ints
+
+    def select(self, rows: Ints) -> "Chunk":
+        """Return the records at `rows`."""
+        return Chunk(self.words, self.at[rows], self.length[rows])
+
+    def first_bytes(self, size: int) -> _Bytes:
+        """Return a row with the first `size` bytes of each record; all must be that long."""
+        words = -(-size // 4)
+        starts = max(len(self.words) - words + 1, 0)
+        # A view in which a record can begin at every word: one copy then fetches a whole record.
+        everywhere = np.ndarray(starts, f"V{words * 4}", self.words, strides=(4,))
+        rows: _Bytes = everywhere[self.at].view(np.uint8).reshape(len(self.at), words * 4)
+        return rows
+
+
+def column_name(field: str) -> str:
+    """Return the column of an event's own field.
+
+    A field with the name of a common column (sched_wakeup's `pid` is the task woken, not the task
+    running) becomes `event_<field>`.
+    """
+    return f"event_{field}" if field in COMMON else field
+
+
+def schema_of(formats: Sequence[EventFormat]) -> dict[str, pl.DataType]:
+    """Return the table's columns for these events, the common ones first.
+
+    Events share a column when their fields have the same name. Its type holds the values of all of
+    them; numbers that share a column with texts are written as texts.
+    """
+    schema = dict(COMMON) | {LOST_COLUMN: pl.Int64()}
+    for name, fields in _by_column(formats).items():
+        schema[name] = _common_type([_type_of(field) for field in fields])
+    return schema
+
+
+def _by_column(formats: Sequence[EventFormat]) -> dict[str, list[Field]]:
+    columns: dict[str, list[Field]] = {}
+    for event in formats:
+        for field in event.fields:
+            columns.setdefault(column_name(field.name), []).append(field)
+    return columns
+
+
+def _type_of(field: Field) -> pl.DataType:
+    if field.kind == "bool":
+        return pl.Boolean()
+    return _INTEGERS[field.size, field.signed] if field.kind == "int" else pl.String()
+
+
+def _common_type(types: Sequence[pl.DataType]) -> pl.DataType:
+    kinds = set(types)
+    if len(kinds) == 1:
+        return types[0]
+    if not all(kind.is_integer() for kind in kinds):
+        return pl.String()
+    if not any(kind.is_signed_integer() for kind in kinds):
+        return max(kinds, key=lambda kind: str(kind).rjust(8))
+    widest = max(
+        int(str(kind).removeprefix("U")[3:]) * 2 ** str(kind).startswith("U") for kind in kinds
+    )
+    return {8: pl.Int8(), 16: pl.Int16(), 32: pl.Int32()}.get(widest, pl.Int64())
+
+
+def read_fields(chunk: Chunk, event: EventFormat) -> Iterator[tuple[str, Numbers | Texts]]:
+    """Yield the column of each field of an event, and its values.
+
+    The records must be at least as long as the event's format says.
+    """
+    first = chunk.first_bytes(event.least_bytes)
+    for field in event.fields:
+        yield column_name(field.name), _read_field(chunk, first, field)
+
+
+def _read_field(chunk: Chunk, first: _Bytes, field: Field) -> Numbers | Texts:
+    raw = first[:, field.offset : field.offset + field.size]
+    match field.kind:
+        case "int":
+            numbers: Numbers = raw.view(f"<{'i' if field.signed else 'u'}{field.size}")[:, 0]
+            return numbers
+        case "bool":
+            truths: Numbers = raw[:, 0] != 0
+            return truths
+        case "text":
+            return _texts(raw)
+        case "located text":
+            where = raw.view("<u4")[:, 0].astype(np.int64)
+            return _located_texts(chunk, where & 0xFFFF, where >> 16)
+        case "open text":
+            start = np.full(len(chunk.at), field.offset, np.int64)
+            return _located_texts(chunk, start, chunk.length - field.offset)
+    names = pl.Series([row.tobytes().hex() for row in raw], dtype=pl.String)
+    return Texts(names, np.arange(len(names)))
+
+
+def read_pids(chunk: Chunk) -> npt.NDArray[np.int32]:
+    """Return `common_pid` of each record (struct trace_entry)."""
+    return chunk.words[chunk.at + 1].view(np.int32)
+
+
+def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
+    """Read texts whose place differs between records; one outside its record is null."""
+    sound = (size >= 0) & (start + size <= chunk.length)
+    size = np.where(sound, np.minimum(size, MAX_TEXT), 0)
+    span = np.arange(int(size.max(initial=0)))
+    flat = chunk.words.view(np.uint8)
+    where = (chunk.at * 4 + start)[:, None] + span
+    inside = span < size[:, None]
+    texts = _texts(np.where(inside, flat[np.where(inside, where, 0)], np.uint8(0)))
+    different = pl.concat([texts.different, pl.Series([None], dtype=pl.String)])
+    return Texts(different, np.where(sound, texts.which, len(texts.different)))
+
+
+def _texts(raw: _Bytes) -> Texts:
+    """Turn rows of bytes into texts that end at the first NUL.
+
+    A task's name is any bytes but NUL, so bytes that are not UTF-8 are written as `\\xNN`, and
+    nothing else is changed: a newline in a name is a newline here. Names repeat, so each different
+    row is decoded once: rows are told apart by a 64-bit mix of their words, checked afterwards.
+    """
+    if not raw.size:
+        return Texts(pl.Series([""]), np.zeros(len(raw), np.int64))
+    padded = np.zeros((len(raw), -(-raw.shape[1] // 8) * 8), np.uint8)
+    padded[:, : raw.shape[1]] = raw
+    words = padded.view(np.uint64)
+    mixed = np.zeros(len(raw), np.uint64)
+    for column in range(words.shape[1]):
+        mixed = (mixed ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    different = np.sort(pl.Series(mixed).unique().to_numpy())
+    codes = np.searchsorted(different, mixed)
+    sample = np.empty(len(different), np.int64)
+    sample[codes] = np.arange(len(raw))
+    if not np.array_equal(words[sample[codes]], words):  # two rows with the same mix
+        _, sample, codes = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    names = [_text(raw[row].tobytes()) for row in sample.tolist()]
+    return Texts(pl.Series(names, dtype=pl.String), codes.reshape(-1))
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def place(
+    values: Mapping[str, list[tuple[Ints, Numbers | Texts]]],
+    schema: Mapping[str, pl.DataType],
+    rows: int,
+) -> dict[str, pl.Series]:
+    """Put the values that each event gave to a column in their rows; other rows are null."""
+    kinds = set(schema.values())
+    nothing = {kind: pl.Series([None], dtype=kind).new_from_index(0, rows) for kind in kinds}
+    columns, known = {}, dict[tuple[int, ...], pl.Series]()
+    for name, kind in schema.items():
+        given = values.get(name, [])
+        if not given:
+            columns[name] = nothing[kind]
+        elif kind == pl.String():
+            columns[name] = _placed_texts(given, rows)
+        else:
+            # The columns of one event go to the same rows.
+            key = tuple(id(at) for at, _ in given)
+            if key not in known:
+                known[key] = _present([at for at, _ in given], rows)
+            placed, fits = _placed_numbers(given, _DTYPES[kind], rows)
+            present = known[key] if fits is None else known[key] & pl.Series(fits)
+            columns[name] = pl.Series(placed).zip_with(present, nothing[kind])
+    return columns
+
+
+def _present(places: Sequence[Ints], rows: int) -> pl.Series:
+    present = np.zeros(rows, np.bool_)
+    for at in places:
+        present[at] = True
+    return pl.Series(present)
+
+
+def _placed_numbers(
+    given: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
+) -> tuple[Numbers, npt.NDArray[np.bool_] | None]:
+    """Return numbers in their rows, and which rows hold one that fits (None: all do).
+
+    Only an unsigned number of 64 bits that shares a column with signed ones may not fit.
+    """
+    placed, fits = np.zeros(rows, dtype), None
+    for at, values in given:
+        assert isinstance(values, np.ndarray)
+        placed[at] = values
+        if dtype == np.int64 and values.dtype == np.uint64:
+            fits = np.ones(rows, np.bool_) if fits is None else fits
+            fits[at] = values <= np.uint64(np.iinfo(np.int64).max)
+    return placed, fits
+
+
+def _placed_texts(given: Sequence[tuple[Ints, Numbers | Texts]], rows: int) -> pl.Series:
+    which, different = np.zeros(rows, np.uint32), [pl.Series([None], dtype=pl.String)]
+    filled = 1
+    for at, values in given:
+        texts = _as_texts(values) if isinstance(values, np.ndarray) else values
+        which[at] = texts.which + filled
+        different.append(texts.different)
+        filled += len(texts.different)
+    return pl.concat(different, rechunk=True).gather(pl.Series(which))
+
+
+def _as_texts(numbers: Numbers) -> Texts:
+    return Texts(pl.Series(np.ascontiguousarray(numbers)).cast(pl.String), np.arange(len(numbers)))

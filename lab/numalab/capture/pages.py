@@ -1,0 +1,218 @@
+"""The records of a recording in the order of their times, a bounded number of pages at once.
+
+The pages are gone through once, as they lie in the file, to find their records. Where those are is
+kept in a temporary file, 16 bytes for each, because a page may be needed for two chunks and because
+the columns of the table follow from all events that are met.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from numalab.capture.ring_buffer import Ints, Records, Words, find_records, page_times
+from numalab.capture.trace_file import CpuData, Cursor, Damaged, TraceFile, unpack
+
+CHUNK_BYTES = 4 << 20  # fits the caches, so that a table is put together in fast memory
+MAX_KINDS = 1 << 16  # of event formats: the type of a record has 16 bits
+MAX_UNPACKED_BYTES = 16 << 30
+_PLACE = np.dtype([("time", "<i8"), ("word", "<u4"), ("bytes", "<u4")])
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class PageChunk:
+    """Pages of some CPUs, by CPU and as they follow each other there, and their records.
+
+    Only what has a time of `since` or later and before `until` is to be taken: a page that holds
+    later events comes again in the chunk of the next one. `fresh` marks pages that come for the
+    first time.
+    """
+
+    words: Words
+    cpu: Ints
+    fresh: npt.NDArray[np.bool_]
+    records: Records
+    since: int
+    until: int
+
+
+class PageSource:
+    """All pages of a recording; `kinds` says for each event number whether there is such a record.
+
+    Packed pages are unpacked once, into a temporary file.
+    """
+
+    def __init__(self, trace: TraceFile) -> None:
+        self._trace = trace
+        self._spool: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
+        self._places: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
+        plain = [
+            (data.cpu, self._unpacked(data) if data.compressed else (data.offset, data.size))
+            for data in self._apart()
+        ]
+        self._spool.flush()
+        packed = any(data.compressed for data in trace.cpus) and self._spool.tell() > 0
+        self._memory: memoryview | mmap.mmap = trace.data
+        if packed:
+            self._memory = mmap.mmap(self._spool.fileno(), 0, access=mmap.ACCESS_READ)
+        arrays = [(cpu, self._array(offset, size)) for cpu, (offset, size) in plain]
+        arrays = sorted((pair for pair in arrays if len(pair[1])), key=lambda pair: pair[0])
+        self._arrays = [pages for _, pages in arrays]
+        self._begin = np.cumsum([0, *map(len, self._arrays)])  # the first page of each array
+        self._cpu = np.repeat(np.array([cpu for cpu, _ in arrays], np.int64), np.diff(self._begin))
+        self.kinds = np.zeros(MAX_KINDS, np.bool_)
+        self._find_all()
+
+    def close(self) -> None:
+        """Give the temporary files back; chunks that were yielded stay valid."""
+        self._arrays = []
+        self._spool.close()
+        self._places.close()
+
+    def chunks(self) -> Iterator[PageChunk]:
+        """Yield all pages so that the records taken from one chunk come before the next one's."""
+        key = self._not_before()
+        order = np.argsort(key, kind="stable")
+        step = self._pages_at_once()
+        since = int(_FIRST)
+        carried, due = np.empty(0, np.int64), np.empty(0, np.int64)
+        for start in range(0, len(key), step):
+            fresh = order[start : start + step]
+            end = start + len(fresh)
+            until = int(key[order[end]]) if end < len(key) else int(_LAST)
+            now = due < until
+            taken = np.sort(np.concatenate([carried[now], fresh]))
+            words, records = self._words(taken), self._records(taken)
+            self._forget()
+            is_fresh = np.isin(taken, fresh, assume_unique=True)
+            yield PageChunk(words, self._cpu[taken], is_fresh, records, since, until)
+            later = self._due(taken, records, until)
+            rest = later < _LAST
+            carried = np.concatenate([carried[~now], taken[rest]])
+            due = np.concatenate([due[~now], later[rest]])
+            since = until
+
+    def _due(self, taken: Ints, records: Records, since: int) -> Ints:
+        """Return for each page the first time of `since` or later that anything in it has."""
+        due = np.where(self._time[taken] >= since, self._time[taken], _LAST)
+        late = records.time >= since
+        np.minimum.at(due, records.page[late], records.time[late])
+        return due
+
+    def _find_all(self) -> None:
+        """Find the records of all pages: write where they are, keep each page's time and number of
+        records, what was lost before it, and whether it is sound."""
+        pages, step = int(self._begin[-1]), self._pages_at_once()
+        self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
+        self._unsound = np.zeros(pages, np.bool_)
+        for start in range(0, pages, step):
+            block = np.arange(start, min(start + step, pages))
+            words = self._words(block)
+            found = find_records(words, self._trace.layout)
+            self._forget()
+            self.kinds[words.reshape(-1)[found.word] & np.uint32(MAX_KINDS - 1)] = True
+            self._time[block] = page_times(words)
+            self._count[block] = np.bincount(found.page, minlength=len(block))
+            self._missed[block], self._unsound[block] = found.missed, found.unsound
+            places = np.empty(len(found.time), _PLACE)
+            places["time"], places["bytes"] = found.time, found.bytes
+            places["word"] = found.word - found.page * words.shape[1]
+            self._places.write(places.data)
+        self._first = np.concatenate([[0], np.cumsum(self._count)])
+
+    def _records(self, taken: Ints) -> Records:
+        """Return the records of these pages, which are in order, with places in their words."""
+        runs = np.split(taken, np.flatnonzero(np.diff(taken) > 1) + 1)
+        places = np.concatenate([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
+        page = np.repeat(np.arange(len(taken)), self._count[taken])
+        word = places["word"] + page * (self._trace.layout.page_bytes // 4)
+        length = places["bytes"].astype(np.int64)
+        missed, unsound = self._missed[taken], self._unsound[taken]
+        return Records(places["time"].copy(), page, word, length, missed, unsound)
+
+    def _read(self, first: int, end: int) -> npt.NDArray[np.void]:
+        """Read where the records of the pages from `first` up to `end` are."""
+        self._places.seek(int(self._first[first]) * _PLACE.itemsize)
+        size = int(self._first[end] - self._first[first]) * _PLACE.itemsize
+        return np.frombuffer(self._places.read(size), _PLACE)
+
+    def _pages_at_once(self) -> int:
+        return max(1, CHUNK_BYTES // self._trace.layout.page_bytes)
+
+    def _apart(self) -> Iterator[CpuData]:
+        """Yield the CPUs' parts of the file, as far as they can lie in it beside each other.
+
+        A damaged file could otherwise name the same bytes for thousands of CPUs.
+        """
+        room = len(self._trace.data)
+        for data in self._trace.cpus:
+            there = min(data.size, len(self._trace.data) - data.offset)
+            if data.size and there <= room:
+                room -= max(there, 0)
+                yield data
+            elif data.size:
+                self._trace.problems.append(f"CPU {data.cpu}: its pages overlap those of others")
+
+    def _not_before(self) -> Ints:
+        """Return for each page a time before which neither it nor a later one of its CPU has
+        an event."""
+        times = np.split(self._time, self._begin[1:-1])
+        return np.concatenate([np.minimum.accumulate(each[::-1])[::-1] for each in times])
+
+    def _words(self, taken: Ints) -> Words:
+        """Copy these pages, which are in order, out of the mapped file, each once."""
+        words = np.empty((len(taken), self._trace.layout.page_bytes // 4), np.uint32)
+        bounds = np.searchsorted(taken, self._begin)
+        for number in np.flatnonzero(np.diff(bounds)).tolist():
+            part = slice(*bounds[number : number + 2].tolist())
+            pages = taken[part] - self._begin[number]
+            # With "raise" numpy would copy them twice.
+            self._arrays[number].take(pages, 0, out=words[part], mode="clip")
+        return words
+
+    def _forget(self) -> None:
+        """Let go of the mapped pages that were read: a long recording would fill the memory."""
+        mapped = self._memory.obj if isinstance(self._memory, memoryview) else self._memory
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+    def _array(self, offset: int, size: int) -> Words:
+        """Return one CPU's pages as rows of words; a last page that is cut short ends in zeros."""
+        page_bytes = self._trace.layout.page_bytes
+        there = max(0, min(size, len(self._memory) - offset))
+        if there < size:
+            lost = f"{size - there} bytes of the ring buffer are not in the file"
+            self._trace.problems.append(lost)
+        whole = there // page_bytes * page_bytes
+        words = (
+            np.frombuffer(self._memory, "<u4", whole // 4, offset) if whole else np.empty(0, "<u4")
+        )
+        pages = words.reshape(-1, page_bytes // 4)
+        if whole == there:
+            return pages
+        last = np.zeros(page_bytes, np.uint8)
+        last[: there - whole] = np.frombuffer(self._memory, np.uint8, there - whole, offset + whole)
+        return np.concatenate([pages, last.view("<u4")[None, :]])
+
+    def _unpacked(self, data: CpuData) -> tuple[int, int]:
+        """Unpack one CPU's pages, block after block; return where they are in the temporary file.
+
+        The first block that does not unpack ends the CPU: what follows cannot be found without it.
+        """
+        start = self._spool.tell()
+        # trace-cmd's size leaves out the number of blocks that comes first.
+        cursor = Cursor(self._trace.data[: data.offset + 4 + data.size], data.offset)
+        try:
+            for _ in range(cursor.number(4)):
+                packed, plain = cursor.number(4), cursor.number(4)
+                room = MAX_UNPACKED_BYTES - self._spool.tell()
+                block = unpack(cursor.take(packed), plain, self._trace.compression)
+                self._spool.write(block[: max(room, 0)])
+        except Damaged as error:
+            self._trace.problems.append(f"CPU {data.cpu}: {error}")
+        return start, self._spool.tell() - start

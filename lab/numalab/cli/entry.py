@@ -1,0 +1,45 @@
+"""Where the command `numalab` begins: Ctrl-C and SIGTERM are heard before anything is imported."""
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Heard:
+    """The signal that ended this command, if one did."""
+
+    number: int = 0
+
+
+def main() -> NoReturn:
+    """Run the command line; exit with 128 + the signal's number when one ended it."""
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
+    try:
+        from numalab.cli.main import main as run  # noqa: PLC0415 - the handlers come first
+
+        run()
+    except (KeyboardInterrupt, SystemExit) as end:
+        if _Heard.number:
+            sys.exit(128 + _Heard.number)
+        sys.exit(end.code if isinstance(end, SystemExit) else 130)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    """Say at once that the signal was heard: ending the guest and keeping its files takes a moment.
+
+    Another signal must not disturb that. It is heard and left alone: where both came at once,
+    Python would print a traceback for one that is suddenly ignored (_PyErr_CheckSignalsTstate()).
+    """
+    for each in SIGNALS:
+        signal.signal(each, _leave_alone)
+    _Heard.number = number
+    sys.stderr.write("numalab: interrupted\n")
+    raise KeyboardInterrupt
+
+
+def _leave_alone(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing about a signal."""

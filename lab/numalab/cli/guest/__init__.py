@@ -1,0 +1,1 @@
+"""The commands about guests and the host that they run on."""

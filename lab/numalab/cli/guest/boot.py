@@ -1,0 +1,97 @@
+"""`numalab boot`."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numalab.campaign.boot import Booted, boot, guest
+from numalab.campaign.prepare import choose_mode, prepare
+from numalab.cli.by_hand import NodesOption, PagesOption, PinOption, in_order
+from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.output import ModeName, emit, pass_on, progress_lines, say
+from numalab.guest.remark import RemarkKind
+from numalab.kernel.catalogue import find_kernel
+from numalab.machine.model import check_by_hand
+from numalab.qemu.hypervisor import EMBED
+from numalab.topology.load import load_topology
+
+# What `numalab place` and `numalab host show` say of every guest like this one.
+_KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
+
+
+def command(
+    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
+    words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
+    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
+    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    overlay: OverlayOption = None,
+    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
+    seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
+    event: Annotated[
+        list[str] | None, typer.Option(help="Record this event (system:event); may be repeated.")
+    ] = None,
+    cmdline: Annotated[
+        list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
+    ] = None,
+    pages: PagesOption = "memfd",
+    pin: PinOption = None,
+    nodes: NodesOption = None,
+    keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    allow_mismatch: Annotated[
+        bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Run one command in a guest, print what it prints, and exit with its exit code.
+
+    For example `numalab boot ring-4 -- numactl -H`. When the guest does not come that far, the
+    exit code is one of docs/errors.md, and the message on stderr begins with `numalab:`.
+    """
+    model = load_topology(topology)
+    spec, recipe = find_kernel(kernel), overlaid(image, overlay)
+    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    check_by_hand(model, vcpu_cpus, host_nodes)
+    with progress_lines("boot") as tell:
+        prepared = prepare([spec], recipe, on_progress=tell)
+        choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
+        machine = replace(
+            guest(model, kernel, prepared, choice, trace_mib=32 if event else 0),
+            seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
+            vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
+        )  # fmt: skip
+        booted = boot(
+            machine, spec, tuple(words), connection=connection, events=tuple(event or ()),
+            keep=keep, allow_mismatch=allow_mismatch,
+            on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
+        )  # fmt: skip
+    show_booted(booted, as_json)
+    raise typer.Exit(booted.outcome.status)
+
+
+def show_booted(booted: Booted, as_json: bool) -> None:
+    """Print what a command in a guest printed, each stream where it belongs."""
+    for remark in booted.outcome.remarks:
+        if remark.kind not in _KNOWN_BEFORE:
+            say(f"numalab: {remark.text}")
+    for difference in booted.differences:
+        say(f"numalab: not as predicted: {difference}")
+    if as_json:
+        value = {
+            "status": booted.outcome.status,
+            "stdout": booted.stdout.decode("utf-8", "replace"),
+            "stderr": booted.stderr.decode("utf-8", "replace"),
+            "wall_seconds": booted.outcome.wall_seconds,
+            "guest_seconds": booted.outcome.guest_seconds,
+            "timing": booted.outcome.timing,
+            "proof": booted.outcome.proof,
+            "notes": booted.outcome.notes,
+            "kept": booted.kept,
+        }
+        emit(value, True, "")
+        return
+    pass_on(booted.stdout, sys.stdout)
+    pass_on(booted.stderr, sys.stderr)

@@ -1,0 +1,90 @@
+"""`numalab place`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from numalab.cli.by_hand import NodesOption, PinOption, in_order
+from numalab.cli.output import emit
+from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.errors import UserError
+from numalab.host.read import read_host, read_host_file
+from numalab.machine.model import MODES, Mode
+from numalab.placement.planner import PlacementPlan, plan
+from numalab.topology.load import load_topology
+from numalab.topology.model import Topology
+
+
+def command(
+    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
+    host: Annotated[
+        Path | None, typer.Option(help="A recorded host file instead of this host.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="kvm, tcg, icount or timed.")] = "kvm",
+    cpus: Annotated[
+        str | None, typer.Option(help="The host CPUs it may use, such as 0-3,8.")
+    ] = None,
+    pin: PinOption = None,
+    nodes: NodesOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say where a guest would run on a host, and what that distorts.
+
+    For example `numalab place mesh-8 --host server.json`, where `numalab host show --json` on the
+    server wrote server.json. Nothing is started.
+    """
+    machine = load_topology(topology)
+    found = read_host_file(host) if host else read_host()
+    made = plan(
+        machine,
+        found,
+        _mode(mode),
+        _cpus(cpus),
+        pinned=in_order(pin, "--pin"),
+        nodes=in_order(nodes, "--nodes"),
+    )
+    emit(made, as_json, Group(_table(machine, made), "", _text(made)))
+
+
+def _mode(text: str) -> Mode:
+    for mode in MODES:
+        if text == mode:
+            return mode
+    raise UserError(f"unknown mode {text!r}", key="--mode", choices=MODES)
+
+
+def _cpus(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return parse_cpulist(text)
+    except ValueError as error:
+        raise UserError(str(error), key="--cpus") from None
+
+
+def _table(topology: Topology, made: PlacementPlan) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("guest node", "host node", "vCPUs", "host CPUs"):
+        table.add_column(heading, overflow="fold")
+    for node, host_node in zip(topology.nodes, made.host_nodes, strict=True):
+        cpus = ",".join(str(made.vcpus[vcpu]) for vcpu in node.cpus)
+        table.add_row(str(node.id), str(host_node), format_cpulist(node.cpus) or "none", cpus)
+    table.add_row("emulator", "", "", format_cpulist(made.emulator))
+    return table
+
+
+def _text(made: PlacementPlan) -> Text:
+    lines = [f"distorts: {what}" for what in made.distorts] or ["one-to-one: distorts nothing"]
+    rho = made.distances.rank_correlation
+    if rho is not None:
+        lines.append(f"rank correlation of distances, guest with host: {rho:.2f}")
+    if made.timing:
+        lines += ["timing figures will mean something", *(f"but: {c}" for c in made.disturbs)]
+    else:
+        reason = "" if made.mode == "kvm" else f" (nor would any in mode {made.mode})"
+        lines.append(f"timing figures will mean nothing{reason}; placement figures hold")
+    return Text("\n".join(lines))

@@ -1,0 +1,127 @@
+"""`numalab shell`."""
+
+import math
+import os
+import signal
+import sys
+import tempfile
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from numalab.campaign.boot import guest, shell
+from numalab.campaign.prepare import choose_mode, prepare
+from numalab.cli.by_hand import NodesOption, PagesOption, PinOption, in_order
+from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.output import ModeName, progress_lines, say
+from numalab.errors import GuestLost, HostError
+from numalab.guest.kvm import Choice
+from numalab.guest.terminal import READY, Terminal
+from numalab.guest.watch import Limits
+from numalab.kernel.catalogue import find_kernel
+from numalab.machine.model import Job, check_by_hand
+from numalab.places import cache_dir
+from numalab.qemu.hypervisor import EMBED
+from numalab.topology.load import load_topology
+
+_LONGEST_SOCKET = 107  # unix(7)
+
+
+def command(
+    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
+    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
+    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    overlay: OverlayOption = None,
+    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works, else tcg.")] = "auto",
+    gdb: Annotated[bool, typer.Option("--gdb", help="Let a debugger look at the kernel.")] = False,
+    cmdline: Annotated[
+        list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
+    ] = None,
+    pages: PagesOption = "memfd",
+    pin: PinOption = None,
+    nodes: NodesOption = None,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+) -> None:
+    """Boot a guest and open a shell in it, on this terminal.
+
+    `exit` or Ctrl-D ends the guest, and so does Ctrl-] whatever it is doing. Ctrl-C reaches what
+    runs in it. Nothing is recorded.
+    """
+    model = load_topology(topology)
+    spec, recipe = find_kernel(kernel), overlaid(image, overlay)
+    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    check_by_hand(model, vcpu_cpus, host_nodes)
+    with progress_lines("shell") as tell:
+        prepared = prepare([spec], recipe, on_progress=tell)
+        choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
+    if mode == "auto" and choice.mode == "icount":
+        # Nobody types the same twice, so there is nothing to repeat.
+        choice = Choice("tcg", choice.cpu_model, choice.reason)
+    words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
+    with tempfile.TemporaryDirectory(prefix="shell-", dir=cache_dir("boots")) as scratch:
+        socket = _socket(Path(scratch)) if gdb else None
+        machine = replace(
+            guest(model, kernel, prepared, choice),
+            extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
+            gdb=socket,
+        )  # fmt: skip
+        say(f"mode {choice.mode}; exit or Ctrl-D ends the guest, and Ctrl-] at any time")
+        if socket is not None:
+            symbols = prepared.kernels[kernel].symbols or "VMLINUX"
+            say(f"gdb: gdb -ex 'target remote {socket}' {symbols}")
+        silence = math.inf if gdb else Limits.silence  # stopped by a debugger, it says nothing
+        limits = Limits(silence=silence, total=math.inf)
+        terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno())
+        try:
+            with _raw(terminal.keyboard):
+                shell(
+                    machine, _job(topology), terminal.joined, connection=connection, limits=limits
+                )
+        except GuestLost:
+            if not terminal.left:
+                raise
+
+
+def _job(name: str) -> Job:
+    """Return the shell that the guest is to run, on a terminal of this one's size."""
+    size = os.get_terminal_size() if sys.stdout.isatty() else os.terminal_size((80, 24))
+    ready = "".join(f"\\{byte:03o}" for byte in READY)
+    script = f"stty rows {size.lines} columns {size.columns}; printf '{ready}'; exec bash --norc -i"
+    prompt = Path(name).stem
+    env = {"TERM": os.environ.get("TERM", "linux"), "PS1": rf"{prompt}:\w# "}
+    return Job(argv=("sh", "-c", script), env=env, mode="shell")
+
+
+def _socket(folder: Path) -> Path:
+    path = folder / "gdb"
+    if len(str(path)) > _LONGEST_SOCKET:
+        raise HostError(
+            f"{path} is too long for a socket", hint="set NUMALAB_CACHE to a short path"
+        )
+    return path
+
+
+@contextmanager
+def _raw(keyboard: int) -> Iterator[None]:
+    """Have every key passed on as it is typed, Ctrl-C too; a hang-up ends the command."""
+    signal.signal(signal.SIGHUP, _interrupt)
+    if not os.isatty(keyboard):
+        yield
+        return
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setraw(keyboard)
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

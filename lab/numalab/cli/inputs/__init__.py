@@ -1,0 +1,1 @@
+"""The commands about what studies are made of: machines, kernels, images, workloads."""

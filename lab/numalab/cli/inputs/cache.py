@@ -1,0 +1,70 @@
+"""`numalab cache`: what the cache holds, and making it smaller."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from numalab.cache import Entry, choose_to_prune, list_cache, remove_entry
+from numalab.cli.output import emit, say
+from numalab.errors import UserError
+from numalab.units import format_seconds, format_size, parse_size
+
+DAY = 86400.0
+
+app = typer.Typer(no_args_is_help=True, help="The cache: list, prune.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command("list")
+def list_entries(as_json: AsJson = False) -> None:
+    """List kernels, source trees, packages, images and kept boots: size and last use."""
+    entries = list_cache()
+    emit(entries, as_json, _table(entries))
+    if not as_json:
+        say(f"{format_size(sum(entry.size for entry in entries))} in all")
+
+
+@app.command()
+def prune(
+    keep: Annotated[
+        str | None, typer.Option(help="Remove the longest unused until this much is left: 20GiB.")
+    ] = None,
+    older_than: Annotated[
+        float | None, typer.Option(help="Remove what was not used for so many days.", min=0)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what was not used for longest. Nothing that is in use goes.
+
+    Everything in the cache can be built or fetched again.
+    """
+    if keep is None and older_than is None:
+        raise UserError("say --keep SIZE, --older-than DAYS, or both")
+    try:
+        most = None if keep is None else parse_size(keep)
+    except ValueError as error:
+        raise UserError(str(error), key="--keep") from None
+    unused_for = None if older_than is None else older_than * DAY
+    entries = list_cache()
+    chosen = choose_to_prune(entries, keep=most, unused_for=unused_for, now=time.time())
+    gone = chosen if dry_run else tuple(entry for entry in chosen if remove_entry(entry))
+    emit(gone, as_json, _table(gone) if gone else "nothing to remove")
+    freed = sum(entry.size for entry in gone)
+    left = sum(entry.size for entry in entries) - freed
+    if not as_json:
+        say(
+            f"{'would free' if dry_run else 'freed'} {format_size(freed)}; {format_size(left)} left"
+        )
+
+
+def _table(entries: tuple[Entry, ...]) -> Table:
+    table = Table("kind", "what", "size", "last used", "", box=None)
+    now = time.time()
+    for entry in entries:
+        ago = f"{format_seconds(max(now - entry.last_use, 1))} ago"
+        table.add_row(entry.kind, entry.name, format_size(entry.size), ago, entry.in_use)
+    return table

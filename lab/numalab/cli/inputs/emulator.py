@@ -1,0 +1,87 @@
+"""`numalab emulator`: the emulators, what goes into them, and building them."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from numalab.cli.output import emit, progress_lines
+from numalab.emulator.build import CONFIGURE, built_emulator, ensure_emulator
+from numalab.emulator.built import BuiltEmulator
+from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
+from numalab.source.series import load_series
+
+app = typer.Typer(no_args_is_help=True, help="Emulators: list, show, build.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Name = Annotated[
+    str | None, typer.Argument(help="A name from `numalab emulator list`; else the default.")
+]
+
+
+@app.command("list")
+def list_emulators(as_json: AsJson = False) -> None:
+    """List the emulators: source, series, and whether each is built; the default comes first.
+
+    They are those of emulator-configs/emulators.toml. Mode timed starts the default one.
+    """
+    found = [(spec, built_emulator(spec)) for spec in load_emulators().values()]
+    table = Table("emulator", "built", "version", "source", "series", box=None)
+    for spec, built in found:
+        version = built.version if built else "-"
+        table.add_row(spec.name, "yes" if built else "no", version, spec.source, spec.series.name)
+    emit([_value(spec, built) for spec, built in found], as_json, table)
+
+
+@app.command()
+def show(name: Name = None, as_json: AsJson = False) -> None:
+    """Show what goes into an emulator (source, patches, options), and what was built from it."""
+    spec = find_emulator(name)
+    built = built_emulator(spec)
+    info = load_series(spec.series).info
+    value = _value(spec, built) | {"patches": info.patches, "configure": CONFIGURE}
+    lines = [f"{spec.name}: {spec.summary}", f"  source     {spec.source}"]
+    lines.append(f"  series     {info.name}")
+    lines += [f"             {subject}" for subject in info.patches]
+    lines += [f"  configure  {option}" for option in CONFIGURE]
+    if built is None:
+        lines.append(f"not built; run: numalab emulator build {spec.name}")
+    else:
+        lines += [
+            f"  built      {built.source}, version {built.version}, in {built.seconds:.0f} s",
+            f"             {built.compiler}",
+            f"             {built.program}",
+        ]
+    emit(value, as_json, "\n".join(lines))
+
+
+@app.command()
+def build(
+    name: Name = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="Compilers at once; else one a CPU.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build an emulator that is not in the cache, which takes minutes.
+
+    Ctrl-C stops cleanly; the next build goes on from there.
+    """
+    spec = find_emulator(name)
+    built = built_emulator(spec)
+    if built is None:
+        with progress_lines(spec.name) as progress:
+            built = ensure_emulator(spec, on_progress=progress, jobs=jobs)
+    table = Table("emulator", "version", "seconds", "program", box=None)
+    table.add_row(built.name, built.version, f"{built.seconds:.0f}", str(built.program))
+    emit(built, as_json, table)
+
+
+def _value(spec: EmulatorSpec, built: BuiltEmulator | None) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "source": spec.source,
+        "series": spec.series.name,
+        "built": built,
+    }

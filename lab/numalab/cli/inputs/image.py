@@ -1,0 +1,112 @@
+"""`numalab image`: the root file systems that guests boot from."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.output import emit, progress_lines
+from numalab.errors import UserError
+from numalab.image.build import BuiltImage, built_image, ensure_image
+from numalab.image.recipe import Recipe, list_recipes, load_recipe
+from numalab.units import format_size
+
+app = typer.Typer(no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A recipe in images/, without .toml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command("list")
+def list_images(as_json: AsJson = False) -> None:
+    """List the recipes, and what is built of them."""
+    recipes = [load_recipe(name) for name in list_recipes()]
+    rows = [(recipe, built_image(recipe)) for recipe in recipes]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "extends", "packages", "built", "summary"):
+        table.add_column(heading, overflow="fold")
+    for recipe, built in rows:
+        size = format_size(built.size) if built else "no"
+        packages = str(len(recipe.packages))
+        table.add_row(recipe.name, recipe.extends or "-", packages, size, recipe.summary)
+    emit([_facts(recipe, built) for recipe, built in rows], as_json, table)
+
+
+@app.command("show")
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show a recipe, and the packages with their versions once it is built."""
+    recipe = load_recipe(name)
+    built = built_image(recipe)
+    emit(_facts(recipe, built), as_json, _described(recipe, built))
+
+
+@app.command("build")
+def build(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Recipes.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Build all recipes of images/.")] = False,
+    overlay: OverlayOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build images, or find them in the cache, and print where they are."""
+    if every == bool(names):
+        raise UserError("either names or --all", key="NAME...", choices=list_recipes())
+    recipes = [overlaid(name, overlay) for name in (names or list_recipes())]
+    facts, lines = [], []
+    for recipe in recipes:
+        with progress_lines(f"image {recipe.name}") as progress:
+            built = ensure_image(recipe, on_progress=progress)
+        facts.append(_facts(recipe, built))
+        lines.append(f"{built.path} ({format_size(built.size)})")
+    emit(facts[0] if len(facts) == 1 else facts, as_json, "\n".join(lines))
+
+
+@app.command("shell")
+def shell(
+    name: Name,
+    overlay: OverlayOption = None,
+    topology: Annotated[str, typer.Option(help="The machine to look at it from.")] = "mesh-2",
+    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
+) -> None:
+    """Boot an image on a small machine and open a shell in it, as `numalab shell` does."""
+    from numalab.cli.guest import shell as guest_shell  # noqa: PLC0415 - libvirt
+
+    guest_shell.command(topology, kernel=kernel, image=name, overlay=overlay)
+
+
+def _facts(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
+    return {
+        "name": recipe.name,
+        "summary": recipe.summary,
+        "suite": recipe.suite,
+        "extends": recipe.extends,
+        "recipe": recipe.file,
+        "packages": recipe.packages,
+        "built": built is not None,
+        "path": built.path if built else None,
+        "digest": built.digest if built else None,
+        "size": built.size if built else None,
+        "installed": built.packages if built else (),
+    }
+
+
+def _described(recipe: Recipe, built: BuiltImage | None) -> str:
+    lines = [
+        f"{recipe.name}: {recipe.summary}",
+        f"  recipe    {recipe.file}",
+        f"  suite     {recipe.suite} ({recipe.variant})",
+        f"  packages  {' '.join(recipe.packages)}",
+    ]
+    if recipe.extends:
+        lines.insert(2, f"  extends   {recipe.extends}")
+    lines += [f"  post      {step}" for step in recipe.post]
+    lines += [f"  files     {folder}" for folder in recipe.files]
+    if built is None:
+        return "\n".join([*lines, f"  not built: numalab image build {recipe.name}"])
+    lines += [
+        f"  image     {built.path}",
+        f"  size      {format_size(built.size)}",
+        f"  digest    {built.digest}",
+        f"  installed {len(built.packages)} packages:",
+    ]
+    return "\n".join([*lines, *(f"    {package}" for package in built.packages)])

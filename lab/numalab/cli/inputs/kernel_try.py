@@ -1,0 +1,67 @@
+"""`numalab kernel try`: from a patch to a running guest."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numalab.campaign.boot import boot, guest
+from numalab.campaign.prepare import choose_mode, prepare
+from numalab.cli.guest.boot import show_booted
+from numalab.cli.output import ModeName, progress_lines, say
+from numalab.image.recipe import load_recipe
+from numalab.kernel.build import BuiltKernel
+from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.trial import with_series
+from numalab.qemu.hypervisor import EMBED
+from numalab.topology.load import load_topology
+
+
+def command(
+    patch: Annotated[
+        str,
+        typer.Argument(help="A patch, a mailbox, a folder, a range FROM..TO or a series' name."),
+    ],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command to run.")
+    ] = None,
+    base: Annotated[str, typer.Option(help="The kernel that it is for.")] = "debian-6.12",
+    topology: Annotated[str, typer.Option(help="The machine to boot.")] = "ring-4",
+    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
+    seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    allow_mismatch: Annotated[
+        bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Apply a patch, build the kernel, boot it and run one command in it (`uname -a`).
+
+    For example `numalab kernel try --base debian-6.12 my.patch --topology ring-4 -- dmesg`. What
+    was built before is not built again, and a patch on top of a kernel that was takes seconds.
+    """
+    model, recipe = load_topology(topology), load_recipe(image)
+    spec = with_series(find_kernel(base), patch)
+    with progress_lines("try") as tell:
+        prepared = prepare([spec], recipe, on_progress=tell)
+        tell_time(prepared.kernels[spec.name])
+        choice = choose_mode(mode, prepared, connection, tell)
+        booted = boot(
+            replace(guest(model, spec.name, prepared, choice), seed=seed),
+            spec, tuple(words or ("uname", "-a")), connection=connection, keep=keep,
+            allow_mismatch=allow_mismatch,
+            on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
+        )  # fmt: skip
+    show_booted(booted, as_json)
+    raise typer.Exit(booted.outcome.status)
+
+
+def tell_time(built: BuiltKernel) -> None:
+    """Say on stderr how long a build took, beside the first one in the same tree."""
+    line = f"{built.spec_name}: built in {built.seconds:.0f} s"
+    if built.first_name not in ("", built.spec_name):
+        line += f" ({built.first_name}, the first of this source, took {built.first_seconds:.0f} s)"
+    say(line)

@@ -1,0 +1,22 @@
+"""The option `--overlay` of the commands that boot or build an image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numalab.image.recipe import Recipe, load_recipe, with_overlay
+
+OverlayOption = Annotated[
+    Path | None,
+    typer.Option("--overlay", help="A folder whose files go on top of the image's."),
+]
+
+
+def overlaid(name: str, overlay: Path | None) -> Recipe:
+    """Load a recipe, with a folder of the user's own on top if there is one.
+
+    Raises UserError for a recipe or a folder that is not there.
+    """
+    recipe = load_recipe(name)
+    return with_overlay(recipe, overlay) if overlay else recipe

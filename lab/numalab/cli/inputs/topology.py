@@ -1,0 +1,287 @@
+"""`numalab topology`: machines, before they boot."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from numalab.cli.output import emit, say
+from numalab.cpulist import format_cpulist
+from numalab.errors import UserError
+from numalab.files import write_text
+from numalab.topology.load import (
+    check_topology_file,
+    list_topologies,
+    load_topology,
+    load_topology_file,
+    memory_to_dict,
+    topology_to_dict,
+)
+from numalab.topology.model import Topology
+from numalab.topology.observed.compare import format_group
+from numalab.topology.predict.cpuid import Vendor
+from numalab.topology.predict.groups import Construction
+from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
+
+if TYPE_CHECKING:
+    from numalab.topology.predict.hazards import Hazard
+
+app = typer.Typer(no_args_is_help=True, help="Machines: list, show, check, predict, diff, import.")
+
+Format = Literal["text", "json", "svg", "dot", "xml", "qemu", "vng", "numactl", "toml"]
+Name = Annotated[str, typer.Argument(help="A name from `numalab topology list`, or a file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Kernel = Annotated[str, typer.Option("--kernel-version", help="A kernel version, 5.10 or later.")]
+VendorOption = Annotated[
+    Vendor, typer.Option(help="The guest's CPUs: amd (qemu64, max under TCG), zen or intel.")
+]
+BeforeFix = Annotated[
+    bool, typer.Option("--before-group-fix", help="Build sched groups as before Linux 4.13.")
+]
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """List the machines in topologies/."""
+    found = [load_topology(name) for name in list_topologies()]
+    width = max((len(topology.name) for topology in found), default=0)
+    lines = [
+        f"{each.name:{width}}  {len(each.nodes):2} nodes {each.cpu_count:3} CPUs  {each.summary}"
+        for each in found
+    ]
+    rows = [
+        {
+            "name": each.name,
+            "nodes": len(each.nodes),
+            "cpus": each.cpu_count,
+            "memory_mib": each.memory_mib,
+            "summary": each.summary,
+        }
+        for each in found
+    ]
+    emit(rows, as_json, "\n".join(lines))
+
+
+@app.command()
+def show(
+    name: Name,
+    form: Annotated[
+        Format, typer.Option("--format", help="What to print; xml is libvirt's <cpu> element.")
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Show a machine: drawing, nodes and distances, or the form that another program reads.
+
+    For example `numalab topology show ring-4 --format qemu`.
+    """
+    topology = load_topology(name)
+    if as_json or form == "json":
+        emit(topology_to_dict(topology) | {"memory": memory_to_dict(topology)}, True, "")
+    else:
+        print(_rendered(topology, form), end="")
+
+
+def _rendered(topology: Topology, form: Format) -> str:
+    """Render a machine; each form's module is imported only when it is asked for."""
+    # ruff: noqa: PLC0415
+    if form == "text":
+        from numalab.topology.view.terminal import render_terminal
+
+        return render_terminal(topology) + "\n"
+    if form == "svg":
+        from numalab.topology.view.drawing import render_svg
+
+        return render_svg(topology)
+    if form == "toml":
+        from numalab.topology.write_file import render_topology_file
+
+        return render_topology_file(topology)
+    from numalab.topology import export
+
+    return {
+        "dot": export.render_dot,
+        "xml": export.render_cpu_xml,
+        "qemu": export.render_qemu,
+        "vng": export.render_vng,
+        "numactl": export.render_numactl,
+    }[form](topology)
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Topology files.")], as_json: AsJson = False
+) -> None:
+    """Check files: everything that is wrong with each, then what is a hazard to the scheduler.
+
+    Exits with 2 when a file is wrong; hazards alone are not wrong.
+    """
+    from numalab.topology.predict.hazards import hazards
+
+    results, lines, wrong = [], [], False
+    for file in files:
+        errors = check_topology_file(file)
+        found: tuple[Hazard, ...] = ()
+        if errors:
+            wrong = True
+        else:
+            topology = load_topology_file(file)
+            found = hazards(topology, predict(topology))
+        results.append(
+            {
+                "file": file,
+                "errors": [
+                    {"key": error.key, "message": str(error), "choices": error.choices}
+                    for error in errors
+                ],
+                "hazards": found,
+            }
+        )
+        lines += [str(error) for error in errors]
+        lines += [f"{file}: {hazard.name}: {hazard.text}" for hazard in found]
+        if not errors:
+            lines.append(f"{file}: ok")
+    emit(results, as_json, "\n".join(lines))
+    if wrong:
+        raise typer.Exit(UserError.exit_code)
+
+
+@app.command("predict")
+def predict_command(
+    name: Name,
+    *,
+    kernel_version: Kernel = DEFAULT_KERNEL,
+    cpu: Annotated[int | None, typer.Option(help="Show only this CPU.")] = None,
+    before_group_fix: BeforeFix = False,
+    vendor: VendorOption = "amd",
+    as_json: AsJson = False,
+) -> None:
+    """Predict what the kernel will make of a machine: NUMA levels, sched domains, groups, hazards.
+
+    A group's own CPUs come first; `balanced by` names the CPUs that arrive at it.
+    """
+    from numalab.topology.predict.hazards import hazards
+
+    topology = load_topology(name)
+    if cpu is not None and not 0 <= cpu < topology.cpu_count:
+        raise UserError(
+            f"there is no CPU {cpu}; CPUs are 0 to {topology.cpu_count - 1}", key="--cpu"
+        )
+    construction = Construction.BEFORE_4_13 if before_group_fix else Construction.NOW
+    prediction = predict(topology, kernel_version, construction=construction, vendor=vendor)
+    found = hazards(topology, prediction)
+    document = _prediction_document(prediction, cpu) | {"hazards": list(found)}
+    lines = _prediction_lines(prediction, cpu)
+    lines += [f"hazard: {hazard.name}: {hazard.text}" for hazard in found]
+    emit(document, as_json, "\n".join(lines))
+
+
+def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, Any]:
+    cpus = [each for each in prediction.cpus if cpu in (None, each.cpu)]
+    return {
+        "topology": prediction.topology,
+        "kernel": prediction.kernel,
+        "before_group_fix": prediction.construction is Construction.BEFORE_4_13,
+        "vendor": prediction.vendor,
+        "numa_type": prediction.numa_type,
+        "distances": list(prediction.levels.distances),
+        "node_numbers": list(prediction.machine.node_of_topology),
+        "cpus": [
+            {
+                "cpu": each.cpu,
+                "domains": [
+                    {
+                        "level": domain.level,
+                        "name": domain.name,
+                        "span": format_cpulist(domain.span),
+                        "flags": list(domain.flags),
+                        "imb_numa_nr": imbalance,
+                        "groups": [
+                            {"span": format_cpulist(g.span), "mask": format_cpulist(g.mask)}
+                            for g in domain.groups
+                        ],
+                    }
+                    for domain, imbalance in zip(
+                        each.domains,
+                        prediction.imb_numa_nr[each.cpu] or (None,) * len(each.domains),
+                        strict=True,
+                    )
+                ],
+            }
+            for each in cpus
+        ],
+        "warnings": list(prediction.warnings),
+        "errors": list(prediction.errors),
+    }
+
+
+def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
+    before = prediction.construction is Construction.BEFORE_4_13
+    old = ", groups as before 4.13" if before else ""
+    levels = " ".join(map(str, prediction.levels.distances))
+    lines = [
+        f"{prediction.topology} on Linux {prediction.kernel}{old} ({prediction.vendor} CPUs)",
+        f"NUMA type: {prediction.numa_type}, distances: {levels}",
+    ]
+    for each in prediction.cpus:
+        if cpu not in (None, each.cpu):
+            continue
+        node = prediction.machine.node_of_cpu[each.cpu]
+        lines.append(f"CPU {each.cpu}, node {node}")
+        for domain in each.domains:
+            span = format_cpulist(domain.span)
+            lines.append(f"  domain {domain.level} {domain.name} {span}")
+            lines.append(f"    groups: {', '.join(map(format_group, domain.groups))}")
+            lines.append(f"    flags: {' '.join(flag[3:] for flag in domain.flags)}")
+    return lines
+
+
+@app.command()
+def diff(a: Name, b: Name, as_json: AsJson = False) -> None:
+    """Show how two machines differ. Exits with 1 when they do, like diff(1)."""
+    from numalab.topology.differences import compare_topologies
+
+    found = compare_topologies(load_topology(a), load_topology(b))
+    lines = [f"{each.subject}: {each.expected} | {each.found}" for each in found]
+    rows = [{"what": each.subject, "a": each.expected, "b": each.found} for each in found]
+    emit(rows, as_json, "\n".join(lines) or "no difference")
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_command(
+    source: Annotated[
+        str, typer.Argument(help="A file, `-` for stdin, or a folder such as /sys.")
+    ] = "-",
+    name: Annotated[str, typer.Option(help="The topology's name.")] = "imported",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write this file, not stdout.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a topology file of what another machine says about itself.
+
+    Reads the output of `numactl -H`, the XML of `lstopo --of xml`, or a sysfs tree (/sys, or a copy
+    of its devices/system/node). For example `ssh host numactl -H | numalab topology import`.
+    """
+    from numalab.topology.importers.any_format import read_machine
+    from numalab.topology.write_file import render_topology_file
+
+    text = sys.stdin.buffer.read() if source == "-" else None
+    imported = read_machine(source, text, name=name)
+    for note in imported.notes:
+        say(f"numalab: {note}")
+    rendered = render_topology_file(imported.topology)
+    if output is not None:
+        write_text(output, rendered)
+    document = {"topology": topology_to_dict(imported.topology), "notes": imported.notes}
+    emit(document, as_json, f"written: {output}" if output is not None else rendered.rstrip())
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of topology files, for editors."""
+    from numalab.topology.schema import render_schema
+
+    print(render_schema(), end="")

@@ -1,0 +1,168 @@
+"""Shows runs while they are under way: a live table on a terminal, else a line now and then."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numalab.cli.output import PLAIN_INTERVAL, say
+from numalab.units import format_seconds, runs_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from numalab.campaign.carry_out import Happening
+    from numalab.campaign.local import Outlook
+
+    Watch = Callable[[Outlook], Callable[[Happening], None]]
+
+_BAR = 20  # characters
+
+
+@dataclass
+class _Run:
+    """A run that is under way: what it costs, since when, and what it does."""
+
+    name: str
+    cost: float
+    began: float
+    text: str = "starting"
+
+    def share(self, now: float) -> float:
+        """Return how much of it is done, as its cost tells; never quite all of it."""
+        return min(0.99, (now - self.began) / max(self.cost, 0.1))
+
+
+class Overview:
+    """What is under way and what is left, from what is told of it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.ended = 0
+        self.failed = 0
+        self.jobs = 1
+        self.running: dict[str, _Run] = {}
+        self._costs: dict[str, float] = {}
+
+    def plan(self, outlook: "Outlook") -> None:
+        """Note what is to be done."""
+        self.total, self.jobs = len(outlook.tasks), outlook.jobs
+        pairs = zip(outlook.tasks, outlook.costs, strict=True)
+        self._costs = {task.key: cost.seconds for task, cost in pairs}
+
+    def note(self, happening: "Happening", now: float) -> None:
+        """Note what happened at a time (seconds)."""
+        key = happening.task.key
+        self.ended = happening.ended
+        match happening.kind:
+            case "started":
+                name = happening.task.run.id
+                self.running[key] = _Run(name, self._costs.get(key, 0.0), now)
+            case "phase":
+                self.running[key].text = happening.text
+            case "retry":
+                self.running.pop(key, None)
+            case "done" | "failed":
+                self.running.pop(key, None)
+                self._costs.pop(key, None)
+                self.failed += happening.kind == "failed"
+
+    def seconds_left(self, now: float) -> float:
+        """Estimate how long the rest takes."""
+        spent = sum(min(run.cost, now - run.began) for run in self.running.values())
+        left = sum(self._costs.values()) - spent
+        longest = max((run.cost - (now - run.began) for run in self.running.values()), default=0.0)
+        return max(left / self.jobs, longest, 0.0)
+
+
+@contextmanager
+def live_runs() -> Iterator["Watch"]:
+    """Give what `run_here` is to be watched with."""
+    overview = Overview()
+    with _screen(overview) if sys.stderr.isatty() else _lines(overview) as show:
+
+        def watch(outlook: "Outlook") -> "Callable[[Happening], None]":
+            overview.plan(outlook)
+            if outlook.tasks:
+                left = format_seconds(overview.seconds_left(time.monotonic()))
+                runs = runs_of(len(outlook.tasks))
+                say(f"{runs} to do, {outlook.jobs} at once, about {left}")
+
+            def tell(happening: "Happening") -> None:
+                overview.note(happening, time.monotonic())
+                show(happening)
+
+            return tell
+
+        yield watch
+
+
+@contextmanager
+def _lines(overview: Overview) -> Iterator["Callable[[Happening], None]"]:
+    said = 0.0
+
+    def show(happening: "Happening") -> None:
+        nonlocal said
+        now = time.monotonic()
+        if happening.kind in ("done", "failed", "retry"):
+            said = now
+            say(ending_line(happening, overview, now))
+        elif happening.kind == "phase" and now - said >= PLAIN_INTERVAL:
+            said = now
+            say(
+                f"runs: {overview.ended}/{overview.total} {happening.task.run.id}: {happening.text}"
+            )
+
+    yield show
+
+
+def ending_line(happening: "Happening", overview: Overview, now: float) -> str:
+    """Write that a run has ended, and how long the rest takes."""
+    line = f"[{overview.ended}/{overview.total}] {happening.task.run.id}: {happening.text}"
+    if happening.kind == "done":
+        line += f" ({happening.seconds:.1f} s)"
+    if overview.ended < overview.total and happening.kind != "retry":
+        line += f", {format_seconds(overview.seconds_left(now))} left"
+    return line
+
+
+@contextmanager
+def _screen(overview: Overview) -> Iterator["Callable[[Happening], None]"]:
+    from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --help need not pay
+    from rich.live import Live  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    view = Live(
+        console=console,
+        transient=True,
+        refresh_per_second=4,
+        get_renderable=lambda: _table(overview),
+    )
+    with view:
+
+        def show(happening: "Happening") -> None:
+            if happening.kind in ("done", "failed", "retry"):
+                console.print(ending_line(happening, overview, time.monotonic()), markup=False)
+
+        yield show
+
+
+def _table(overview: Overview) -> "RenderableType":
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    now = time.monotonic()
+    table = Table.grid(padding=(0, 2))
+    for run in overview.running.values():
+        filled = round(_BAR * run.share(now))
+        bar = Text("━" * filled, "blue") + Text("━" * (_BAR - filled), "dim")
+        table.add_row(
+            Text(run.name), bar, Text(format_seconds(now - run.began)), Text(run.text, "dim")
+        )
+    failed = f", {overview.failed} failed" if overview.failed else ""
+    left = format_seconds(overview.seconds_left(now))
+    total = f"{overview.ended} of {runs_of(overview.total)} ended{failed}, {left} left"
+    table.add_row(Text(total, "bold"))
+    return table

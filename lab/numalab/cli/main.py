@@ -1,0 +1,156 @@
+"""`numalab`: finds the command, and is the one place that turns an error into an exit code."""
+
+import errno
+import importlib
+import os
+import sys
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
+
+import typer
+
+from numalab.cli.output import say
+from numalab.errors import HostError, LabError
+
+OUTPUT_CLOSED = 141  # 128 + SIGPIPE
+
+# Each is a module of the room that stands beside it, below numalab.cli, and has either `app` (a
+# group) or `command` (one command).
+COMMANDS = {
+    "run": ("study", "Run studies: build, boot, record, measure, report."),
+    "plan": ("study", "Say what a study would run and how long it takes."),
+    "status": ("study", "Say how far a study is, also while it runs."),
+    "report": ("study", "Print or write the report of results that exist."),
+    "query": ("study", "SQL over runs, measures and events."),
+    "verify": ("study", "Do runs again and compare their events, row by row."),
+    "export": ("study", "Pack results into one file."),
+    "import": ("study", "Unpack results that somebody else packed."),
+    "bisect": ("study", "Find the commit or patch that changed a measure."),
+    "compare": ("study", "Compare two results of a study; for CI."),
+    "init": ("study", "Make a lab folder of one's own."),
+    "trace": ("study", "Measure any trace.dat, also from bare metal."),
+    "measures": ("study", "List every measure and what it means."),
+    "boot": ("guest", "Run one command in a guest and print what it prints."),
+    "shell": ("guest", "Open a shell in a guest, on this terminal."),
+    "place": ("guest", "Say where a guest would run on this host, and what that distorts."),
+    "host": ("guest", "The host as hardware: show it, record it."),
+    "doctor": ("guest", "Say what this host has and lacks, and how to fix it."),
+    "topology": ("inputs", "Machines: list, show, check, predict, compare, import."),
+    "kernel": ("inputs", "Kernels: list, show, build, try a patch."),
+    "emulator": ("inputs", "Emulators for mode timed: list, show, build."),
+    "image": ("inputs", "Root file systems: list, show, build, shell."),
+    "workload": ("inputs", "What studies can run: list, show."),
+    "cache": ("inputs", "The cache: list, prune."),
+}
+# `import` is a keyword, which a module cannot be called.
+MODULES = {"import": "import_archive"}
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the code of what happened (docs/errors.md)."""
+    debug = "--debug" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what its encoding has not is shown as `\u2192`
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        _run()
+    except LabError as error:
+        if debug:
+            raise
+        say(f"numalab: {_printable(str(error))}")
+        sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if debug or error.name not in ("libvirt", "libvirt_qemu"):
+            raise
+        say("numalab: the Python binding of libvirt is not installed\n  hint: numalab doctor --fix")
+        sys.exit(HostError.exit_code)
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(OUTPUT_CLOSED)
+    except OSError as error:
+        if debug or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _drop_output()
+        say(f"numalab: cannot write {error.filename or 'the output'}: {error.strerror}")
+        sys.exit(HostError.exit_code)
+    sys.exit(0)
+
+
+def _run() -> None:
+    """Run the command, until all it printed has been written; it ends by SystemExit, too."""
+    try:
+        application(_wanted(sys.argv[1:]))(standalone_mode=True)
+    finally:
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """Keep Python from writing once more, at its end, what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _printable(text: str) -> str:
+    """Let nothing but text and line breaks reach the terminal: messages quote files and guests."""
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+
+
+def _wanted(arguments: list[str]) -> str | None:
+    if completing := os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS"):
+        arguments = completing.split()[1:]  # the shell asks how a line may go on
+    return next((word for word in arguments if not word.startswith("-")), None)
+
+
+def application(wanted: str | None) -> typer.Typer:
+    """Build the application, importing only the module of the command that was asked for."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_numalab)
+    for name, (room, summary) in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=summary)(_listed_only)
+            continue
+        module = importlib.import_module(f"numalab.cli.{room}.{MODULES.get(name, name)}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name, help=summary)
+        else:
+            app.command(name)(module.command)
+    return app
+
+
+def _listed_only() -> None:
+    """Stand in `--help`'s list for a command whose module was not imported."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"numalab {version('numalab')}")
+        from numalab.guest.doctor import components  # noqa: PLC0415 - only this option needs it
+
+        for name, found in components():
+            print(f"{name} {found}")
+        raise typer.Exit
+
+
+def _numalab(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the versions: numalab's, QEMU's, libvirt's.",
+            is_eager=True,
+            callback=_print_version,
+        ),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """A NUMA topology lab for Linux scheduler developers.
+
+    Boots a kernel on virtual machines of any NUMA shape, records what NUMA balancing decided, and
+    reports what a patch changed. Try `numalab boot ring-4 -- numactl -H`.
+    """

@@ -1,0 +1,121 @@
+"""How commands print: a table for people or one JSON document for programs; progress."""
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Progress = Callable[[str, float | None], None]
+ModeName = Literal["auto", "kvm", "tcg", "icount", "timed"]
+
+PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal
+
+
+def emit(value: object, as_json: bool, text: "RenderableType") -> None:
+    """Print `value` as one JSON document, or `text` for people.
+
+    Dataclasses become objects, tuples lists, paths strings.
+    """
+    if as_json:
+        print(json.dumps(value, default=_plain, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    if isinstance(text, str):
+        print(text)
+        return
+    from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
+
+    Console(width=None if sys.stdout.isatty() else 100).print(text)
+
+
+def pass_on(data: bytes, stream: TextIO) -> None:
+    """Print what a guest printed, byte for byte; on a terminal without control characters.
+
+    Those could do anything to it: set its title, answer for its user, hide what comes after.
+    """
+    if stream.isatty():
+        lines = data.decode("utf-8", "replace").split("\n")
+        data = "\n".join(map(_plainly, lines)).encode(stream.encoding, "backslashreplace")
+    stream.flush()
+    stream.buffer.write(data)
+    stream.flush()
+
+
+def _plainly(line: str) -> str:
+    """Replace what a terminal would not print as itself; a line may end as on DOS."""
+    text = line.removesuffix("\r")
+    return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)
+
+
+def say(text: str) -> None:
+    """Print one line about what is going on, on stderr, so that stdout stays the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_waiting(results: Path) -> None:
+    """Say that another numalab has these results, and may be about to end."""
+    say(f"waiting a moment: another numalab is using {results}")
+
+
+@contextmanager
+def goes_on(command: str) -> Iterator[None]:
+    """Say after Ctrl-C what goes on with the results."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"finished runs are kept; {command} goes on")
+        raise
+
+
+@contextmanager
+def progress_lines(title: str) -> Iterator[Progress]:
+    """Show how far something is: a bar on a terminal, else a plain line now and then.
+
+    Gives a function of (message, fraction done from 0 to 1 or None when unknown).
+    """
+    if sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+        from rich.progress import Progress as Bar  # noqa: PLC0415
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=None)
+
+            def show(message: str, fraction: float | None) -> None:
+                bar.update(
+                    task,
+                    description=f"{title}: {message[:60]}",
+                    total=None if fraction is None else 1.0,
+                    completed=fraction or 0.0,
+                )
+
+            yield show
+        return
+    said = 0.0
+
+    def line(message: str, fraction: float | None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= PLAIN_INTERVAL:
+            said = now
+            done = "" if fraction is None else f" {fraction:.0%}"
+            say(f"{title}:{done} {message}")
+
+    yield line
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

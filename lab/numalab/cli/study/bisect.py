@@ -1,0 +1,139 @@
+"""`numalab bisect`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.bisect.bisect import Bisection, TriedStep
+from numalab.bisect.history import History, git_history, series_history
+from numalab.bisect.measure_steps import Bench, bench_folder, run_bisection
+from numalab.campaign.stopping import StoppingRule
+from numalab.cli.live import live_runs
+from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
+from numalab.errors import UserError
+from numalab.kernel.catalogue import KernelSpec
+from numalab.places import project_dir
+from numalab.qemu.hypervisor import EMBED, connect
+from numalab.report.figures import printable
+from numalab.results.cell import Cell
+from numalab.study.model import find_study
+from numalab.study.plan import Plan, plan_study, require_measure
+
+_STYLES = {"good": "blue", "bad": "dark_orange", "skipped": "dim"}
+
+
+def command(
+    study: Annotated[str, typer.Option(help="A study: its name in studies/, or a file.")],
+    measure: Annotated[str, typer.Option(help="What tells good from bad (numalab measures).")],
+    good: Annotated[
+        str | None, typer.Option(metavar="REV", help="A revision before the change.")
+    ] = None,
+    bad: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="One after it; git:PATH@REV says which repository."),
+    ] = None,
+    series: Annotated[
+        str | None, typer.Option(help="Instead: which patch of this series made the change.")
+    ] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Whose kernel to start from; the study's first.")
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(metavar="TOPOLOGY_LABEL", help="Where, in a study of several.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="A preset of the study.")] = None,
+    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
+    max_runs: Annotated[int, typer.Option(min=3, help="Runs of a kernel at most.")] = 10,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the results go: reports/<study>/bisect-...")
+    ] = None,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Find the commit, or the patch of a series, that changed a measure.
+
+    Both ends are measured first; then kernels between them, each as often as it takes to tell
+    which end it is like. A kernel that does not build or boot is skipped. Runs that are done are
+    kept: after Ctrl-C, the same command goes on.
+
+    Exits with 1 when the two ends do not differ.
+    """
+    plan = plan_study(find_study(study), preset)
+    require_measure(plan, measure, "--measure")
+    where, chosen = _cell(plan, cell), _variant(plan, variant)
+    base = plan.kernels[plan.study.variants[chosen].kernel]
+    history = _history(base, good, bad, series)
+    wanted = mode or plan.study.mode
+    name = bench_folder(plan, where, chosen, wanted, history)
+    folder = output or project_dir() / "reports" / plan.name / name
+    bench = Bench(plan, where, chosen, folder, wanted, jobs, connection)
+    say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
+    connect(connection)
+    with goes_on("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
+        found = run_bisection(
+            bench,
+            history,
+            StoppingRule(measure, max_runs),
+            on_tried=lambda row: say(_line(row)),
+            on_progress=tell,
+            watch=watch,
+            on_wait=say_waiting,
+        )
+    emit(found, as_json, _text(found))
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+def _cell(plan: Plan, wanted: str | None) -> Cell:
+    names = {cell.name: cell for cell in plan.cells}
+    if wanted is None and len(names) == 1:
+        return plan.cells[0]
+    if wanted not in names:
+        reason = "the study has several cells" if wanted is None else f"no cell {wanted!r}"
+        raise UserError(reason, file=plan.path, key="--cell", choices=names)
+    return names[wanted]
+
+
+def _variant(plan: Plan, wanted: str | None) -> str:
+    variants = list(dict.fromkeys(run.variant for run in plan.runs))
+    if wanted is not None and wanted not in variants:
+        raise UserError(f"no variant {wanted!r}", file=plan.path, key="--variant", choices=variants)
+    return wanted or variants[0]
+
+
+def _history(base: KernelSpec, good: str | None, bad: str | None, series: str | None) -> History:
+    if series is not None and good is None and bad is None:
+        return series_history(base, series)
+    if series is None and good is not None and bad is not None:
+        return git_history(base, good, bad)
+    raise UserError("give either --good and --bad, or --series")
+
+
+def _line(row: TriedStep) -> str:
+    return f"{row.step}: {row.side} ({printable(row.reason)}), {printable(row.title)}"
+
+
+def _text(found: Bisection) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("step", "kernel", found.measure, "verdict"):
+        table.add_column(title, overflow="fold")
+    for row in found.rows:
+        values = ", ".join("-" if value is None else f"{value:.4g}" for value in row.values)
+        verdict = Text.assemble((row.side, _STYLES[row.side]), f": {printable(row.reason)}")
+        table.add_row(Text(row.step), Text(printable(row.kernel)), Text(values), verdict)
+    return Group(table, Text(), *_ending(found))
+
+
+def _ending(found: Bisection) -> list[RenderableType]:
+    if not found.first:
+        return [Text(f"no first bad one: {printable(found.ended)}", "bold")]
+    steps = [Text(f"  {step.name}  {printable(step.title)}") for step in found.first]
+    if len(steps) == 1:
+        return [Text("the first bad one:", "bold"), *steps]
+    told = "the first bad one is one of these; all but the last had to be skipped:"
+    return [Text(told, "bold"), *steps]

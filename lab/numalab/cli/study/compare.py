@@ -1,0 +1,111 @@
+"""`numalab compare`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.analysis.statistics import Comparison, Outcome, Summary
+from numalab.cli.output import emit
+from numalab.report import figures
+from numalab.report.formats.terminal import OUTCOME_STYLES
+from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
+from numalab.results.layout import Results
+
+ORDER: tuple[Outcome, ...] = ("worse", "better", "different", "not comparable")
+
+
+def command(
+    before: Annotated[
+        Path, typer.Argument(help="Results of a study, as `run` printed the folder.")
+    ],
+    after: Annotated[Path, typer.Argument(help="Results of the same study with other kernels.")],
+    fail_on: Annotated[
+        Literal["worse"] | None,
+        typer.Option(help="Exit with 1 if a measure is worse or could not be compared."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Compare two results of a study, each variant with itself, measure by measure.
+
+    Only the kernels may differ. Where anything else does, the runs are not comparable, and it is
+    named.
+    """
+    found = compare_results(Results(before), Results(after))
+    emit(_document(found), as_json, _text(found))
+    if fail_on == "worse" and (found.worse or not found.whole):
+        raise typer.Exit(1)
+
+
+def _document(found: Versus) -> dict[str, Any]:
+    return {
+        "before": found.before,
+        "after": found.after,
+        "worse": found.worse,
+        "whole": found.whole,
+        "cells": found.cells,
+    }
+
+
+def _text(found: Versus) -> RenderableType:
+    parts: list[RenderableType] = []
+    for cell in found.cells:
+        kernel = "the same kernel in both" if cell.same_kernel else f"{' -> '.join(cell.kernels)}"
+        title = f"{cell.cell}: {kernel}"
+        parts.append(Text(figures.printable(title), "bold"))
+        parts.extend(_cell(cell))
+        parts.append(Text())
+    return Group(*parts, Text(figures.STATISTICS_NOTE, "dim"))
+
+
+def _cell(cell: CellVersus) -> list[RenderableType]:
+    if cell.differs:
+        reasons = [Text(f"  {figures.printable(reason)}") for reason in cell.differs]
+        return [Text("not comparable:", OUTCOME_STYLES["not comparable"]), *reasons]
+    parts: list[RenderableType] = []
+    told = [each for each in cell.measures if _is_told(each)]
+    if told:
+        told.sort(key=lambda each: ORDER.index(each.comparison.outcome))
+        parts.append(_table(told))
+    same = cell.count("no difference shown")
+    parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
+    return parts
+
+
+def _is_told(each: MeasureVersus) -> bool:
+    """Leave out what shows no difference, and what neither result could measure."""
+    known = each.comparison.before is not None or each.comparison.after is not None
+    return known and each.comparison.outcome != "no difference shown"
+
+
+def _table(rows: list[MeasureVersus]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("")
+    table.add_column("measure", overflow="fold")
+    for title in ("before", "after", "change"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("95 % of it, and why", overflow="fold")
+    for each in rows:
+        found = each.comparison
+        places = figures.row_decimals([found.before, found.after])
+        table.add_row(
+            Text(found.outcome, OUTCOME_STYLES[found.outcome]),
+            Text(figures.printable(f"{each.measure} [{each.unit}]")),
+            _mean(found.before, places),
+            _mean(found.after, places),
+            "" if found.change is None else f"{found.change:+.1f}%",
+            _why(found),
+        )
+    return table
+
+
+def _why(found: Comparison) -> Text:
+    lines = filter(None, (figures.interval(found), found.verdict))
+    return Text("\n").join(Text(figures.printable(line)) for line in lines)
+
+
+def _mean(summary: Summary | None, places: int) -> str:
+    return figures.number(summary.mean if summary else None, places, grouped=True)

@@ -1,0 +1,92 @@
+"""`numalab plan`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.campaign.outlook import StudyOutlook, look_ahead, total_seconds
+from numalab.cli.output import ModeName, emit
+from numalab.study.model import find_study
+from numalab.study.plan import plan_study
+from numalab.units import format_seconds, format_size, runs_of
+
+
+def command(
+    studies: Annotated[
+        list[str], typer.Argument(help="Studies: their names in studies/, or files.")
+    ],
+    preset: Annotated[
+        str | None, typer.Option(help="A preset of the studies, such as quick or full.")
+    ] = None,
+    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say what studies would run and how long that takes; nothing is built or started.
+
+    A run's time is the median of earlier ones on this host where there are any, else an estimate.
+    """
+    plans = [plan_study(find_study(study), preset) for study in studies]
+    found = [look_ahead(plan, mode) for plan in plans]
+    wanted = jobs or min(each.jobs for each in found)
+    emit(_document(found, wanted), as_json, _text(found, wanted))
+
+
+def _document(found: Sequence[StudyOutlook], jobs: int) -> dict[str, Any]:
+    return {
+        "jobs": jobs,
+        "seconds": total_seconds(found, jobs),
+        "studies": [
+            {
+                "study": each.name,
+                "mode": each.mode,
+                "reason": each.reason,
+                "to_build": each.to_build,
+                "build_seconds": each.build_seconds,
+                "seconds": each.seconds(jobs),
+                "runs": each.runs,
+            }
+            for each in found
+        ],
+    }
+
+
+def _text(found: Sequence[StudyOutlook], jobs: int) -> RenderableType:
+    parts: list[RenderableType] = []
+    for each in found:
+        parts += [Text(f"{each.name}: mode {each.mode} ({each.reason})", "bold"), _runs(each)]
+        if each.to_build:
+            built = ", ".join(each.to_build)
+            parts.append(
+                Text(f"to build first: {built}, about {format_seconds(each.build_seconds)}")
+            )
+        parts.append(Text())
+    runs = sum(len(each.runs) for each in found)
+    counts = sorted({1, min(each.at_once(jobs) for each in found)})
+    times = ", ".join(f"{format_seconds(total_seconds(found, n))} with --jobs {n}" for n in counts)
+    parts.append(Text(f"{runs_of(runs)}: about {times}", "bold"))
+    largest = max(each.largest_mib for each in found)
+    memory = min(each.host_memory_mib for each in found)
+    sizes = f"up to {format_size(largest << 20)} a run, {format_size(memory << 20)} available"
+    parts.append(Text(f"memory: {sizes}"))
+    return Group(*parts)
+
+
+def _runs(outlook: StudyOutlook) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    for title in ("CPUs", "memory", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for each in outlook.runs:
+        n = each.cost.learned_from
+        source = "an estimate" if n == 0 else f"{n} earlier run{'s' * (n > 1)}"
+        size = format_size(each.memory_mib << 20)
+        time = format_seconds(each.cost.seconds)
+        table.add_row(Text(each.run.id), str(each.cpus), size, time, source)
+    return table

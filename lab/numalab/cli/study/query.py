@@ -1,0 +1,59 @@
+"""`numalab query`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.cli.output import emit
+from numalab.report.figures import printable
+from numalab.results.index import catalogue, find_results, query
+
+SHOWN = 200  # rows, for people
+LIST = """
+SELECT run, mode, kernel, status, seconds, events, started FROM runs ORDER BY started, run
+"""
+
+
+def command(
+    results: Annotated[
+        Path, typer.Argument(help="Results, or a folder with results below it, such as reports.")
+    ],
+    sql: Annotated[
+        str, typer.Argument(help="A SELECT from runs, measures or events; without it, all runs.")
+    ] = LIST,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Ask with SQL about runs, their measures and their events.
+
+    Keeps a catalogue (Parquet) in each folder of results; only runs that are new are read.
+    """
+    found = query([catalogue(each) for each in find_results(results)], sql)
+    if as_csv:
+        print(found.write_csv(), end="")
+        return
+    emit(found.to_dicts() if as_json else None, as_json, _text(found))
+
+
+def _text(found: pl.DataFrame) -> RenderableType:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    for name, kind in found.schema.items():
+        table.add_column(printable(name), justify="right" if kind.is_numeric() else "left",
+                         overflow="fold")  # fmt: skip
+    for row in found.head(SHOWN).iter_rows():
+        table.add_row(*(Text(_cell(value)) for value in row))
+    more = found.height - SHOWN
+    count = f"{found.height} rows" + (f", {more} of them not shown (--csv)" if more > 0 else "")
+    return Group(table, Text(count, "dim"))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))

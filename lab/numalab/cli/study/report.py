@@ -1,0 +1,61 @@
+"""`numalab report`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numalab.cli.output import emit
+from numalab.errors import UserError
+from numalab.report.formats.catalogue import BUILT_IN, TABLE, find_format
+from numalab.report.formats.document import report_document
+from numalab.report.formats.terminal import TableFormat
+from numalab.report.model import StudyReport
+from numalab.reporting.build import gather
+from numalab.reporting.publish import publish, publish_overview
+from numalab.results.layout import Results
+
+
+def command(
+    results: Annotated[
+        list[Path], typer.Argument(help="Folders below reports/, as `run` printed them.")
+    ],
+    form: Annotated[
+        str,
+        typer.Option("--format", help=f"What to print: {', '.join(BUILT_IN)}, or a plug-in's."),
+    ] = TABLE,
+    overview: Annotated[
+        Path | None,
+        typer.Option(help="Write one HTML page over all these results to this file."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+) -> None:
+    """Make the report of results that exist anew, and print it.
+
+    index.html, changelog.txt and report.json in the results are written again from the runs'
+    measures and events; no guest is started. `--format perfetto` writes a trace of one run of each
+    variant beside its measures, and prints where.
+    """
+    wanted = find_format("json" if as_json else form)
+    if len(results) > 1 and (as_json or form != TABLE):
+        raise UserError(f"--format {'json' if as_json else form} prints one result")
+    every = []
+    for path in results:
+        found = Results(path)
+        reports = gather(found)
+        publish(reports, found)
+        every.append((reports, found))
+    if overview is not None:
+        publish_overview(every, overview)
+    for reports, found in every:
+        text = wanted.write(reports, found)
+        if isinstance(text, str):
+            print(text, end="")
+        else:
+            emit(None, as_json=False, text=text)
+
+
+def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> None:
+    """Print a study's report: a table for each cell and the path of the page, or one document."""
+    emit(report_document(reports), as_json, TableFormat().write(reports, results))

@@ -1,0 +1,126 @@
+"""`numalab trace`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.cli.output import emit, say
+from numalab.cpulist import parse_cpulist
+from numalab.errors import UserError
+from numalab.files import write_text
+from numalab.report import figures
+from numalab.report.page.html import render_html
+from numalab.reporting.recording import Recording, measure_recording, read_recorded_machine
+from numalab.reporting.recording_report import recording_report
+from numalab.results.layout import Results
+from numalab.results.stored import StoredMeasure
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from numalab.topology.model import Topology
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="A trace.dat, as trace-cmd writes it.")],
+    topology: Annotated[
+        str | None, typer.Option(help="The machine it is from: a topology's name, or a file.")
+    ] = None,
+    numactl: Annotated[
+        Path | None,
+        typer.Option(help="The machine it is from: what `numactl -H` printed there, or hwloc XML."),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure the tasks of this name (* and ? as in a shell); repeatable."),
+    ] = None,
+    cpus: Annotated[
+        str | None,
+        typer.Option(help="The CPUs that the tasks might use, as 2-3,6-7; all without."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the page, the events as Parquet, measures and analysis."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Decode and measure any recording, also one from bare metal; no guest is started.
+
+    The window is between the markers `numalab: begin` and `numalab: end`, else the whole recording.
+    Without --topology and --numactl the nodes are not known, and measures of nodes are left out.
+    With --output there is a page to look at (index.html), where the machine is known.
+    """
+    machine = _machine(topology, numactl)
+    allowed = _cpus(cpus)
+    with TemporaryDirectory(prefix="numalab-") as scratch:
+        directory = RunDir(output or Path(scratch))
+        found = measure_recording(file, machine, directory, tasks=tasks or (), allowed_cpus=allowed)
+        page = None
+        if output is not None and machine is not None:
+            page = Results(output).html
+            report = recording_report(file, found, machine, directory, tasks or ())
+            write_text(page, render_html(report))
+    written = RunDir(output).events if output is not None else None
+    document = {
+        "trace": file,
+        "topology": machine.name if machine else None,
+        "tasks": tasks or [],
+        "cpus": allowed,
+        "window": {**asdict(found.window), "length_ns": found.window.length_ns},
+        "recording": {**asdict(found.decoded), "whole": found.decoded.whole},
+        "measures": [StoredMeasure.of(each).model_dump() for each in found.measures],
+        "notes": found.notes,
+        "events": written,
+        "page": page,
+    }
+    emit(document, as_json, _text(found, machine, written, page))
+
+
+def _cpus(text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else parse_cpulist(text)
+    except ValueError as error:
+        raise UserError(str(error), key="--cpus") from None
+
+
+def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
+    if topology is not None and numactl is not None:
+        raise UserError("--topology and --numactl both describe the machine: give one of them")
+    if numactl is None:
+        return None if topology is None else load_topology(topology)
+    machine, notes = read_recorded_machine(numactl)
+    for note in notes:
+        say(f"note: {note}")
+    return machine
+
+
+def _text(
+    found: Recording, machine: Topology | None, written: Path | None, page: Path | None
+) -> RenderableType:
+    window, decoded = found.window, found.decoded
+    marked = "between the markers" if window.begun and window.ended else "see the notes"
+    facts = [
+        ("machine", machine.summary if machine else "not known"),
+        ("window", f"{window.length_ns / 1e9:.6f} s, {marked}"),
+        ("events", f"{decoded.events}, clock {decoded.clock or 'not known'}"),
+    ]
+    if written is not None:
+        facts.append(("written", str(written)))
+    if page is not None:
+        facts.append(("page", str(page)))
+    grid = Table.grid(padding=(0, 2))
+    for name, text in facts:
+        grid.add_row(Text(name, "bold"), Text(figures.printable(text)))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("unit")
+    for each in found.measures:
+        places = figures.decimals([each.value])
+        table.add_row(each.name, figures.number(each.value, places, grouped=True), each.info.unit)
+    notes = [Text(f"note: {figures.printable(note)}", "dim") for note in found.notes]
+    return Group(grid, Text(), table, *([Text(), *notes] if notes else []))

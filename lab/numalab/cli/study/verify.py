@@ -1,0 +1,66 @@
+"""`numalab verify`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from numalab.campaign.verify import Verification, verify
+from numalab.cli.live import live_runs
+from numalab.cli.output import emit, progress_lines
+from numalab.machine.model import DETERMINISTIC
+from numalab.qemu.hypervisor import EMBED, connect
+from numalab.report.figures import printable
+from numalab.results.layout import Results
+
+
+def command(
+    results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
+    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Do runs again from what their manifests say went in, and compare the events.
+
+    In icount and timed mode both must record the same events, field for field; what is not the
+    same of what went in (QEMU, compiler, ...) is named. The results stay as they are.
+
+    Exits with 1 when a run is not identical.
+    """
+    connect(connection)
+    with progress_lines("prepare") as tell, live_runs() as watch:
+        found = verify(
+            Results(results),
+            runs or (),
+            jobs=jobs,
+            connection=connection,
+            on_progress=tell,
+            watch=watch,
+        )
+    emit(found, as_json, _text(found))
+    if not all(each.identical for each in found):
+        raise typer.Exit(1)
+
+
+def _text(found: Sequence[Verification]) -> RenderableType:
+    lines: list[RenderableType] = []
+    for each in found:
+        word = "identical" if each.identical else "NOT identical"
+        style = "bold blue" if each.identical else "bold dark_orange"
+        lines.append(Text.assemble((word, style), f"  {each.run}"))
+        details = [each.error, each.events and f"events: {each.events}"]
+        if each.measures:
+            details.append(f"measures with another value: {', '.join(each.measures)}")
+        details += [f"went in: {what}" for what in each.differs]
+        if not each.identical and each.mode not in DETERMINISTIC:
+            details.append(
+                f"two runs in {each.mode} mode are never the same; icount and timed ones are"
+            )
+        lines += [Text(f"    {printable(text)}") for text in details if text]
+    return Group(*lines)

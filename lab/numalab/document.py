@@ -1,0 +1,145 @@
+"""Reads the TOML files that people write, and says in their words what is wrong with one."""
+
+import json
+import tomllib
+import types
+import typing
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from numalab.errors import UserError
+
+MAX_BYTES = 1 << 20
+DEEPEST = 32  # tables in each other
+
+
+class Document(BaseModel):
+    """A table of a TOML file: no key that is not named, no value that changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+D = TypeVar("D", bound=Document)
+
+
+def read_document(path: Path, model: type[D]) -> D:
+    """Read a TOML file as `model`.
+
+    Raises UserError with the file, the key and what would be valid: for a missing or unreadable
+    file, TOML that does not parse, and the first key that does not fit the model.
+    """
+    return check_document(read_toml(path), model, path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file into plain values; UserError when it cannot be read or parsed."""
+    try:
+        if path.exists() and not path.is_file():  # a device may never end, a pipe never begin
+            raise UserError("is not a file", file=path)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read: {getattr(error, 'strerror', error)}", file=path) from None
+    if len(data) > MAX_BYTES:
+        raise UserError(f"larger than {MAX_BYTES} bytes", file=path)
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too
+        raise UserError(f"not TOML: {error}", file=path) from None
+    if _is_deeper(table, DEEPEST):
+        raise UserError(f"has more than {DEEPEST} tables in each other", file=path)
+    return table
+
+
+def _is_deeper(table: dict[str, Any], most: int) -> bool:
+    level: list[Any] = [table]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
+
+
+def check_document(table: dict[str, Any], model: type[D], path: Path) -> D:
+    """Check plain values against `model`; UserError for the first key that does not fit."""
+    try:
+        # Through JSON, where strict means no coercion but an array may still be a tuple.
+        return model.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        raise _all_explained(error, model, path)[0] from None
+
+
+def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[UserError, ...]:
+    """Return an error for every key that does not fit `model`, unknown keys first."""
+    try:
+        model.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        return tuple(_all_explained(error, model, path))
+    return ()
+
+
+def _all_explained(error: ValidationError, model: type[Document], path: Path) -> list[UserError]:
+    # A misspelt key is also a missing one; the misspelling is what a person can fix.
+    details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+    return [_explained(detail, model, path) for detail in details]
+
+
+def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserError:
+    key = _dotted(detail["loc"])
+    match detail["type"]:
+        case "extra_forbidden":
+            fields = _fields_at(model, detail["loc"][:-1])
+            near = get_close_matches(str(detail["loc"][-1]), fields, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return UserError(f"unknown key{hint}", file=path, key=key, choices=fields)
+        case "missing":
+            return UserError("this key is missing", file=path, key=key)
+        case "value_error":
+            return UserError(str(detail["ctx"]["error"]), file=path, key=key or None)
+    found = repr(detail["input"])[:60]
+    return UserError(f"{_lowered(detail['msg'])}, found {found}", file=path, key=key or None)
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    """Write a place as people do: `variants.before.kernel`, `claims[2].measure`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{shown(part)}"
+    return text.lstrip(".")
+
+
+def shown(name: str) -> str:
+    """Write what a stranger named so that a terminal only shows it."""
+    return name if name.isprintable() else repr(name)[1:-1]
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that the table at `location` may have."""
+    for part in location:
+        if isinstance(part, str) and part in model.model_fields:
+            inner = _model_in(model.model_fields[part].annotation)
+            if inner is None:
+                return []
+            model = inner
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Find the model in `Model`, `tuple[Model, ...]`, `dict[str, Model]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) is not None or isinstance(annotation, types.UnionType):
+        found = (_model_in(part) for part in typing.get_args(annotation))
+        return next(filter(None, found), None)
+    return None

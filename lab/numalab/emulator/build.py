@@ -1,0 +1,219 @@
+"""Builds an emulator once: unpack, apply, configure, compile, keep by a digest of all inputs."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.emulator.built import BINARY, HEADER, BuiltEmulator, load_built, store_built
+from numalab.emulator.catalogue import EmulatorSpec
+from numalab.errors import BuildError, HostError
+from numalab.locks import locked
+from numalab.places import cache_dir
+from numalab.process import CommandFailed, find_program, run, run_logged
+from numalab.source.build_folder import under_way
+from numalab.source.debian import Fetched, NotFetched
+from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
+from numalab.source.digest import digest_of, hash_file
+from numalab.source.series import Series, load_series
+from numalab.source.tree import switch_tree
+
+Progress = Callable[[str, float | None], None]
+
+FORMAT = 1  # raise it when the build itself changes, so that old entries are not used
+
+# What a guest of this lab needs and nothing else: a build of minutes. KVM is in it although timed
+# mode does not use it: where /dev/kvm opens, libvirt asks a QEMU without it again and again what
+# it can do (virQEMUCapsIsValid() in libvirt 9.0).
+CONFIGURE = (
+    "--target-list=x86_64-softmmu",
+    "--without-default-features",
+    "--without-default-devices",
+    "--with-devices-x86_64=numalab",
+    "--enable-system",
+    "--enable-tcg",
+    "--enable-kvm",
+    "--enable-plugins",
+    "--enable-seccomp",
+    "--enable-fdt=system",
+    "--disable-tools",
+    "--disable-docs",
+    "--disable-debug-info",
+    # Firmware comes from the distribution's packages. A prefix of its own, or QEMU would look for
+    # these folders beside its program (get_relocated_path() in util/cutils.c).
+    "--prefix=/numalab",
+    "--firmwarepath=/usr/share/qemu:/usr/share/seabios",
+    "--with-pkgversion=numalab",
+    "--with-git-submodules=ignore",
+)
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "MAKEFLAGS": "", "CFLAGS": "", "LDFLAGS": "",
+               "SOURCE_DATE_EPOCH": "1731881708"}  # fmt: skip
+
+# Program -> Debian package; libraries are looked for by pkg-config's names, or by a header.
+TOOLS = {"gcc": "gcc", "meson": "meson", "ninja": "ninja-build", "pkg-config": "pkg-config",
+         "python3": "python3", "dpkg-source": "dpkg-dev", "bzip2": "bzip2"}  # fmt: skip
+LIBRARIES = {"glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev",
+             "libseccomp": "libseccomp-dev"}  # fmt: skip
+HEADERS = {Path("/usr/include/libfdt.h"): "libfdt-dev"}
+
+
+@dataclass(frozen=True)
+class EmulatorInputs:
+    """Everything that decides what an emulator's bytes are."""
+
+    source: Fetched
+    series: Series
+    compiler: str
+
+    @property
+    def folder(self) -> Path:
+        """The cache folder of the source: its tree, the originals of changed files, builds."""
+        return cache_dir("emulator-trees", self.source.digest[:16])
+
+    @property
+    def build_digest(self) -> str:
+        """Names the build folder: everything but the series."""
+        return digest_of([FORMAT, self.source.digest, CONFIGURE, ENVIRONMENT, self.compiler])
+
+    @property
+    def digest(self) -> str:
+        """Names the cache entry."""
+        return digest_of([self.build_digest, [patch.digest for patch in self.series.patches]])
+
+
+def built_emulator(spec: EmulatorSpec) -> BuiltEmulator | None:
+    """Return `spec` from the cache; None when it has not been built from its present inputs."""
+    try:
+        return load_built(spec.name, _read_inputs(spec).digest)
+    except NotFetched:
+        return None
+
+
+def ensure_emulator(
+    spec: EmulatorSpec, *, on_progress: Progress | None = None, jobs: int | None = None
+) -> BuiltEmulator:
+    """Build `spec` unless the cache has it.
+
+    `on_progress` gets a message and the fraction done, None where it is unknown. `jobs` compilers
+    run at once, as many as there are CPUs where it is not said. Raises UserError (series),
+    HostError (missing tool or library, full disk) and BuildError, which ends with the last lines
+    of the log.
+    """
+    tell = on_progress or (lambda _message, _fraction: None)
+    fetch_source_package(spec.source, tell)
+    inputs = _read_inputs(spec)
+    if (built := load_built(spec.name, inputs.digest)) is not None:
+        return built
+    check_tools()
+    waiting = "waiting for another build of this source"
+    with locked(inputs.folder / "lock", lambda: tell(waiting, None)):
+        # Another process may have built it while this one waited.
+        return load_built(spec.name, inputs.digest) or _build(spec, inputs, jobs, tell)
+
+
+def check_tools() -> None:
+    """Raise HostError for what a build needs and this host lacks, all of it at once."""
+    lacking = list(lacking_packages())
+    if lacking:
+        raise HostError(
+            f"this host lacks what QEMU is built with: {', '.join(lacking)}",
+            hint=f"apt-get install {' '.join(lacking)}",
+        )
+
+
+def lacking_packages() -> tuple[str, ...]:
+    """Return the Debian packages that hold what a build needs and this host lacks."""
+    lacking = []
+    for program, package in TOOLS.items():
+        try:
+            find_program(program, package)
+        except HostError:
+            lacking.append(package)
+    lacking += [package for header, package in HEADERS.items() if not header.is_file()]
+    if "pkg-config" in lacking:
+        return (*lacking, *LIBRARIES.values())
+    for library, package in LIBRARIES.items():
+        found = run([find_program("pkg-config", "pkg-config"), "--exists", library], check=False)
+        if found.returncode != 0:
+            lacking.append(package)
+    return tuple(lacking)
+
+
+def _read_inputs(spec: EmulatorSpec) -> EmulatorInputs:
+    version = run([find_program("gcc", "gcc"), "--version"]).stdout.partition("\n")[0]
+    return EmulatorInputs(fetched_source(spec.source), load_series(spec.series), version)
+
+
+def _build(
+    spec: EmulatorSpec, inputs: EmulatorInputs, jobs: int | None, tell: Progress
+) -> BuiltEmulator:
+    began = time.monotonic()
+    log = cache_dir("logs") / f"emulator-{spec.name}.log"
+    log.write_bytes(b"")
+    tell(f"unpacking {spec.source}", None)
+    tree = unpack_source(inputs.source, inputs.folder / "source")
+    switch_tree(tree, (inputs.series,))
+    out = tree / f"build-{inputs.build_digest[:12]}"
+    with under_way(out):
+        if not (out / "build.ninja").is_file():
+            tell("configuring", None)
+            _run(spec, [tree / "configure", *CONFIGURE], out, log, lambda _line: None)
+        ninja: list[str | Path] = [find_program("ninja", "ninja-build")]
+        ninja.append(f"-j{jobs or len(os.sched_getaffinity(0))}")
+        _run(spec, [*ninja, BINARY], out, log, _counter(tell))
+        version = run([out / BINARY, "--version"]).stdout
+    found = re.search(r"version (\S+)", version)
+    return store_built(
+        BuiltEmulator(
+            name=spec.name,
+            program=out / BINARY,
+            header=tree / "include/qemu" / HEADER,
+            version=found[1] if found else "",
+            source=", ".join(inputs.source.versions),
+            series=inputs.series.info,
+            compiler=inputs.compiler,
+            digest=inputs.digest,
+            sha256=hash_file(out / BINARY),
+            seconds=round(time.monotonic() - began, 1),
+        )
+    )
+
+
+def _counter(tell: Progress) -> Callable[[str], None]:
+    """Return what tells of ninja's lines: `[17/1234] Compiling C object ...`."""
+
+    def count(line: str) -> None:
+        if found := re.match(r"\[(\d+)/(\d+)\] .*?([^ /]+)$", line):
+            tell(found[3], int(found[1]) / int(found[2]))
+
+    return count
+
+
+def _run(
+    spec: EmulatorSpec,
+    argv: list[str | Path],
+    out: Path,
+    log: Path,
+    on_line: Callable[[str], None],
+) -> None:
+    errors: list[str] = []
+
+    def look(line: str) -> None:
+        if re.search(r"\berror\b|ERROR:|undefined reference", line) and len(errors) < 8:
+            errors.append(line)
+        on_line(line)
+
+    try:
+        # nice: a build takes minutes, and somebody works on this host.
+        run_logged(["nice", "-n", "10", *argv], log, cwd=out, env=ENVIRONMENT, on_line=look)
+    except CommandFailed as failed:
+        last = failed.completed.stdout.splitlines()[-10:]
+        tail = "\n".join(dict.fromkeys([*errors, *last]))
+        if "No space left on device" in tail:
+            raise HostError(
+                f"no space left on the disk while {spec.name} was built\n  log: {log}",
+                hint="free 1 GB there, or set NUMALAB_CACHE to another disk",
+            ) from None
+        raise BuildError(f"{spec.name} does not build", log=log, tail=tail) from None

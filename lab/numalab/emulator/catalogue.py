@@ -1,0 +1,76 @@
+"""The emulators of `emulator-configs/emulators.toml`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.document import Document, read_document
+from numalab.errors import UserError
+from numalab.places import project_dir, shipped_dir
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class EmulatorSpec:
+    """An emulator to be: a source package (`PACKAGE/SUITE`, as apt writes it) and a series."""
+
+    name: str
+    summary: str
+    source: str
+    series: Path
+
+
+class _Emulator(Document):
+    summary: str
+    source: str
+    series: str
+
+
+class _Emulators(Document):
+    default: str
+    emulator: dict[str, _Emulator]
+
+
+def emulator_configs() -> Path:
+    """Return the folder of `emulators.toml`, the series and the plugins' sources."""
+    for folder in (project_dir(), shipped_dir()):
+        if (folder / "emulator-configs" / "emulators.toml").is_file():
+            return folder / "emulator-configs"
+    return project_dir() / "emulator-configs"
+
+
+def load_emulators() -> dict[str, EmulatorSpec]:
+    """Read all emulators by name, the default one first.
+
+    Raises UserError for an unknown key, a series that is not there, a default that is none.
+    """
+    file = emulator_configs() / "emulators.toml"
+    table = read_document(file, _Emulators)
+    there = sorted(path.parent.name for path in file.parent.glob("series/*/series"))
+    found = {}
+    for name, one in table.emulator.items():
+        key = f"emulator.{name}"
+        if not _NAME.fullmatch(name):
+            raise UserError("is no name of an emulator", file=file, key=key)
+        if one.series not in there:
+            raise UserError(
+                f"no series is called {one.series!r}", file=file, key=f"{key}.series", choices=there
+            )
+        folder = file.parent / "series" / one.series
+        found[name] = EmulatorSpec(name, one.summary, one.source, folder)
+    if table.default not in found:
+        raise UserError(
+            f"no emulator is called {table.default!r}", file=file, key="default", choices=found
+        )
+    return {table.default: found.pop(table.default), **found}
+
+
+def find_emulator(name: str | None = None) -> EmulatorSpec:
+    """Return an emulator by its name, the default one where none is said. Raises UserError."""
+    emulators = load_emulators()
+    if name is None:
+        return next(iter(emulators.values()))
+    if name not in emulators:
+        raise UserError(f"no emulator is called {name!r}", choices=emulators)
+    return emulators[name]

@@ -1,0 +1,119 @@
+"""What can go wrong, one class for each thing a user can do about it.
+
+Each class carries the exit code that `numalab` ends with; `docs/errors.md` has the table.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+
+class LabError(Exception):
+    """Any failure that is explained to the user in one message, without a traceback."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class UserError(LabError):
+    """The input is wrong. Says in which file and key, and what would be valid."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        key: str | None = None,
+        choices: Iterable[str] = (),
+    ) -> None:
+        self.file, self.key, self.choices = file, key, tuple(choices)
+        where = ": ".join(str(part) for part in (file, key) if part is not None)
+        text = f"{where}: {message}" if where else message
+        if self.choices:
+            text += f" (valid: {', '.join(self.choices)})"
+        super().__init__(text)
+
+
+class HostError(LabError):
+    """Something is missing or broken on this host. Says the command that fixes it."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.hint = hint
+        super().__init__(f"{message}\n  hint: {hint}" if hint else message)
+
+
+class HostBusy(HostError):
+    """Other guests have what is needed of this host; it is there again when they have ended."""
+
+
+class LossCause(StrEnum):
+    """What took a guest away: the guest itself, or the host it ran on (QEMU was ended)."""
+
+    GUEST = "guest"
+    HOST = "host"
+
+
+class GuestLost(LabError):
+    """The guest panicked, hung or was killed. Says where what it left behind is kept.
+
+    A guest that the host took away (`cause`) may well run to its end the next time.
+    """
+
+    exit_code = 4
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        cause: LossCause = LossCause.GUEST,
+        kept: Path | None = None,
+        tail: str = "",
+    ) -> None:
+        self.reason, self.cause, self.kept, self.tail = reason, cause, kept, tail
+        super().__init__(_with_evidence(reason, tail, "kept", kept))
+
+
+class BuildError(LabError):
+    """A kernel or an image did not build. Ends with the last lines of the log and its path."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, log: Path | None = None, tail: str = "") -> None:
+        self.log, self.tail = log, tail
+        super().__init__(_with_evidence(message, tail, "log", log))
+
+
+class TopologyMismatch(LabError):
+    """The guest's kernel reports another machine than the topology describes."""
+
+    exit_code = 6
+
+
+class PlacementMismatch(LabError):
+    """A vCPU or a guest node does not run where the plan put it."""
+
+    exit_code = 7
+
+
+class CaptureIncomplete(LabError):
+    """Events were lost, and the study forbids it."""
+
+    exit_code = 8
+
+
+class WorkloadFailed(LabError):
+    """The guest is fine, but the workload in it exited with an error or printed nonsense."""
+
+    exit_code = 9
+
+
+def _with_evidence(message: str, tail: str, what: str, path: Path | None) -> str:
+    """Put the last lines of a log, indented, and its place below a message."""
+    lines = [message, *(f"  | {line}" for line in tail.splitlines())]
+    if path is not None:
+        lines.append(f"  {what}: {path}")
+    return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""Follow a running guest until it ends or is lost."""
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import HostError
+from numalab.guest.console import LARGEST_FILE, Beat, Follower, parse_beat
+from numalab.guest.watch import Limits, Watchdog
+from numalab.guest.witness import Witness
+from numalab.qemu.ending import Loss
+from numalab.qemu.guest import Guest
+from numalab.run_dir import RunDir
+
+_TICK = 0.03
+_LAST_WORDS = 3.0
+_MOST_BEATS = 1_000_000
+
+
+@dataclass(frozen=True)
+class End:
+    """How it ended: why the guest is lost (None: it powered off), and what it had said."""
+
+    loss: Loss | None
+    watchdog: Watchdog
+    floods: int
+
+
+def follow(
+    guest: Guest,
+    witness: Witness,
+    run_dir: RunDir,
+    limits: Limits,
+    on_beat: Callable[[Beat], None] | None,
+) -> End:
+    """Read both consoles until the guest powers off, dies, or breaks a limit.
+
+    The guest is not ended here. `on_beat` sees each beat. `witness` is told when the workload
+    begins, and when it is done and QEMU is still there. Raises HostError when libvirt is gone, or
+    the host has no space left for what the guest says.
+    """
+    _bound_files(guest.pid)
+    watchdog = Watchdog(limits, time.monotonic())
+    console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
+    while True:
+        ending = guest.wait(_TICK)
+        if ending is not None and ending.kind == "crashed":
+            _let_it_speak(guest, console, watchdog)
+        now = time.monotonic()
+        for line in console.rest() if ending else console.lines():
+            watchdog.console(line, now)
+        for line in beats.rest() if ending else beats.lines():
+            _note_beat(watchdog, line, now, on_beat)
+        if "workload" in watchdog.phase_began and not ending:
+            witness.workload_began()
+        if "collect" in watchdog.phase_began and not ending:
+            witness.workload_ended()
+        loss = ending.loss() if ending else watchdog.verdict(now)
+        _check_space(run_dir.path)
+        if ending or loss:
+            return End(loss, watchdog, console.floods + beats.floods)
+
+
+def _bound_files(pid: int) -> None:
+    """Keep QEMU from writing a file that is much larger, even while nobody cuts it."""
+    with suppress(OSError):  # of another user it takes CAP_SYS_RESOURCE
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 * LARGEST_FILE, 4 * LARGEST_FILE))
+
+
+def _check_space(path: Path) -> None:
+    """Raise HostError when the disk is full: QEMU drops what it cannot write without a word."""
+    found = os.statvfs(path)
+    if (found.f_bfree if os.geteuid() == 0 else found.f_bavail) == 0:
+        raise HostError(f"no space left for {path}", hint="free some space there")
+
+
+def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
+    """Let a kernel that has panicked print what happened.
+
+    pvpanic stops the guest from the panic notifiers, and where another CPU held the console, the
+    kernel prints only after those (kernel/panic.c in 6.12: console_flush_on_panic()).
+    """
+    with suppress(HostError):
+        guest.resume()
+    deadline = time.monotonic() + _LAST_WORDS
+    while watchdog.verdict(time.monotonic()) is None and time.monotonic() < deadline:
+        for line in console.lines():
+            watchdog.console(line, time.monotonic())
+        time.sleep(_TICK)
+
+
+def _note_beat(
+    watchdog: Watchdog, line: str, now: float, on_beat: Callable[[Beat], None] | None
+) -> None:
+    try:
+        beat = parse_beat(line)
+    except ValueError:
+        watchdog.bad_beats += 1
+        return
+    watchdog.beat(beat, now)
+    if on_beat is not None:
+        on_beat(beat)

@@ -1,0 +1,39 @@
+"""Installs what `doctor` misses: Debian's packages with apt, the libvirt binding with pip."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from numalab.errors import HostError
+from numalab.guest.doctor import Check
+from numalab.process import CommandFailed, find_program, run
+
+_PATIENCE = 900  # seconds that apt waits for its lock
+
+
+def commands_for(found: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that install what is missing, in order; pure. None where nothing is."""
+    lacking = [check for check in found if not check.ok]
+    packages = dict.fromkeys(name for check in lacking for name in check.packages)
+    python = dict.fromkeys(name for check in lacking for name in check.python)
+    commands = []
+    if packages:
+        apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_PATIENCE}")
+        as_root = () if os.geteuid() == 0 else ("sudo",)
+        commands.append((*as_root, *apt, "update"))
+        commands.append((*as_root, *apt, "install", "--yes", "--no-install-recommends", *packages))
+    if python:
+        commands.append((sys.executable, "-m", "pip", "install", "--quiet", *python))
+    return tuple(commands)
+
+
+def install(command: Sequence[str]) -> None:
+    """Run one of them. Raises HostError with the end of what it printed."""
+    find_program(command[0], "apt")
+    try:
+        run(command, env={"DEBIAN_FRONTEND": "noninteractive"})
+    except CommandFailed as failed:
+        said = (failed.completed.stderr.strip() or failed.completed.stdout.strip())[-600:]
+        raise HostError(f"{' '.join(command[:2])} failed:\n{said}") from None
+    importlib.invalidate_caches()  # what pip has just installed can be imported

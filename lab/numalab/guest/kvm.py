@@ -1,0 +1,164 @@
+"""Whether KVM can run a guest here: only a boot under a deadline tells, so it is tried once.
+
+/dev/kvm proves nothing. On some nested hosts it opens and runs the firmware, and then an ordinary
+kernel hangs for ever, or QEMU aborts for some CPU models.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from numalab.emulator.built import BuiltEmulator
+from numalab.errors import GuestLost, HostError, LabError, UserError
+from numalab.guest.console import Beat
+from numalab.guest.run import run_guest
+from numalab.guest.verdicts import Verdict, known_verdict, remember
+from numalab.guest.watch import Limits
+from numalab.host.speed import slowness
+from numalab.machine.model import CPU_MODELS, MODES, CpuModel, Job, Machine, Mode
+from numalab.places import cache_dir
+from numalab.qemu.hypervisor import EMBED
+from numalab.run_dir import RunDir
+from numalab.topology.model import CpuShape, Node, Topology
+
+AskedMode = Literal["auto", "kvm", "tcg", "icount", "timed"]
+ASKED_MODES: tuple[AskedMode, ...] = ("auto", *MODES)
+
+# A guest that runs is at its init within 3 s on an idle host of ordinary speed.
+_SECONDS, _MOST_SECONDS = 15.0, 900.0
+# Two CPUs: that the second one starts needs interrupts between them, which broken hosts lack.
+_PROBE = Topology(
+    name="kvm-probe",
+    summary="One node with two CPUs",
+    source="numalab.guest.kvm",
+    nodes=(Node(0, (0, 1), 512),),
+    distances=((10,),),
+    cpu_shape=CpuShape(1, 1, 2, 1),
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The mode to run in, the CPU model for it, and why, in words.
+
+    `emulator`: the QEMU that was built for it, which mode timed needs.
+    """
+
+    mode: Mode
+    cpu_model: CpuModel
+    reason: str
+    emulator: BuiltEmulator | None = None
+
+
+def pick_mode(
+    asked: str,
+    bzimage: Path,
+    rootfs: Path,
+    *,
+    initrd: Path | None = None,
+    words: Sequence[str] = (),
+    connection: str = EMBED,
+    on_progress: Callable[[str, float | None], None] | None = None,
+) -> Choice:
+    """Choose the mode for a kernel: `auto` is kvm where a guest really runs in it, else icount.
+
+    The first time, `auto` and `kvm` boot a small guest, for 15 s at most where the host is
+    neither slow nor busy; the verdict is
+    kept for this boot of the host, this QEMU, this kernel and the `words` that its command line
+    gets. Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not
+    work.
+    """
+    if asked not in ASKED_MODES:
+        raise UserError(f"unknown mode {asked!r}", key="mode", choices=ASKED_MODES)
+    mode = next((mode for mode in MODES if mode == asked), None)
+    if mode is not None and mode != "kvm":
+        return Choice(mode, "host", "asked for")
+    verdict = known_verdict(bzimage, words)
+    if verdict is None:
+        if on_progress is not None:
+            on_progress("trying whether KVM runs a guest here", None)
+        verdict = _try_kvm(bzimage, initrd, rootfs, tuple(words), connection)
+        remember(bzimage, words, verdict)
+    if verdict.works:
+        return Choice("kvm", verdict.cpu_model, verdict.reason)
+    if asked == "kvm":
+        why = ", ".join(filter(None, [verdict.reason, verdict.age()]))
+        hint = "leave out --mode kvm, or try anew: numalab doctor --probe-again"
+        raise HostError(f"KVM does not run this kernel here: {why}", hint=hint)
+    return Choice("icount", "host", f"KVM does not run a guest here: {verdict.reason}")
+
+
+def _try_kvm(
+    bzimage: Path, initrd: Path | None, rootfs: Path, words: tuple[str, ...], connection: str
+) -> Verdict:
+    """Boot a small guest; a CPU model with which QEMU does not even start gives way to the next."""
+    machine = Machine(
+        _PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0, shares_cpus=True,
+        initrd=initrd, extra_cmdline=words,
+    )  # fmt: skip
+    reasons = []
+    slow = False
+    for model in CPU_MODELS:
+        trial = _try_model(replace(machine, cpu_model=model), connection)
+        if not trial.reason:
+            reason = f"a guest with CPU model {model} reached its init"
+            return Verdict(True, model, reason, at=time.time())
+        reasons.append(f"{trial.reason} (CPU model {model})")
+        slow = trial.slow
+        if trial.started:
+            break
+    return Verdict(False, "host", "; ".join(reasons), at=time.time(), slow=slow)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What went wrong (empty: nothing), whether the guest had run, and whether it still went on."""
+
+    reason: str
+    started: bool
+    slow: bool = False
+
+
+class _Reached(Exception):
+    """The probe has seen enough."""
+
+
+def _stop(_beat: Beat) -> None:
+    raise _Reached
+
+
+def _try_model(machine: Machine, connection: str) -> _Trial:
+    """Boot one guest until its first beat."""
+    limit = min(_MOST_SECONDS, _SECONDS * slowness())
+    with tempfile.TemporaryDirectory(prefix="kvm-", dir=cache_dir("kvm")) as scratch:
+        run_dir = RunDir(Path(scratch) / "run")
+        try:
+            run_guest(
+                machine,
+                Job(("true",)),
+                run_dir,
+                connection=connection,
+                limits=Limits(boot=limit),
+                on_beat=_stop,
+                rescue=False,
+            )
+        except _Reached:
+            return _Trial("", started=True)
+        except GuestLost as lost:
+            reason = lost.reason.splitlines()[0]
+            return _Trial(reason, "QEMU" not in reason, slow=_went_on(run_dir.console, limit))
+        except LabError as error:
+            return _Trial(str(error).splitlines()[0][:200], started=False)
+    return _Trial("", started=True)
+
+
+def _went_on(console: Path, limit: float) -> bool:
+    """Tell whether a guest's kernel wrote something within the last third of its time."""
+    try:
+        status = console.stat()
+    except OSError:
+        return False
+    return status.st_size > 0 and time.time() - status.st_mtime < limit / 3

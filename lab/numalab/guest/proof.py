@@ -1,0 +1,211 @@
+"""The proof of placement: what the running QEMU's threads and memory are bound to, read back."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.guest.usage import Usage
+from numalab.machine.memory import HeldMemory
+from numalab.placement.placement import Placement
+
+_VCPU = "vcpu "
+
+
+@dataclass(frozen=True)
+class ThreadProof:
+    """A thread of QEMU: what it does, the host CPUs planned for it, and those it may run on."""
+
+    role: str
+    thread: int
+    planned: tuple[int, ...]
+    allowed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MemoryProof:
+    """A guest node's memory: pages on each host node, and the size of a page in KiB.
+
+    `planned` is the host node that it was to lie on; None where that was not noted.
+    """
+
+    node: int
+    pages: Mapping[int, int]
+    page_kib: int
+    planned: int | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was read back from one guest.
+
+    `memory` is empty where the host does not tell. `usage` is what the host did to QEMU while the
+    workload ran; None where that could not be read. `differs`: in words, what is not as planned.
+    """
+
+    threads: tuple[ThreadProof, ...]
+    memory: tuple[MemoryProof, ...]
+    note: str
+    usage: Usage | None = None
+    differs: tuple[str, ...] = ()
+
+
+def prove_threads(
+    pid: int, vcpu_threads: Sequence[int], placement: Placement
+) -> tuple[ThreadProof, ...]:
+    """Read the affinity of every thread of QEMU process `pid`, with what was planned for it.
+
+    Under emulation all vCPUs have the same thread, which then appears once.
+    """
+    roles: dict[int, list[int]] = {}
+    for vcpu, thread in enumerate(vcpu_threads):
+        roles.setdefault(thread, []).append(vcpu)
+    threads = []
+    for path in _tasks(pid):
+        thread = int(path.name)
+        try:
+            allowed = parse_allowed((path / "status").read_text(encoding="utf-8"))
+        except OSError:
+            continue  # it ended between listing and reading
+        vcpus = roles.get(thread, [])
+        planned = {placement.vcpus[vcpu] for vcpu in vcpus} or set(placement.emulator)
+        role = f"{_VCPU}{format_cpulist(vcpus)}" if vcpus else _comm(path)
+        threads.append(ThreadProof(role, thread, tuple(sorted(planned)), allowed))
+    return tuple(threads)
+
+
+def pin_others(threads: Iterable[ThreadProof]) -> None:
+    """Move threads that are no vCPU's, and may run elsewhere than planned, to where they belong.
+
+    A thread that KVM itself starts for a guest (kvm-nx-lpage-recovery) inherits the CPU of the vCPU
+    that ran first; libvirt, which pinned the others before, never sees it.
+    """
+    for thread in threads:
+        if not thread.role.startswith(_VCPU) and not _is_placed(thread):
+            with suppress(OSError):  # it has ended, or the host does not let it be moved
+                os.sched_setaffinity(thread.thread, thread.planned)
+
+
+def misplaced_threads(found: Sequence[ThreadProof], expected: Iterable[int]) -> tuple[str, ...]:
+    """Say in words which threads may run elsewhere than planned, or are missing."""
+    wrong = [
+        f"{thread.role} may run on host CPUs {format_cpulist(thread.allowed)},"
+        f" planned {format_cpulist(thread.planned)}"
+        for thread in found
+        if not _is_placed(thread)
+    ]
+    there = {thread.thread for thread in found}
+    wrong += [f"vCPU thread {tid} is gone" for tid in sorted(set(expected) - there)]
+    return tuple(wrong)
+
+
+def parse_allowed(status: str) -> tuple[int, ...]:
+    """Read Cpus_allowed_list from the text of /proc/<tid>/status. Raises ValueError."""
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "Cpus_allowed_list":
+            return parse_cpulist(value)
+    raise ValueError("no Cpus_allowed_list")
+
+
+def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[MemoryProof, ...]:
+    """Read on which host nodes the memory of each guest node lies.
+
+    It is found by the inode of its memfd, or, where it is anonymous, by its address.
+
+    Empty where the host's kernel has no numa_maps, or QEMU has ended.
+    """
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        numa_maps = Path(f"/proc/{pid}/numa_maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    pages = parse_numa_maps(numa_maps)
+    if memory.fds:
+        by_inode = parse_maps(maps)
+        places = [by_inode.get(inode, []) for inode in memory.inodes()]
+    else:
+        places = [[a for a in pages if start <= a < start + size] for start, size in memory.ranges]
+    proofs = []
+    for node, addresses in enumerate(places):
+        counts: dict[int, int] = {}
+        size = 0
+        for address in addresses:
+            found, size = pages.get(address, ({}, size))
+            for host_node, count in found.items():
+                counts[host_node] = counts.get(host_node, 0) + count
+        proofs.append(MemoryProof(node, counts, size, placement.host_nodes[node]))
+    return tuple(proofs)
+
+
+def misplaced_memory(
+    found: Sequence[MemoryProof], page_kib: int, *, allocated: bool
+) -> tuple[str, ...]:
+    """Say in words which guest nodes' memory lies elsewhere than planned.
+
+    That is on another host node, or on pages smaller than `page_kib`. `allocated`: all of it is
+    there already, so a node without pages is wrong too. A host whose kernel tells nothing (`found`
+    is empty) is nothing wrong.
+    """
+    wrong = []
+    for proof in found:
+        if set(proof.pages) - {proof.planned} or (allocated and not proof.pages):
+            lies = format_cpulist(proof.pages) or "none"
+            wrong.append(
+                f"guest node {proof.node} lies on host nodes {lies}, planned {proof.planned}"
+            )
+        if proof.pages and proof.page_kib < page_kib:
+            wrong.append(
+                f"guest node {proof.node} has pages of {proof.page_kib} KiB, planned {page_kib}"
+            )
+    return tuple(wrong)
+
+
+def parse_maps(text: str) -> dict[int, list[int]]:
+    """Parse /proc/<pid>/maps (proc(5)) into the start addresses of each inode's mappings."""
+    places: dict[int, list[int]] = {}
+    for line in text.splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith("/memfd:"):
+            places.setdefault(int(fields[4]), []).append(int(fields[0].split("-")[0], 16))
+    return places
+
+
+def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
+    """Parse /proc/<pid>/numa_maps (numa(7)): by address, pages by host node and KiB of a page."""
+    found: dict[int, tuple[dict[int, int], int]] = {}
+    for line in text.splitlines():
+        address, *words = line.split()
+        pages: dict[int, int] = {}
+        size = 0
+        for word in words:
+            name, _, value = word.partition("=")
+            if name[:1] == "N" and name[1:].isdecimal() and value.isdecimal():
+                pages[int(name[1:])] = int(value)
+            elif name == "kernelpagesize_kB" and value.isdecimal():
+                size = int(value)
+        found[int(address, 16)] = (pages, size)
+    return found
+
+
+def _is_placed(thread: ThreadProof) -> bool:
+    """Tell whether a vCPU runs on exactly its CPU, another thread on some of those planned."""
+    if thread.role.startswith(_VCPU):
+        return thread.allowed == thread.planned
+    return set(thread.allowed) <= set(thread.planned)
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name))
+    except OSError:
+        return []  # it has ended
+
+
+def _comm(path: Path) -> str:
+    try:
+        return (path / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "?"

@@ -1,0 +1,211 @@
+"""One run: prepare, start, watch, collect; and keep everything when the guest is lost."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from numalab.errors import GuestLost, HostError, LossCause, UserError, WorkloadFailed
+from numalab.files import write_text
+from numalab.guest.console import Beat, excerpt
+from numalab.guest.follow import End, follow
+from numalab.guest.proof import Proof
+from numalab.guest.remark import Remark, RemarkKind
+from numalab.guest.rescue import rescue_trace
+from numalab.guest.start import prepare, started
+from numalab.guest.watch import Limits
+from numalab.guest.witness import Timing, judge_timing
+from numalab.host.speed import slowness
+from numalab.machine.memory import HeldMemory, Region
+from numalab.machine.model import Job, Machine, with_memory_first
+from numalab.placement.placement import Placement
+from numalab.qemu.collect import Collected, read_job_disk
+from numalab.qemu.ending import Loss
+from numalab.qemu.guest import Guest
+from numalab.qemu.hypervisor import EMBED, connect
+from numalab.run_dir import RunDir
+
+_GAVE_UP = 125  # images/guest/init: the job could not be run at all
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run whose command ended, with whatever status.
+
+    `wall_seconds`: by step (prepare, start, boot, setup, workload, collect, off, gather), in
+    order. `guest_seconds`: the guest's uptime at its last beat. `remarks`: what a reader of the
+    results should know.
+    """
+
+    status: int
+    wall_seconds: dict[str, float]
+    guest_seconds: float
+    proof: Proof
+    timing: Timing
+    collected: Collected
+    cmdline: str
+    versions: dict[str, str]
+    remarks: tuple[Remark, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The remarks, in words alone."""
+        return tuple(remark.text for remark in self.remarks)
+
+
+def run_guest(
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    *,
+    connection: str = EMBED,
+    limits: Limits | None = None,
+    on_beat: Callable[[Beat], None] | None = None,
+    join: Callable[[Guest], AbstractContextManager[None]] | None = None,
+    rescue: bool = True,
+) -> Outcome:
+    """Boot a guest, let it do its job, and take its results out to `run_dir`.
+
+    `join` is given the guest once it runs, and is left before the guest is ended. Without `limits`,
+    the usual ones follow how slow this host is now.
+
+    Whatever happens, no QEMU is left running. Raises GuestLost for a guest that panicked, hung
+    or was killed, after its console, its results so far and its trace up to the end have been
+    kept in `run_dir` (a second guest reads the trace memory, unless `rescue` is False);
+    WorkloadFailed where the guest says that it cannot run the job; HostError where it cannot be
+    started, UserError for libvirt's test driver; PlacementMismatch where timing is measured in
+    `kvm` mode and its threads or its memory are not where they were to be (elsewhere that is a
+    note).
+    """
+    limits = limits or Limits().on_a_host(slowness())
+    watch = _Stopwatch()
+    if connection.startswith("test:"):
+        uris = (EMBED, "qemu:///session", "qemu:///system")
+        raise UserError("libvirt's test driver runs no guest", key="--connect", choices=uris)
+    hypervisor = connect(connection)
+    machine = with_memory_first(machine)
+    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded)
+    watch.lap("prepare")
+    with ExitStack() as stack:
+        guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared))
+        watch.lap("start")
+        versions = guest.versions()
+        if join is not None:
+            stack.enter_context(join(guest))
+        with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
+            end = follow(guest, witness, run_dir, limits, on_beat)
+        guest.end()
+        watch.phases(end)
+        if end.loss:
+            _keep_memory(memory, prepared.region, run_dir)
+            write_text(run_dir.qemu_log, guest.log())
+    collected = read_job_disk(run_dir.job_disk, run_dir.out)
+    watch.lap("gather")
+    status = _status(run_dir, end)
+    if end.loss or status is None:
+        note = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else ""
+        raise _lost(end, run_dir, note)
+    _check_gave_up(status, end)
+    witness.check()
+    timing = judge_timing(prepared.placement, witness.proof)
+    run_dir.job_disk.unlink(missing_ok=True)
+    return Outcome(
+        status=status,
+        wall_seconds=watch.laps,
+        guest_seconds=end.watchdog.uptime,
+        proof=witness.proof,
+        timing=timing,
+        collected=collected,
+        cmdline=prepared.cmdline,
+        versions=versions,
+        remarks=_remarks(prepared.placement, witness.proof, collected, end, timing),
+    )
+
+
+@contextmanager
+def _kept_if_interrupted(
+    guest: Guest, memory: HeldMemory, region: Region | None, run_dir: RunDir
+) -> Iterator[None]:
+    """End the guest and keep what there is when the block is left by an error or Ctrl-C."""
+    try:
+        yield
+    except BaseException:
+        guest.end()
+        _keep_memory(memory, region, run_dir)
+        with suppress(HostError):
+            read_job_disk(run_dir.job_disk, run_dir.out)
+        raise
+
+
+def _check_gave_up(status: int, end: End) -> None:
+    if status == _GAVE_UP and end.watchdog.message:
+        tail = excerpt(end.watchdog.kept)
+        raise WorkloadFailed(f"the guest cannot run the job: {end.watchdog.message}\n{tail}")
+
+
+def _status(run_dir: RunDir, end: End) -> int | None:
+    """Return the command's exit status: from the job disk, else from the last beat."""
+    try:
+        text = run_dir.exit_status.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        text = ""
+    if text.isdecimal() and len(text) <= 3 and int(text) <= 255:
+        return int(text)
+    return end.watchdog.status if end.watchdog.phase == "done" else None
+
+
+def _keep_memory(memory: HeldMemory, region: Region | None, run_dir: RunDir) -> None:
+    if region is not None:
+        with suppress(OSError):
+            memory.save(region, run_dir.trace_memory)
+
+
+def _lost(end: End, run_dir: RunDir, note: str) -> GuestLost:
+    loss = end.loss or Loss(LossCause.GUEST, "the guest powered off before its command had ended")
+    if end.watchdog.panic:
+        loss = Loss(LossCause.GUEST, f"the guest's kernel panicked: {end.watchdog.panic}")
+    return GuestLost(
+        loss.reason + (f"\n  {note}" if note else ""),
+        cause=loss.cause,
+        kept=run_dir.path,
+        tail=excerpt(end.watchdog.kept),
+    )
+
+
+def _remarks(
+    placement: Placement, proof: Proof, collected: Collected, end: End, timing: Timing
+) -> tuple[Remark, ...]:
+    guest, each = end.watchdog, Remark.each
+    bad = [f"{guest.bad_beats} lines on ttyS1 were not beats"] if guest.bad_beats else []
+    flood = ["the guest printed too much; its console is cut"] if end.floods else []
+    return (
+        *each(RemarkKind.PLAN, [placement.note] if placement.note else []),
+        *each(RemarkKind.MISPLACED, proof.differs, "not placed as planned: "),
+        *each(RemarkKind.LEFT_OUT, collected.left_out[:20], "not taken from the guest: "),
+        *each(RemarkKind.COMPLAINT, guest.troubles, "the guest's kernel complained: "),
+        *each(RemarkKind.BAD_BEATS, bad),
+        *each(RemarkKind.FLOOD, flood),
+        *each(RemarkKind.DISTURBED, timing.disturbs),
+    )
+
+
+class _Stopwatch:
+    """Wall seconds by step."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """End a step."""
+        now = time.monotonic()
+        self.laps[name] = now - self._last
+        self._last = now
+
+    def phases(self, end: End) -> None:
+        """Take the guest's own phases, each from its first beat to the next one's."""
+        began = [("boot", self._last), *list(end.watchdog.phase_began.items())[1:]]
+        ends = [when for _, when in began[1:]] + [time.monotonic()]
+        for (name, start), stop in zip(began, ends, strict=True):
+            self.laps["off" if name == "done" else name] = stop - start
+        self._last = time.monotonic()

@@ -1,0 +1,194 @@
+"""Prepare a guest's files and start it, its placement proved before its first instruction."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from numalab.errors import HostError
+from numalab.files import write_text
+from numalab.guest.witness import Witness
+from numalab.host.budget import Admission
+from numalab.host.owner import this_process
+from numalab.host.privilege import privilege
+from numalab.machine.memory import (
+    HeldMemory,
+    Region,
+    backed_mib,
+    hold_memory,
+    node_addresses,
+    trace_region,
+    unwanted_regions,
+)
+from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine, Plugin
+from numalab.placement.admission import admit_machine, locks_memory
+from numalab.placement.placement import Placement
+from numalab.qemu.cmdline import TRACE_INSTANCE, render_cmdline
+from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
+from numalab.qemu.guest import Guest
+from numalab.qemu.hypervisor import Hypervisor
+from numalab.qemu.jobdisk import make_job_disk, render_job
+from numalab.qemu.one_thread import one_thread_emulator
+from numalab.run_dir import RunDir
+from numalab.topology.memory.model import memory_model
+from numalab.topology.memory.parameters import render_parameters
+
+_MIB = 1 << 20
+ORACLE_SLICE_NS = 10_000_000  # of the memory model's tables
+_counter = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class PreparedGuest:
+    """A guest that could be started: its domain, plan and trace region.
+
+    It has `admission` to what it takes of the host, until that is released (`started` does).
+    """
+
+    name: str
+    xml: str
+    cmdline: str
+    placement: Placement
+    region: Region | None
+    admission: Admission
+
+
+def prepare(
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    *,
+    embedded: bool = True,
+    restore: tuple[Path, Region] | None = None,
+) -> PreparedGuest:
+    """Write what the guest needs to `run_dir` and render its domain, without starting it.
+
+    Raises UserError for host CPUs that there are not, HostError where other guests have them.
+    """
+    placement, admission = admit_machine(machine)
+    try:
+        admitted = (placement, admission)
+        return _prepare(machine, job, run_dir, admitted, embedded=embedded, restore=restore)
+    except BaseException:
+        admission.release()
+        raise
+
+
+def _prepare(
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    admitted: tuple[Placement, Admission],
+    *,
+    embedded: bool,
+    restore: tuple[Path, Region] | None,
+) -> PreparedGuest:
+    placement, admission = admitted
+    if machine.memory_model is not None:
+        machine = _with_memory(machine, machine.memory_model, run_dir)
+    region = trace_region(machine.topology, machine.trace_memory_mib)
+    cmdline = render_cmdline(
+        region,
+        mode=machine.mode,
+        unwanted=unwanted_regions(machine.topology),
+        extra=machine.extra_cmdline,
+        release=machine.release,
+        modular=machine.initrd is not None,
+    )
+    name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
+    try:
+        run_dir.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for stale in (run_dir.console, run_dir.heartbeat):
+            stale.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
+    files = GuestFiles(
+        console=run_dir.console.absolute(),
+        heartbeat=run_dir.heartbeat.absolute(),
+        rootfs=_rootfs(machine.rootfs),
+        job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
+        emulator=_emulator(machine),
+    )
+    xml = render_domain(
+        machine,
+        placement,
+        files,
+        name=name,
+        cmdline=cmdline,
+        owner=this_process(),
+        locked=locks_memory(machine, placement),
+        interactive=job.mode == "shell",
+        privilege=privilege(embedded=embedded),
+        restore=restore,
+    )
+    write_text(run_dir.domain_xml, xml)
+    trace = TRACE_INSTANCE if region else ""
+    make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+    return PreparedGuest(name, xml, cmdline, placement, region, admission)
+
+
+def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
+    """Write what the memory model has to know, and have QEMU load it."""
+    model = memory_model(machine.topology)
+    text = render_parameters(
+        machine.topology, model, window_ns=machine.quantum_ns, slice_ns=ORACLE_SLICE_NS
+    )
+    write_text(run_dir.memory_parameters, text)
+    files = {
+        "parameters": run_dir.memory_parameters,
+        "counts": run_dir.memory_counts,
+        "traffic": run_dir.memory_traffic,
+    }
+    arguments = {key: str(path.absolute()) for key, path in files.items()}
+    return replace(machine, plugins=(*machine.plugins, Plugin(plugin, arguments)))
+
+
+def _emulator(machine: Machine) -> Path | None:
+    """Return the QEMU to start, None for the host's own. Raises HostError."""
+    if machine.mode == "tcg":
+        return one_thread_emulator()
+    if machine.mode == "timed" and machine.emulator is None:
+        raise HostError(
+            "the host's QEMU has one clock for all CPUs and cannot run mode timed",
+            hint="numalab emulator build",
+        )
+    return machine.emulator
+
+
+def _rootfs(path: Path) -> Drive:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise HostError(f"cannot read the root file system {path}: {error.strerror}") from None
+    if size == 0 or size % NVDIMM_ALIGNMENT:
+        raise HostError(f"{path} has {size} bytes, not a multiple of {NVDIMM_ALIGNMENT}")
+    return Drive(path.absolute(), size)
+
+
+@contextmanager
+def started(
+    hypervisor: Hypervisor, machine: Machine, prepared: PreparedGuest
+) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
+    """Start a guest, prove its placement, then let it run; at the end nothing of it is left."""
+    with ExitStack() as stack:
+        stack.callback(prepared.admission.release)
+        stack.callback(hypervisor.forget, prepared.name)
+        guest = hypervisor.start(prepared.name, prepared.xml)
+        stack.callback(guest.end)
+        memory = _hold(guest, machine)
+        stack.callback(memory.close)
+        threads = guest.vcpu_threads()
+        witness = Witness(guest.pid, threads, memory, machine, prepared.placement)
+        witness.started()
+        guest.resume()
+        yield guest, memory, witness
+
+
+def _hold(guest: Guest, machine: Machine) -> HeldMemory:
+    sizes = [backed_mib(node) * _MIB for node in machine.topology.nodes]
+    if machine.pages != "anonymous":
+        return hold_memory(guest.pid, sizes)
+    starts = map(guest.host_address, node_addresses(machine.topology))
+    return HeldMemory((), tuple(zip(starts, sizes, strict=True)))

@@ -1,0 +1,131 @@
+"""What was found out about KVM on this host, and for how long it is believed."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from numalab.errors import UserError
+from numalab.files import read_json, write_json
+from numalab.machine.model import CPU_MODELS, CpuModel
+from numalab.places import cache_dir
+from numalab.process import find_program, run
+
+_DEVICE = Path("/dev/kvm")
+_SLOW_KEPT = 600.0  # seconds: a host that was busy a while ago may be idle now
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether KVM runs a kernel on this host, with which CPU model, and what was seen.
+
+    `at` is when it was found out (seconds since 1970), 0 where it was only looked at. `slow`: the
+    guest that was tried still went on when its time was over, so a later try may end otherwise.
+    """
+
+    works: bool
+    cpu_model: CpuModel
+    reason: str
+    at: float = 0.0
+    slow: bool = False
+
+    def age(self) -> str:
+        """Say in words how long ago it was found out; an empty text where it was just seen."""
+        if not self.at:
+            return ""
+        minutes = max(0.0, time.time() - self.at) / 60
+        if minutes < 1:
+            return "tried just now"
+        text = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        return f"tried {text} ago"
+
+
+def known_verdict(bzimage: Path, words: Sequence[str] = ()) -> Verdict | None:
+    """Return what was found out about a kernel on this boot of the host, if that still holds.
+
+    `words` are added to the kernel's command line.
+    """
+    unusable = unusable_device()
+    if unusable:
+        return Verdict(False, "host", unusable)
+    return _load(_path(bzimage, words))
+
+
+def any_verdict() -> Verdict | None:
+    """Return the latest verdict for any kernel on this boot of the host, for `numalab doctor`."""
+    unusable = unusable_device()
+    if unusable:
+        return Verdict(False, "host", unusable)
+    return next(filter(None, map(_load, _files())), None)
+
+
+class DeviceProblem(StrEnum):
+    """Why /dev/kvm cannot even be opened."""
+
+    ABSENT = "there is no /dev/kvm"
+    FORBIDDEN = "/dev/kvm may not be opened by this user"
+
+
+def unusable_device() -> DeviceProblem | None:
+    """Say why /dev/kvm cannot even be opened; None if it can."""
+    if not _DEVICE.exists():
+        return DeviceProblem.ABSENT
+    if not os.access(_DEVICE, os.R_OK | os.W_OK):
+        return DeviceProblem.FORBIDDEN
+    return None
+
+
+def remember(bzimage: Path, words: Sequence[str], verdict: Verdict) -> None:
+    """Keep a verdict for this boot of the host, this QEMU, this kernel and these words."""
+    write_json(_path(bzimage, words), asdict(verdict))
+
+
+def forget_verdicts() -> None:
+    """Forget what was found out since the host's start."""
+    for path in _files():
+        path.unlink(missing_ok=True)
+
+
+def _load(path: Path) -> Verdict | None:
+    with suppress(UserError, KeyError, TypeError, ValueError):  # missing, or half written
+        verdict = _verdict(read_json(path))
+        if not verdict.slow or 0 <= time.time() - verdict.at <= _SLOW_KEPT:
+            return verdict
+    return None
+
+
+def _verdict(data: Any) -> Verdict:
+    model = data["cpu_model"]
+    if model not in CPU_MODELS:
+        raise ValueError(model)
+    return Verdict(
+        works=bool(data["works"]),
+        cpu_model=model,
+        reason=str(data["reason"]),
+        at=float(data["at"]),
+        slow=bool(data["slow"]),
+    )
+
+
+def _files() -> Iterator[Path]:
+    """Give the files of this boot of the host, the latest first."""
+    found = cache_dir("kvm").glob(f"{_host_key()}-*.json")
+    return iter(sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))
+
+
+def _path(bzimage: Path, words: Sequence[str]) -> Path:
+    digest = hashlib.sha256(bzimage.read_bytes())
+    if words:
+        digest.update(repr(tuple(words)).encode())
+    return cache_dir("kvm") / f"{_host_key()}-{digest.hexdigest()[:16]}.json"
+
+
+def _host_key() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    qemu = run([find_program("qemu-system-x86_64", "qemu-system-x86"), "--version"]).stdout
+    return hashlib.sha256(f"{boot} {qemu}".encode()).hexdigest()[:16]

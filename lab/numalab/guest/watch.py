@@ -1,0 +1,105 @@
+"""The watchdog: tells from beats, kernel log and wall time whether a guest is lost. Pure."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from numalab.errors import LossCause
+from numalab.guest.console import Beat, Phase, is_panic, is_panic_end, is_trouble, printable
+from numalab.qemu.ending import Loss
+
+_KEPT_LINES = 400
+_MOST_TROUBLES = 5
+_PANIC_SECONDS = 3.0
+_MOST = 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a guest may take, in seconds of wall time.
+
+    `boot`: until its init speaks. `silence`: between two beats. `total`: from start to end. An
+    emulated guest on a busy host is slow; these are to find one that stands still.
+    """
+
+    boot: float = 120.0
+    silence: float = 180.0
+    total: float = 3600.0
+
+    def on_a_host(self, slowness: float) -> "Limits":
+        """Return the limits of a host so many times slower: an hour at most, or what they are."""
+        return Limits(
+            boot=max(self.boot, min(_MOST, self.boot * slowness)),
+            silence=max(self.silence, min(_MOST, self.silence * slowness)),
+            total=self.total,
+        )
+
+
+class Watchdog:
+    """Is told what the guest says and when, and says why the guest is lost as soon as it is.
+
+    All times are seconds of one monotonic clock.
+    """
+
+    def __init__(self, limits: Limits, started: float) -> None:
+        self._limits = limits
+        self._started = self._last_sign = started
+        self._panicked: float | None = None
+        self._panic_over = False
+        self.phase: Phase | None = None
+        self.uptime = 0.0
+        self.phase_began: dict[str, float] = {}
+        self.status: int | None = None
+        self.message = ""
+        self.bad_beats = 0
+        self.kept: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.troubles: list[str] = []  # what the kernel complained about, the first few
+        self._panic_line = ""
+
+    def beat(self, beat: Beat, now: float) -> None:
+        """Note a beat."""
+        self._last_sign = now
+        self.phase, self.uptime = beat.phase, beat.uptime
+        self.phase_began.setdefault(beat.phase, now)
+        if beat.status is not None:
+            self.status = beat.status
+        if beat.message:
+            self.message = printable(beat.message)
+
+    def console(self, line: str, now: float) -> None:
+        """Note a line of the kernel log."""
+        if self._panicked is None and is_panic(line):
+            self._panicked, self._panic_line = now, printable(line)
+        if len(self.troubles) < _MOST_TROUBLES and is_trouble(line):
+            self.troubles.append(printable(line))
+        if self._panicked is None or len(self.kept) < _KEPT_LINES:
+            self.kept.append(line)
+        if is_panic_end(line):
+            self._panic_over = True
+
+    @property
+    def panic(self) -> str:
+        """The first line of the panic, or an empty text."""
+        return self._panic_line
+
+    def verdict(self, now: float) -> Loss | None:
+        """Say why the guest is lost, or None while there is hope."""
+        reason = self._reason(now)
+        return None if reason is None else Loss(LossCause.GUEST, reason)
+
+    def _reason(self, now: float) -> str | None:
+        if self._panicked is not None:
+            over = self._panic_over or now - self._panicked > _PANIC_SECONDS
+            return "the guest's kernel panicked" if over else None
+        limits = self._limits
+        if now - self._started > limits.total:
+            return f"the guest was not done after {limits.total:.0f} s (phase: {self._where})"
+        if self.phase is None:
+            late = now - self._started > limits.boot
+            return f"the guest did not reach its init within {limits.boot:.0f} s" if late else None
+        if now - self._last_sign > limits.silence:
+            return f"the guest has been silent for {limits.silence:.0f} s (phase: {self._where})"
+        return None
+
+    @property
+    def _where(self) -> str:
+        return f"{self.phase or 'kernel'}, uptime {self.uptime:.0f} s"

@@ -1,0 +1,120 @@
+"""Reads the proof of one guest: before its first instruction, and around its workload."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from numalab.errors import PlacementMismatch
+from numalab.guest.proof import (
+    Proof,
+    misplaced_memory,
+    misplaced_threads,
+    pin_others,
+    prove_memory,
+    prove_threads,
+)
+from numalab.guest.usage import Usage, between, disturbances, read_usage
+from numalab.machine.memory import HeldMemory
+from numalab.machine.model import PAGE_KIB, Machine
+from numalab.placement.placement import Placement
+
+
+class Witness:
+    """Holds what was read back so far from a guest whose QEMU is process `pid`."""
+
+    def __init__(
+        self,
+        pid: int,
+        vcpu_threads: Sequence[int],
+        memory: HeldMemory,
+        machine: Machine,
+        placement: Placement,
+    ) -> None:
+        self._pid = pid
+        self._vcpu_threads = tuple(vcpu_threads)
+        self._memory = memory
+        self._page_kib = PAGE_KIB[machine.pages]
+        self._allocated = is_allocated(machine, placement)
+        self._strict = machine.mode == "kvm" and machine.measures_time
+        self._placement = placement
+        self._before: Usage | None = None
+        self._ended = False
+        self.proof = Proof((), (), placement.note)
+
+    def started(self) -> None:
+        """Read everything before the guest's first instruction.
+
+        Threads that libvirt does not pin are moved first: QEMU allocates strict memory by threads
+        `TC tc-ram-nodeN`, which may run on the whole host node. Raises PlacementMismatch, as
+        `check`.
+        """
+        self._pin_others()
+        self._read()
+        self.check()
+
+    def workload_began(self) -> None:
+        """Read, the first time, what QEMU's threads have used so far; all of them are there now."""
+        if self._before is None:
+            self._pin_others()
+            self._before = self._usage()
+
+    def workload_ended(self) -> None:
+        """Read everything once more, the first time, while QEMU is still there."""
+        if self._ended:
+            return
+        self._ended = True
+        after = self._usage()
+        if after.threads:
+            self._read()
+            if self._before is not None:
+                self.proof = replace(self.proof, usage=between(self._before, after))
+
+    def check(self) -> None:
+        """Raise PlacementMismatch where timing is measured and something is not as planned."""
+        if self._strict and self.proof.differs:
+            raise PlacementMismatch("not placed as planned: " + "; ".join(self.proof.differs))
+
+    def _pin_others(self) -> None:
+        pin_others(prove_threads(self._pid, self._vcpu_threads, self._placement))
+
+    def _usage(self) -> Usage:
+        roles = {thread.thread: thread.role for thread in self.proof.threads}
+        return read_usage(self._pid, roles, set(self._placement.vcpus))
+
+    def _read(self) -> None:
+        threads = prove_threads(self._pid, self._vcpu_threads, self._placement)
+        memory = prove_memory(self._pid, self._memory, self._placement)
+        differs = (
+            *misplaced_threads(threads, self._vcpu_threads),
+            *misplaced_memory(memory, self._page_kib, allocated=self._allocated),
+        )
+        # What was seen to differ once is not undone by a later reading.
+        differs = tuple(dict.fromkeys((*self.proof.differs, *differs)))
+        self.proof = replace(self.proof, threads=threads, memory=memory, differs=differs)
+
+
+def is_allocated(machine: Machine, placement: Placement) -> bool:
+    """Tell whether all of a guest's memory is there before its first instruction."""
+    return placement.dedicated or machine.huge
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Whether timing figures of a run mean anything: what is against it, and what disturbed them.
+
+    Both in words. `disturbs` makes figures less certain that mean something all the same.
+    """
+
+    means: bool
+    against: tuple[str, ...]
+    disturbs: tuple[str, ...]
+
+
+def judge_timing(placement: Placement, proof: Proof) -> Timing:
+    """Judge from the plan and its proof what the timing figures of a run are worth."""
+    against = list(proof.differs)
+    if not placement.timing:
+        against.insert(0, placement.note or "not in kvm mode")
+    vcpus = {f"vcpu {vcpu}": cpu for vcpu, cpu in enumerate(placement.vcpus)}
+    found = disturbances(proof.usage, vcpus) if proof.usage and placement.timing else ()
+    disturbs = (*placement.disturbs, *found) if placement.timing else ()
+    return Timing(not against, tuple(against), disturbs)

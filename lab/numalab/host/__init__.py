@@ -1,0 +1,1 @@
+"""The host as hardware, and what running guests have taken of it."""

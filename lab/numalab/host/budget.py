@@ -1,0 +1,319 @@
+"""The host's budget: what running guests have taken of its CPUs, memory and hugepages.
+
+It is one file with a lock, so that guests of several numalab processes never share what one of
+them has for itself, and those that may share spread out. What a dead process had taken is free
+again, and its hugepages are given back by whoever looks next.
+"""
+
+import atexit
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numalab.cpulist import format_cpulist
+from numalab.errors import HostBusy, HostError, LabError, UserError
+from numalab.files import read_json, write_json
+from numalab.host.facts import parse_available, parse_meminfo
+from numalab.host.owner import Owner, is_alive, this_process
+from numalab.locks import locked
+from numalab.places import cache_dir
+from numalab.units import format_size
+
+_counter = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Hugepages of one size (in KiB) on one host node (its id)."""
+
+    node: int
+    size_kib: int
+    count: int
+
+
+@dataclass(frozen=True)
+class NodeMemory:
+    """Memory of one host node (its id), in MiB."""
+
+    node: int
+    mib: int
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a guest takes: host CPUs, memory in all, and the hugepages it consists of.
+
+    `shares`: other guests that share may run on the same CPUs; otherwise it has them to itself.
+    `bound`: memory that must come from certain nodes, hugepages aside.
+    """
+
+    cpus: tuple[int, ...]
+    memory_mib: int
+    pages: tuple[Pages, ...] = ()
+    shares: bool = False
+    bound: tuple[NodeMemory, ...] = ()
+
+
+@dataclass(frozen=True)
+class CpusInUse:
+    """The host CPUs on which guests run: `alone` by one that has the CPU to itself, or `shared`.
+
+    `shared` says by how many.
+    """
+
+    alone: frozenset[int]
+    shared: Mapping[int, int]
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """All of them."""
+        return self.alone | self.shared.keys()
+
+
+@dataclass(frozen=True)
+class _Granted:
+    owner: Owner
+    number: int
+    claim: Reservation
+    added: tuple[Pages, ...]
+
+
+class Admission:
+    """A claim that was granted, until it is released."""
+
+    def __init__(self, claim: Reservation, number: int | None, root: Path) -> None:
+        self.claim = claim
+        self._number = number
+        self._root = root
+        if number is not None:
+            _granted.add(self)
+
+    @classmethod
+    def of_nothing(cls) -> "Admission":
+        """Return the admission of a guest that takes nothing."""
+        return cls(Reservation((), 0), None, Path("/"))
+
+    def release(self) -> None:
+        """Give everything back. Safe to call again."""
+        number, self._number = self._number, None
+        if number is None:
+            return
+        _granted.discard(self)
+        me = this_process()
+        with locked(_lock()):
+            entries = _living(self._root)
+            mine = [e for e in entries if e.owner == me and e.number == number]
+            for entry in mine:
+                _give_back(entry.added, self._root)
+            _write(entry for entry in entries if entry not in mine)
+
+
+# What this process has not yet given back; it does so when it ends, even by Ctrl-C.
+_granted: set[Admission] = set()
+
+
+@atexit.register
+def _release_all() -> None:
+    for admission in tuple(_granted):
+        with contextlib.suppress(LabError):
+            admission.release()
+
+
+def admit(choose: Callable[[CpusInUse], Reservation], root: Path = Path("/")) -> Admission:
+    """Take a part of the host: `choose` is given the CPUs that are taken, and returns the claim.
+
+    Nobody else takes anything meanwhile. Hugepages are added to the pools of their nodes where
+    this user may do that, else free ones are used. `root` holds the host's /proc and /sys. Raises
+    HostBusy where other guests have the CPUs or the memory, HostError where memory or hugepages
+    do not suffice; then nothing is taken.
+    """
+    with locked(_lock()):
+        entries = _living(root)
+        claim = choose(_taken(entries))
+        _check_cpus(claim, entries)
+        _check_memory(claim, entries, root)
+        _check_nodes(claim, entries, root)
+        number = next(_counter)
+        added = _reserve(claim.pages, root)
+        try:
+            _write([*entries, _Granted(this_process(), number, claim, added)])
+        except BaseException:
+            _give_back(added, root)
+            raise
+    return Admission(claim, number, root)
+
+
+def cpus_in_use(root: Path = Path("/")) -> CpusInUse:
+    """Return the CPUs on which guests of living processes run."""
+    with locked(_lock()):
+        return _taken(_living(root))
+
+
+def _taken(entries: Sequence[_Granted]) -> CpusInUse:
+    shared = Counter(cpu for entry in entries if entry.claim.shares for cpu in entry.claim.cpus)
+    alone = {cpu for entry in entries if not entry.claim.shares for cpu in entry.claim.cpus}
+    return CpusInUse(frozenset(alone), dict(shared))
+
+
+def _check_cpus(claim: Reservation, entries: Sequence[_Granted]) -> None:
+    for entry in entries:
+        both = set(claim.cpus) & set(entry.claim.cpus)
+        if both and not (claim.shares and entry.claim.shares):
+            raise HostBusy(
+                f"host CPUs {format_cpulist(both)} run a guest of process {entry.owner.pid}",
+                hint="wait until it has ended, or use another mode than kvm",
+            )
+
+
+def _check_memory(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
+    total, _ = parse_meminfo((root / "proc/meminfo").read_text(encoding="utf-8"))
+    others = sum(entry.claim.memory_mib for entry in entries)
+    if claim.memory_mib + others > total:
+        busy = HostBusy if claim.memory_mib <= total else HostError
+        raise busy(
+            f"the guest needs {format_size(claim.memory_mib << 20)}, other guests have"
+            f" {format_size(others << 20)}, and the host has {format_size(total << 20)}",
+            hint="wait until they have ended, or ask for a smaller topology",
+        )
+
+
+def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
+    """Refuse what would make the kernel look for a process to kill: strict memory has no way out.
+
+    What is free is compared as well; others that run already have taken theirs from it.
+    """
+    for wanted in claim.bound:
+        try:
+            path = root / f"sys/devices/system/node/node{wanted.node}/meminfo"
+            text = path.read_text(encoding="ascii")
+            total, available = parse_meminfo(text)[0], parse_available(text)
+        except (OSError, ValueError):
+            continue  # a host that does not tell
+        others = sum(
+            each.mib for entry in entries for each in entry.claim.bound if each.node == wanted.node
+        )
+        if wanted.mib > min(available, total - others):
+            busy = HostBusy if others and wanted.mib <= total else HostError
+            raise busy(
+                f"the guest needs {wanted.mib} MiB of host node {wanted.node}, which has {total}:"
+                f" {available} are free, other guests have {others}",
+                hint="free memory there, put guest nodes elsewhere (--nodes), or ask for less",
+            )
+
+
+def _reserve(wanted: Iterable[Pages], root: Path) -> tuple[Pages, ...]:
+    """Add hugepages to the pools; returns those that were added (the rest were free before)."""
+    added: list[Pages] = []
+    try:
+        for pages in wanted:
+            if _add(pages, root):
+                added.append(pages)
+    except BaseException:
+        _give_back(added, root)
+        raise
+    return tuple(added)
+
+
+def _add(pages: Pages, root: Path) -> bool:
+    """Make room for `pages` in their pool; tells whether the pool had to grow."""
+    pool = _pool(pages, root)
+    try:
+        before = _count(pool / "nr_hugepages")
+        with contextlib.suppress(OSError):  # not root, or a read-only /sys
+            (pool / "nr_hugepages").write_text(f"{before + pages.count}\n", encoding="ascii")
+        after = _count(pool / "nr_hugepages")
+        if after >= before + pages.count:
+            return True
+        if after > before:  # memory is too fragmented for all of them
+            (pool / "nr_hugepages").write_text(f"{before}\n", encoding="ascii")
+        free = _count(pool / "free_hugepages")
+    except (OSError, ValueError) as error:
+        raise HostError(f"the host has no hugepages of {_size(pages)}: {error}") from None
+    if free < pages.count:
+        raise HostError(
+            f"{pages.count} hugepages of {_size(pages)} are needed on host node {pages.node};"
+            f" {free} are free, and only {after - before} more could be had",
+            hint=f"echo {before + pages.count - free} > {pool}/nr_hugepages (as root)",
+        )
+    return False
+
+
+def _give_back(added: Iterable[Pages], root: Path) -> None:
+    for pages in added:
+        path = _pool(pages, root) / "nr_hugepages"
+        with contextlib.suppress(OSError, ValueError):
+            # Pages that are still in use leave the pool when they are freed.
+            path.write_text(f"{max(0, _count(path) - pages.count)}\n", encoding="ascii")
+
+
+def _pool(pages: Pages, root: Path) -> Path:
+    name = f"hugepages/hugepages-{pages.size_kib}kB"
+    node = root / f"sys/devices/system/node/node{pages.node}"
+    return node / name if node.is_dir() else root / "sys/kernel/mm" / name
+
+
+def _size(pages: Pages) -> str:
+    return format_size(pages.size_kib << 10)
+
+
+def _count(path: Path) -> int:
+    return int(path.read_text(encoding="ascii"))
+
+
+def _lock() -> Path:
+    return cache_dir("host") / "lock"
+
+
+def _budget() -> Path:
+    return cache_dir("host") / "budget.json"
+
+
+def _living(root: Path) -> list[_Granted]:
+    """Read the entries of processes that live; what the others had added is given back."""
+    entries = _read()
+    dead = [entry for entry in entries if not is_alive(entry.owner)]
+    for entry in dead:
+        _give_back(entry.added, root)
+    living = [entry for entry in entries if entry not in dead]
+    if dead:
+        _write(living)
+    return living
+
+
+def _read() -> list[_Granted]:
+    if not _budget().exists():
+        return []
+    try:
+        return [_entry(value) for value in read_json(_budget())]
+    except (UserError, KeyError, TypeError, ValueError) as error:
+        raise HostError(
+            f"{_budget()} cannot be read: {error}", hint=f"rm {_budget()}, when no guest runs"
+        ) from None
+
+
+def _entry(value: Mapping[str, Any]) -> _Granted:
+    claim = value["claim"]
+    return _Granted(
+        Owner(int(value["owner"]["pid"]), int(value["owner"]["started"])),
+        int(value["number"]),
+        Reservation(
+            tuple(map(int, claim["cpus"])),
+            int(claim["memory_mib"]),
+            _pages(claim["pages"]),
+            bool(claim.get("shares", False)),
+            tuple(NodeMemory(int(v["node"]), int(v["mib"])) for v in claim.get("bound", ())),
+        ),
+        _pages(value["added"]),
+    )
+
+
+def _pages(values: Iterable[Mapping[str, Any]]) -> tuple[Pages, ...]:
+    return tuple(Pages(int(v["node"]), int(v["size_kib"]), int(v["count"])) for v in values)
+
+
+def _write(entries: Iterable[_Granted]) -> None:
+    write_json(_budget(), [asdict(entry) for entry in entries])

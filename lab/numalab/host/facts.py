@@ -1,0 +1,196 @@
+"""The host as hardware: what the planner needs to know, and what disturbs a measurement.
+
+Plain values, and pure readers of single sysfs and /proc texts. `read_host` reads them from a host.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from numalab.cpulist import format_cpulist
+
+KIB_2M, KIB_1G = 2048, 1 << 20
+
+
+@dataclass(frozen=True)
+class PagePool:
+    """The hugepages of one size (in KiB) on one host node: how many there are, how many free."""
+
+    size_kib: int
+    total: int
+    free: int
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A NUMA node of the host: its number, its CPUs that are online, its memory, its hugepages."""
+
+    id: int
+    cpus: tuple[int, ...]
+    memory_mib: int
+    free_mib: int
+    hugepages: tuple[PagePool, ...]
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """A host CPU: its socket, the CPUs of its core (itself too), those with its last-level cache.
+
+    `governor` is empty where the host does not scale frequencies (or does not say so).
+    """
+
+    id: int
+    socket: int
+    siblings: tuple[int, ...]
+    llc: tuple[int, ...]
+    governor: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host. `distances[from][to]` goes by place in `nodes`, whose ids may have gaps.
+
+    None stands for what the host does not tell. `steal_percent`: time that a hypervisor below
+    took from all CPUs since boot. `load`: tasks that ran or waited, over the last minute.
+    """
+
+    nodes: tuple[HostNode, ...]
+    distances: tuple[tuple[int, ...], ...]
+    cpus: tuple[HostCpu, ...]
+    isolated: tuple[int, ...]
+    nohz_full: tuple[int, ...]
+    boost: bool | None
+    numa_balancing: bool | None
+    ksm: bool | None
+    transparent_hugepages: str
+    steal_percent: float | None
+    load: float
+
+    @cached_property
+    def cpu_ids(self) -> tuple[int, ...]:
+        """All CPUs that are online, ascending."""
+        return tuple(sorted(cpu.id for cpu in self.cpus))
+
+    @cached_property
+    def cpu_of(self) -> dict[int, HostCpu]:
+        """The CPUs by number."""
+        return {cpu.id: cpu for cpu in self.cpus}
+
+    @cached_property
+    def node_of_cpu(self) -> dict[int, int]:
+        """The node of each CPU, as its place in `nodes`."""
+        return {cpu: place for place, node in enumerate(self.nodes) for cpu in node.cpus}
+
+    @cached_property
+    def governors(self) -> tuple[str, ...]:
+        """The frequency governors in use."""
+        return tuple(sorted({cpu.governor for cpu in self.cpus if cpu.governor}))
+
+
+def host_to_dict(host: Host) -> dict[str, object]:
+    """Return a host as the plain values of a recording, with CPUs as cpulists."""
+    return {
+        "nodes": [{**asdict(node), "cpus": format_cpulist(node.cpus)} for node in host.nodes],
+        "distances": host.distances,
+        "cpus": [
+            {
+                **asdict(cpu),
+                "siblings": format_cpulist(cpu.siblings),
+                "llc": format_cpulist(cpu.llc),
+            }
+            for cpu in host.cpus
+        ],
+        "isolated": format_cpulist(host.isolated),
+        "nohz_full": format_cpulist(host.nohz_full),
+        "boost": host.boost,
+        "numa_balancing": host.numa_balancing,
+        "ksm": host.ksm,
+        "transparent_hugepages": host.transparent_hugepages,
+        "steal_percent": host.steal_percent,
+        "load": host.load,
+    }
+
+
+def cautions(host: Host, cpus: Iterable[int]) -> tuple[str, ...]:
+    """Say in words what on this host disturbs timing figures of guests that run on `cpus`."""
+    used = [host.cpu_of[cpu] for cpu in sorted(set(cpus)) if cpu in host.cpu_of]
+    found = []
+    scaled = sorted({cpu.governor for cpu in used if cpu.governor not in ("", "performance")})
+    if scaled:
+        found.append(f"CPU frequencies follow the governor {', '.join(scaled)}, not performance")
+    if host.boost:
+        found.append("CPUs boost above their nominal frequency when others idle")
+    if host.numa_balancing:
+        found.append("the host's own NUMA balancing may move a guest's memory")
+    if host.ksm:
+        found.append("KSM merges pages of guests")
+    if host.steal_percent is not None and host.steal_percent >= 0.1:
+        found.append(f"a hypervisor below takes {host.steal_percent:.1f} % of the CPUs' time")
+    if host.load >= 0.5:
+        found.append(f"other work runs: a load of {host.load:.1f} in the last minute")
+    beside = {other for cpu in used for other in cpu.siblings if other != cpu.id}
+    if beside - {cpu.id for cpu in used}:
+        idle = format_cpulist(beside - {cpu.id for cpu in used})
+        found.append(f"the SMT siblings {idle} are not kept idle")
+    return tuple(found)
+
+
+def parse_meminfo(text: str) -> tuple[int, int]:
+    """Parse a node's meminfo into its memory and its free memory, in MiB. Raises ValueError."""
+    found = {}
+    for name in ("MemTotal", "MemFree"):
+        match = re.search(rf"{name}:\s+(\d{{1,15}}) kB", text)
+        if match is None:
+            raise ValueError(f"no {name} in a node's meminfo")
+        found[name] = int(match[1]) >> 10
+    return found["MemTotal"], found["MemFree"]
+
+
+def parse_available(text: str) -> int:
+    """Parse a node's meminfo into the MiB that can be had there: free, or caches of files.
+
+    What si_mem_available() counts (mm/show_mem.c in 6.12), without its reserves. Raises ValueError.
+    """
+    names = ("MemFree", r"Active\(file\)", r"Inactive\(file\)", "SReclaimable")
+    found = [re.search(rf"\b{name}:\s+(\d{{1,15}}) kB", text) for name in names]
+    if found[0] is None:
+        raise ValueError("no MemFree in a node's meminfo")
+    return sum(int(match[1]) for match in found if match) >> 10
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Parse numbers with spaces between them, as in a node's `distance`. Raises ValueError."""
+    return tuple(int(word) for word in text.split())
+
+
+def parse_chosen(text: str) -> str:
+    """Parse `always [madvise] never` into the word in brackets; empty where there is none."""
+    match = re.search(r"\[([\w+-]+)\]", text)
+    return match[1] if match else ""
+
+
+def parse_steal(text: str) -> float | None:
+    """Parse /proc/stat (proc(5)) into the percentage of all CPU time that was stolen.
+
+    Guest time is already part of user time. None where the kernel does not count it.
+    """
+    words = text.partition("\n")[0].split()
+    if len(words) < 9 or words[0] != "cpu":
+        return None
+    ticks = [int(word) for word in words[1:9]]
+    return 100 * ticks[7] / sum(ticks) if sum(ticks) else 0.0
+
+
+def parse_load(text: str) -> float:
+    """Parse /proc/loadavg into the load of the last minute. Raises ValueError."""
+    words = text.split()
+    if not words:
+        raise ValueError("an empty /proc/loadavg")
+    return float(words[0])
+
+
+def parse_switch(text: str) -> bool | None:
+    """Parse a file that holds 0 for off and another number for on; None for anything else."""
+    text = text.strip()
+    return text != "0" if text.isdecimal() else None

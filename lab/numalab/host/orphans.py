@@ -1,0 +1,95 @@
+"""QEMU's exit status, where libvirt's embedded driver runs in this process.
+
+libvirt starts QEMU as a daemon: its parent exits at once, and process 1 would inherit it. As a
+child subreaper (prctl(2)) this process inherits it instead: it learns what QEMU died of, and no
+zombie is left for libvirt to wait for, which it does in steps of 0.2 s.
+"""
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from pathlib import Path
+
+from numalab.process import is_running_child
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_QEMU = "qemu-system-"
+_PAUSE = 0.02
+
+_killed_by: dict[int, int] = {}
+_thread: threading.Thread | None = None
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every QEMU that is started from now on, and collect those that end."""
+    global _thread  # noqa: PLW0603 - a process is a subreaper once
+    if _thread is None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _thread = threading.Thread(target=_collect, name="orphans", daemon=True)
+        _thread.start()
+
+
+def killed_by(pid: int) -> int | None:
+    """Return the signal that killed a QEMU that is gone; None if it exited, or it is not known."""
+    return _killed_by.get(pid)
+
+
+def oom_kills() -> int:
+    """Return how many processes the host's kernel has ended for want of memory since boot.
+
+    /proc/vmstat, oom_kill; 0 where it does not tell.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return 0
+
+
+def _collect() -> None:
+    while True:
+        # Sleeps until some child has ended, but leaves it: it may be somebody else's. As long as
+        # that one is not collected, it is all that waitid tells of, so every child is looked at.
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            for pid in _children():
+                if _is_orphan(pid):
+                    _take(pid)
+        time.sleep(_PAUSE)
+
+
+def _children() -> set[int]:
+    """Return the children of all threads of this process, those that have ended as well."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread is gone
+            found.update(map(int, path.read_text(encoding="ascii").split()))
+    return found
+
+
+def _take(pid: int) -> None:
+    """Collect a child if it has ended; what killed it is known before it is gone."""
+    with contextlib.suppress(ChildProcessError):
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return
+        if ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+            _killed_by[pid] = ended.si_status
+        os.waitpid(pid, 0)
+
+
+def _is_orphan(pid: int) -> bool:
+    """Tell whether this is a QEMU that nobody else will collect.
+
+    libvirt waits itself for a QEMU that it only asks something; that one is in our session. One
+    that runs as a daemon has left it. What numalab.process started, it collects.
+    """
+    try:
+        comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+        outside = os.getsid(pid) != os.getsid(0)
+    except OSError:
+        return False
+    return comm.startswith(_QEMU) and outside and not is_running_child(pid)

@@ -1,0 +1,264 @@
+"""Reads the host: this one, a copy of its sysfs and /proc, or a recorded host file (JSON)."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from numalab.cpulist import MAX_CPUS, parse_cpulist
+from numalab.document import Document, check_document
+from numalab.errors import HostError, UserError
+from numalab.host.facts import (
+    Host,
+    HostCpu,
+    HostNode,
+    PagePool,
+    parse_chosen,
+    parse_load,
+    parse_meminfo,
+    parse_numbers,
+    parse_steal,
+    parse_switch,
+)
+
+_NODE = re.compile(r"node(\d{1,4})")
+_POOL = re.compile(r"hugepages-(\d{1,9})kB")
+_MAX_FILE = 1 << 16
+_MAX_RECORDING = 16 << 20
+_MAX_NODES = 1024
+
+
+def read_host(root: Path = Path("/")) -> Host:
+    """Read the host whose /sys and /proc lie below `root`.
+
+    A kernel without NUMA is one node. Raises HostError for what no host lacks.
+    """
+    try:
+        return _read(root)
+    except OSError as error:
+        raise HostError(f"cannot read {error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise HostError(f"cannot read the host below {root}: {error}") from None
+
+
+def _read(root: Path) -> Host:
+    system = root / "sys/devices/system"
+    online = set(parse_cpulist(_text(system / "cpu/online")))
+    nodes, distances = _nodes(root, system, online)
+    return Host(
+        nodes=nodes,
+        distances=distances,
+        cpus=tuple(_cpu(system / f"cpu/cpu{cpu}", cpu, online) for cpu in sorted(online)),
+        isolated=_optional_list(system / "cpu/isolated"),
+        nohz_full=_optional_list(system / "cpu/nohz_full"),
+        boost=_boost(system / "cpu"),
+        numa_balancing=parse_switch(_optional(root / "proc/sys/kernel/numa_balancing")),
+        ksm=parse_switch(_optional(root / "sys/kernel/mm/ksm/run")),
+        transparent_hugepages=parse_chosen(
+            _optional(root / "sys/kernel/mm/transparent_hugepage/enabled")
+        ),
+        steal_percent=parse_steal(_optional(root / "proc/stat")),
+        load=parse_load(_text(root / "proc/loadavg")),
+    )
+
+
+def _nodes(
+    root: Path, system: Path, online: set[int]
+) -> tuple[tuple[HostNode, ...], tuple[tuple[int, ...], ...]]:
+    folder = system / "node"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    numbers = sorted(int(match[1]) for name in names if (match := _NODE.fullmatch(name)))
+    if not numbers:
+        total, free = parse_meminfo(_text(root / "proc/meminfo"))
+        pools = _pools(root / "sys/kernel/mm/hugepages")
+        return (HostNode(0, tuple(sorted(online)), total, free, pools),), ((10,),)
+    nodes, distances = [], []
+    for number in numbers:
+        place = folder / f"node{number}"
+        cpus = tuple(cpu for cpu in parse_cpulist(_text(place / "cpulist")) if cpu in online)
+        total, free = parse_meminfo(_text(place / "meminfo"))
+        nodes.append(HostNode(number, cpus, total, free, _pools(place / "hugepages")))
+        distances.append(parse_numbers(_text(place / "distance")))
+    if any(len(row) != len(nodes) for row in distances):
+        raise ValueError("the distances are no square table")
+    return tuple(nodes), tuple(distances)
+
+
+def _pools(folder: Path) -> tuple[PagePool, ...]:
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    sizes = sorted(int(match[1]) for name in names if (match := _POOL.fullmatch(name)))
+    return tuple(
+        PagePool(size, _number(place / "nr_hugepages"), _number(place / "free_hugepages"))
+        for size in sizes
+        for place in (folder / f"hugepages-{size}kB",)
+    )
+
+
+def _cpu(place: Path, cpu: int, online: set[int]) -> HostCpu:
+    siblings = _optional_list(place / "topology/thread_siblings_list")
+    socket = _optional(place / "topology/physical_package_id").strip()
+    return HostCpu(
+        id=cpu,
+        socket=int(socket) if socket.isdecimal() else 0,
+        siblings=tuple(sorted({cpu, *siblings} & online)),
+        llc=tuple(sorted({cpu, *_last_cache(place / "cache")} & online)),
+        governor=_optional(place / "cpufreq/scaling_governor").strip()[:40],
+    )
+
+
+def _last_cache(folder: Path) -> tuple[int, ...]:
+    """Return the CPUs that share the cache of the highest level."""
+    found = []
+    for place in folder.glob("index*") if folder.is_dir() else ():
+        level = _optional(place / "level").strip()
+        if level.isdecimal():
+            found.append((int(level), _optional_list(place / "shared_cpu_list")))
+    return max(found, default=(0, ()))[1]
+
+
+def _boost(folder: Path) -> bool | None:
+    """Read acpi-cpufreq's and amd-pstate's `boost`, or intel_pstate's `no_turbo`, its opposite."""
+    no_turbo = parse_switch(_optional(folder / "intel_pstate/no_turbo"))
+    if no_turbo is not None:
+        return not no_turbo
+    return parse_switch(_optional(folder / "cpufreq/boost"))
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MAX_FILE).decode("utf-8", "replace")
+
+
+def _optional(path: Path) -> str:
+    try:
+        return _text(path)
+    except OSError:
+        return ""
+
+
+def _optional_list(path: Path) -> tuple[int, ...]:
+    text = _optional(path).strip()
+    # nohz_full prints "(null)" where it is not in use (kernel/time/tick-sched.c).
+    return () if text == "(null)" else parse_cpulist(text)
+
+
+def _number(path: Path) -> int:
+    return int(_text(path))
+
+
+Count = Annotated[int, Field(ge=0, lt=1 << 40)]
+Cpu = Annotated[int, Field(ge=0, lt=MAX_CPUS)]
+Distance = Annotated[int, Field(ge=1, le=255)]
+
+
+def _cpus(value: object) -> object:
+    return parse_cpulist(value) if isinstance(value, str) else value
+
+
+Cpulist = Annotated[tuple[Cpu, ...], BeforeValidator(_cpus)]
+
+
+class _Pool(Document):
+    size_kib: Annotated[int, Field(gt=0, lt=1 << 40)]
+    total: Count
+    free: Count
+
+
+class _Node(Document):
+    id: Annotated[int, Field(ge=0, lt=_MAX_NODES)]
+    cpus: Cpulist
+    memory_mib: Count
+    free_mib: Count
+    hugepages: tuple[_Pool, ...]
+
+
+class _Cpu(Document):
+    id: Cpu
+    socket: Annotated[int, Field(ge=0)]
+    siblings: Cpulist
+    llc: Cpulist
+    governor: Annotated[str, Field(max_length=40)]
+
+
+class _Host(Document):
+    nodes: Annotated[tuple[_Node, ...], Field(min_length=1, max_length=_MAX_NODES)]
+    distances: tuple[tuple[Distance, ...], ...]
+    cpus: Annotated[tuple[_Cpu, ...], Field(min_length=1)]
+    isolated: Cpulist
+    nohz_full: Cpulist
+    boost: bool | None
+    numa_balancing: bool | None
+    ksm: bool | None
+    transparent_hugepages: Annotated[str, Field(max_length=40)]
+    steal_percent: Annotated[float, Field(ge=0, le=100)] | None
+    load: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _agrees(self) -> "_Host":
+        known = [cpu.id for cpu in self.cpus]
+        placed = [cpu for node in self.nodes for cpu in node.cpus]
+        size = len(self.nodes)
+        if len({node.id for node in self.nodes}) != size:
+            raise ValueError("two nodes have the same id")
+        if len(self.distances) != size or any(len(row) != size for row in self.distances):
+            raise ValueError(f"distances is no table of {size} x {size} numbers")
+        if sorted(placed) != sorted(known) or len(set(known)) != len(known):
+            raise ValueError("not every CPU of cpus is in exactly one node")
+        for cpu in self.cpus:
+            if cpu.id not in cpu.siblings or cpu.id not in cpu.llc:
+                raise ValueError(f"CPU {cpu.id} is not among its own siblings or its own llc")
+            if not {*cpu.siblings, *cpu.llc} <= set(known):
+                raise ValueError(f"CPU {cpu.id} has siblings or llc that are not in cpus")
+        return self
+
+
+def read_host_file(path: Path) -> Host:
+    """Read a host that `numalab host show --json` recorded.
+
+    Raises UserError with the file and the key for anything that is not such a host.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_RECORDING + 1)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    if len(data) > _MAX_RECORDING:
+        raise UserError(f"larger than {_MAX_RECORDING} bytes", file=path)
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {error}", file=path) from None
+    if not isinstance(value, dict):
+        raise UserError("not a recorded host: no JSON object", file=path)
+    return host_from_json(value, path)
+
+
+def host_from_json(value: dict[str, Any], path: Path) -> Host:
+    """Make a Host of a recording's plain values; `path` is what errors (UserError) name."""
+    found = check_document(value, _Host, path)
+    return Host(
+        nodes=tuple(
+            HostNode(
+                node.id,
+                node.cpus,
+                node.memory_mib,
+                node.free_mib,
+                tuple(PagePool(p.size_kib, p.total, p.free) for p in node.hugepages),
+            )
+            for node in found.nodes
+        ),
+        distances=found.distances,
+        cpus=tuple(
+            HostCpu(cpu.id, cpu.socket, cpu.siblings, cpu.llc, cpu.governor) for cpu in found.cpus
+        ),
+        isolated=found.isolated,
+        nohz_full=found.nohz_full,
+        boost=found.boost,
+        numa_balancing=found.numa_balancing,
+        ksm=found.ksm,
+        transparent_hugepages=found.transparent_hugepages,
+        steal_percent=found.steal_percent,
+        load=found.load,
+    )

@@ -1,0 +1,233 @@
+"""From a recipe to a root file system, cached in two layers by the content of their inputs.
+
+The first layer is a tarball of Debian packages; it takes a minute and changes with the recipe. The
+second is the erofs image with the guest's scripts and programs in it; it takes seconds.
+"""
+
+import hashlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import BuildError, HostError, UserError
+from numalab.files import read_json, replacing, write_json
+from numalab.image.debian import EPOCH, HOST_FILES, Progress, installed_packages, pack_packages
+from numalab.image.overlay import copy_onto, describe_tree
+from numalab.image.recipe import Recipe, images_dir
+from numalab.locks import locked
+from numalab.places import cache_dir
+from numalab.process import CommandFailed, find_program, run
+from numalab.source.digest import hash_file
+from numalab.source.programs import compile_program, programs_digest
+
+GUEST_DIR = "usr/lib/numalab"
+# Folders that the guest's init mounts something on, beside those Debian has.
+_MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
+_LAYOUT = "2"  # counts changes of this module that change what it makes
+_ROOT = "root.erofs"
+_EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
+_ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """A root file system that is ready: an erofs file whose size is a multiple of 2 MiB.
+
+    `digest` names the inputs it was made from; `packages` are `name=version`.
+    """
+
+    name: str
+    path: Path
+    digest: str
+    size: int
+    packages: tuple[str, ...]
+
+
+def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> BuiltImage:
+    """Return the recipe's image, building what the cache does not have.
+
+    `on_progress` is called with what goes on and the fraction that is done. Raises UserError for
+    a package that the suite lacks, HostError for a missing tool or a full disk, and BuildError.
+    """
+    if recipe.built is not None:
+        return _built(recipe, _written_digest(recipe.built / _ROOT), recipe.built)
+    say = on_progress or (lambda message, fraction: None)
+    waiting = "another numalab is building it"
+    with locked(cache_dir("images") / f"{recipe.name}.lock", lambda: say(waiting, None)):
+        packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
+        digest = _image_digest(recipe, packages)
+        folder = cache_dir("images", digest[:32])
+        if not (folder / "image.json").exists():
+            say("packing the image", 0.92)
+            facts = _pack_image(recipe, packages, digest, folder / _ROOT)
+            # Written last: an image without it is not whole and is built again.
+            write_json(folder / "image.json", facts)
+        return _built(recipe, digest, folder)
+
+
+def built_image(recipe: Recipe) -> BuiltImage | None:
+    """Return the recipe's image if the cache has it, else None. Nothing is built."""
+    if recipe.built is not None:
+        return _built(recipe, _written_digest(recipe.built / _ROOT), recipe.built)
+    packages = _packages_tarball(recipe)
+    if not packages.exists():
+        return None
+    digest = _image_digest(recipe, packages)
+    folder = cache_dir("images") / digest[:32]
+    return _built(recipe, digest, folder) if (folder / "image.json").exists() else None
+
+
+def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage:
+    path = folder / _ROOT
+    facts = read_json(folder / "image.json")
+    return BuiltImage(recipe.name, path, digest, path.stat().st_size, tuple(facts["packages"]))
+
+
+def _written_digest(path: Path) -> str:
+    """Read the digest that `make_erofs` wrote into an image: its UUID.
+
+    It is at byte 48 of the superblock, which is at 1024 (struct erofs_super_block,
+    fs/erofs/erofs_fs.h, Linux 6.12). Raises UserError for what is no such image.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(1024)
+            block = file.read(64)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    if len(block) < 64 or block[:4] != _EROFS_MAGIC:
+        raise UserError("is no erofs image", file=path)
+    return block[48:].hex()
+
+
+def packages_digest(recipe: Recipe) -> str:
+    """Return the hash of what the first layer is made from."""
+    rest = ("exclude", *recipe.exclude, "post", *recipe.post)
+    return _hash([_LAYOUT, recipe.suite, recipe.variant, *recipe.packages, *rest])
+
+
+def _packages_tarball(recipe: Recipe) -> Path:
+    return cache_dir("images", "packages") / f"{packages_digest(recipe)[:32]}.tar"
+
+
+def _ensure_packages(recipe: Recipe, on_progress: Progress) -> Path:
+    tarball = _packages_tarball(recipe)
+    if not tarball.exists():
+        log = tarball.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        with replacing(tarball) as temporary:
+            pack_packages(recipe, temporary, log, on_progress)
+            # Beside the tarball, so that finding an image need not read 200 MB.
+            _digest_file(tarball).write_text(hash_file(temporary), encoding="ascii")
+    return tarball
+
+
+def _digest_file(tarball: Path) -> Path:
+    return tarball.with_suffix(".sha256")
+
+
+def _image_digest(recipe: Recipe, packages: Path) -> str:
+    """Hash what the second layer is made from: packages, the guest's and other files, programs."""
+    parts = [_LAYOUT, str(EPOCH), _digest_file(packages).read_text(encoding="ascii"), *HOST_FILES]
+    for path in _guest_files():
+        parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
+        parts.append(hash_file(path))
+    for folder in recipe.files:
+        parts += ["files", *describe_tree(folder)]
+    return _hash([*parts, programs_digest(_sources())])
+
+
+def _guest_files() -> list[Path]:
+    guest = [path for path in (images_dir() / "guest").rglob("*") if path.is_file()]
+    return sorted(guest)
+
+
+def _sources() -> list[Path]:
+    return sorted((images_dir() / "src").glob("*.[ch]"))
+
+
+def _pack_image(
+    recipe: Recipe, packages: Path, digest: str, target: Path
+) -> dict[str, str | list[str]]:
+    with tempfile.TemporaryDirectory(prefix=".tree.", dir=cache_dir("images")) as scratch:
+        tree = Path(scratch) / "root"
+        tree.mkdir()
+        excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
+        # Modes as they are in the tarball, whatever the umask and whoever builds.
+        modes = ["--no-same-owner", "--preserve-permissions"]
+        _step(recipe, ["tar", "-xf", packages, "-C", tree, *modes, *excluded])
+        _add_guest(tree)
+        for folder in recipe.files:
+            copy_onto(folder, tree)
+        status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
+        with replacing(target) as temporary:
+            make_erofs(tree, temporary, digest)
+            _check_size(recipe, temporary.stat().st_size, tree)
+    return {"recipe": recipe.name, "packages": list(installed_packages(status))}
+
+
+def _check_size(recipe: Recipe, size: int, tree: Path) -> None:
+    if size > recipe.limit_mib << 20:
+        top = [folder for folder in tree.iterdir() if not folder.is_symlink()]
+        folders = [path for folder in top for path in folder.glob("*/") if not path.is_symlink()]
+        sizes = {f"/{folder.relative_to(tree)}": _bytes_below(folder) for folder in folders}
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+        shown = ", ".join(f"{name} {sizes[name] >> 20} MiB" for name in largest)
+        reason = f"the image has {size >> 20} MiB, more than {recipe.limit_mib} ({shown})"
+        raise UserError(reason, file=recipe.file, key="limit_mib")
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+def _add_guest(tree: Path) -> None:
+    """Put the guest's scripts and programs into the tree, and the folders init mounts on."""
+    for folder in (*_MOUNT_POINTS, str(Path(GUEST_DIR).parent)):
+        for path in reversed([tree / folder, *(tree / folder).parents]):
+            if not path.is_dir():
+                path.mkdir()
+                path.chmod(0o755)  # mkdir's own mode is cut by the umask
+    ours = tree / GUEST_DIR
+    shutil.copytree(images_dir() / "guest", ours)
+    for source in _sources():
+        if source.suffix == ".c":
+            compile_program(source, ours / source.stem, include=source.parent)
+    hostname = tree / "etc/hostname"
+    hostname.write_text("guest\n", encoding="ascii")
+    for path in (hostname, ours, *ours.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+def make_erofs(tree: Path, target: Path, digest: str) -> None:
+    """Pack a tree into an erofs image that depends on nothing but the tree and `digest`.
+
+    Every file belongs to root and has one time stamp; the image's UUID is made from `digest`
+    (hexadecimal). The data is not compressed: an emulated CPU would unpack it at every boot.
+    """
+    program = find_program("mkfs.erofs", "erofs-utils")
+    label = str(uuid.UUID(hex=digest[:32]))
+    try:
+        run([program, f"-T{EPOCH}", "-U", label, "--all-root", "-x-1", "--quiet", target, tree])
+    except CommandFailed as failed:
+        raise BuildError("mkfs.erofs failed", tail=failed.completed.stderr) from None
+    with target.open("ab") as file:
+        file.truncate(-(-file.tell() // _ALIGN) * _ALIGN)
+
+
+def _step(recipe: Recipe, argv: list[str | Path]) -> None:
+    try:
+        run(argv)
+    except CommandFailed as failed:
+        if "No space left" in failed.completed.stderr:
+            raise HostError("the disk is full", hint="free 1 GiB below ~/.cache") from None
+        raise BuildError(
+            f"image {recipe.name}: {argv[0]} failed", tail=failed.completed.stderr[-2000:]
+        ) from None
+
+
+def _hash(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,202 @@
+"""The packages of an image: a tarball of Debian packages, made by mmdebstrap without root."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+
+from numalab.errors import BuildError, HostError, UserError
+from numalab.image.recipe import Recipe, declared_in
+from numalab.process import CommandFailed, find_program, run, run_logged
+
+Progress = Callable[[str, float | None], None]
+
+EPOCH = 1_704_067_200  # 2024-01-01T00:00:00Z, the time stamp of everything in an image
+# Of no use in a guest, and different from host to host or from day to day.
+HOST_FILES = (
+    "./dev/*",
+    "./etc/apt/*",
+    "./etc/hostname",
+    "./etc/machine-id",
+    "./etc/resolv.conf",
+    "./run/*",
+    "./tmp/*",
+    "./var/cache/*",
+    "./var/lib/apt/*",
+    "./var/log/*",
+)
+# What mmdebstrap says when it begins a step, and how much of the whole is then done.
+_STEPS = {
+    "running apt-get update": 0.02,
+    "downloading packages": 0.15,
+    "extracting archives": 0.45,
+    "installing essential": 0.50,
+    "installing remaining": 0.60,
+    "cleaning package lists": 0.85,
+    "creating tarball": 0.88,
+}
+_UNKNOWN_PACKAGE = re.compile(
+    r"E: (?:Unable to locate package|Package '?)\s*([a-z0-9][a-z0-9+.-]*)"
+)
+
+_FAILED_STEP = re.compile(r'E: command failed: chroot "\$1" sh -ec (.+)')
+
+
+def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress) -> None:
+    """Install the recipe's packages into a new tree and write it to `target` as a tarball.
+
+    Packages come from the mirrors that this host's apt uses, or mmdebstrap's own default. Raises
+    UserError for a package that the suite lacks, HostError without a way to make a tree, and
+    BuildError with the log's tail for everything else.
+    """
+    program = find_program("mmdebstrap", "mmdebstrap")
+
+    def line(text: str) -> None:
+        for words, done in _STEPS.items():
+            if words in text:
+                on_progress(words, done)
+
+    argv = render_mmdebstrap(recipe, target, choose_mode(), host_mirrors(recipe.suite))
+    environment = {"SOURCE_DATE_EPOCH": str(EPOCH)}
+    try:
+        run_logged([program, *argv], log, env=environment, on_line=line)
+    except CommandFailed as failed:
+        if missing := missing_package(log.read_text(errors="replace")):
+            near = get_close_matches(missing, _package_names(), 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise UserError(
+                f"{recipe.suite} has no package {missing!r}{hint}",
+                file=declared_in(recipe, missing),
+                key="packages",
+            ) from None
+        step = _FAILED_STEP.search(failed.completed.stdout)
+        what = (
+            f"the step of post failed: {shlex.split(step[1])[0]}" if step else "mmdebstrap failed"
+        )
+        raise BuildError(
+            f"image {recipe.name}: {what}", log=log, tail=failed.completed.stdout
+        ) from None
+
+
+def render_mmdebstrap(
+    recipe: Recipe, target: Path, mode: str, mirrors: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Render mmdebstrap's arguments: pure, the same for the same recipe, host mirrors aside."""
+    return (
+        f"--mode={mode}",
+        f"--variant={recipe.variant}",
+        "--format=tar",
+        f"--include={','.join(recipe.packages)}",
+        '--aptopt=APT::Install-Recommends "false"',
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.exclude),
+        *(f'--customize-hook=chroot "$1" sh -ec {shlex.quote(step)}' for step in recipe.post),
+        recipe.suite,
+        str(target),
+        *mirrors,
+    )
+
+
+def missing_package(log: str) -> str | None:
+    """Return the package that apt could not find, from its log; None if that is not why."""
+    match = _UNKNOWN_PACKAGE.search(log)
+    return match[1] if match else None
+
+
+def _package_names() -> list[str]:
+    """Return the packages this host's apt knows, which are about those of any suite."""
+    try:
+        return run(["apt-cache", "pkgnames"], check=False).stdout.split()
+    except HostError:
+        return []
+
+
+def choose_mode() -> str:
+    """Return how mmdebstrap can make a tree here: `unshare`, or `root` as root without it.
+
+    Raises HostError with the hint where neither works.
+    """
+    if not (broken := _no_user_namespace()):
+        return "unshare"
+    if os.geteuid() == 0:
+        return "root"
+    raise HostError(f"cannot build an image without root: {broken[0]}", hint=broken[1])
+
+
+def _no_user_namespace() -> tuple[str, str] | None:
+    """Say why user namespaces cannot be used, and the mend; None when they can."""
+    if run(["unshare", "--user", "--map-root-user", "true"], check=False).returncode != 0:
+        return (
+            "this kernel lets only root make user namespaces",
+            "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
+        )
+    if os.geteuid() != 0:
+        find_program("newuidmap", "uidmap")
+        user = os.environ.get("USER") or str(os.geteuid())
+        if not _has_subordinate_ids(user):
+            return (
+                f"{user} has no line in /etc/subuid",
+                f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
+            )
+    return None
+
+
+def _has_subordinate_ids(user: str) -> bool:
+    try:
+        lines = Path("/etc/subuid").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.split(":")[0] in (user, str(os.geteuid())) for line in lines)
+
+
+def host_mirrors(suite: str) -> tuple[str, ...]:
+    """Return the sources of `suite` that this host's apt is configured for, as apt writes them.
+
+    Empty where apt is missing or knows another suite only; mmdebstrap then uses its default.
+    """
+    wanted = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ARCHITECTURE)"
+    try:
+        listed = run(
+            ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages"], check=False
+        )
+    except HostError:
+        return ()
+    return parse_index_targets(listed.stdout, suite)
+
+
+def parse_index_targets(text: str, suite: str) -> tuple[str, ...]:
+    """Parse lines of `origin|uri|suite|component|architecture` into apt's one-line sources.
+
+    Keeps Debian's own `main` of the suite, its updates and its security fixes. Without the suite
+    itself there is nothing to build from, and the result is empty.
+    """
+    names = (suite, f"{suite}-updates", f"{suite}-security")
+    found: dict[tuple[int, str], str] = {}
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) != 5:
+            continue
+        origin, uri, name, component, architecture = parts
+        # apt prints the name of the field where it has not fetched the Release file yet.
+        if origin not in ("Debian", "$(ORIGIN)"):
+            continue
+        if name in names and component == "main" and architecture == "amd64":
+            found.setdefault((names.index(name), uri), f"deb {uri} {name} {component}")
+    if not any(place == 0 for place, _ in found):
+        return ()
+    return tuple(found[key] for key in sorted(found))
+
+
+def installed_packages(status: str) -> tuple[str, ...]:
+    """Parse dpkg's status file into `name=version`, sorted by name."""
+    found = []
+    for paragraph in status.split("\n\n"):
+        fields = dict(
+            line.split(": ", 1)
+            for line in paragraph.splitlines()
+            if re.match(r"[A-Z][\w-]*: ", line)
+        )
+        if fields.get("Status", "").endswith(" installed"):
+            found.append(f"{fields['Package']}={fields.get('Version', '')}")
+    return tuple(sorted(found))

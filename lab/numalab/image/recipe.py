@@ -1,0 +1,198 @@
+"""Recipes of root file systems: `images/<name>.toml`."""
+
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from numalab.document import Document, check_document, read_document
+from numalab.errors import UserError
+from numalab.files import read_json
+from numalab.places import find_input, list_inputs, shipped_dir
+
+DEFAULT_LIMIT_MIB = 200
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")  # Debian policy 5.6.1
+_PATTERN = re.compile(r"/[A-Za-z0-9_.+*?/-]+")
+
+
+class RecipeTable(Document):
+    """A recipe as it is written in its file. What it leaves out it has from the one it extends."""
+
+    summary: str
+    extends: str | None = None
+    suite: Literal["bookworm", "trixie"] | None = None
+    variant: Literal["essential", "apt", "minbase"] | None = None
+    packages: tuple[str, ...] = Field(min_length=1)
+    exclude: tuple[str, ...] = ()
+    post: tuple[str, ...] = ()
+    files: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._/-]*$")
+    limit_mib: int | None = Field(default=None, ge=16, le=4096)
+
+    @field_validator("packages")
+    @classmethod
+    def _package_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _PACKAGE.fullmatch(name):
+                raise ValueError(f"{name!r} is not a Debian package name")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{twice[0]!r} is named twice")
+        return names
+
+    @field_validator("exclude")
+    @classmethod
+    def _path_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if not _PATTERN.fullmatch(pattern):
+                raise ValueError(f"{pattern!r} is not an absolute path or a pattern of one")
+        return patterns
+
+
+class PackedImage(Document):
+    """What lies beside a built image: its recipe's name, and the packages, as `name=version`."""
+
+    recipe: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A root file system to build: Debian suite and variant, packages, paths to leave out.
+
+    `variant` is mmdebstrap's: which packages there are beside the ones that are named. `post` are
+    shell commands that run inside the tree, as its root, once all packages are there. `files` are
+    folders whose content is put on top, the last one winning. `limit_mib` bounds the finished
+    image. `extends` names the recipe that this one adds to, or is empty. `built` is the folder of
+    an image that was built elsewhere, which `packages` then lists whole.
+    """
+
+    name: str
+    file: Path
+    summary: str
+    suite: str
+    variant: str
+    packages: tuple[str, ...]
+    exclude: tuple[str, ...]
+    limit_mib: int
+    extends: str = ""
+    post: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    built: Path | None = None
+
+
+def images_dir() -> Path:
+    """Return the folder of the guest's scripts and of our own programs in every image."""
+    guest = find_input("images", "guest")
+    return guest.parent if guest else shipped_dir() / "images"
+
+
+def list_recipes() -> tuple[str, ...]:
+    """Return the names of the recipes, in order."""
+    return tuple(path.stem for path in list_inputs("images", "*.toml").values())
+
+
+def load_recipe(name: str) -> Recipe:
+    """Load `images/<name>.toml`, with all that it has from the recipe it extends.
+
+    A name with a slash is the folder of an image that numalab has built, here or on another host
+    (`numalab image show` prints it). Raises UserError for a name that no recipe has (with those
+    there are), and for a file that cannot be read, has an unknown key, or a value that cannot be.
+    """
+    if "/" in name:
+        return _built_elsewhere(Path(name))
+    if name not in (names := list_recipes()):
+        near = get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"no image {name!r}{hint}", choices=names)
+    return _load(name, ())
+
+
+def _built_elsewhere(folder: Path) -> Recipe:
+    file = folder / "image.json"
+    if not file.is_file():
+        raise UserError("no image in this folder: it has no image.json", file=folder)
+    facts = check_document(read_json(file), PackedImage, file)
+    names = tuple(package.partition("=")[0] for package in facts.packages)
+    return Recipe(
+        name=facts.recipe,
+        file=folder,
+        summary="an image that was built elsewhere",
+        suite="",
+        variant="",
+        packages=names,
+        exclude=(),
+        limit_mib=DEFAULT_LIMIT_MIB,
+        built=folder.absolute(),
+    )
+
+
+def declared_in(recipe: Recipe, package: str) -> Path:
+    """Return the file that names a package: the recipe's own, or that of one it extends."""
+    if recipe.extends:
+        base = load_recipe(recipe.extends)
+        if package in base.packages:
+            return declared_in(base, package)
+    return recipe.file
+
+
+def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
+    """Return the recipe with a folder of the user's own on top of everything else.
+
+    Raises UserError when there is no such folder, or nothing in it.
+    """
+    return replace(recipe, files=(*recipe.files, _checked_folder(folder, folder, None)))
+
+
+def _load(name: str, extending: tuple[str, ...]) -> Recipe:
+    file = list_inputs("images", "*.toml")[f"{name}.toml"]
+    table = read_document(file, RecipeTable)
+    base = _extended(table, file, (*extending, name))
+    if base is None:
+        if table.suite is None:
+            raise UserError("this key is missing", file=file, key="suite")
+        base = Recipe(name, file, "", table.suite, "essential", (), (), DEFAULT_LIMIT_MIB)
+    elif twice := sorted({*base.packages} & {*table.packages}):
+        reason = f"{base.name}, which this extends, has {twice[0]} already"
+        raise UserError(reason, file=file, key="packages")
+    own = (
+        () if table.files is None else (_checked_folder(file.parent / table.files, file, "files"),)
+    )
+    return Recipe(
+        name=name,
+        file=file,
+        summary=table.summary,
+        suite=base.suite,
+        variant=table.variant or base.variant,
+        packages=tuple(sorted((*base.packages, *table.packages))),
+        exclude=(*base.exclude, *table.exclude),
+        limit_mib=table.limit_mib or base.limit_mib,
+        extends=table.extends or "",
+        post=(*base.post, *table.post),
+        files=(*base.files, *own),
+    )
+
+
+def _extended(table: RecipeTable, file: Path, chain: tuple[str, ...]) -> Recipe | None:
+    """Return the recipe that this one extends; UserError for none of that name, or a circle."""
+    if table.extends is None:
+        return None
+    if table.extends in chain:
+        circle = " -> ".join((*chain, table.extends))
+        raise UserError(f"goes round in a circle: {circle}", file=file, key="extends")
+    if table.extends not in (names := list_recipes()):
+        raise UserError(f"no image {table.extends!r}", file=file, key="extends", choices=names)
+    base = _load(table.extends, chain)
+    if table.suite is not None and table.suite != base.suite:
+        reason = f"{base.name}, which this extends, is made from {base.suite}"
+        raise UserError(reason, file=file, key="suite")
+    return base
+
+
+def _checked_folder(folder: Path, file: Path, key: str | None) -> Path:
+    if not folder.is_dir():
+        raise UserError(f"no such folder: {folder}", file=file if key else None, key=key)
+    if not any(folder.iterdir()):
+        raise UserError(f"an empty folder: {folder}", file=file if key else None, key=key)
+    return folder.resolve()

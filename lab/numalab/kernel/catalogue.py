@@ -1,0 +1,181 @@
+"""The kernels of `kernel-configs/kernels.toml`, and those that are named by a path."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.document import Document, read_document
+from numalab.errors import UserError
+from numalab.places import find_input, lab_folders, list_inputs, project_dir
+from numalab.source import git
+from numalab.source.source import ENDINGS, is_package
+from numalab.topology.predict.groups import Construction
+
+DEB = "deb:"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A kernel to be: source, patch series in the order they are applied, config fragments.
+
+    `series` are names below kernel-configs/series, or what else `find_series` takes. A prebuilt
+    kernel (a bzImage, a vmlinux or a Debian package) has neither series nor fragments.
+    `groups`: how the series has the kernel make sched groups, which the prediction has to follow.
+    """
+
+    name: str
+    summary: str
+    source: str
+    series: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
+    groups: Construction = Construction.NOW
+
+    @property
+    def is_prebuilt(self) -> bool:
+        """Tell whether the kernel only has to be found, and not to be built."""
+        return not self.fragments
+
+
+class _Kernel(Document):
+    summary: str
+    source: str
+    fragments: tuple[str, ...] | None = None
+    series: tuple[str, ...] = ()
+    groups: Construction = Construction.NOW
+
+
+class _Kernels(Document):
+    fragments: tuple[str, ...] = ()
+    kernel: dict[str, _Kernel]
+
+
+def fragment_path(name: str) -> Path:
+    """Return where the config fragment `name` lies; UserError with those there are."""
+    return _found(f"{name}.config", f"no fragment is called {name!r}", list_fragments())
+
+
+def series_path(name: str) -> Path:
+    """Return the folder of the patch series `name`; UserError with those there are."""
+    return _found(f"series/{name}", f"no series is called {name!r}", list_series())
+
+
+def list_fragments() -> list[str]:
+    """Return the names of the config fragments, in order."""
+    return [path.stem for path in list_inputs("kernel-configs", "*.config").values()]
+
+
+def list_series() -> list[str]:
+    """Return the names of the patch series, in order."""
+    found = list_inputs("kernel-configs", "series/*/series").values()
+    return [path.parent.name for path in found]
+
+
+def _found(name: str, missing: str, there: list[str]) -> Path:
+    if path := find_input("kernel-configs", name):
+        return path
+    raise UserError(missing, choices=there)
+
+
+def load_kernels() -> dict[str, KernelSpec]:
+    """Read all named kernels, by name, in the order of the files, those of the user's own first.
+
+    Raises UserError for an unknown key, a fragment or series that is not there, one named twice,
+    a source of no known kind, and fragments or series for a kernel that is built already.
+    """
+    return _all_kernels()[0]
+
+
+def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
+    """Return the kernels of every `kernels.toml`, and the default fragments.
+
+    A file that names none has those of the files after it.
+    """
+    files = [folder / "kernel-configs" / "kernels.toml" for folder in lab_folders()]
+    files = [file for file in files if file.exists()]
+    if not files:
+        raise UserError("there is no kernels.toml", file=project_dir() / "kernel-configs")
+    found: dict[str, KernelSpec] = {}
+    fragments: tuple[str, ...] = ()
+    for file in reversed(files):
+        table = read_document(file, _Kernels)
+        fragments = table.fragments or fragments
+        found = _specs(table, file, fragments) | {
+            name: spec for name, spec in found.items() if name not in table.kernel
+        }
+    return found, fragments
+
+
+def _specs(table: _Kernels, file: Path, default: tuple[str, ...]) -> dict[str, KernelSpec]:
+    fragments, series = list_fragments(), list_series()
+    _check_names(table.fragments, fragments, file, "fragments", "fragment")
+    found = {}
+    for name, kernel in table.kernel.items():
+        key = f"kernel.{name}"
+        if not _NAME.fullmatch(name):
+            raise UserError(
+                "a kernel's name has up to 64 letters, digits, '.', '_', '-'", file=file, key=key
+            )
+        source, prebuilt = _source(kernel.source, file, f"{key}.source")
+        own = kernel.fragments or ()
+        _check_names(own, fragments, file, f"{key}.fragments", "fragment")
+        _check_names(kernel.series, series, file, f"{key}.series", "series")
+        if prebuilt and (own or kernel.series):
+            raise UserError("a kernel that is built already takes no fragments and no series",
+                            file=file, key=key)  # fmt: skip
+        asked = () if prebuilt else (own or default)
+        if not prebuilt and not asked:
+            raise UserError("names no fragments", file=file, key=key, choices=fragments)
+        found[name] = KernelSpec(name, kernel.summary, source, kernel.series, asked, kernel.groups)
+    return found
+
+
+def find_kernel(name: str) -> KernelSpec:
+    """Return the kernel called `name`, or the one that a path or package names.
+
+    That is a bzImage or vmlinux, `deb:PACKAGE[/SUITE]` or a package file, or a source, which is
+    configured with the default fragments. UserError lists the names there are.
+    """
+    kernels, fragments = _all_kernels()
+    if name in kernels:
+        return kernels[name]
+    if not ("/" in name or ":" in name or is_package(name)):
+        raise UserError(f"no kernel is called {name!r}", choices=[*kernels, "a path", f"{DEB}..."])
+    source, prebuilt = _source(name, None, "kernel")
+    summary = "a kernel that was built elsewhere" if prebuilt else "not in kernels.toml"
+    return KernelSpec(name, summary, source, (), () if prebuilt else fragments)
+
+
+def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
+    """Check a source's form; return it with its path made whole, and whether it is prebuilt."""
+    if text.startswith(DEB) and "/" not in text.removeprefix(DEB).partition("/")[2]:
+        return text, True
+    if is_package(text) and not text.endswith(ENDINGS):
+        return text, False
+    prefix = git.PREFIX if text.startswith(git.PREFIX) else ""
+    if "/" not in text and not prefix:
+        raise UserError(
+            f"{text!r} is no kernel source",
+            file=file,
+            key=key,
+            choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "deb:PACKAGE[/SUITE]",
+                     "the path of a folder, tarball, package, bzImage or vmlinux"],
+        )  # fmt: skip
+    path = Path(text.removeprefix(prefix)).expanduser()
+    if file is not None and not path.is_absolute():
+        path = file.parent.parent / path  # the lab folder that the file is of
+    if not prefix and not path.exists():
+        raise UserError("no such file or folder", file=file, key=f"{key}: {text}")
+    built = not prefix and path.is_file() and not path.name.endswith(ENDINGS)
+    return f"{prefix}{path.absolute()}", built
+
+
+def _check_names(wanted: Iterable[str], there: list[str], file: Path, key: str, what: str) -> None:
+    seen = set()
+    for name in wanted:
+        if name not in there:
+            raise UserError(f"no {what} is called {name!r}", file=file, key=key, choices=there)
+        if name in seen:
+            raise UserError(f"{name!r} is named twice", file=file, key=key)
+        seen.add(name)

@@ -1,0 +1,1 @@
+"""Kconfig: fragments merged into a configuration, and checked against the tree."""

@@ -1,0 +1,97 @@
+"""From fragments to a `.config` that was checked option by option."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from numalab.errors import UserError
+from numalab.files import write_text
+from numalab.kernel.catalogue import fragment_path
+from numalab.kernel.config.kconfig import (
+    Fragment,
+    Option,
+    Refusal,
+    parse_config,
+    parse_fragment,
+    refusals,
+    render_request,
+)
+from numalab.kernel.config.kconfig_tree import read_kconfig
+from numalab.kernel.explain import Origin, explain_config, explain_refusal
+
+# What `make tinyconfig` starts from (scripts/kconfig/Makefile, Linux 6.12).
+TINY = (
+    "kernel/configs/tiny-base.config",
+    "kernel/configs/tiny.config",
+    "arch/x86/configs/tiny.config",
+)
+
+
+def read_fragments(paths: Iterable[Path]) -> tuple[Fragment, ...]:
+    """Read and parse fragments; UserError with file and line for what is wrong in one."""
+    found = []
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read: {error}", file=path) from None
+        found.append(parse_fragment(path.stem, text, path))
+    return tuple(found)
+
+
+def request_config(
+    tree: Path,
+    out: Path,
+    options: Sequence[Option],
+    version: str,
+    make: Callable[[list[str]], None],
+) -> Path:
+    """Let kbuild make `.config` in `out` from the tiny configuration plus `options`; return it.
+
+    `make` runs make in the tree with the words it is given. Raises UserError for the options that
+    the result does not have, and says why: `version` lacks it, or what it depends on is off.
+    """
+    wanted = out / "numalab.config"
+    base = "\n".join(text for _, text in _tiny(tree))
+    write_text(wanted, render_request(base, options))
+    make([f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"])
+    path = out / ".config"
+    config = parse_config(path.read_text(encoding="utf-8"))
+    refused = refusals(options, config)
+    if refused:
+        kconfig = read_kconfig(_reader(tree))
+        reasons = [explain_refusal(one, config, kconfig, version) for one in refused]
+        raise _refused(refused, reasons)
+    return path
+
+
+def config_origins(tree: Path, config: Path, options: Sequence[Option]) -> tuple[Origin, ...]:
+    """Say where each line of a configuration comes from that `request_config` made in `tree`."""
+    tiny = {name: file for file, text in _tiny(tree) for name in parse_config(text)}
+    lines = parse_config(config.read_text(encoding="utf-8"))
+    return explain_config(lines, options, tiny, read_kconfig(_reader(tree)))
+
+
+def _tiny(tree: Path) -> list[tuple[str, str]]:
+    present = [name for name in TINY if (tree / name).is_file()]
+    return [(name, (tree / name).read_text(encoding="utf-8")) for name in present]
+
+
+def _reader(tree: Path) -> Callable[[str], str | None]:
+    def read(name: str) -> str | None:
+        path = tree / name
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+    return read
+
+
+def _refused(refused: Sequence[Refusal], reasons: Sequence[str]) -> UserError:
+    options = [refusal.option for refusal in refused]
+    lines = [
+        f"{one.fragment}.config:{one.line}: {one.name}={one.value}: {reason}"
+        for one, reason in zip(options, reasons, strict=True)
+    ]
+    first = options[0]
+    file = f"{fragment_path(first.fragment)}:{first.line}"
+    return UserError(
+        "\n".join([reasons[0], *lines[1:]]), file=file, key=f"{first.name}={first.value}"
+    )

@@ -1,0 +1,225 @@
+"""A source's Kconfig files: which options there are, and on what they depend.
+
+Grammar: Documentation/kbuild/kconfig-language.rst, Linux 6.12. Macros such as $(cc-option,...) are
+not evaluated; what depends on one counts as met, so that nothing is blamed without reason.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+_SOURCE = re.compile(r'source\s+"?([^"\s]+)"?')
+_ENTRY = re.compile(r"(config|menuconfig|choice|menu|if|comment|mainmenu)(?:\s+(.*))?")
+_TYPE = re.compile(
+    r'(?:(?:bool|tristate|string|int|hex|prompt)\s*(?:(?P<prompt>"(?:[^"\\]|\\.)*"|\'[^\']*\')'
+    r"(?:\s+if\s+(?P<shown>.*))?)?|def_(?:bool|tristate)\s.*)$"
+)
+_SELECT = re.compile(r"(?:select|imply)\s+(\w+)(?:\s+if\s+(.*))?$")
+_TOKEN = re.compile(r'\s*(\$\([^)]*(?:\([^)]*\)[^)]*)*\)|&&|\|\||[<>]=?|!=|[=!()]|"[^"]*"|[\w.-]+)')
+
+
+@dataclass
+class _Entry:
+    """A config, choice, menu or if while it is being read."""
+
+    kind: str
+    name: str
+    place: str
+    depends: list[str] = field(default_factory=list)
+    shown: str | None = None
+    prompt: bool = False
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One definition of an option: where, and all that it depends on, from inside out.
+
+    `prompt`: a user may set it, if `shown` holds. `choice` names the choice that it is in.
+    """
+
+    name: str
+    place: str
+    depends: tuple[str, ...]
+    prompt: bool
+    shown: str | None
+    choice: str | None
+
+
+@dataclass(frozen=True)
+class KconfigTree:
+    """All options of a source: definitions by name, and who selects an option on which condition.
+
+    Names have no CONFIG_ prefix.
+    """
+
+    definitions: Mapping[str, tuple[Definition, ...]]
+    selected_by: Mapping[str, tuple[tuple[str, str | None], ...]]
+
+
+def read_kconfig(read: Callable[[str], str | None], arch: str = "x86") -> KconfigTree:
+    """Read the Kconfig files from `Kconfig` on; `read` gives a file's text, None for no file."""
+    entries: list[tuple[_Entry, tuple[_Entry, ...]]] = []
+    selects: dict[str, list[tuple[str, str | None]]] = {}
+    stack: list[_Entry] = []
+    now: _Entry | None = None
+    for place, line in _lines("Kconfig", read, arch):
+        if line in ("endif", "endmenu", "endchoice"):
+            if stack:
+                stack.pop()
+            now = None
+        elif (found := _ENTRY.fullmatch(line)) is not None:
+            kind, rest = found[1], found[2] or ""
+            now = _Entry(kind, rest.strip(), place)
+            if kind == "if":
+                now.depends.append(rest)
+            if kind in ("choice", "menu", "if"):
+                stack.append(now)
+            else:
+                entries.append((now, tuple(stack)))
+        elif now is not None:
+            _property(line, now, selects)
+    return _tree(entries, selects)
+
+
+def _tree(
+    entries: list[tuple[_Entry, tuple[_Entry, ...]]],
+    selects: Mapping[str, list[tuple[str, str | None]]],
+) -> KconfigTree:
+    definitions: dict[str, tuple[Definition, ...]] = {}
+    for entry, around in entries:
+        if entry.kind not in ("config", "menuconfig"):
+            continue
+        outer = [condition for one in reversed(around) for condition in one.depends]
+        choice = next((one.place for one in around if one.kind == "choice"), None)
+        one = Definition(
+            entry.name, entry.place, (*entry.depends, *outer), entry.prompt, entry.shown, choice
+        )
+        definitions[entry.name] = (*definitions.get(entry.name, ()), one)
+    return KconfigTree(definitions, {name: tuple(by) for name, by in selects.items()})
+
+
+def _property(line: str, now: _Entry, selects: dict[str, list[tuple[str, str | None]]]) -> None:
+    if line.startswith("depends on "):
+        now.depends.append(line.removeprefix("depends on ").strip())
+    elif (found := _SELECT.fullmatch(line)) is not None:
+        if line.startswith("select"):
+            selects.setdefault(found[1], []).append((now.name, found[2]))
+    elif (found := _TYPE.fullmatch(line)) is not None and found["prompt"]:
+        now.prompt, now.shown = True, found["shown"]
+
+
+def _lines(
+    name: str, read: Callable[[str], str | None], arch: str, depth: int = 0
+) -> Iterator[tuple[str, str]]:
+    """Yield (file:line, line) of a file and those it sources: no comments, no help texts."""
+    text = read(name)
+    if text is None or depth > 20:
+        return
+    raw = iter(enumerate(text.splitlines(), 1))
+    help_indent: int | None = None
+    in_help = False
+    for number, first in raw:
+        line = first
+        while line.endswith("\\"):
+            line = line[:-1] + next(raw, (0, ""))[1]
+        indent = len(line.expandtabs()) - len(line.expandtabs().lstrip())
+        if in_help:
+            if not line.strip():
+                continue
+            help_indent = indent if help_indent is None else help_indent
+            if indent >= help_indent and indent > 0:
+                continue
+            in_help = False
+        plain = re.sub(r'(^|\s)#(?=([^"]*"[^"]*")*[^"]*$).*', "", line).strip()
+        if plain in ("help", "---help---"):
+            in_help, help_indent = True, None
+        elif _SOURCE.fullmatch(plain) is not None:
+            for variable in ("$(SRCARCH)", "$SRCARCH", "$(HEADER_ARCH)"):
+                plain = plain.replace(variable, arch)
+            inner = _SOURCE.fullmatch(plain)
+            if inner is not None:
+                yield from _lines(inner[1], read, arch, depth + 1)
+        elif plain:
+            yield f"{name}:{number}", plain
+
+
+def is_met(expression: str, config: Mapping[str, str]) -> bool:
+    """Tell whether a dependency holds in a configuration (names without CONFIG_)."""
+    return _Reader(expression, config).value()
+
+
+def unmet(expression: str, config: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options in a dependency that does not hold that would have to be otherwise."""
+    names = dict.fromkeys(re.findall(r'(?<![\w."])[A-Z0-9_]*[A-Z][A-Z0-9_]*\b', expression))
+    return tuple(
+        name
+        for name in names
+        if any(
+            is_met(expression, {**config, name: value}) for value in ("y", "n")
+        )  # this one alone would fix it
+    ) or tuple(name for name in names if config.get(name, "n") == "n")
+
+
+class _Reader:
+    """Evaluates one expression: `||` of `&&` of `!x`, comparisons and parentheses."""
+
+    def __init__(self, expression: str, config: Mapping[str, str]) -> None:
+        self._tokens = _TOKEN.findall(expression)
+        self._at = 0
+        self._config = config
+
+    def value(self) -> bool:
+        result = self._and()
+        while self._take("||"):
+            other = self._and()
+            result = result or other
+        return result
+
+    def _and(self) -> bool:
+        result = self._not()
+        while self._take("&&"):
+            other = self._not()
+            result = result and other
+        return result
+
+    def _not(self) -> bool:
+        if self._take("!"):
+            return not self._not()
+        if self._take("("):
+            result = self.value()
+            self._take(")")
+            return result
+        left = self._next()
+        for sign in ("=", "!=", "<=", ">=", "<", ">"):
+            if self._take(sign):
+                return self._compare(left, sign, self._next())
+        return left.startswith("$(") or self._of(left) not in ("n", "")
+
+    def _compare(self, left: str, sign: str, right: str) -> bool:
+        if left.startswith("$(") or right.startswith("$("):
+            return True
+        one, other = self._of(left), self._of(right)
+        if sign in ("=", "!="):
+            return (one == other) == (sign == "=")
+        try:
+            numbers = int(one, 0), int(other, 0)
+        except ValueError:
+            return True
+        less = numbers[0] < numbers[1]
+        equal = numbers[0] == numbers[1]
+        return {"<": less, "<=": less or equal, ">": not (less or equal), ">=": not less}[sign]
+
+    def _of(self, word: str) -> str:
+        if word[:1] == '"' or word in ("y", "n", "m") or re.fullmatch(r"-?\d+|0x[\da-fA-F]+", word):
+            return word.strip('"')
+        return self._config.get(word, "n")
+
+    def _next(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1] if self._at <= len(self._tokens) else "n"
+
+    def _take(self, word: str) -> bool:
+        if self._at < len(self._tokens) and self._tokens[self._at] == word:
+            self._at += 1
+            return True
+        return False

@@ -1,0 +1,63 @@
+"""Locks between processes: flock(2) on a file or a folder."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+
+from numalab.errors import HostError
+from numalab.files import make_dir
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether some process holds the lock on an existing folder or file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(
+    path: Path,
+    on_wait: Callable[[], None] | None = None,
+    *,
+    wait: bool = True,
+    patience: float = 0.0,
+) -> Iterator[int]:
+    """Hold an exclusive lock on `path` against other processes: a folder, or a file made for it.
+
+    Gives the descriptor that holds it; a process that is handed it holds the lock as well.
+    `on_wait` is called once if another process has the lock. Without `wait`, it is a HostError
+    that it still has it after `patience` seconds.
+    """
+    make_dir(path.parent)
+    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if path.is_dir() else os.O_CREAT)
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if not _try_lock(descriptor):
+            if on_wait is not None:
+                on_wait()
+            deadline = time.monotonic() + patience
+            while not wait and not _try_lock(descriptor):
+                if time.monotonic() >= deadline:
+                    raise HostError(f"another numalab is using {path}")
+                time.sleep(0.1)
+            flock(descriptor, LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)

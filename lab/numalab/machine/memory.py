@@ -1,0 +1,158 @@
+"""The guest's memory as the host sees it: where the trace lies, and how it outlives the guest.
+
+Every node of the guest is backed by a memfd, unless its memory is to be anonymous. The kernel keeps
+a memfd as long as somebody holds it open, so numalab, which opens QEMU's through /proc/<pid>/fd,
+can still read the memory of a guest whose QEMU has been killed. Anonymous memory ends with QEMU.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import HostError, UserError
+from numalab.topology.model import Node, Topology
+
+_MIB = 1 << 20
+# QEMU's q35 puts this much memory below 4 GiB, and the rest from 4 GiB on, once there is more of
+# it than the second number (hw/i386/pc_q35.c in QEMU 7.2: lowmem).
+_LOW_MEMORY = 0x80000000
+_ALL_LOW = 0xB0000000
+_FOUR_GIB = 1 << 32
+# libvirt gives every node some memory. A node without any gets this much, and the kernel's
+# command line takes it away again before the kernel looks at the nodes.
+_UNWANTED_MIB = 128  # a memory section of x86 (SECTION_SIZE_BITS 27); untouched, it costs nothing
+# SeaBIOS keeps the ACPI tables at the end of low memory.
+_FIRMWARE = 16 * _MIB
+_FEWEST_LEFT_MIB = 128
+_CHUNK = 4 * _MIB
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of guest physical memory, in bytes."""
+
+    address: int
+    size: int
+
+
+def trace_region(topology: Topology, size_mib: int) -> Region | None:
+    """Choose where the trace instance lies: near the end of node 0's memory below 2 GiB.
+
+    Node 0's memory starts at address 0, so its offset in node 0's memfd is its address. Returns
+    None for size 0. Raises UserError where that would leave node 0 less than 128 MiB.
+    """
+    if size_mib == 0:
+        return None
+    first = topology.nodes[0]
+    if first.memory_mib < size_mib + _FIRMWARE // _MIB + _FEWEST_LEFT_MIB:
+        raise UserError(
+            f"node 0 has {first.memory_mib} MiB, too little to reserve {size_mib} MiB for a trace",
+            key="trace_memory_mib",
+        )
+    end = min(first.memory_mib * _MIB, _LOW_MEMORY)
+    return Region(end - _FIRMWARE - size_mib * _MIB, size_mib * _MIB)
+
+
+def backed_mib(node: Node) -> int:
+    """How much memory QEMU gives to a node, in MiB."""
+    return node.memory_mib or _UNWANTED_MIB
+
+
+def unwanted_regions(topology: Topology) -> tuple[Region, ...]:
+    """Where the memory lies that the kernel must not use, because its node is to have none.
+
+    The nodes' memory follows one another in guest physical memory, with the hole below 4 GiB.
+    """
+    return tuple(
+        Region(address, _UNWANTED_MIB * _MIB)
+        for node, address in zip(topology.nodes, node_addresses(topology), strict=True)
+        if node.memory_mib == 0
+    )
+
+
+def node_addresses(topology: Topology) -> tuple[int, ...]:
+    """Return where each node's memory starts in the guest, in bytes."""
+    total = sum(map(backed_mib, topology.nodes)) * _MIB
+    low = total if total < _ALL_LOW else _LOW_MEMORY
+    addresses, start = [], 0
+    for node in topology.nodes:
+        addresses.append(start if start < low else start - low + _FOUR_GIB)
+        start += backed_mib(node) * _MIB
+    return tuple(addresses)
+
+
+@dataclass(frozen=True)
+class HeldMemory:
+    """The memory of a running QEMU, by guest node: open memfds, or ranges of its address space.
+
+    A range is the first address and the size, in bytes; there are some only without memfds.
+    """
+
+    fds: tuple[int, ...]
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def inodes(self) -> tuple[int, ...]:
+        """Return the inode of each node's memfd, by which /proc/<pid>/maps names it."""
+        return tuple(os.fstat(fd).st_ino for fd in self.fds)
+
+    def save(self, region: Region, path: Path) -> None:
+        """Write a region of node 0's memory to a file; what was never touched stays a hole.
+
+        Anonymous memory is not written: it may have ended.
+        """
+        if not self.fds:
+            return
+        with path.open("wb") as file:
+            for offset in range(region.address, region.address + region.size, _CHUNK):
+                size = min(_CHUNK, region.address + region.size - offset)
+                data = os.pread(self.fds[0], size, offset)
+                if data.count(0) != len(data):
+                    file.seek(offset - region.address)
+                    file.write(data)
+            file.truncate(region.size)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+def hold_memory(pid: int, sizes: Sequence[int]) -> HeldMemory:
+    """Open the memfds of QEMU process `pid`, whose guest nodes have `sizes` bytes.
+
+    QEMU creates the nodes' backends in order, so ascending descriptors are ascending nodes; the
+    sizes are compared to be sure. Raises HostError when they are not what was asked for.
+    """
+    fds: list[int] = []
+    with ExitStack() as stack:
+        stack.callback(_close, fds)
+        try:
+            for number in _memfds(pid):
+                fds.append(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise HostError(f"cannot read the guest's memory: {error.strerror}") from None
+        found = [os.fstat(fd).st_size for fd in fds]
+        if found != list(sizes):
+            raise HostError(f"QEMU's memory files have sizes {found}, not {list(sizes)}")
+        stack.pop_all()
+    return HeldMemory(tuple(fds))
+
+
+def _memfds(pid: int) -> list[int]:
+    folder = Path(f"/proc/{pid}/fd")
+    numbers = sorted(int(entry.name) for entry in folder.iterdir())
+    return [n for n in numbers if _target(folder / str(n)).startswith("/memfd:memory-backend")]
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def _close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

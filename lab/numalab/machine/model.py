@@ -1,0 +1,254 @@
+"""What is booted and what it is to do: plain values, checked when they are made."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from numalab.errors import UserError
+from numalab.machine.memory import backed_mib
+from numalab.topology.limits import MAX_APIC_ID
+from numalab.topology.model import Topology
+from numalab.topology.renumber import memory_first, renumbered
+
+Mode = Literal["kvm", "tcg", "icount", "timed"]
+MODES: tuple[Mode, ...] = ("kvm", "tcg", "icount", "timed")
+# Those in which the same inputs and seed give the same run, byte for byte.
+DETERMINISTIC: tuple[Mode, ...] = ("icount", "timed")
+
+# One instruction takes 2**shift ns of guest time, where it is not said: 8 ns and 4 ns.
+SHIFTS: Mapping[Mode, int] = {"icount": 3, "timed": 2}
+
+# How far each vCPU runs in `timed` mode before the others catch up, in ns of guest time.
+QUANTUM_NS = 10_000
+# From what the emulator takes (icount_configure() in emulator-configs/series) to less than a tick.
+QUANTUM_RANGE = (1_000, 1_000_000)
+
+CpuModel = Literal["host", "host-no-arch-capabilities", "qemu64"]
+# In the order in which they are tried. Nested KVM on some hosts aborts QEMU when it reads
+# MSR_IA32_ARCH_CAPABILITIES, so the second one leaves that feature out.
+CPU_MODELS: tuple[CpuModel, ...] = ("host", "host-no-arch-capabilities", "qemu64")
+
+# What the guest's memory is made of, and the size of such a page in KiB. All but anonymous memory
+# is in memfds, which outlive QEMU; anonymous memory may have transparent hugepages.
+PageKind = Literal["memfd", "anonymous", "2M", "1G"]
+PAGE_KIB: Mapping[PageKind, int] = {"memfd": 4, "anonymous": 4, "2M": 2048, "1G": 1 << 20}
+
+JobMode = Literal["run", "rescue", "shell"]
+
+# The job disk and the root are NVDIMMs; Linux maps them in steps of this size (a memory
+# subsection, include/linux/mmzone.h: SUBSECTION_SHIFT 21).
+NVDIMM_ALIGNMENT = 2 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EVENT = re.compile(r"\??[A-Za-z0-9_-]+(:[A-Za-z0-9_-]+)?(\t[^\n]*)?")
+_PERF_EVENT = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(:[A-Za-z0-9_-]+)?")
+_SAMPLED = re.compile("[vstp]*")
+_CLOCK = re.compile(r"[a-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A TCG plugin to load into QEMU, and its arguments."""
+
+    path: Path
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A guest to be: topology, kernel, root file system and how it is executed.
+
+    `host_cpus` are the host CPUs it may use (none: all that this process may use); several
+    machines that run beside each other in `icount` mode get one each. `trace_memory_mib` is
+    reserved in the first node that has memory, so that a trace outlives the guest's kernel; 0
+    reserves none. `icount_shift`: one instruction takes 2**shift nanoseconds of guest time
+    (None: as usual in the mode, `shift`).
+    `vcpu_cpus`: the host CPU of each vCPU, and `host_nodes`: the host node of each guest node,
+    where they are not to be planned. `pages`: what its memory is made of; hugepages are reserved
+    for it. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
+    `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
+    `quantum_ns`: in `timed` mode, how far each vCPU runs before the others catch up.
+    `emulator`: the QEMU to start, where it is not the host's own. `plugins` are loaded into it.
+    `memory_model`: the plugin that charges for memory accesses in `timed` mode.
+    `gdb`: a socket to be, at which QEMU waits for a debugger of the guest's kernel.
+    `initrd`: what loads the drivers of a kernel that has them as modules. `release`: what the
+    kernel calls itself, for words that not every version has; empty for a recent one.
+    """
+
+    topology: Topology
+    bzimage: Path
+    rootfs: Path
+    mode: Mode
+    seed: int
+    name: str
+    extra_cmdline: tuple[str, ...] = ()
+    trace_memory_mib: int = 32
+    host_cpus: tuple[int, ...] = ()
+    cpu_model: CpuModel = "host"
+    job_disk_mib: int = 128
+    icount_shift: int | None = None
+    quantum_ns: int = QUANTUM_NS
+    emulator: Path | None = None
+    plugins: tuple[Plugin, ...] = ()
+    memory_model: Path | None = None
+    vcpu_cpus: tuple[int, ...] = ()
+    host_nodes: tuple[int, ...] = ()
+    pages: PageKind = "memfd"
+    measures_time: bool = False
+    shares_cpus: bool = False
+    gdb: Path | None = None
+    initrd: Path | None = None
+    release: str = ""
+
+    @property
+    def shift(self) -> int:
+        """One instruction takes 2**shift nanoseconds of guest time where they are counted."""
+        return SHIFTS.get(self.mode, 0) if self.icount_shift is None else self.icount_shift
+
+    @property
+    def huge(self) -> bool:
+        """Tell whether its memory is made of hugepages."""
+        return PAGE_KIB[self.pages] > PAGE_KIB["memfd"]
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be started. Raises UserError."""
+        if self.mode not in MODES:
+            raise UserError(f"unknown mode {self.mode!r}", key="mode", choices=MODES)
+        if not _NAME.fullmatch(self.name):
+            raise UserError(
+                f"{self.name!r} is no name for a machine: letters, digits, dot, dash", key="name"
+            )
+        if not 0 <= self.seed < 1 << 63:
+            raise UserError(f"{self.seed} is not a number from 0 to 2**63 - 1", key="seed")
+        if not 0 <= self.shift <= 10:
+            raise UserError(f"{self.icount_shift} is not a number from 0 to 10", key="icount_shift")
+        if self.mode == "timed":
+            check_quantum(self.quantum_ns, self.shift)
+        if self.pages not in PAGE_KIB:
+            raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
+        check_cpu_count(self.topology)
+        check_by_hand(self.topology, self.vcpu_cpus, self.host_nodes)
+        for node in self.topology.nodes:
+            if (backed_mib(node) << 10) % PAGE_KIB[self.pages]:
+                raise UserError(
+                    f"node {node.id} has {backed_mib(node)} MiB, no multiple of {self.pages}",
+                    key="pages",
+                )
+
+
+def with_memory_first(machine: Machine) -> Machine:
+    """Return the machine as QEMU is to number its nodes: the first one has memory."""
+    order = memory_first(machine.topology)
+    if machine.topology.nodes[0].memory_mib:
+        return machine
+    return replace(
+        machine,
+        topology=renumbered(machine.topology, order),
+        host_nodes=tuple(machine.host_nodes[node] for node in order) if machine.host_nodes else (),
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the guest is to do.
+
+    `argv` is the command. `env` is added to its environment. `tunables` maps files below /proc/sys
+    or /sys to what is written to them before. `events` are `system:event` or `system` lines to
+    record, each optionally followed by a tab and an ftrace filter; with a `?` in front it may be
+    absent. `clock` is the trace clock. `files` go below /job/files. `buffer_kib` is the trace
+    buffer of each CPU where the machine reserves no memory. `perf_stat` are events that perf
+    counts. Every `sample_ms`
+    milliseconds the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never.
+    `numastat`: whether the nodes' counters are read before and after.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    tunables: Mapping[str, str] = field(default_factory=dict)
+    events: tuple[str, ...] = ()
+    clock: str = "mono"
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    mode: JobMode = "run"
+    buffer_kib: int = 4096
+    perf_stat: tuple[str, ...] = ()
+    sample_ms: int = 0
+    sampled: str = ""
+    numastat: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what the guest's shell could not read back unchanged. Raises UserError."""
+        if self.mode == "run" and not self.argv:
+            raise UserError("no command to run in the guest")
+        for word in (*self.argv, *self.env.values()):
+            if "\0" in word:
+                raise UserError(f"a NUL in {word[:40]!r}", key="argv")
+        for name in self.env:
+            if not _ENV_NAME.fullmatch(name):
+                raise UserError(f"{name!r} is no name of an environment variable", key="env")
+        for path, value in self.tunables.items():
+            _check_tunable(path, value)
+        self._check_recording()
+        for name in self.files:
+            _check_file_name(name)
+
+    def _check_recording(self) -> None:
+        for event in self.events:
+            if not _EVENT.fullmatch(event):
+                raise UserError(f"{event!r} is not `system:event`", key="events")
+        for event in self.perf_stat:
+            if not _PERF_EVENT.fullmatch(event):
+                raise UserError(f"{event!r} is no event of perf", key="perf_stat")
+        if not _SAMPLED.fullmatch(self.sampled):
+            raise UserError(f"{self.sampled!r} is not made of v, s, t and p", key="sampled")
+        if not _CLOCK.fullmatch(self.clock):
+            raise UserError(f"{self.clock!r} is no trace clock", key="clock")
+
+
+def check_quantum(quantum_ns: int, shift: int) -> None:
+    """Raise UserError for a quantum that the emulator would refuse."""
+    low, high = max(QUANTUM_RANGE[0], 100 << shift), QUANTUM_RANGE[1]
+    if not low <= quantum_ns <= high:
+        raise UserError(
+            f"{quantum_ns} is not a number of nanoseconds from {low} (100 instructions) to {high}",
+            key="quantum_ns",
+        )
+
+
+def check_cpu_count(topology: Topology) -> None:
+    """Raise UserError for a topology with more CPUs than a guest can have."""
+    last = topology.packaging.apic_id(topology.cpu_count - 1)
+    if last > MAX_APIC_ID:
+        raise UserError(
+            f"{topology.name} has {topology.cpu_count} CPUs, the last with APIC id {last}; a guest"
+            f" without interrupt remapping ends at {MAX_APIC_ID}",
+            key="cpus",
+        )
+
+
+def check_by_hand(topology: Topology, vcpu_cpus: Sequence[int], host_nodes: Sequence[int]) -> None:
+    """Raise UserError for a placement by hand that is not one number for each vCPU or node."""
+    if vcpu_cpus and len(vcpu_cpus) != topology.cpu_count:
+        raise UserError(
+            f"{len(vcpu_cpus)} host CPUs for {topology.cpu_count} vCPUs", key="vcpu_cpus"
+        )
+    if host_nodes and len(host_nodes) != len(topology.nodes):
+        raise UserError(
+            f"{len(host_nodes)} host nodes for {len(topology.nodes)} guest nodes", key="nodes"
+        )
+
+
+def _check_tunable(path: str, value: str) -> None:
+    parts = path.split("/")
+    if not path.startswith(("/proc/sys/", "/sys/")) or ".." in parts or set(path) & set(" \t\n\\"):
+        raise UserError(f"{path!r} is not a file below /proc/sys or /sys", key="tunables")
+    if "\n" in value or not value.strip():
+        raise UserError(f"{value!r} is not one line", key=f"tunables.{path}")
+
+
+def _check_file_name(name: str) -> None:
+    parts = name.split("/")
+    if not all(_NAME.fullmatch(part) for part in parts):
+        raise UserError(f"{name!r} is no relative file name", key="files")

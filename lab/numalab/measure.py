@@ -1,0 +1,99 @@
+"""A measure: one number of one run, and what it means.
+
+The words that every room uses for it. What measures there are says `numalab.analysis.measures`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+Number = float | int | None
+
+
+class Direction(StrEnum):
+    """Which way a measure is better; `none` for a figure that is only told."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    NONE = "none"
+
+
+class MeasureKind(StrEnum):
+    """What a figure is worth.
+
+    `placement` (which CPU or node, how often) holds in every mode; `modelled` is a time or count of
+    the memory model of mode `timed`; `timing` is what a clock or the CPU's own counters said.
+    """
+
+    PLACEMENT = "placement"
+    MODELLED = "modelled"
+    TIMING = "timing"
+
+
+class SourceKind(StrEnum):
+    """Where a figure was read."""
+
+    TRACE = "trace"
+    GUEST = "guest"
+    VMSTAT = "/proc/vmstat"
+    PERF = "perf stat"
+    WORKLOAD = "workload"
+    MODEL = "memory model"
+
+
+@dataclass(frozen=True)
+class MeasureSource:
+    """One place that a measure comes from, and what was read there: events, counters, a file."""
+
+    kind: SourceKind
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}" if self.what else str(self.kind)
+
+
+def parse_sources(text: str) -> tuple[MeasureSource, ...]:
+    """Read sources as `MeasureInfo.source` writes them: `trace: sched_switch; guest: clock`.
+
+    Raises ValueError for a kind of source that there is not.
+    """
+    pairs = (part.partition(": ") for part in text.split("; "))
+    return tuple(MeasureSource(SourceKind(kind), what) for kind, _, what in pairs)
+
+
+@dataclass(frozen=True)
+class MeasureInfo:
+    """What a measure means: its unit, its better direction, what it is worth, where it is from."""
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: MeasureKind
+    definition: str
+    sources: tuple[MeasureSource, ...]
+
+    @property
+    def source(self) -> str:
+        """The sources as one text, which `parse_sources` reads."""
+        return "; ".join(map(str, self.sources))
+
+    def comes_from(self, kind: SourceKind) -> bool:
+        """Say whether some of it was read at this kind of source."""
+        return any(source.kind == kind for source in self.sources)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of one run. `value` is None when the run could not give it, which is not 0."""
+
+    info: MeasureInfo
+    value: Number
+
+    @property
+    def name(self) -> str:
+        """The measure's full name."""
+        return self.info.name
+
+
+def percent(part: float, whole: float) -> Number:
+    """Return a part of a whole in percent; None of nothing."""
+    return 100 * part / whole if whole else None

@@ -1,0 +1,191 @@
+"""Gives a machine its place on this host: CPUs beside those of other guests, and hugepages."""
+
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+from numalab.cpulist import format_cpulist
+from numalab.errors import HostBusy, UserError
+from numalab.host.budget import (
+    Admission,
+    CpusInUse,
+    NodeMemory,
+    Pages,
+    Reservation,
+    admit,
+    cpus_in_use,
+)
+from numalab.host.facts import Host
+from numalab.host.privilege import effective_capabilities
+from numalab.host.read import read_host
+from numalab.machine.memory import backed_mib
+from numalab.machine.model import PAGE_KIB, Machine, Mode
+from numalab.placement.placement import Placement, place
+
+_CAP_SYS_RESOURCE = 24  # linux/capability.h
+
+
+def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
+    """Plan `machine` on this host and take what it needs, until that is released.
+
+    A guest in `kvm` mode has its CPUs to itself (unless the machine shares them); the others share
+    theirs, but take the least used ones, and none that a `kvm` guest has. Memory counts where it
+    is locked or made of hugepages. Raises UserError for host CPUs that there are not, HostBusy
+    where other guests have them.
+    """
+    allowed = _allowed(machine)
+    host = read_host()
+    if machine.shares_cpus and not machine.huge:
+        return _place(machine, host, allowed), Admission.of_nothing()
+    placements: list[Placement] = []
+
+    def choose(taken: CpusInUse) -> Reservation:
+        if machine.shares_cpus:
+            placement = _place(machine, host, allowed)
+        elif machine.mode == "kvm":
+            placement = _alone(machine, host, allowed, taken.cpus)
+        else:
+            placement = _spread(machine, host, allowed, taken)
+        placements.append(placement)
+        return reservation_of(machine, placement)
+
+    admission = admit(choose)
+    return placements[0], admission
+
+
+def free_places(mode: Mode, vcpus: int) -> int:
+    """Say how many guests of `vcpus` CPUs can start now without a host CPU shared with another.
+
+    At least 1: a host that is too small is overcommitted, or refuses the guest.
+    """
+    host = read_host()
+    free = os.sched_getaffinity(0) & set(host.cpu_ids) - cpus_in_use().cpus
+    if mode != "kvm":
+        return max(1, len({host.cpu_of[cpu].siblings for cpu in free}))
+    return max(1, len(free) // host_cpus(mode, vcpus))
+
+
+def host_cpus(mode: Mode, vcpus: int) -> int:
+    """Say how many host CPUs a guest is best given: in `kvm` mode one is for QEMU's own threads."""
+    return vcpus + 1 if mode == "kvm" else 1
+
+
+def reservation_of(machine: Machine, placement: Placement) -> Reservation:
+    """Say what a machine takes of the host when it is placed so."""
+    nodes = machine.topology.nodes
+    pages: Counter[int] = Counter()
+    size = PAGE_KIB[machine.pages]
+    if machine.huge:
+        for node, host_node in zip(nodes, placement.host_nodes, strict=True):
+            pages[host_node] += (backed_mib(node) << 10) // size
+    bound: Counter[int] = Counter()
+    if placement.dedicated and not machine.huge:
+        for node, host_node in zip(nodes, placement.host_nodes, strict=True):
+            bound[host_node] += backed_mib(node)
+    kept = placement.dedicated or pages
+    own = _own_mib(machine) if locks_memory(machine, placement) else 0
+    return Reservation(
+        cpus=() if machine.shares_cpus else placement.host_cpus,
+        memory_mib=sum(map(backed_mib, nodes)) + own if kept else 0,
+        pages=tuple(Pages(node, size, count) for node, count in sorted(pages.items())),
+        shares=machine.mode != "kvm",
+        bound=tuple(NodeMemory(node, mib) for node, mib in sorted(bound.items())),
+    )
+
+
+def locks_memory(machine: Machine, placement: Placement) -> bool:
+    """Tell whether QEMU is to lock all its memory: only where timing may mean something."""
+    return placement.dedicated and not machine.shares_cpus and may_lock_memory()
+
+
+def _own_mib(machine: Machine) -> int:
+    """Say what QEMU locks beside the guest's memory: both NVDIMMs, its heap, stacks and code.
+
+    Measured with QEMU 7.2: 83 MiB, and 8 MiB for each vCPU, are resident; VmLck is larger, by what
+    malloc reserves and never has.
+    """
+    with suppress(OSError):
+        root = machine.rootfs.stat().st_size >> 20
+        return root + machine.job_disk_mib + 83 + 8 * machine.topology.cpu_count
+    return 0  # the start will say that there is no root
+
+
+def may_lock_memory() -> bool:
+    """Tell whether QEMU, started by this process, may lock all its memory (mlock(2))."""
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY:
+        return True
+    return bool(effective_capabilities() >> _CAP_SYS_RESOURCE & 1)
+
+
+def _alone(
+    machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int]
+) -> Placement:
+    """Place the machine on what is free; other guests must not make its place worse."""
+    whole = _place(machine, host, allowed)
+    if not taken & allowed:
+        return whole
+    free = allowed - taken
+    fits = free and set(machine.vcpu_cpus) <= free
+    placement = _place(machine, host, free) if fits else None
+    if placement is None or placement.most_on_one > whole.most_on_one:
+        raise HostBusy(
+            f"{machine.topology.cpu_count} vCPUs need more host CPUs than are free:"
+            f" {format_cpulist(taken & allowed)} run other guests",
+            hint="wait until they have ended, or use another mode than kvm",
+        )
+    return placement
+
+
+def _spread(machine: Machine, host: Host, allowed: frozenset[int], taken: CpusInUse) -> Placement:
+    """Place an emulated machine on the least used CPUs, and on none that a kvm guest has."""
+    usable = allowed - taken.alone
+    if not usable or set(machine.vcpu_cpus) & taken.alone:
+        raise HostBusy(
+            f"host CPUs {format_cpulist(taken.alone & allowed)} run guests in kvm mode, which have"
+            " them to themselves",
+            hint="wait until they have ended",
+        )
+    whole = _place(machine, host, usable)
+    for cpus in _by_use(host, usable, taken):
+        if len(cpus) < len(usable) and set(machine.vcpu_cpus) <= cpus:
+            placement = _place(machine, host, cpus)
+            if placement.most_on_one <= whole.most_on_one:
+                return placement
+    return whole
+
+
+def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[frozenset[int]]:
+    """Give ever larger sets of CPUs: first those of cores that nobody uses, then busier ones."""
+
+    def use(cpu: int) -> tuple[int, int]:
+        core = host.cpu_of[cpu].siblings
+        return taken.shared.get(cpu, 0), sum(taken.shared.get(each, 0) for each in core)
+
+    there = usable & set(host.cpu_ids)
+    for most in sorted({use(cpu) for cpu in there}):
+        yield frozenset(cpu for cpu in there if use(cpu) <= most)
+
+
+def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
+    return place(
+        machine.topology,
+        host,
+        machine.mode,
+        allowed,
+        pinned=machine.vcpu_cpus,
+        nodes=machine.host_nodes,
+    )
+
+
+def _allowed(machine: Machine) -> frozenset[int]:
+    allowed = os.sched_getaffinity(0)
+    wrong = set(machine.host_cpus) - allowed
+    if wrong:
+        raise UserError(
+            f"host CPUs {sorted(wrong)} are not among those this process may use",
+            key="host_cpus",
+            choices=map(str, sorted(allowed)),
+        )
+    return frozenset(machine.host_cpus or allowed)

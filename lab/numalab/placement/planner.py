@@ -1,0 +1,320 @@
+"""The planner: which host CPU runs each vCPU, which host node backs each guest node. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from numalab.cpulist import format_cpulist
+from numalab.errors import UserError
+from numalab.host.facts import Host, cautions
+from numalab.machine.model import Mode, check_by_hand, check_cpu_count
+from numalab.placement.correspond import Correspondence, assign, compare
+from numalab.topology.model import Topology
+from numalab.units import format_size
+
+
+@dataclass(frozen=True)
+class PlacementPlan:
+    """Where a guest runs on a host.
+
+    `vcpus`: the host CPU of each vCPU. `emulator`: the host CPUs of QEMU's other threads.
+    `host_nodes`: the id of the host node that backs each guest node. `one_thread`: all vCPUs
+    share one thread (emulation). `most_on_one`: the most vCPUs that share one host CPU.
+    `distorts`: in words, what is not as on the machine that the topology describes; empty where
+    the plan is one-to-one and the host's distances have the guest's order. `disturbs`: what on
+    this host makes timing less certain. `timing`: timing figures mean something.
+    """
+
+    mode: Mode
+    vcpus: tuple[int, ...]
+    emulator: tuple[int, ...]
+    host_nodes: tuple[int, ...]
+    one_thread: bool
+    most_on_one: int
+    distances: Correspondence
+    distorts: tuple[str, ...]
+    disturbs: tuple[str, ...]
+    timing: bool
+
+
+def plan(
+    topology: Topology,
+    host: Host,
+    mode: Mode,
+    allowed: Iterable[int] | None = None,
+    *,
+    pinned: Sequence[int] = (),
+    nodes: Sequence[int] = (),
+) -> PlacementPlan:
+    """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
+
+    Guest nodes go to host nodes of their own where there are enough, chosen so that distances
+    correspond best; whole cores come before SMT siblings, and among those isolated CPUs first.
+    A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU of each
+    vCPU, and `nodes` the host node of each guest node, by their ids; only the rest is planned then.
+    Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
+    it has more CPUs than any guest can have.
+    """
+    check_cpu_count(topology)
+    check_by_hand(topology, pinned, nodes)
+    usable = _usable(host, allowed)
+    by_hand = _places_by_hand(topology, host, usable, nodes, pinned)
+    if pinned:
+        _check_pinned(usable, mode, pinned)
+        vcpus, places = tuple(pinned), by_hand or _places_of(topology, host, pinned)
+    elif mode != "kvm":
+        vcpus, places = _on_one(topology, host, usable)
+        places = by_hand or places
+    else:
+        places = by_hand or _places(topology, host, usable)
+        vcpus = _vcpus(topology, host, usable, places)
+    emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus)
+    most = max(vcpus.count(cpu) for cpu in set(vcpus))
+    distances = compare(topology.distances, host.distances, places)
+    distorts = _distorts(host, usable, vcpus, places, distances=distances, mode=mode)
+    short: tuple[str, ...] = ()
+    if mode == "kvm":
+        short = _short_memory(topology, host, places)
+        distorts += (*_torn(topology, host, vcpus, places), *short)
+    crowded = mode != "kvm" or most > 1 or not set(emulator).isdisjoint(vcpus)
+    return PlacementPlan(
+        mode=mode,
+        vcpus=vcpus,
+        emulator=emulator,
+        host_nodes=tuple(host.nodes[place].id for place in places),
+        one_thread=mode != "kvm",
+        most_on_one=most,
+        distances=distances,
+        distorts=distorts,
+        disturbs=cautions(host, vcpus),
+        timing=not crowded
+        and not short
+        and not _distances_wrong(places, distances)
+        and not _torn(topology, host, vcpus, places),
+    )
+
+
+def _usable(host: Host, allowed: Iterable[int] | None) -> set[int]:
+    if allowed is None:
+        return set(host.cpu_ids)
+    wanted = set(allowed)
+    if not wanted & set(host.cpu_ids):
+        raise UserError(
+            f"the host has none of the CPUs {format_cpulist(wanted)}",
+            key="host_cpus",
+            choices=[format_cpulist(host.cpu_ids)],
+        )
+    return wanted & set(host.cpu_ids)
+
+
+def _places_by_hand(
+    topology: Topology,
+    host: Host,
+    usable: set[int],
+    nodes: Sequence[int],
+    pinned: Sequence[int],
+) -> tuple[int, ...]:
+    """Find the places in `host.nodes` of host nodes given by id; none where none are given."""
+    place_of = {node.id: place for place, node in enumerate(host.nodes)}
+    for node, number in zip(topology.nodes, nodes, strict=False):
+        if number not in place_of:
+            raise UserError(
+                f"the host has no node {number}", key="nodes", choices=map(str, place_of)
+            )
+        if node.cpus and not pinned and not usable & set(host.nodes[place_of[number]].cpus):
+            raise UserError(
+                f"host node {number} has no CPU for the vCPUs of guest node {node.id}", key="nodes"
+            )
+    return tuple(place_of[number] for number in nodes)
+
+
+def _check_pinned(usable: set[int], mode: Mode, pinned: Sequence[int]) -> None:
+    missing = sorted(set(pinned) - usable)
+    if missing:
+        raise UserError(
+            f"host CPUs {format_cpulist(missing)} may not be used",
+            key="vcpu_cpus",
+            choices=[format_cpulist(usable)],
+        )
+    if mode != "kvm" and len(set(pinned)) > 1:
+        raise UserError(f"in {mode} mode all vCPUs share one host CPU", key="vcpu_cpus")
+
+
+def _places_of(topology: Topology, host: Host, vcpus: Sequence[int]) -> tuple[int, ...]:
+    """Find the host node of each guest node from where its first vCPU was pinned.
+
+    A guest node without CPUs lies where the nearest one with CPUs does.
+    """
+    staffed = [node for node in topology.nodes if node.cpus]
+    nearest = [
+        min(staffed, key=lambda other: (topology.distances[node.id][other.id], other.id))
+        for node in topology.nodes
+    ]
+    return tuple(host.node_of_cpu[vcpus[node.cpus[0]]] for node in nearest)
+
+
+def _torn(
+    topology: Topology, host: Host, vcpus: Sequence[int], places: Sequence[int]
+) -> tuple[str, ...]:
+    """Name guest nodes whose vCPUs were pinned to other host nodes than their memory's."""
+    return tuple(
+        f"vCPUs of guest node {node.id} run on host CPUs of another node than its memory"
+        for node, place in zip(topology.nodes, places, strict=True)
+        if any(host.node_of_cpu[vcpus[vcpu]] != place for vcpu in node.cpus)
+    )
+
+
+def _short_memory(topology: Topology, host: Host, places: Sequence[int]) -> tuple[str, ...]:
+    """Name host nodes that have less memory than the guest nodes on them."""
+    found = []
+    for place in sorted(set(places)):
+        here = zip(topology.nodes, places, strict=True)
+        need = sum(node.memory_mib for node, where in here if where == place)
+        has = host.nodes[place].memory_mib
+        if need > has:
+            found.append(
+                f"host node {host.nodes[place].id} has {format_size(has << 20)},"
+                f" and its guest nodes {format_size(need << 20)}"
+            )
+    return tuple(found)
+
+
+def _distances_wrong(places: Sequence[int], found: Correspondence) -> bool:
+    return len(set(places)) < len(places) or found.reversed + found.levelled > 0
+
+
+def _on_one(
+    topology: Topology, host: Host, usable: set[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Plan for one thread: the best CPU there is, and its node for all memory."""
+    cpu = preferred(host, usable)[0]
+    return (cpu,) * topology.cpu_count, (host.node_of_cpu[cpu],) * len(topology.nodes)
+
+
+def _places(topology: Topology, host: Host, usable: set[int]) -> tuple[int, ...]:
+    """Choose the host node (its place in `host.nodes`) of each guest node."""
+    free = [sum(cpu in usable for cpu in node.cpus) for node in host.nodes]
+    need = max(len(node.cpus) for node in topology.nodes)
+    count = len(topology.nodes)
+    roomy = [place for place, cpus in enumerate(free) if cpus >= need]
+    some = [place for place, cpus in enumerate(free) if cpus]
+    if len(roomy) >= count:
+        slots = roomy
+    elif len(some) >= count:
+        slots = some
+    else:
+        slots = _shared(free, count)
+    table = [[host.distances[a][b] for b in slots] for a in slots]
+    return tuple(slots[slot] for slot in assign(topology.distances, table))
+
+
+def _shared(free: Sequence[int], count: int) -> list[int]:
+    """Deal `count` guest nodes out to the host nodes, each time to the one with the most room."""
+    taken = [0] * len(free)
+    for _ in range(count):
+        candidates = [place for place, cpus in enumerate(free) if cpus]
+        place = min(candidates, key=lambda place: ((taken[place] + 1) / free[place], place))
+        taken[place] += 1
+    return [place for place, many in enumerate(taken) for _ in range(many)]
+
+
+def preferred(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
+    """Order CPUs by how well they run a vCPU: a core's first CPU before its SMT siblings.
+
+    Then isolated ones first, and those of one last-level cache together.
+    """
+    candidates = set(cpus)
+    isolated = set(host.isolated)
+
+    def key(cpu: int) -> tuple[int, bool, int, int]:
+        info = host.cpu_of[cpu]
+        core = sorted(
+            candidates & set(info.siblings), key=lambda each: (each not in isolated, each)
+        )
+        return core.index(cpu), cpu not in isolated, min(info.llc), cpu
+
+    return tuple(sorted(candidates, key=key))
+
+
+def _vcpus(
+    topology: Topology, host: Host, usable: set[int], places: Sequence[int]
+) -> tuple[int, ...]:
+    """Give each vCPU a CPU of its host node; where those are too few, deal them out evenly."""
+    chosen: dict[int, int] = {}
+    for place in sorted(set(places)):
+        guests = [
+            node for node, where in zip(topology.nodes, places, strict=True) if where == place
+        ]
+        vcpus = sorted(cpu for node in guests for cpu in node.cpus)
+        cpus = preferred(host, usable & set(host.nodes[place].cpus))
+        # Neighbours together: a guest node's vCPUs on CPUs next to each other.
+        cpus = tuple(sorted(cpus)) if len(vcpus) > len(cpus) else cpus[: len(vcpus)]
+        for number, vcpu in enumerate(vcpus):
+            chosen[vcpu] = cpus[number * len(cpus) // len(vcpus)]
+    return tuple(chosen[vcpu] for vcpu in range(topology.cpu_count))
+
+
+def _emulator(host: Host, usable: set[int], vcpus: Sequence[int]) -> tuple[int, ...]:
+    """Choose CPUs for QEMU's other threads: spare ones, of idle cores and not isolated if any.
+
+    One for each eight vCPUs, in the first vCPU's node if it has some, so that several guests can
+    run beside each other. With nothing spare, all that are usable.
+    """
+    spare = usable - set(vcpus)
+    if not spare:
+        return tuple(sorted(usable))
+    busy_cores = {sibling for cpu in vcpus for sibling in host.cpu_of[cpu].siblings}
+    home = host.node_of_cpu[vcpus[0]]
+
+    def key(cpu: int) -> tuple[bool, bool, bool, int]:
+        elsewhere = host.node_of_cpu[cpu] != home
+        return cpu in host.isolated, cpu in busy_cores, elsewhere, cpu
+
+    return tuple(sorted(sorted(spare, key=key)[: max(1, len(set(vcpus)) // 8)]))
+
+
+def _distorts(
+    host: Host,
+    usable: set[int],
+    vcpus: Sequence[int],
+    places: Sequence[int],
+    *,
+    distances: Correspondence,
+    mode: Mode,
+) -> tuple[str, ...]:
+    if mode != "kvm":
+        if len(vcpus) == 1:
+            return ()
+        return (f"all {len(vcpus)} vCPUs share one thread on host CPU {vcpus[0]}",)
+    found = []
+    used = set(vcpus)
+    most = max(vcpus.count(cpu) for cpu in used)
+    if most > 1:
+        found.append(
+            f"overcommitted: {len(vcpus)} vCPUs on {len(used)} host CPUs"
+            f" ({format_cpulist(used)}), up to {most} vCPUs on one"
+        )
+    elif usable <= used:
+        found.append("the emulator shares its CPUs with the vCPUs")
+    halves = sum(len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in used)
+    if halves:
+        found.append(f"{halves} vCPUs share their host core with another one (SMT)")
+    own = len(set(places))
+    if own < len(places):
+        found.append(f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}")
+    elif distances.reversed or distances.levelled:
+        found.append(_order(distances))
+    return tuple(found)
+
+
+def _order(found: Correspondence) -> str:
+    """Say how the order of distances differs on the host."""
+    rho = "none" if found.rank_correlation is None else f"{found.rank_correlation:.2f}"
+    return (
+        f"distances have another order on the host (rank correlation {rho}):"
+        f" {_share(found.reversed, found.compared)} of the comparisons are reversed,"
+        f" {_share(found.levelled, found.compared)} level; {found.worst}"
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "none"

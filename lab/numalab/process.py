@@ -1,0 +1,219 @@
+"""The only module that starts a process.
+
+Every child is the leader of its own session, so that a timeout or Ctrl-C ends the whole tree of
+processes it started (`make` starts hundreds), and nothing is left running.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from numalab.errors import HostError
+
+TAIL_LINES = 20
+_ONE_DAY = 86_400.0
+
+_running: set[int] = set()
+
+
+def is_running_child(pid: int) -> bool:
+    """Tell whether this module started the process and still has to collect its exit status."""
+    return pid in _running
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A process that has ended: its arguments, exit status, output and wall time in seconds."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+class CommandFailed(HostError):
+    """A command exited with an error; rooms that know better raise their own error from it."""
+
+    def __init__(self, completed: Completed) -> None:
+        self.completed = completed
+        last = (completed.stderr or completed.stdout).strip().splitlines()[-TAIL_LINES:]
+        shown = " ".join(completed.argv)[:300]
+        super().__init__(
+            "\n  | ".join([f"{shown} exited with status {completed.returncode}", *last])
+        )
+
+
+class PrintedTooMuch(HostError):
+    """A command printed more than it may and was ended with everything it had started."""
+
+
+class CommandTimedOut(HostError):
+    """A command ran longer than it may and was ended with everything it had started."""
+
+
+def find_program(name: str, package: str) -> Path:
+    """Find a program on PATH (or in /usr/sbin); HostError names the Debian package that has it."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
+    return Path(found)
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    timeout: float | None = None,
+    most: int | None = None,
+    check: bool = True,
+) -> Completed:
+    """Run a command to its end and return what it printed, decoded as UTF-8 with replacement.
+
+    `env` is added to this process's environment. Raises CommandFailed when `check` and the status
+    is not 0, CommandTimedOut after `timeout` seconds, PrintedTooMuch as soon as it has printed more
+    than `most` bytes, HostError if the program does not exist.
+    """
+    process = _start(argv, cwd=cwd, env=env, stdin=stdin is not None, stderr=subprocess.PIPE)
+    began = time.monotonic()
+    data = stdin.encode() if stdin is not None else None
+    try:
+        if most is None:
+            out, err = process.communicate(data, timeout)
+        else:
+            out, err = _communicate(process, data, timeout or _ONE_DAY, most)
+    except subprocess.TimeoutExpired:
+        raise CommandTimedOut(f"{argv[0]} did not end within {timeout:.0f} s") from None
+    finally:
+        _end_tree(process)
+    return _completed(argv, process.returncode, _text(out), _text(err), began, check=check)
+
+
+def _communicate(
+    process: "subprocess.Popen[bytes]", data: bytes | None, timeout: float, most: int
+) -> tuple[bytes, bytes]:
+    """Do as Popen.communicate does, but no further than `most` bytes."""
+    taken = {process.stdout: bytearray(), process.stderr: bytearray()}
+    feeding = threading.Thread(target=_feed, args=(process.stdin, data), daemon=True)
+    feeding.start()
+    ends = time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for pipe in taken:
+            assert pipe is not None
+            selector.register(pipe, selectors.EVENT_READ, pipe)
+        while selector.get_map():
+            for key, _ in selector.select(max(0.0, ends - time.monotonic())):
+                piece = os.read(key.fd, 1 << 16)
+                taken[key.data].extend(piece)
+                if not piece:
+                    selector.unregister(key.fileobj)
+            if sum(map(len, taken.values())) > most:
+                raise PrintedTooMuch(f"the command printed more than {most} bytes")
+            if time.monotonic() > ends:
+                raise subprocess.TimeoutExpired(process.args, timeout)
+    process.wait(max(0.0, ends - time.monotonic()))
+    return bytes(taken[process.stdout]), bytes(taken[process.stderr])
+
+
+def _feed(pipe: IO[bytes] | None, data: bytes | None) -> None:
+    """Give a command its input; one that does not want it has ended, or will be ended."""
+    if pipe is not None:
+        with suppress(OSError), pipe:
+            pipe.write(data or b"")
+
+
+def run_logged(
+    argv: Sequence[str | Path],
+    log: Path,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+    check: bool = True,
+) -> Completed:
+    """Run a command whose output, errors included, is appended to `log` line by line as it comes.
+
+    `on_line` sees each line as well, for progress. The result's `stdout` holds the last lines.
+    """
+    process = _start(argv, cwd=cwd, env=env, stdin=False, stderr=subprocess.STDOUT)
+    began = time.monotonic()
+    tail: list[str] = []
+    try:
+        assert process.stdout is not None
+        with log.open("ab") as file:
+            for raw in process.stdout:
+                file.write(raw)
+                line = _text(raw).rstrip("\n")
+                tail = [*tail[1 - TAIL_LINES :], line]
+                if on_line is not None:
+                    on_line(line)
+        process.wait()
+    finally:
+        _end_tree(process)
+    return _completed(argv, process.returncode, "\n".join(tail), "", began, check=check)
+
+
+def _start(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    stdin: bool,
+    stderr: int,
+) -> "subprocess.Popen[bytes]":
+    try:
+        process = subprocess.Popen(
+            [str(word) for word in argv],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise HostError(f"cannot start {argv[0]}: {error.strerror}: {error.filename}") from None
+    _running.add(process.pid)
+    return process
+
+
+def _end_tree(process: "subprocess.Popen[bytes]") -> None:
+    """End the child's whole session if the child is still there, and collect it."""
+    if process.poll() is None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(5)
+                break
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+    _running.discard(process.pid)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _completed(
+    argv: Sequence[str | Path], status: int, out: str, err: str, began: float, *, check: bool
+) -> Completed:
+    words = tuple(str(word) for word in argv)
+    completed = Completed(words, status, out, err, time.monotonic() - began)
+    if check and status != 0:
+        raise CommandFailed(completed)
+    return completed
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

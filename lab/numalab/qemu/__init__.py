@@ -1,0 +1,1 @@
+"""libvirt and QEMU: the domain, its command line, its job disk and its memory."""

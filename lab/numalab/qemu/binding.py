@@ -1,0 +1,153 @@
+"""The only module that speaks to libvirt: what the others need of its binding, with types.
+
+Errors come back as HostError. Seen with libvirt 9.0: the lifecycle events come from an event loop
+that the application runs.
+"""
+# ruff: noqa: D102 - the methods of the first two protocols are libvirt's own
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, cast
+
+# libvirt logs to stderr, and asks where to when it is imported. What matters comes as exceptions.
+os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", "4:file:/dev/null")
+
+import libvirt
+import libvirt_qemu
+
+from numalab.errors import HostError
+from numalab.qemu.ending import EndKind
+from numalab.qemu.hints import hint_for
+
+
+class LibvirtDomain(Protocol):
+    """What is used of libvirt's virDomain."""
+
+    def name(self) -> str: ...
+    def resume(self) -> int: ...
+    def destroy(self) -> int: ...
+    def metadata(self, type: int, uri: str, flags: int = 0) -> str: ...
+
+
+class Connection(Protocol):
+    """What is used of libvirt's virConnect."""
+
+    def createXML(self, xmlDesc: str, flags: int = 0) -> LibvirtDomain: ...  # noqa: N802, N803
+    def domainXMLToNative(self, fmt: str, xml: str, flags: int = 0) -> str: ...  # noqa: N802
+    def domainEventRegisterAny(  # noqa: N802
+        self,
+        dom: None,
+        eventID: int,  # noqa: N803
+        cb: Any,
+        opaque: Any,
+    ) -> int: ...
+    def registerCloseCallback(self, cb: Any, opaque: Any) -> int: ...  # noqa: N802
+    def listAllDomains(self, flags: int = 0) -> list[LibvirtDomain]: ...  # noqa: N802
+    def getHostname(self) -> str: ...  # noqa: N802
+    def close(self) -> int: ...
+
+
+class Listener(Protocol):
+    """Who is told what happens to domains, from the event loop's thread."""
+
+    def on_ending(self, domain: str, kind: EndKind) -> None:
+        """A domain has ended so."""
+
+    def on_stopped(self, domain: str) -> None:
+        """libvirt has seen a domain's QEMU end."""
+
+    def on_shutdown(self, domain: str, details: str) -> None:
+        """QEMU says, in JSON, why the guest's machine stopped."""
+
+    def on_close(self) -> None:
+        """The connection is gone."""
+
+
+_STOPPED: Mapping[int, EndKind] = {
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "off",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
+}
+_event_loop: threading.Thread | None = None
+
+
+def open_connection(uri: str) -> Connection:
+    """Open a connection; the event loop runs from then on."""
+    _start_event_loop()
+    return cast(Connection, libvirt.open(uri))
+
+
+def create_paused(connection: Connection, xml: str) -> LibvirtDomain:
+    """Start a domain with its CPUs stopped."""
+    return connection.createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
+
+
+def owner_metadata(domain: LibvirtDomain, namespace: str) -> str:
+    """Return the element of a namespace in a domain's metadata."""
+    return domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, namespace, 0)
+
+
+def monitor_command(domain: LibvirtDomain, text: str) -> str:
+    """Run a QMP command, JSON in and out."""
+    return str(libvirt_qemu.qemuMonitorCommand(domain, text, 0))
+
+
+def listen(connection: Connection, listener: Listener) -> None:
+    """Tell `listener` from now on."""
+
+    def lifecycle(_: object, domain: LibvirtDomain, event: int, detail: int, __: object) -> None:
+        if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:
+            listener.on_ending(domain.name(), "crashed")
+        elif event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
+            listener.on_stopped(domain.name())
+            listener.on_ending(domain.name(), _STOPPED.get(detail, "failed"))
+
+    def shutdown(_: object, domain: LibvirtDomain, *event: Any) -> None:
+        # The event's name, time (two numbers), JSON and our None.
+        listener.on_shutdown(domain.name(), str(event[3] or "{}"))
+
+    connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle, None)
+    with ignored():  # only QEMU has a monitor
+        libvirt_qemu.qemuMonitorEventRegister(connection, None, "SHUTDOWN", shutdown, None)
+    connection.registerCloseCallback(lambda *_: listener.on_close(), None)
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn libvirt's error into HostError, with the command that fixes it where we know one."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        message = str(error.get_error_message() or error)
+        raise HostError(f"{what}: {message}", hint=hint_for(message)) from None
+
+
+def ignored() -> contextlib.AbstractContextManager[None]:
+    """Let an error of libvirt's pass."""
+    return contextlib.suppress(libvirt.libvirtError)
+
+
+def library_version() -> tuple[int, str]:
+    """Return the version of the libvirt library, as libvirt's number and as text."""
+    number = int(libvirt.getVersion())
+    return number, f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _start_event_loop() -> None:
+    global _event_loop  # noqa: PLW0603 - libvirt has one event loop for each process
+    if _event_loop is not None:
+        return
+    # Errors come back as exceptions; libvirt would print them as well.
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+    _event_loop = threading.Thread(target=_run_event_loop, name="libvirt events", daemon=True)
+    _event_loop.start()
+
+
+def _run_event_loop() -> None:
+    while True:
+        with ignored():
+            libvirt.virEventRunDefaultImpl()

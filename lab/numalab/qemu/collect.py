@@ -1,0 +1,196 @@
+"""Takes the results out of a job disk, which a guest has written and may have written anything to.
+
+Names are checked, files are found by inode number, and sizes, counts and depth are bounded.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from numalab.errors import HostError
+from numalab.ext4.layout import ROOT_INODE, S_IFDIR, S_IFREG, DamagedDisk, Inode, Name
+from numalab.ext4.volume import Volume
+from numalab.files import make_dir
+
+_MIB = 1 << 20
+_KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
+_NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_LARGEST_FOLDER = 4 * _MIB  # 4096 names take one at most
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much is taken from a guest: bytes in all, bytes of one file, entries, folders deep."""
+
+    total: int = 512 * _MIB
+    one: int = 256 * _MIB
+    entries: int = 4096
+    depth: int = 6
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was taken out, by path below /job/out with its size, and what was not and why."""
+
+    files: dict[str, int]
+    left_out: tuple[str, ...]
+
+
+@dataclass
+class _Survey:
+    """What is to be taken, by its path, and what is not and why."""
+
+    chosen: dict[str, Inode] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    total: int = 0
+    seen: int = 0
+
+
+class _EnoughError(Exception):
+    """There are more entries than are looked at."""
+
+
+def read_job_disk(
+    path: Path, into: Path, folder: str = "/out", bounds: Bounds = Bounds()
+) -> Collected:
+    """Take the regular files below `folder` of a job disk out to the folder `into`.
+
+    The disk may be in any state. Names that are no plain names, links, devices, what is past the
+    bounds and what is damaged is left out and listed; on a disk that is damaged as a whole, that is
+    everything. Raises HostError when this host cannot read the disk, or write what is on it.
+    """
+    make_dir(into)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise HostError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return _read(descriptor, into, PurePosixPath(folder), bounds)
+    except DamagedDisk as damage:
+        return Collected({}, (f"everything: {damage}",))
+    except OSError as error:
+        raise HostError(
+            f"cannot write {into}: {error.strerror}", hint="free some space there"
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, into: Path, folder: PurePosixPath, bounds: Bounds) -> Collected:
+    volume = Volume(descriptor)
+    top = volume.inode(ROOT_INODE)
+    for part in folder.parts[1:]:
+        top = volume.find(top, part.encode())
+    survey = _survey(volume, top, bounds)
+    files: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(prefix=".out.", dir=into.parent) as scratch:
+        taken = Path(scratch) / "file"
+        for name, inode in sorted(survey.chosen.items()):
+            try:
+                _copy(volume, inode, taken)
+            except DamagedDisk as damage:
+                survey.left_out.append(f"{name}: {damage}")
+                continue
+            _move(taken, into, Path(name))
+            files[name] = inode.size
+    return Collected(files, tuple(survey.left_out))
+
+
+def _copy(volume: Volume, inode: Inode, target: Path) -> None:
+    """Copy a file to one that is made for this user only."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(target, flags, 0o600)
+    try:
+        volume.copy(inode, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _move(taken: Path, into: Path, name: Path) -> None:
+    """Give a file its name below `into`; the folders above it are for this user only, too."""
+    for parent in reversed(name.parents):
+        (into / parent).mkdir(mode=0o700, exist_ok=True)
+    taken.rename(into / name)
+
+
+def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
+    """Look at the folders level by level and choose what is taken."""
+    survey = _Survey()
+    level = [(PurePosixPath(), top)]
+    visited = {top.number}
+    try:
+        for _ in range(bounds.depth):
+            below = [each for place in level for each in _look(volume, *place, survey, bounds)]
+            level = []
+            for name, folder in below:
+                if folder.number not in visited:
+                    visited.add(folder.number)
+                    level.append((name, folder))
+    except _EnoughError:
+        return survey
+    survey.left_out += [f"{name}: more than {bounds.depth} folders deep" for name, _ in level]
+    return survey
+
+
+def _look(
+    volume: Volume, parent: PurePosixPath, folder: Inode, survey: _Survey, bounds: Bounds
+) -> Iterator[tuple[PurePosixPath, Inode]]:
+    """Choose files of one folder, and give the folders in it."""
+    names: set[bytes] = set()
+    for entry in _entries(volume, parent, folder, survey):
+        survey.seen += 1
+        if survey.seen > bounds.entries:
+            survey.left_out.append(f"{parent}: more than {bounds.entries} files")
+            raise _EnoughError
+        name = parent / _shown(entry.name)
+        try:
+            inode = volume.inode(entry.inode)
+        except DamagedDisk as damage:
+            survey.left_out.append(f"{name}: {damage}")
+            continue
+        why = "a second one of this name" if entry.name in names else ""
+        names.add(entry.name)
+        why = why or _refuse(entry, inode, bounds, survey.total)
+        if why:
+            survey.left_out.append(f"{name}: {why}")
+        elif inode.kind == S_IFDIR:
+            yield name, inode
+        else:
+            survey.total += inode.size
+            survey.chosen[str(name)] = inode
+
+
+def _entries(
+    volume: Volume, parent: PurePosixPath, folder: Inode, survey: _Survey
+) -> Iterator[Name]:
+    if folder.size > _LARGEST_FOLDER:
+        survey.left_out.append(f"{parent}: too many names")
+        return
+    try:
+        yield from volume.names(folder)
+    except DamagedDisk as damage:
+        survey.left_out.append(f"{parent}: {damage}")
+
+
+def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
+    """Say why an entry is not taken; an empty text if it is."""
+    if not _NAME.fullmatch(entry.name):
+        return "not a plain name"
+    if inode.kind == S_IFDIR:
+        return ""
+    if inode.kind != S_IFREG:
+        return f"a {_KINDS.get(inode.kind, 'special file')}"
+    if inode.size > bounds.one:
+        return f"{inode.size} bytes is too large"
+    if total + inode.size > bounds.total:
+        return "too much in all"
+    return ""
+
+
+def _shown(name: bytes) -> str:
+    if _NAME.fullmatch(name):
+        return name.decode("ascii")
+    return ascii(name.decode("utf-8", "replace"))[1:-1][:60].replace("/", "?")

@@ -1,0 +1,61 @@
+"""How a guest's domain ended, and what that means for the run."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from numalab.errors import HostError, LossCause
+
+EndKind = Literal["off", "rebooted", "crashed", "failed", "destroyed", "unreachable"]
+
+# Why QEMU says that the guest's machine stopped (ShutdownCause in QEMU's qapi/run-state.json).
+# libvirt calls both a shutdown, and says so 0.2 s later, when it has waited for QEMU's process.
+SHUTDOWN_REASONS: Mapping[str, EndKind] = {"guest-shutdown": "off", "guest-reset": "rebooted"}
+
+OUT_OF_MEMORY = "the host ran out of memory meanwhile, and its kernel ended a process"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Why a guest is lost: whose doing it was, and what happened, in words."""
+
+    cause: LossCause
+    reason: str
+
+
+_LOSSES: Mapping[EndKind, Loss] = {
+    "rebooted": Loss(LossCause.GUEST, "the guest rebooted"),
+    "crashed": Loss(LossCause.GUEST, "the guest's kernel panicked"),
+    "destroyed": Loss(LossCause.HOST, "somebody else ended the guest"),
+    "failed": Loss(LossCause.HOST, "QEMU ended unexpectedly"),
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a domain ended: `off` or `rebooted` by itself, `crashed` (it reported a panic; QEMU still
+    stands), `failed` (QEMU died; `signal` is what killed it, where that is known), `destroyed`, or
+    `unreachable` (libvirt is gone, and nothing more will be heard of the domain). `oom_kill`: the
+    host's kernel ended some process for want of memory while it ran.
+    """
+
+    kind: EndKind
+    signal: int | None = None
+    oom_kill: bool = False
+
+    def loss(self) -> Loss | None:
+        """Say why the guest is lost; None for one that powered off.
+
+        Raises HostError where it is not the guest that ended, but libvirt.
+        """
+        if self.kind == "unreachable":
+            raise HostError(
+                "the connection to libvirt was lost while the guest was running, which was ended",
+                hint="see that its daemon runs (systemctl status libvirtd), and do it again",
+            )
+        if self.signal is not None:
+            name = signal.Signals(self.signal).name
+            why = f"; {OUT_OF_MEMORY}" if self.oom_kill else ""
+            return Loss(LossCause.HOST, f"QEMU was killed by {name}{why}")
+        return _LOSSES.get(self.kind)

@@ -1,0 +1,169 @@
+"""A guest that runs: its QEMU process, its monitor, how it ended, and its end."""
+
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numalab.errors import HostError
+from numalab.host.orphans import killed_by, oom_kills
+from numalab.host.owner import qemu_process
+from numalab.qemu.binding import (
+    LibvirtDomain,
+    ignored,
+    library_version,
+    monitor_command,
+    translated,
+)
+from numalab.qemu.ending import Ending, EndKind
+
+
+class Guest:
+    """A domain that was started and is not yet ended."""
+
+    def __init__(self, log: Path | None) -> None:
+        self._domain: LibvirtDomain | None = None
+        self._log = log
+        self._ended = threading.Event()
+        self._ending: Ending | None = None
+        self._stopped = False  # libvirt has seen QEMU end, and its process id may be used again
+        self._gone = False  # QEMU has been ended here, and is not there any more
+        self._threads: tuple[int, ...] = ()
+        self._pid: int | None = None
+        self._oom_kills = oom_kills()
+
+    @property
+    def domain(self) -> LibvirtDomain:
+        """The libvirt domain."""
+        assert self._domain is not None
+        return self._domain
+
+    @domain.setter
+    def domain(self, domain: LibvirtDomain) -> None:
+        self._domain = domain
+
+    @property
+    def pid(self) -> int:
+        """The process id of QEMU on this host."""
+        if self._pid is None:
+            self._pid = qemu_process(self.vcpu_threads()[0], self.domain.name())
+        return self._pid
+
+    def vcpu_threads(self) -> tuple[int, ...]:
+        """Return the host thread id of each vCPU, by vCPU number (QMP query-cpus-fast)."""
+        if not self._threads:
+            cpus = self.monitor("query-cpus-fast")
+            by_number = sorted(cpus, key=lambda cpu: int(cpu["cpu-index"]))
+            self._threads = tuple(int(cpu["thread-id"]) for cpu in by_number)
+        return self._threads
+
+    def monitor(self, command: str, **arguments: object) -> Any:
+        """Run a QMP command and return its result. Raises HostError."""
+        text = json.dumps({"execute": command, "arguments": arguments})
+        with translated(f"QEMU's monitor did not answer {command}"):
+            return json.loads(monitor_command(self.domain, text))["return"]
+
+    def console(self) -> Path:
+        """Return the terminal that QEMU made for the guest's first console. Raises HostError."""
+        for device in self.monitor("query-chardev"):
+            kind, _, path = str(device["filename"]).partition(":")
+            if kind == "pty":
+                return Path(path)
+        raise HostError("QEMU made no terminal for the guest's console")
+
+    def host_address(self, address: int) -> int:
+        """Return where QEMU has a guest physical address in its own memory. Raises HostError."""
+        line = f"gpa2hva {address:#x}"
+        text = str(self.monitor("human-monitor-command", **{"command-line": line}))
+        word = text.strip().rpartition(" is ")[2]
+        if not word.startswith("0x"):
+            raise HostError(f"QEMU's monitor did not answer {line}: {text.strip()[:200]}")
+        return int(word, 16)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of libvirt (the library in this process) and of QEMU."""
+        qemu = self.monitor("query-version")["qemu"]
+        return {
+            "libvirt": library_version()[1],
+            "qemu": f"{qemu['major']}.{qemu['minor']}.{qemu['micro']}",
+        }
+
+    def resume(self) -> None:
+        """Let the guest's CPUs run."""
+        with translated("the guest could not be started"):
+            self.domain.resume()
+
+    def wait(self, seconds: float) -> Ending | None:
+        """Wait until the domain has ended, at most `seconds`; None if it still runs."""
+        self._ended.wait(seconds)
+        if self._ending is None or self._ending.kind != "failed" or self._pid is None:
+            return self._ending
+        self._await_process(1)
+        return Ending("failed", killed_by(self._pid), self.host_ran_out())
+
+    def host_ran_out(self) -> bool:
+        """Tell whether the host's kernel has ended a process for want of memory meanwhile."""
+        return oom_kills() > self._oom_kills
+
+    def end(self) -> None:
+        """End QEMU if it still runs. Safe to call again; libvirt knows it after `let_go`."""
+        if self._gone:
+            return
+        if self._pid is not None and not self._stopped:
+            # SIGTERM lets QEMU write back nothing that matters; SIGKILL is done at once.
+            with suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._await_process(5)
+            self._stopped = True
+            self._gone = not Path(f"/proc/{self._pid}").exists()
+        if not self._gone:
+            self._destroy()
+
+    def let_go(self) -> None:
+        """Let libvirt forget the domain, then remove QEMU's log: each domain has one of its own.
+
+        libvirt 9.0 takes 0.2 s for that: its monitor ends a moment before QEMU does, and libvirt
+        waits for processes in steps of that length (virProcessKillPainfullyDelay()).
+        """
+        self._destroy()
+        self.forget_log()
+
+    def _destroy(self) -> None:
+        with ignored():
+            self.domain.destroy()
+        self._await_process(10)
+
+    def log(self, limit: int = 65536) -> str:
+        """Return the end of QEMU's own log, or an empty text where there is none."""
+        try:
+            data = self._log.read_bytes() if self._log else b""
+        except OSError:
+            return ""
+        return data[-limit:].decode("utf-8", "replace")
+
+    def forget_log(self) -> None:
+        """Remove QEMU's log."""
+        if self._log is not None:
+            self._log.unlink(missing_ok=True)
+
+    def stopped(self) -> None:
+        """Note that libvirt has seen QEMU end. Called from the event loop's thread."""
+        self._stopped = True
+
+    def note(self, kind: EndKind) -> None:
+        """Note how the domain ended, the first time. Called from the event loop's thread."""
+        if self._ending is None:
+            self._ending = Ending(kind)
+            self._ended.set()
+
+    def _await_process(self, seconds: float) -> None:
+        """Wait until QEMU is gone, at most `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self._pid is not None and Path(f"/proc/{self._pid}").exists():
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.002)

@@ -1,0 +1,122 @@
+"""Several cells in one table: what tells them apart, and which measures are worth a line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numalab.measure import MeasureInfo, SourceKind
+from numalab.report.model import MeasureComparison, StudyReport
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What tells the cells of a study apart: a title for the column, and a label for each."""
+
+    title: str
+    labels: tuple[str, ...]
+
+
+def axis(reports: Sequence[StudyReport]) -> Axis:
+    """Return how a table names the cells of a study.
+
+    Where all run one workload on one machine and differ in one parameter, that parameter names
+    them, as `Threads 1 8 32 48` does in the mail of 2017; else the uses' labels on one machine, the
+    machines under one use, or both.
+    """
+    machines = {report.topology.name for report in reports}
+    if len(machines) == 1 and (found := _parameter(reports)) is not None:
+        return found
+    if len(machines) == 1:
+        return Axis("Workload", tuple(report.workload_label or report.study for report in reports))
+    if len({report.workload_label for report in reports}) == 1:
+        return Axis("Machine", tuple(report.topology.name for report in reports))
+    return Axis("Cell", tuple(report.cell for report in reports))
+
+
+def _parameter(reports: Sequence[StudyReport]) -> Axis | None:
+    if len({report.workload_name for report in reports}) != 1 or len(reports) < 2:
+        return None
+    names = dict.fromkeys(name for report in reports for name in report.parameters)
+    differing = [
+        name
+        for name in names
+        if len({str(report.parameters.get(name)) for report in reports}) == len(reports)
+    ]
+    others = [
+        name
+        for name in names
+        if name not in differing
+        and len({str(report.parameters.get(name)) for report in reports}) > 1
+    ]
+    if len(differing) != 1 or others:
+        return None
+    labels = tuple(str(report.parameters[differing[0]]) for report in reports)
+    return Axis(differing[0].replace("_", " ").capitalize(), labels)
+
+
+def is_event_count(info: MeasureInfo) -> bool:
+    """Say whether a measure is the count of one trace event."""
+    return info.unit in {"events", "count"} and info.comes_from(SourceKind.TRACE)
+
+
+def is_perf_count(info: MeasureInfo) -> bool:
+    """Say whether a measure is what `perf stat` counted of one event."""
+    return info.comes_from(SourceKind.PERF)
+
+
+def perf_event(info: MeasureInfo) -> str:
+    """Return the event behind a measure of perf."""
+    return info.sources[0].what or info.name.removeprefix("perf_")
+
+
+def is_vm_counter(info: MeasureInfo) -> bool:
+    """Say whether a measure is a counter of /proc/vmstat."""
+    return info.unit == "count" and info.comes_from(SourceKind.VMSTAT)
+
+
+def is_metric(info: MeasureInfo) -> bool:
+    """Say whether a measure is a number that the workload printed."""
+    return info.comes_from(SourceKind.WORKLOAD)
+
+
+SHOWN = {"better", "worse", "different"}  # outcomes
+# The times of the workload's command, in the order and by the names of the 2018 mail.
+TIMES = {"elapsed_time": "Real", "system_time": "Sys", "user_time": "User"}
+
+
+def headlines(report: StudyReport) -> list[MeasureComparison]:
+    """Return the comparisons that a table over several cells has room for.
+
+    What the workload printed and the study's key measures; all with a better direction where there
+    are none of these. Times, counts and counters have tables of their own.
+    """
+    there = [each for each in report.comparisons if not has_a_table(report.measure(each.measure))]
+    told = [
+        each
+        for each in there
+        if each.measure in report.key_measures or is_metric(report.measure(each.measure))
+    ]
+    return told or [each for each in there if report.measure(each.measure).direction != "none"]
+
+
+def has_a_table(info: MeasureInfo) -> bool:
+    """Say whether a measure is shown among times, counts or counters, not among means."""
+    return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
+
+
+def told_apart(report: StudyReport) -> list[MeasureComparison]:
+    """Return the comparisons of one cell that a reader looks for.
+
+    The key measures, what the workload printed, and what differs between the variants; of a single
+    variant all but the counters of /proc/vmstat.
+    """
+    return [each for each in report.comparisons if _is_told(report, each)]
+
+
+def _is_told(report: StudyReport, each: MeasureComparison) -> bool:
+    info = report.measure(each.measure)
+    if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
+        return True
+    if len(report.variants) == 1:
+        return not is_vm_counter(info)
+    places = range(1, len(report.variants))
+    return any(each.outcome_of(index) in SHOWN for index in places)

@@ -1,0 +1,237 @@
+"""How numbers and names are written: decimals, changes, and what a figure is worth in each mode."""
+
+import unicodedata
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from math import ceil, log10
+
+from numalab.analysis import statistics
+from numalab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
+from numalab.measure import MeasureInfo, MeasureKind
+from numalab.report.model import ClaimOutcome, MeasureComparison, Mode, StudyReport
+from numalab.units import runs_of
+
+STATISTICS_NOTE = (
+    f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
+    "Mann-Whitney where there are runs enough; with few, Welch's t, and no run of one side may lie "
+    f"among the other's ({FEWEST} and {FEWEST} runs lie apart by chance in "
+    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases)"
+)
+NOT_SUPPORTED = "n/s"
+FROM_ZERO = "from 0"
+
+PLACEMENT_NOTE = "placement: which CPU or node was used, and how often; holds in every mode"
+MODELLED_NOTE = "modelled: what the memory model says of this machine; not measured on hardware"
+TIMING_NOTES: dict[Mode, str] = {
+    "kvm": "timing: host time; holds only where the host placement of the variants matches",
+    "tcg": "timing: emulated CPUs on host time; says nothing about hardware, do not quote",
+    "icount": "timing: virtual time, counted in guest instructions; "
+    "repeatable, but not the speed of any hardware",
+    "timed": "timing: virtual time of CPUs that run side by side, counted in guest instructions; "
+    "repeatable, but not the speed of any hardware",
+    "recording": "timing: the trace clock of the machine that was recorded",
+}
+MODE_NOTES: dict[Mode, str] = {
+    "kvm": "hardware virtualisation",
+    "tcg": "emulation",
+    "icount": "deterministic emulation",
+    "timed": "deterministic emulation, CPUs side by side",
+    "recording": "a trace.dat, measured without a guest",
+}
+
+
+def kind_note(kind: MeasureKind, mode: Mode) -> str:
+    """Say in one line what a figure of this kind is worth in this mode."""
+    match kind:
+        case MeasureKind.PLACEMENT:
+            return PLACEMENT_NOTE
+        case MeasureKind.MODELLED:
+            return MODELLED_NOTE
+    return TIMING_NOTES[mode]
+
+
+def decimals(values: Iterable[float | None]) -> int:
+    """Return how many decimals a row of figures needs: 0 to 3, fewer the larger the figures.
+
+    All figures of a row get the same number, so that they line up and none looks more exact.
+    """
+    known = [abs(value) for value in values if value is not None]
+    if all(value == int(value) for value in known):
+        return 0
+    largest = max(known)
+    return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest <= limit), 0)
+
+
+def number(value: float | None, places: int, *, grouped: bool = False) -> str:
+    """Write a figure with `places` decimals; None is a figure the guest does not support."""
+    if value is None:
+        return NOT_SUPPORTED
+    text = f"{value:,.{places}f}" if grouped else f"{value:.{places}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.,") else text
+
+
+def row_decimals(summaries: Iterable[Summary | None]) -> int:
+    """Return the decimals for the means and standard deviations of one comparison.
+
+    Enough for the means, and more where a standard deviation would otherwise read as 0; never
+    more than 3, and none for means of 1000 and above.
+    """
+    known = [summary for summary in summaries if summary is not None]
+    places = decimals([summary.mean for summary in known])
+    spreads = [summary.stddev for summary in known if summary.stddev]
+    if not spreads or max(abs(summary.mean) for summary in known) >= 1000:
+        return places
+    return max(places, min(3, ceil(-log10(min(spreads)))))
+
+
+def change(comparison: MeasureComparison, index: int) -> str:
+    """Write the change of variant `index` against the first: `+43%`, `0%`, or why there is none.
+
+    Whole percents as in kernel changelogs, one decimal below 10 %.
+    """
+    percent = comparison.changes[index]
+    if percent is not None:
+        text = f"{percent:+.0f}%" if abs(percent) >= 10 else f"{percent:+.1f}%"
+        return "0%" if text in {"+0.0%", "-0.0%"} else text
+    base, other = comparison.summaries[0], comparison.summaries[index]
+    if base is None or other is None:
+        return NOT_SUPPORTED
+    return "0%" if other.mean == base.mean else FROM_ZERO
+
+
+def interval(comparison: statistics.Comparison | None) -> str:
+    """Write the confidence interval of a change, in percent of the mean before where there is one.
+
+    `-12% .. -3%`, or the ends of the difference itself where the mean before is 0.
+    """
+    if comparison is None or comparison.interval is None:
+        return ""
+    low, high = (comparison.percent(end) for end in comparison.interval)
+    if low is None or high is None:
+        ends = [
+            f"{end:+,.0f}" if abs(end) >= 1000 else f"{0.0 if round(end, 9) == 0 else end:+.3g}"
+            for end in comparison.interval
+        ]
+        return " .. ".join(ends)
+    places = 1 if max(abs(low), abs(high)) < 10 else 0
+    return f"{low:+.{places}f}% .. {high:+.{places}f}%"
+
+
+def p_value(value: float) -> str:
+    """Write a p value: two digits, or that it is too small for them to matter."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
+
+
+def samples(comparison: MeasureComparison) -> str:
+    """Write how many runs each variant's figures rest on: `3`, or `3/2` where they differ."""
+    counts = [str(summary.n if summary else 0) for summary in comparison.summaries]
+    return counts[0] if len(set(counts)) == 1 else "/".join(counts)
+
+
+def label(info: MeasureInfo) -> str:
+    """Write a measure's name for people, its unit in brackets."""
+    return f"{info.name} [{info.unit}]" if info.unit else info.name
+
+
+def plain_ascii(text: str) -> str:
+    """Reduce any text to one line of printable ASCII, for mails and terminals.
+
+    Accents are dropped, everything else that is not ASCII becomes `?`. Control and bidirectional
+    characters, which could reorder or clear what a reader sees, never pass.
+    """
+    replaced = text.translate({0xB1: "+-", 0x2013: "-", 0x2014: "-", 0xD7: "x", 0x2212: "-"})
+    words = unicodedata.normalize("NFKD", " ".join(replaced.split()))
+    kept = (char for char in words if not unicodedata.combining(char))
+    return "".join(char if " " <= char <= "~" else "?" for char in kept)
+
+
+def cut(text: str, size: int) -> str:
+    """Reduce any text to plain ASCII of at most `size` characters; `~` stands for a cut end."""
+    plain = plain_ascii(text)
+    return plain if len(plain) <= size else f"{plain[: size - 1]}~"
+
+
+def printable(text: str) -> str:
+    """Write what would act on a terminal or reorder a line as an escape such as `\\u202e`.
+
+    That is every control, format and surrogate character (Unicode Cc, Cf, Cs).
+    """
+    return "".join(
+        _escape(char) if unicodedata.category(char) in {"Cc", "Cf", "Cs"} else char for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else char.encode("ascii", "backslashreplace").decode()
+
+
+def moment(text: str) -> str:
+    """Write an ISO 8601 time for people, to the minute and in UTC; any other text as it is."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if time.tzinfo is None:
+        return text
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def verdict_words(claim: ClaimOutcome) -> str:
+    """Say what became of a claim: its verdict, and whether a condition of the study failed."""
+    if not claim.verdict:
+        return "holds" if claim.holds else "FAILS"
+    return claim.verdict if claim.holds else f"FAILS: {claim.verdict}"
+
+
+def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
+    """Return `verdict_words`, and apart from them why something cannot be seen, or ""."""
+    words, _, reason = verdict_words(claim).partition(" because ")
+    return words, reason
+
+
+def machine_line(report: StudyReport) -> str:
+    """Describe the machine in one line: name, nodes, CPUs, memory."""
+    topology = report.topology
+    return (
+        f"{topology.name}: {len(topology.nodes)} nodes, {topology.cpu_count} CPUs, "
+        f"{topology.memory_mib} MiB"
+    )
+
+
+def seeds_line(report: StudyReport) -> str:
+    """Say how many runs there are of each variant, with which seeds."""
+    parts = []
+    for variant in report.variants:
+        seeds = sorted(run.seed for run in report.runs if run.variant == variant.name)
+        parts.append((len(seeds), ", ".join(map(str, seeds))))
+    if len(parts) == 1:
+        ((count, seeds_text),) = parts
+        return f"{runs_of(count)} (seeds {seeds_text})"
+    if len(set(parts)) == 1:
+        count, seeds_text = parts[0]
+        return f"{count} of each variant (seeds {seeds_text})"
+    return "; ".join(
+        f"{count} of {variant.name} (seeds {text})"
+        for variant, (count, text) in zip(report.variants, parts, strict=True)
+    )
+
+
+def runs_that_failed(report: StudyReport) -> int:
+    """Count the runs that did not end well; their figures are in no mean."""
+    return sum(run.status != "ok" for run in report.runs)
+
+
+def notes(report: StudyReport) -> list[str]:
+    """Say below a table what its figures are worth, and what is missing from them."""
+    kinds = {report.measure(each.measure).kind for each in report.comparisons}
+    found = [*report.remarks, *(kind_note(kind, report.mode) for kind in sorted(kinds))]
+    if any(each.versus for each in report.comparisons):
+        found.append(STATISTICS_NOTE)
+    if any(None in each.summaries for each in report.comparisons):
+        found.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
+    if lost := sum(run.provenance.lost_events for run in report.runs):
+        found.append(f"{lost} trace events were lost; figures from the trace may be too low")
+    if failed := runs_that_failed(report):
+        found.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    return found

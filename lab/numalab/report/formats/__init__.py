@@ -1,0 +1,1 @@
+"""A report as text, Markdown, JSON, JUnit, Perfetto trace or annotations."""

@@ -1,0 +1,209 @@
+"""`changelog.txt`: the before/after tables that kernel changelogs use, ready for a mail.
+
+Plain ASCII, at most 75 columns; the shapes are those of `numalab.report.tables`. Several cells
+share one header, one table of times and one of means, and each has its own blocks of counts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+
+from numalab.measure import MeasureKind
+from numalab.report import cells, figures
+from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
+from numalab.report.model import MeasureComparison, StudyReport, VariantInfo
+from numalab.report.tables import (
+    ELAPSED,
+    WIDTH,
+    table_of_counts,
+    table_of_means,
+    table_of_sums,
+    table_of_times,
+)
+
+INDENT = " " * 10
+
+
+def render_changelog(reports: Sequence[StudyReport]) -> str:
+    """Render a study as text for a changelog or a mail, in lines without trailing blanks.
+
+    With more than two variants there is one table for each against the first.
+    """
+    blocks = [_header(reports), _claims(reports)]
+    for index in range(1, len(reports[0].variants)):
+        blocks.extend(_pair(reports, index))
+    blocks.append(_footer(reports))
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def _header(reports: Sequence[StudyReport]) -> list[str]:
+    first = reports[0]
+    lines = [*wrap(figures.plain_ascii(first.question), WIDTH), ""]
+    for report in reports:
+        cell = f"{report.cell}: " if len(reports) > 1 else ""
+        lines += _field("Verdict", f"{cell}{report.verdict}")
+    lines.append("")
+    lines += _each("Machine", (f"{figures.machine_line(each)} (virtual)" for each in reports))
+    lines += _field("Mode", f"{first.mode}, {figures.MODE_NOTES[first.mode]}")
+    for variant in first.variants:
+        lines += _field(variant.name.capitalize(), _kernel(variant))
+    lines += _each("Workload", (each.workload for each in reports))
+    return [*lines, *_each("Runs", map(figures.seeds_line, reports))]
+
+
+def _each(name: str, texts: Iterable[str]) -> list[str]:
+    """Write a field for each different text."""
+    return [line for text in dict.fromkeys(texts) for line in _field(name, text)]
+
+
+def _kernel(variant: VariantInfo) -> str:
+    source = "" if variant.source_version in variant.release else f" ({variant.source_version})"
+    return " + ".join([f"{variant.release}{source}", *variant.series])
+
+
+def _field(name: str, text: str) -> list[str]:
+    title = f"{figures.plain_ascii(name)}:"
+    first = f"{title:{len(INDENT) - 1}} "
+    return wrap(
+        figures.plain_ascii(text),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=INDENT,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def _claims(reports: Sequence[StudyReport]) -> list[str]:
+    """Write what a post says its patch changes, and what became of that here."""
+    lines = []
+    for report in reports:
+        for claim in report.claims:
+            if not claim.verdict:
+                continue
+            cell = f"{report.cell}: " if len(reports) > 1 else ""
+            published = f" (published: {claim.published})" if claim.published else ""
+            words = f"{figures.verdict_words(claim)}; measured {claim.measured}"
+            lines += _field("Claim", f"{cell}{claim.text}{published}: {words}")
+    return lines
+
+
+def _pair(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+    first = reports[0]
+    names = (figures.cut(first.variants[0].name, 15), figures.cut(first.variants[index].name, 15))
+    yield from _times(reports, index)
+    rows = _mean_rows(reports)
+    if rows:
+        yield table_of_means(("Measure (unit)", *names), rows, index)
+    labels = cells.axis(reports).labels
+    for report, label in zip(reports, labels, strict=True):
+        yield from _counts(report, index, names, label if len(reports) > 1 else "")
+
+
+def _times(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+    rows = []
+    for report, label in zip(reports, cells.axis(reports).labels, strict=True):
+        found = {each.measure: each.summaries for each in report.comparisons}
+        rows += [
+            (label, which, found[name][0], found[name][index])
+            for name, which in TIMES.items()
+            if name in found
+        ]
+    if not any(before or after for _, _, before, after in rows):
+        return
+    base, other = (reports[0].variants[place].name for place in (0, index))
+    if index == 1:
+        yield table_of_times(f"{base} [s]*", [(*row[:3], None) for row in rows])
+    yield table_of_times(f"{other} [s]*", [(case, which, b, a) for case, which, a, b in rows])
+
+
+def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, MeasureComparison]]:
+    """Return the rows of the table of means: what is told of one cell, the headlines of several."""
+    if len(reports) == 1:
+        return [
+            (_title(reports[0], each), each)
+            for each in cells.told_apart(reports[0])
+            if not cells.has_a_table(reports[0].measure(each.measure))
+        ]
+    labels = cells.axis(reports).labels
+    rows = [
+        (each.measure, f"{label}: {_title(report, each)}", each)
+        for report, label in zip(reports, labels, strict=True)
+        for each in cells.headlines(report)
+    ]
+    order = list(dict.fromkeys(name for name, _, _ in rows))
+    rows.sort(key=lambda row: order.index(row[0]))
+    return [(title, each) for _, title, each in rows]
+
+
+def _title(report: StudyReport, each: MeasureComparison) -> str:
+    info = report.measure(each.measure)
+    return f"{info.name} ({info.unit}){'*' if info.kind == 'timing' else ''}"
+
+
+def _counts(
+    report: StudyReport, index: int, names: tuple[str, str], label: str
+) -> Iterator[list[str]]:
+    perf, counts, sums, elapsed = [], [], [], []
+    for each in report.comparisons:
+        info = report.measure(each.measure)
+        pair = (each.summaries[0], each.summaries[index])
+        if is_vm_counter(info):
+            sums.append((info.name.removeprefix("vmstat_"), *pair))
+        elif is_perf_count(info):
+            perf.append((cells.perf_event(info), *pair))
+        elif is_event_count(info):
+            counts.append((info.name, *pair))
+        elif info.name == "elapsed_time":
+            elapsed = [(ELAPSED, *pair)]
+    runs = _runs(report, index)
+    of = f": {figures.plain_ascii(label)}" if label else ""
+    if perf:
+        title = f"Performance counter stats for 'system wide' ({runs} runs){of}"
+        # Below it as perf prints it, with columns of its own: it has nine decimals.
+        seconds = table_of_counts(names, elapsed)[1:] if elapsed else []
+        yield [*wrap(title, WIDTH), *table_of_counts(names, perf), *seconds]
+    if counts:
+        yield [
+            *wrap(f"Trace events, mean of {runs} runs{of}", WIDTH),
+            *table_of_counts(names, counts),
+        ]
+    if sums:
+        yield [*wrap(f"vmstat, sum of {runs} runs{of}", WIDTH), *table_of_sums(names, sums)]
+
+
+def _runs(report: StudyReport, index: int) -> str:
+    """Write how many runs there are of both variants: `5`, or `4 and 5`."""
+    names = (report.variants[0].name, report.variants[index].name)
+    counts = [
+        sum(run.variant == name and run.status == "ok" for run in report.runs) for name in names
+    ]
+    return " and ".join(map(str, sorted(set(counts))))
+
+
+def _untold(report: StudyReport) -> int:
+    """Count the measures of a cell that are in no table here."""
+    told = {each.measure for each in cells.told_apart(report)}
+    return sum(
+        each.measure not in told and not cells.has_a_table(report.measure(each.measure))
+        for each in report.comparisons
+    )
+
+
+def _footer(reports: Sequence[StudyReport]) -> list[str]:
+    every = [(report, each) for report in reports for each in report.comparisons]
+    remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
+    notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
+    if any(report.measure(each.measure).kind == "timing" for report, each in every):
+        notes.append(f"* {figures.kind_note(MeasureKind.TIMING, reports[0].mode)}.")
+    if any(each.measure in TIMES for _, each in every):
+        notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
+    if any(None in each.summaries for _, each in every):
+        notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0).")
+    if len(reports) == 1 and (hidden := _untold(reports[0])):
+        notes.append(f"{hidden} more measures, no difference shown, are in report.json.")
+    runs = [run for report in reports for run in report.runs]
+    if lost := sum(run.provenance.lost_events for run in runs):
+        notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")
+    if failed := sum(run.status != "ok" for run in runs):
+        notes.append(f"{failed} of {len(runs)} runs failed and are in no figure.")
+    return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

@@ -1,0 +1,111 @@
+"""The report as Markdown, for an issue or a merge request: verdict, claims, every comparison."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from numalab.report import figures
+from numalab.report.cells import is_vm_counter
+from numalab.report.model import MeasureComparison, StudyReport
+
+_MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
+
+
+def render_markdown(reports: Sequence[StudyReport]) -> str:
+    """Render a study as Markdown (CommonMark with tables). Every text is escaped, whoever wrote it.
+
+    Of several cells, each has a section. The counters of /proc/vmstat fold away below the rest.
+    """
+    first = reports[0]
+    blocks = [[f"# {escaped(first.study)}: {escaped(first.question)}"]]
+    if len(reports) > 1:
+        blocks.append([f"- {escaped(each.cell)}: **{escaped(each.verdict)}**" for each in reports])
+    for report in reports:
+        if len(reports) > 1:
+            blocks.append([f"## {escaped(report.cell)}"])
+        blocks += _cell(report)
+    notes = dict.fromkeys(note for report in reports for note in figures.notes(report))
+    blocks.append([f"- {escaped(note)}" for note in notes])
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _cell(report: StudyReport) -> list[list[str]]:
+    counters = [c for c in report.comparisons if is_vm_counter(report.measure(c.measure))]
+    kept = [each for each in report.comparisons if each not in counters]
+    return [
+        [f"**{escaped(report.verdict)}**"],
+        _facts(report),
+        _claims(report),
+        _table(_heads(report), [_cells(report, each) for each in kept]),
+        _folded(report, counters),
+    ]
+
+
+def escaped(text: str) -> str:
+    """Write any text on one line so that no Markdown or HTML in it takes effect."""
+    return _MARKUP.sub(r"\\\1", figures.printable(" ".join(text.split())))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lay out a table; a head that ends with `:` is of figures, aligned right."""
+    rules = ["---:" if head.endswith(":") else "---" for head in heads]
+    titles = [head.removesuffix(":") for head in heads]
+    return [f"| {' | '.join(row)} |" for row in (titles, rules, *rows)]
+
+
+def _facts(report: StudyReport) -> list[str]:
+    mode = f"{report.mode}, {figures.MODE_NOTES[report.mode]}"
+    rows = [("machine", figures.machine_line(report)), ("mode", mode)]
+    for variant in report.variants:
+        kernel = " + ".join([variant.release, *variant.series])
+        rows.append((variant.name, kernel))
+    rows += [("workload", report.workload), ("runs", figures.seeds_line(report))]
+    return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])
+
+
+def _claims(report: StudyReport) -> list[str]:
+    rows = [
+        (
+            escaped(claim.text),
+            escaped(claim.published),
+            escaped(claim.expected),
+            escaped(claim.measured),
+            escaped(words) if claim.holds else f"**{escaped(words)}**",
+        )
+        for claim in report.claims
+        for words in [figures.verdict_words(claim)]
+    ]
+    return _table(("claim", "published", "expected", "measured", "verdict"), rows) if rows else []
+
+
+def _heads(report: StudyReport) -> list[str]:
+    means = [f"{escaped(variant.name)} (mean ± stddev):" for variant in report.variants]
+    several = len(report.variants) > 2
+    changes = [
+        f"{escaped(variant.name)} {what}:" if several else f"{what}:"
+        for variant in report.variants[1:]
+        for what in ("change", "95 %")
+    ]
+    return ["measure", *means, *changes, "n:", "outcome", "kind"]
+
+
+def _cells(report: StudyReport, each: MeasureComparison) -> list[str]:
+    info = report.measure(each.measure)
+    places = figures.row_decimals(each.summaries)
+    cells = [escaped(figures.label(info))]
+    for summary in each.summaries:
+        text = figures.number(summary.mean if summary else None, places, grouped=True)
+        if summary is not None and summary.stddev is not None:
+            text += f" ± {figures.number(summary.stddev, places, grouped=True)}"
+        cells.append(text)
+    for index in range(1, len(report.variants)):
+        versus = each.versus[index] if each.versus else None
+        cells += [figures.change(each, index), figures.interval(versus)]
+    return [*cells, figures.samples(each), each.outcome, info.kind]
+
+
+def _folded(report: StudyReport, counters: Sequence[MeasureComparison]) -> list[str]:
+    if not counters:
+        return []
+    table = _table(_heads(report), [_cells(report, each) for each in counters])
+    title = f"<summary>{len(counters)} counters of /proc/vmstat</summary>"
+    return ["<details>", title, "", *table, "", "</details>"]

@@ -1,0 +1,264 @@
+"""The tables that mmtests' `compare-kernels.sh` prints: `value ( pct%)`, better is positive.
+
+The shapes are those of "sched/fair: Allow a small load imbalance between low utilisation SD_NUMA
+domains" (2020): means first, then how they spread, then an `Ops` block of figures that are neither
+better nor worse. A star stands where the difference from the first variant is shown, after
+correction for the number of measures (`numalab.analysis.statistics`); mmtests itself does
+not correct.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from numalab.measure import Direction, MeasureInfo
+from numalab.report import cells, figures
+from numalab.report.cells import SHOWN, TIMES, is_vm_counter
+from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.numa_counters import numa_lines
+from numalab.report.tables import WIDTH, gain_percent
+
+VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
+DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
+# A metric such as latency_p99_5, or latency_p99_5_16 of 16 workers.
+PERCENTILE = re.compile(
+    r"\w+?_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
+)
+LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
+
+
+@dataclass(frozen=True)
+class MmtestsRow:
+    """One line: a statistic of one operation, a value for each variant, the first is the base.
+
+    `starred` says for each variant whether its difference from the first is significant.
+    """
+
+    statistic: str
+    operation: str
+    values: tuple[float | None, ...]
+    direction: Direction
+    starred: tuple[bool, ...]
+
+
+def render_mmtests(reports: Sequence[StudyReport]) -> str:
+    """Render a study as mmtests' tables, plain ASCII; runs that failed are in no figure.
+
+    Of several cells, the measures that a table over them has room for are the operations, as
+    message sizes or numbers of workers are in mmtests. Measures that have no better direction come
+    as `Ops` lines of one cell: the mean of all runs of a variant, without a percentage. So do the
+    counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
+    """
+    names = [figures.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
+    uses = dict.fromkeys(report.workload for report in reports)
+    what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
+    alone = _only_headline(reports)
+    of = f": {figures.label(alone)}" if alone else ""
+    head = figures.plain_ascii(f"{reports[0].study} -- {what}{of}")
+    blocks = [wrap(head, WIDTH, subsequent_indent="  ")]
+    if rows := mmtests_rows(reports):
+        blocks.append(table_of_values(names, rows))
+    if durations := _durations(reports):
+        blocks.append(table_of_operations(names, durations, "Duration"))
+    told, counters = _told(reports), _counter_lines(reports)
+    blocks.extend(table_of_operations(names, lines) for lines in (told, counters) if lines)
+    blocks.append(_notes(reports))
+    text = "\n\n".join("\n".join(block) for block in blocks)
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def table_of_values(names: Sequence[str], rows: Sequence[MmtestsRow]) -> list[str]:
+    """Lay out ` Hmean     64         568.73 (   0.00%)      577.56 *   1.55%*`, below the names."""
+    cells = [[_cell(row, index) for index in range(len(names))] for row in rows]
+    title = max(len(row.statistic) for row in rows)
+    width = max(len(row.operation) for row in rows)
+    sizes = [
+        max(VALUE + 11, len(name) + 2, *(len(line[index].lstrip()) + 2 for line in cells))
+        for index, name in enumerate(names)
+    ]
+    # Names end where the values do, as mmtests puts them.
+    heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
+    lines = [f" {'':{title}} {'':{width}}{heads}"]
+    for row, line in zip(rows, cells, strict=True):
+        values = "".join(f"{cell:>{size}}" for cell, size in zip(line, sizes, strict=True))
+        lines.append(f" {row.statistic:{title}} {row.operation:{width}}{values}")
+    return lines
+
+
+def table_of_operations(
+    names: Sequence[str],
+    lines: Sequence[tuple[str, Sequence[float | None]]],
+    title: str = "Ops",
+) -> list[str]:
+    """Lay out ` Ops NUMA hint faults   16113.00   143.00` below the names."""
+    width = max(len(label) for label, _ in lines)
+    texts = [
+        [figures.NOT_SUPPORTED if v is None else f"{v:.2f}" for v in values] for _, values in lines
+    ]
+    sizes = [
+        max(OPS_VALUE, len(name) + 2, *(len(line[index]) + 2 for line in texts))
+        for index, name in enumerate(names)
+    ]
+    heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
+    found = [f" {'':{width + len(title) + 1}}{heads}"]
+    for (label, _), line in zip(lines, texts, strict=True):
+        values = "".join(f"{text:>{size}}" for text, size in zip(line, sizes, strict=True))
+        found.append(f" {title} {label:{width}}{values}")
+    return found
+
+
+def _cell(row: MmtestsRow, index: int) -> str:
+    value = row.values[index]
+    if value is None:
+        return f"{figures.NOT_SUPPORTED:>{VALUE}}{'':11}"
+    gain = gain_percent(row.values[0], value, row.direction)
+    left, right = "**" if row.starred[index] else "()"
+    text = f"{gain:7.2f}%" if gain is not None else f"{_without(row.values[0]):>8}"
+    return f"{value:{VALUE}.2f} {left}{text}{right}"
+
+
+def _without(base: float | None) -> str:
+    return "no base" if base is None else figures.FROM_ZERO
+
+
+def mmtests_rows(reports: Sequence[StudyReport]) -> list[MmtestsRow]:
+    """Make the rows, one statistic after the other as mmtests does, and cells within it.
+
+    The times of the command are `Time` rows and percentiles of a latency `Lat` rows, as in the
+    changelogs of 2015 and 2020; all else has its mean, extremes and spread over the runs.
+    """
+    labels = cells.axis(reports).labels if len(reports) > 1 else ("",)
+    alone = _only_headline(reports)
+    found: dict[tuple[str, str], list[MmtestsRow]] = {}
+    for report, label in zip(reports, labels, strict=True):
+        shown = report.comparisons if len(reports) == 1 else _of_many(report)
+        for each in shown:
+            info = report.measure(each.measure)
+            if info.direction != "none":
+                name = _operation(info, label, alone=alone is not None)
+                for row in _rows_of(report, each, name):
+                    # Cells are together in a statistic, but all percentiles of one load.
+                    group = info.name
+                    if match := PERCENTILE.fullmatch(info.name):
+                        group = f"{label} {match['label']}"
+                    found.setdefault((row.statistic, group), []).append(row)
+    order = ("Min", "Hmean", "Amean", "Stddev", "CoeffVar", "Max", "Time", "Lat")
+    keys = sorted(found, key=lambda key: order.index(key[0]))
+    return [row for key in keys for row in found[key]]
+
+
+def _only_headline(reports: Sequence[StudyReport]) -> MeasureInfo | None:
+    """Return the measure of a table over several cells where there is but one, which names it."""
+    infos = {
+        info.name: info
+        for report in reports
+        for each in cells.headlines(report)
+        if not PERCENTILE.fullmatch((info := report.measure(each.measure)).name)
+    }
+    return next(iter(infos.values())) if len(reports) > 1 and len(infos) == 1 else None
+
+
+def _of_many(report: StudyReport) -> list[MeasureComparison]:
+    times = [each for each in report.comparisons if each.measure in TIMES]
+    return [*cells.headlines(report), *times]
+
+
+def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
+    """Name an operation: the measure of one cell, the cell of one measure, or both."""
+    if info.name in TIMES:
+        name = DURATIONS[info.name]
+    elif match := PERCENTILE.fullmatch(info.name):
+        name = f"{float(match['percent'].replace('_', '.')):.2f}th-qrtle"
+        name = "-".join(filter(None, (name, match["label"])))
+    else:
+        name = "" if alone else figures.label(info)
+    return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
+
+
+def _rows_of(report: StudyReport, each: MeasureComparison, name: str) -> list[MmtestsRow]:
+    info = report.measure(each.measure)
+    way = info.direction
+    plain = (False,) * len(each.summaries)
+    starred = tuple(
+        index > 0 and each.outcome_of(index) in SHOWN for index in range(len(each.summaries))
+    )
+    means = _of(each, "mean")
+    if info.name in TIMES or PERCENTILE.fullmatch(info.name):
+        return [MmtestsRow("Time" if info.name in TIMES else "Lat", name, means, way, starred)]
+    # Of rates (higher is better) that are all above 0, mmtests takes the harmonic mean.
+    harmonic = _of(each, "harmonic_mean")
+    rates = way == "higher" and all(
+        value is not None for value, mean in zip(harmonic, means, strict=True) if mean is not None
+    )
+    return [
+        MmtestsRow("Min", name, _of(each, "minimum"), way, plain),
+        MmtestsRow("Hmean" if rates else "Amean", name, harmonic if rates else means, way, starred),
+        MmtestsRow("Stddev", name, _of(each, "stddev"), Direction.LOWER, plain),
+        MmtestsRow("CoeffVar", name, _of(each, "variation"), Direction.LOWER, plain),
+        MmtestsRow("Max", name, _of(each, "maximum"), way, plain),
+    ]
+
+
+def _of(each: MeasureComparison, what: str) -> tuple[float | None, ...]:
+    return tuple(getattr(summary, what) if summary else None for summary in each.summaries)
+
+
+def _told(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Make the `Ops` lines of one cell; of several there is no room for them."""
+    if len(reports) > 1:
+        return []
+    infos = [(reports[0].measure(each.measure), each) for each in reports[0].comparisons]
+    return [
+        (figures.cut(figures.label(info), LONGEST_MEASURE), _of(each, "mean"))
+        for info, each in infos
+        if info.direction == "none" and not is_vm_counter(info)
+    ]
+
+
+def _durations(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Add up the times of all cells, as mmtests does for a benchmark."""
+    sums = _sums(reports, lambda info: info.name in TIMES)
+    return [(word, sums[name]) for name, word in DURATIONS.items() if name in sums]
+
+
+def _counter_lines(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Make the fault and `NUMA` lines of the mean of all runs, without those no variant has."""
+    found = {
+        name.removeprefix("vmstat_"): means for name, means in _sums(reports, is_vm_counter).items()
+    }
+    sides = [
+        numa_lines({name: means[index] for name, means in found.items()})
+        for index in range(len(reports[0].variants))
+    ]
+    lines = [(line[0][0], tuple(value for _, value in line)) for line in zip(*sides, strict=True)]
+    return [(label, values) for label, values in lines if any(v is not None for v in values)]
+
+
+def _sums(
+    reports: Sequence[StudyReport], wanted: Callable[[MeasureInfo], bool]
+) -> dict[str, tuple[float | None, ...]]:
+    """Add up the means of some measures over all cells; None where a cell could not measure it."""
+    found: dict[str, list[tuple[float | None, ...]]] = {}
+    for report in reports:
+        for each in report.comparisons:
+            if wanted(report.measure(each.measure)):
+                found.setdefault(each.measure, []).append(_of(each, "mean"))
+    return {
+        name: tuple(
+            None if None in side else sum(filter(None, side)) for side in zip(*rows, strict=True)
+        )
+        for name, rows in found.items()
+    }
+
+
+def _notes(reports: Sequence[StudyReport]) -> list[str]:
+    every = [(report, each) for report in reports for each in report.comparisons]
+    kinds = {report.measure(each.measure).kind for report, each in every}
+    notes = ["positive percentages are better; * the difference from the first is shown"]
+    if len(reports) > 1:
+        notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
+    notes += [figures.kind_note(kind, reports[0].mode) for kind in sorted(kinds)]
+    if any(None in each.summaries for _, each in every):
+        notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
+    return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

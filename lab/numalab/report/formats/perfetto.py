@@ -1,0 +1,192 @@
+"""One run as a trace for the Perfetto UI: CPUs by node, tasks, decisions, and counters.
+
+The format is protos/perfetto/trace/trace.proto: packets of track descriptors and track events, on
+one sequence. Times are nanoseconds since the window's begin.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from numalab.analysis.findings import Decision, Findings
+from numalab.errors import UserError
+from numalab.files import replacing
+from numalab.report.figures import printable
+from numalab.report.model import Span, StudyReport, Timeline
+from numalab.report.page.charts import decision_mark
+from numalab.results.layout import Results
+from numalab.topology.model import Topology
+
+SEQUENCE = 1  # all packets come from one writer
+PACKETS_IN_PART = 2000  # serialised at once; a trace is its parts one after the other
+
+
+def render_perfetto(
+    topology: Topology, timeline: Timeline, findings: Findings | None = None
+) -> Iterator[bytes]:
+    """Render a run as a Perfetto trace, in parts to be written one after the other.
+
+    There is a track for each CPU below its node, and one for each task of interest, which says on
+    which CPU and node it ran. A decision of NUMA balancing is an instant on the task's track; from
+    a move or swap a flow leads to the task's next slice on the node it was sent to. What the
+    findings hold as curves are counters.
+    """
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415 - 0.2 s
+
+    writer = _Writer(pb)
+    decisions = findings.decisions if findings else ()
+    machine = writer.track("machine", f"{topology.name}: CPUs by node")
+    for node in topology.nodes:
+        parent = writer.track(("node", node.id), f"node {node.id}", machine)
+        for cpu in node.cpus:
+            writer.track(("cpu", cpu), f"CPU {cpu}", parent)
+    yield from _spans(writer, timeline, decisions)
+    marks = writer.track("marks", "marks")
+    for mark in timeline.marks:
+        writer.event(_ns(mark.at_ms), marks, pb.TrackEvent.TYPE_INSTANT, mark.text)
+    yield from writer.full()
+    if findings is not None:
+        yield from _counters(writer, findings)
+    yield writer.rest()
+
+
+class _Writer:
+    """Collects packets, and describes each track when it is first asked for."""
+
+    def __init__(self, pb: Any) -> None:
+        self.pb = pb
+        self._tracks: dict[object, int] = {}
+        self._trace = pb.Trace()
+
+    def track(self, key: object, name: str, parent: int = 0, *, unit: str | None = None) -> int:
+        """Return the track of something; `unit` is that of a counter."""
+        if key in self._tracks:
+            return self._tracks[key]
+        number = self._tracks[key] = len(self._tracks) + 1
+        packet = self._packet()
+        if number == 1:
+            packet.sequence_flags = self.pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        about = packet.track_descriptor
+        about.uuid, about.name = number, printable(name)
+        about.child_ordering = self.pb.TrackDescriptor.EXPLICIT
+        about.sibling_order_rank = number
+        if parent:
+            about.parent_uuid = parent
+        if unit is not None:
+            about.counter.unit_name = unit
+        return number
+
+    def event(self, at_ns: int, track: int, kind: int, name: str = "") -> Any:
+        """Add an event to a track, and return it for more to be said."""
+        packet = self._packet()
+        packet.timestamp = at_ns
+        event = packet.track_event
+        event.track_uuid, event.type = track, kind
+        if name:
+            event.name = printable(name)
+        return event
+
+    def slice(self, span: Span, track: int, name: str) -> Any:
+        """Add the time of a span to a track; the event that begins it is returned."""
+        begin = self.event(_ns(span.start_ms), track, self.pb.TrackEvent.TYPE_SLICE_BEGIN, name)
+        self.event(_ns(span.end_ms), track, self.pb.TrackEvent.TYPE_SLICE_END)
+        return begin
+
+    def full(self) -> Iterator[bytes]:
+        """Give what is collected when there is much of it."""
+        if len(self._trace.packet) >= PACKETS_IN_PART:
+            yield self.rest()
+
+    def rest(self) -> bytes:
+        """Give what is collected."""
+        part: bytes = self._trace.SerializeToString()
+        self._trace = self.pb.Trace()
+        return part
+
+    def _packet(self) -> Any:
+        return self._trace.packet.add(trusted_packet_sequence_id=SEQUENCE)
+
+
+def _spans(writer: _Writer, timeline: Timeline, decisions: tuple[Decision, ...]) -> Iterator[bytes]:
+    """Write what ran on each CPU and where each task of interest ran, in the order of time."""
+    waiting = sorted(enumerate(decisions, 1), key=lambda pair: pair[1].at_ms)
+    flows: dict[str, list[tuple[int, int]]] = {}  # by task: the flow, and the node it leads to
+    for span in sorted(timeline.spans, key=lambda span: span.start_ms):
+        while waiting and waiting[0][1].at_ms <= span.start_ms:
+            _decide(writer, *waiting.pop(0), flows)
+        writer.slice(span, writer.track(("cpu", span.cpu), f"CPU {span.cpu}"), span.task)
+        if span.of_interest:
+            slice_of = writer.slice(span, _task(writer, span.task), f"node {span.node}")
+            _annotate(slice_of, "CPU", span.cpu)
+            _annotate(slice_of, "node", span.node)
+            reached = [flow for flow, node in flows.get(span.task, ()) if node == span.node]
+            slice_of.terminating_flow_ids.extend(reached)
+            if reached:
+                del flows[span.task]
+        yield from writer.full()
+    for number, decision in waiting:
+        _decide(writer, number, decision, flows)
+
+
+def _task(writer: _Writer, name: str) -> int:
+    return writer.track(("task", name), name, writer.track("tasks", "tasks of interest"))
+
+
+def _decide(
+    writer: _Writer, number: int, decision: Decision, flows: dict[str, list[tuple[int, int]]]
+) -> None:
+    """Write a decision as an instant on its task's track, and begin its flow."""
+    task = f"{decision.task}/{decision.pid}"
+    kind = writer.pb.TrackEvent.TYPE_INSTANT
+    event = writer.event(_ns(decision.at_ms), _task(writer, task), kind, f"numa {decision.kind}")
+    text = event.debug_annotations.add(name="decision")
+    text.string_value = decision_mark(decision)["what"]
+    if decision.kind != "stick" and decision.to_node is not None and not decision.undone:
+        event.flow_ids.append(number)
+        flows.setdefault(task, []).append((number, decision.to_node))
+
+
+def _annotate(event: Any, name: str, value: int) -> None:
+    event.debug_annotations.add(name=name).int_value = value
+
+
+def _counters(writer: _Writer, findings: Findings) -> Iterator[bytes]:
+    for place, series in enumerate(findings.series):
+        group = writer.track(("series", series.name), series.title)
+        name = series.label or series.title
+        track = writer.track(("curve", place), name, group, unit=series.unit)
+        since = 0.0
+        # A value is that of the step which ends at its time; Perfetto's goes on until the next.
+        for at, value in zip(series.at_ms, series.values, strict=True):
+            if value is not None:
+                event = writer.event(_ns(since), track, writer.pb.TrackEvent.TYPE_COUNTER)
+                event.double_counter_value = value
+            since = at
+        yield from writer.full()
+
+
+def _ns(ms: float) -> int:
+    return max(0, round(ms * 1e6))
+
+
+class PerfettoFormat:
+    """A trace of one run of each variant, beside its measures."""
+
+    def write(self, reports: Sequence[StudyReport], results: Results) -> str:
+        """Write the runs that the pages draw, and return the files, a line each.
+
+        They are in the order of the cells and variants. Raises UserError where there are none,
+        because no recording tells who ran.
+        """
+        written = []
+        for report in reports:
+            findings = {run.run: run.findings for run in report.findings}
+            for timeline in report.timelines:
+                path = results.run(timeline.run).perfetto
+                with replacing(path) as temporary, temporary.open("wb") as file:
+                    parts = render_perfetto(report.topology, timeline, findings.get(timeline.run))
+                    file.writelines(parts)
+                written.append(path)
+        if not written:
+            reason = "no run tells who ran: it needs sched:sched_switch in the study's [capture]"
+            raise UserError(reason, file=results.path)
+        return "".join(f"{path}\n" for path in written)

@@ -1,0 +1,160 @@
+"""The report on a terminal: one table, then what each measure says, then what was claimed."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numalab.analysis.statistics import Outcome
+from numalab.report import figures
+from numalab.report.cells import told_apart
+from numalab.report.model import MeasureComparison, StudyReport
+from numalab.results.layout import Results
+
+# Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
+OUTCOME_STYLES: dict[Outcome, str] = {
+    "better": "bold blue",
+    "worse": "bold dark_orange",
+    "different": "bold",
+    "no difference shown": "dim",
+    "not comparable": "dim",
+}
+
+
+class TableFormat:
+    """A table for each cell, and where the page is."""
+
+    def write(self, reports: Sequence[StudyReport], results: Results) -> Group:
+        """Return the tables; the last one says what its figures are worth."""
+        page = Text.assemble("page: ", str(results.html.absolute()))
+        tables = (render_terminal(each, notes=each is reports[-1]) for each in reports)
+        return Group(*tables, page)
+
+
+def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableType:
+    """Render a study for a terminal of 100 columns or more; it reads the same without colour.
+
+    It lists the key measures, what the workload printed, and what differs; all other measures are
+    only counted, and all other forms of the report list them. `notes` say below the table what its
+    figures are worth; of several cells, the last one has them.
+    """
+    told = [each for each in report.comparisons if each.measure in report.key_measures]
+    listed = told_apart(report)
+    hidden = len(report.comparisons) - len(listed)
+    parts: list[RenderableType] = [
+        _line(report.study, report.question),
+        _line("verdict", report.verdict, "bold"),
+        Text(),
+        _line("machine", figures.machine_line(report)),
+        _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
+        _line("runs", figures.seeds_line(report)),
+        *_measures(report, listed),
+        *[_verdict(comparison) for comparison in told],
+    ]
+    if report.claims:
+        parts.extend([Text(), *_claims(report)])
+    parts.append(Text())
+    if notes:
+        parts.extend(_notes(report))
+    if hidden:
+        told_of = f"{hidden} more measures, no difference shown: see the page or report.json"
+        parts.append(Text(told_of, "dim"))
+    return Group(*parts)
+
+
+def _line(name: str, text: str, style: str = "") -> RenderableType:
+    """Lay out `name  text` so that a long text wraps below itself, not below the name."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column()
+    grid.add_row(Text(figures.printable(name), "bold"), Text(figures.printable(text), style))
+    return grid
+
+
+def _reason(report: StudyReport) -> str:
+    return f" ({report.mode_reason})" if report.mode_reason else ""
+
+
+def _measures(
+    report: StudyReport, comparisons: Sequence[MeasureComparison]
+) -> list[RenderableType]:
+    """Lay out one table for each variant beside the first, so that three or more have room."""
+    others = range(1, len(report.variants))
+    sides: list[tuple[int, ...]] = [(0, index) for index in others] or [(0,)]
+    return [part for side in sides for part in (_table(report, comparisons, side), Text())]
+
+
+def _table(
+    report: StudyReport, comparisons: Sequence[MeasureComparison], side: tuple[int, ...]
+) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
+    table.add_column("\nMeasure", overflow="fold")
+    table.add_column("\nunit", overflow="fold", max_width=14)
+    for index in side:
+        name = figures.printable(report.variants[index].name)
+        table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
+        table.add_column("\nstddev", justify="right", no_wrap=True)
+    table.add_column("\nn", justify="right", no_wrap=True)
+    for _ in side[1:]:
+        table.add_column("\nchange", justify="right", no_wrap=True)
+    table.add_column("\nkind", no_wrap=True)
+    for comparison in comparisons:
+        table.add_row(*_cells(report, comparison, side))
+    return table
+
+
+def _cells(
+    report: StudyReport, comparison: MeasureComparison, side: tuple[int, ...]
+) -> list[RenderableType]:
+    info = report.measure(comparison.measure)
+    places = figures.row_decimals(comparison.summaries)
+    cells: list[RenderableType] = [
+        Text(figures.printable(info.name)),
+        Text(figures.printable(info.unit)),
+    ]
+    for index in side:
+        summary = comparison.summaries[index]
+        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
+        cells.append(figures.number(mean, places, grouped=True))
+        cells.append("" if stddev is None else figures.number(stddev, places, grouped=True))
+    cells.append(figures.samples(comparison))
+    for index in side[1:]:
+        style = OUTCOME_STYLES[comparison.outcome_of(index)]
+        cells.append(Text(figures.change(comparison, index), style))
+    cells.append(info.kind)
+    return cells
+
+
+def _verdict(comparison: MeasureComparison) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, min_width=19)
+    grid.add_column()
+    outcome = Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome])
+    grid.add_row(outcome, Text(figures.printable(f"{comparison.measure}: {comparison.verdict}")))
+    return grid
+
+
+def _claims(report: StudyReport) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for claim in report.claims:
+        told = bool(claim.verdict) and not claim.required
+        style = "" if told else "bold blue" if claim.holds else "bold dark_orange"
+        words, reason = figures.verdict_and_reason(claim)
+        published = f" (published: {claim.published})" if claim.published else ""
+        text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
+        # Why something cannot be seen is too long for the first column.
+        first = words.removesuffix(" in this mode")
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, min_width=19)
+        grid.add_column()
+        told_text = f"{text}; {reason}" if reason else text
+        title = first if claim.verdict else f"claim {first}"
+        grid.add_row(Text(title, style), Text(figures.printable(told_text)))
+        lines.append(grid)
+    return lines
+
+
+def _notes(report: StudyReport) -> list[RenderableType]:
+    return [Text(note, "dim") for note in figures.notes(report)]

@@ -1,0 +1,50 @@
+"""The table of "sched/topology: fix sched groups on NUMA machines with mesh topology" (2017).
+
+Mean and standard deviation before and after, and by how much the mean changed.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from numalab.report import cells, figures
+from numalab.report.cells import is_vm_counter
+from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.tables import table_of_means
+
+Rows = list[tuple[str, MeasureComparison]]
+
+
+def render_threads(reports: Sequence[StudyReport]) -> str:
+    """Render a study as `mean stddev  mean stddev  +x%`, plain ASCII.
+
+    One cell has a line for each measure that is told of it but counters of /proc/vmstat: its key
+    measures, what the workload printed, and what differs. Several have a table for
+    each of the measures that they share, with a line for each cell: in the mail the cells are
+    numbers of threads. With more than two variants there is one table for each against the first.
+    The percentage is plain: of a time, `+` is worse.
+    """
+    names = [figures.cut(variant.name, 15) for variant in reports[0].variants]
+    tables = [
+        [title, *table] if title else table
+        for index in range(1, len(names))
+        for title, head, rows in _tables(reports)
+        for table in [table_of_means((head, names[0], names[index]), rows, index)]
+    ]
+    return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
+
+
+def _tables(reports: Sequence[StudyReport]) -> Iterator[tuple[str, str, Rows]]:
+    if len(reports) == 1:
+        (report,) = reports
+        infos = [(report.measure(each.measure), each) for each in cells.told_apart(report)]
+        rows = [(figures.label(info), each) for info, each in infos if not is_vm_counter(info)]
+        if rows:
+            yield "", "Measure", rows
+        return
+    axis = cells.axis(reports)
+    found: dict[str, Rows] = {}
+    for report, label in zip(reports, axis.labels, strict=True):
+        for each in cells.headlines(report):
+            title = figures.plain_ascii(figures.label(report.measure(each.measure)))
+            found.setdefault(title, []).append((label, each))
+    for title, rows in found.items():
+        yield title, axis.title, rows

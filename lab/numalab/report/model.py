@@ -1,0 +1,241 @@
+"""What a report shows, as one plain value.
+
+`StudyReport` holds figures that other rooms computed; nothing here computes. Every renderer in
+this room takes one `StudyReport` and gives text or bytes, so a report can be made again from a
+stored result without a guest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal
+
+from numalab.analysis import statistics
+from numalab.analysis.findings import Findings
+from numalab.analysis.statistics import Outcome, Summary
+from numalab.measure import MeasureInfo
+from numalab.topology.model import Topology
+from numalab.topology.sched_domains import CpuDomains
+
+# `recording`: a trace.dat from anywhere, with no guest of ours.
+Mode = Literal["kvm", "tcg", "icount", "timed", "recording"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measure of one run. `value` is None when the guest could not measure it, never 0."""
+
+    measure: str
+    value: float | int | None
+
+
+@dataclass(frozen=True)
+class VariantInfo:
+    """One value on the compared axis: usually one kernel. The first variant is the base."""
+
+    name: str
+    kernel: str
+    release: str
+    config_hash: str
+    source_version: str
+    series: tuple[str, ...] = ()
+    compiler: str = ""
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class PlacementFact:
+    """One placement fact: what was asked for and what was read back from the running process.
+
+    An `asked` that begins with `any` asks for nothing in particular, so nothing can disagree.
+    """
+
+    subject: str
+    asked: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a run ran on, and how much of its recording survived."""
+
+    qemu: str
+    libvirt: str
+    host: str
+    image: str
+    image_digest: str
+    placement: str
+    events: int
+    lost_events: int
+    proof: tuple[PlacementFact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One boot of one variant with one seed. `status` is `ok` or the reason it is not."""
+
+    id: str
+    variant: str
+    seed: int
+    status: str
+    readings: tuple[Reading, ...]
+    provenance: Provenance
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class MeasureComparison:
+    """One measure over all variants, in the order of `StudyReport.variants`.
+
+    A summary is None when no run of that variant could measure it. `changes` are percentages of
+    the first variant's mean; None for the first variant itself and where that mean is 0 or absent.
+    `versus` holds each variant's comparison with the first, None for the first itself; outcome and
+    verdict are those of the last.
+    """
+
+    measure: str
+    summaries: tuple[Summary | None, ...]
+    changes: tuple[float | None, ...]
+    outcome: Outcome
+    verdict: str
+    versus: tuple[statistics.Comparison | None, ...] = ()
+
+    def outcome_of(self, index: int) -> Outcome:
+        """Return how variant `index` compares with the first."""
+        versus = self.versus[index] if index < len(self.versus) else None
+        return versus.outcome if versus else self.outcome
+
+
+@dataclass(frozen=True)
+class SchedDomains:
+    """The sched domains and groups of every CPU as one variant's kernel printed them.
+
+    `errors` are the kernel's own `ERROR:` lines under `sched_verbose`.
+    """
+
+    variant: str
+    cpus: tuple[CpuDomains, ...]
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Span:
+    """A task ran on a CPU of a node, from `start_ms` to `end_ms` after the window's begin."""
+
+    cpu: int
+    node: int
+    start_ms: float
+    end_ms: float
+    task: str
+    of_interest: bool
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment worth a line across the timeline, such as a change of the tasks' affinity."""
+
+    at_ms: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Who ran where in one run of one variant. Time without a span is idle."""
+
+    variant: str
+    run: str
+    length_ms: float
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunFindings:
+    """What the analysis of one run of a variant found: matrices, curves, decisions and lists."""
+
+    variant: str
+    run: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
+class ClaimOutcome:
+    """What the study says should be seen, and what was.
+
+    `verdict` is that of a comparison between variants in words (empty for bounds on one variant):
+    `reproduced`, `opposite`, `no difference shown`, or `cannot be seen in this mode because ...`;
+    `published` is what the source says of it. A claim that is not `required` is only told: it
+    always holds.
+    """
+
+    text: str
+    expected: str
+    measured: str
+    holds: bool
+    measure: str = ""
+    kind: str = ""
+    published: str = ""
+    verdict: str = ""
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Everything a report shows of one cell: a topology with a use of a workload.
+
+    Tuples are in the order in which they are shown. `cell` names it ("ring-4, bound-hogs"),
+    `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
+    `remarks` say how the runs were chosen, where not by the study's file alone.
+    """
+
+    study: str
+    question: str
+    verdict: str
+    reference: str
+    axis: str
+    mode: Mode
+    mode_reason: str
+    workload: str
+    created: str
+    again: tuple[str, ...]
+    topology: Topology
+    topology_svg: str
+    variants: tuple[VariantInfo, ...]
+    measures: tuple[MeasureInfo, ...]
+    key_measures: tuple[str, ...]
+    runs: tuple[Run, ...]
+    comparisons: tuple[MeasureComparison, ...]
+    domains: tuple[SchedDomains, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    claims: tuple[ClaimOutcome, ...] = ()
+    findings: tuple[RunFindings, ...] = ()
+    cell: str = ""
+    workload_name: str = ""
+    workload_label: str = ""
+    parameters: Mapping[str, str | int | float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def cell_name(self) -> str:
+        """The cell's part of the names of runs and folders."""
+        return f"{self.topology.name}_{self.workload_label}"
+
+    def measure(self, name: str) -> MeasureInfo:
+        """Return what is known about a measure. Raises KeyError for a name the report lacks."""
+        for info in self.measures:
+            if info.name == name:
+                return info
+        raise KeyError(name)
+
+    def values(self, variant: str, measure: str) -> tuple[float, ...]:
+        """Return what the runs of a variant that ended well measured, in the order of the runs.
+
+        Runs without the value, and what is not a finite number, are left out.
+        """
+        return tuple(
+            float(reading.value)
+            for run in self.runs
+            if run.variant == variant and run.status == "ok"
+            for reading in run.readings
+            if reading.measure == measure and reading.value is not None and isfinite(reading.value)
+        )

@@ -1,0 +1,142 @@
+"""Sched groups of several kernels side by side, in rows that a table can show."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numalab.cpulist import format_cpulist
+from numalab.report.model import StudyReport
+from numalab.topology.model import Topology
+from numalab.topology.sched_domains import CpuDomains, SchedDomain
+
+Difference = Literal["", "masks", "groups"]
+MOST_SINGLES = 4  # groups of one CPU that are listed; a node may have a hundred
+
+
+@dataclass(frozen=True)
+class GroupShown:
+    """One sched group: its CPUs, the nodes it touches, and its balance mask where it is smaller."""
+
+    cpus: str
+    nodes: tuple[int, ...]
+    mask: str
+
+
+@dataclass(frozen=True)
+class DomainShown:
+    """One sched domain of one CPU as one variant's kernel built it.
+
+    `spans_nodes` tells a NUMA domain from one inside a node. `singles` counts groups of one CPU
+    each, which are not listed where there are many.
+    """
+
+    name: str
+    span: str
+    flags: str
+    groups: tuple[GroupShown, ...]
+    spans_nodes: bool
+    singles: int = 0
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """The same domain level of the same CPUs in each variant; None where a variant lacks it.
+
+    `differs` says in what the variants do: the groups (or the domain itself), or only the masks.
+    """
+
+    cpus: tuple[int, ...]
+    node: int
+    level: int
+    variants: tuple[DomainShown | None, ...]
+    differs: Difference
+
+
+def last_domain_rows(report: StudyReport) -> list[DomainRow]:
+    """Return the widest domain of the first CPU of each node: where group construction shows."""
+    rows = []
+    for node in report.topology.nodes:
+        if node.cpus:
+            found = _rows_of_cpu(report, min(node.cpus), node.id)
+            rows.extend(found[-1:])
+    return rows
+
+
+def all_domain_rows(report: StudyReport) -> list[DomainRow]:
+    """Return every domain of every CPU, by node and then from the smallest domain up.
+
+    CPUs of one node that have the very same domain share a row.
+    """
+    nodes = _node_of(report.topology)
+    cpus = sorted({each.cpu for variant in report.domains for each in variant.cpus})
+    rows = [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
+    merged: dict[DomainRow, tuple[int, ...]] = {}
+    for row in rows:
+        key = replace(row, cpus=())
+        merged[key] = (*merged.get(key, ()), *row.cpus)
+    found = [replace(row, cpus=cpus) for row, cpus in merged.items()]
+    return sorted(found, key=lambda row: (row.node, row.level, row.cpus))
+
+
+def domain_text(domain: DomainShown | None) -> str:
+    """Write a domain's groups as text: `{0-1,6-7} {2-5}`, for a mail."""
+    if domain is None:
+        return "none"
+    listed = " ".join(f"{{{group.cpus}}}" for group in domain.groups)
+    return f"{domain.singles} groups of one CPU" if domain.singles else listed
+
+
+def _node_of(topology: Topology) -> dict[int, int]:
+    return {cpu: node.id for node in topology.nodes for cpu in node.cpus}
+
+
+def _rows_of_cpu(report: StudyReport, cpu: int, node: int) -> list[DomainRow]:
+    nodes = _node_of(report.topology)
+    found = [_domains_of(variant.cpus, cpu) for variant in report.domains]
+    rows = []
+    for level in range(max((len(domains) for domains in found), default=0)):
+        here = [domains[level] if level < len(domains) else None for domains in found]
+        shown = tuple(_shown(domain, nodes) if domain else None for domain in here)
+        differs = _difference(here)
+        rows.append(DomainRow((cpu,), node, level, shown, differs))
+    return rows
+
+
+def _domains_of(cpus: tuple[CpuDomains, ...], cpu: int) -> tuple[SchedDomain, ...]:
+    return next((each.domains for each in cpus if each.cpu == cpu), ())
+
+
+def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:
+    groups = tuple(
+        GroupShown(
+            format_cpulist(group.span),
+            tuple(sorted({nodes[cpu] for cpu in group.span if cpu in nodes})),
+            "" if set(group.mask) == set(group.span) else format_cpulist(group.mask),
+        )
+        for group in domain.groups
+    )
+    single = len(groups) > MOST_SINGLES and all(len(group.span) == 1 for group in domain.groups)
+    return DomainShown(
+        name=domain.name,
+        span=format_cpulist(domain.span),
+        flags=" ".join(domain.flags),
+        groups=() if single else groups,
+        spans_nodes=len({nodes.get(cpu) for cpu in domain.span}) > 1,
+        singles=len(groups) if single else 0,
+    )
+
+
+def _difference(domains: Sequence[SchedDomain | None]) -> Difference:
+    """Say in what the same domain of several kernels differs.
+
+    The order of groups is left out: each CPU's list starts with its local group in every kernel.
+    """
+
+    def differ(of: Callable[[SchedDomain], object]) -> bool:
+        return len({of(domain) if domain else None for domain in domains}) > 1
+
+    if differ(lambda d: (d.name, d.span, frozenset(group.span for group in d.groups))):
+        return "groups"
+    if differ(lambda d: frozenset((group.span, group.mask) for group in d.groups)):
+        return "masks"
+    return ""

@@ -1,0 +1,157 @@
+"""`index.html`: the report of a cell as one file that asks nothing of any network."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from numalab.cpulist import format_cpulist
+from numalab.report import figures
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.model import StudyReport
+from numalab.report.page import charts
+from numalab.report.page.curves import Curves, chart, curves
+from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
+from numalab.report.page.measured import measure_row, run_values
+from numalab.report.page.page import chart_library, data_uri, embedded_json, own, render_template
+from numalab.report.page.provenance import placement_facts, shared_facts
+from numalab.report.page.residence import balance, residence_rows
+from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed
+from numalab.report.page.traffic import (
+    MOST_FLOWS,
+    Side,
+    Traffic,
+    as_text,
+    count_text,
+    draw_flows,
+    heat_maps,
+    traffic,
+)
+
+MOST_BYTES = 3 << 20
+Json = dict[str, Any]
+
+
+def render_html(report: StudyReport) -> str:
+    """Render a cell as one self-contained page of at most `MOST_BYTES` for a usual study.
+
+    A report of one variant, as a recording from anywhere is, has no comparisons.
+    """
+    lines = [on_cpus(timeline) for timeline in report.timelines]
+    by_measure = {comparison.measure: comparison for comparison in report.comparisons}
+    keys = [by_measure[name] for name in report.key_measures if name in by_measure]
+    kinds, series = traffic(report), curves(report)
+    scripts = (chart_library(), own("table.js"), own("charts.js"))
+    values = {
+        "report": report,
+        "drawings": _drawings(report, kinds),
+        "keys": [measure_row(report, each) for each in keys],
+        "rows": [measure_row(report, each) for each in report.comparisons],
+        "last_domains": last_domain_rows(report),
+        "all_domains": all_domain_rows(report),
+        "node_ids": [node.id for node in report.topology.nodes],
+        "charts": _chart_notes(report, lines),
+        "traffic": [(each, Markup.escape(as_text(report.topology, each))) for each in kinds],
+        "curves": series,
+        "residence": residence_rows(report),
+        "found_nodes": report.findings[0].findings.nodes if report.findings else (),
+        "settled": f"{report.findings[0].findings.convergence_percent:g}"
+        if report.findings
+        else "",
+        "decided": any(run.findings.decisions for run in report.findings),
+        "claims": [(report.cell, claim) for claim in report.claims],
+        "balance": balance(report),
+        "chart_data": embedded_json(_chart_data(report, lines, kinds, series)),
+        "node_colors": {
+            node.id: charts.node_color(report.topology, node.id) for node in report.topology.nodes
+        },
+        "changelog": Markup.escape(render_changelog([report])),
+        "shared": shared_facts(report.runs),
+        "values": run_values(report),
+        "placement": placement_facts(report.runs),
+        "cpulist": format_cpulist,
+        "domain_text": domain_text,
+    }
+    return render_template("index.html", scripts, values)
+
+
+def _drawings(report: StudyReport, kinds: Sequence[Traffic]) -> list[Json]:
+    """Return the drawings of the machine: with each variant's flows, by kind, or bare."""
+    shown = [each for each in kinds if each.most_between]
+    if not shown:
+        return [{"title": "", "name": "", "sides": [("", data_uri(report.topology_svg), "")]}]
+    return [
+        {
+            "title": each.title,
+            "name": each.name,
+            "sides": [
+                (side.variant, data_uri(draw_flows(report.topology, each, side)), _told(each, side))
+                for side in each.sides
+            ],
+        }
+        for each in shown
+    ]
+
+
+def _told(kind: Traffic, side: Side) -> str:
+    """Say how much went between nodes in a run, and how far in all."""
+    words = [
+        f"{count_text(side.total)} {kind.unit}",
+        *(f"{count_text(total)} {unit}" for unit, total in side.weighted),
+    ]
+    hidden = (
+        sum(
+            value > 0
+            for here, row in enumerate(side.means)
+            for there, value in enumerate(row)
+            if here != there
+        )
+        - MOST_FLOWS
+    )
+    more = f"; {hidden} smaller flows are not drawn" if hidden > 0 else ""
+    return f"in a run {', '.join(words)}{more}"
+
+
+def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[Json]:
+    """Return what the page says around each chart; the drawing itself comes from the data."""
+    return [
+        {
+            "timeline": timeline,
+            "count": len(timeline.spans),
+            "tasks": charts.own_tasks(timeline),
+            "marks": charts.inner_marks(timeline),
+            "resolution": None
+            if drawn.resolution_ms is None
+            else figures.number(drawn.resolution_ms, figures.decimals([drawn.resolution_ms])),
+        }
+        for timeline, drawn in zip(report.timelines, lines, strict=True)
+    ]
+
+
+def _chart_data(
+    report: StudyReport,
+    lines: Sequence[Drawn],
+    kinds: Sequence[Traffic],
+    series: Sequence[Curves],
+) -> Json:
+    """Return every chart of the page by the name of the element that it is drawn in."""
+    until = charts.longest_ms(report.timelines)
+    drawn: dict[str, Json] = {}
+    for place, (timeline, line) in enumerate(zip(report.timelines, lines, strict=True)):
+        spec = charts.cpu_chart(timeline, report.topology, until)
+        drawn[f"cpu-{place}"] = {"spec": spec, "spans": packed(line.spans), "zooms": True}
+        if charts.own_tasks(timeline):
+            found = [each for run in report.findings if run.run == timeline.run
+                     for each in run.findings.decisions]  # fmt: skip
+            spec = charts.task_chart(timeline, report.topology, until, found)
+            stays = packed(of_tasks(timeline).spans)
+            drawn[f"task-{place}"] = {"spec": spec, "spans": stays, "zooms": True}
+    for kind in kinds:
+        for place, spec in enumerate(heat_maps(report.topology, kind)):
+            drawn[f"heat-{kind.name}-{place}"] = {"spec": spec}
+    until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
+    for each in series:
+        for place, diagram in enumerate(each.diagrams):
+            spec = chart(each, diagram, until)
+            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "zooms": True}
+    return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}

@@ -1,0 +1,82 @@
+"""What all pages share: templates, scripts, and the policy that lets nothing else run.
+
+A page's own policy (CSP) forbids every request and every script but those it was made with, so a
+hostile name from a guest could not run even if it were not escaped; and it is.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from numalab.report import figures
+from numalab.report.page import charts
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str, Any]) -> str:
+    """Render a template with the style, these scripts and a policy that allows just them."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name).render(
+        style=own("style.css"), scripts=scripts, policy=_policy(*scripts), figures=figures, **values
+    )
+
+
+def own(name: str) -> Markup:
+    """Return a script or style of this project."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def embedded_json(value: object) -> Markup:
+    """Write JSON that no text in it can end the `<script>` element around."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def data_uri(svg: str) -> str:
+    """Make a drawing an image: it can then neither run a script nor restyle the page."""
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+
+
+@cache
+def chart_library() -> Markup:
+    """Return the charting library as one script."""
+    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine; text reports need none
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", charts.VEGA_LITE)
+    return Markup(bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def _finalize(value: Any) -> Any:
+    """Show what is invisible or would reorder a line; what is markup already passes as it is."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return figures.printable(value)
+    return value
+
+
+def _policy(*scripts: Markup) -> str:
+    # Vega makes functions of its own expressions, hence 'unsafe-eval'; vega-embed adds a style.
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'unsafe-eval' {hashes}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(script: Markup) -> str:
+    return b64encode(sha256(str(script).encode()).digest()).decode()

@@ -1,0 +1,115 @@
+"""A picture of the report for a README: the topology, and who ran on which CPU before and after.
+
+Drawn by Vega-Lite without a browser, in light colours on white.
+"""
+
+import re
+from textwrap import wrap
+from xml.etree import ElementTree
+
+from markupsafe import escape
+
+from numalab.report import figures
+from numalab.report.model import StudyReport
+from numalab.report.page import charts
+from numalab.report.page.timeline import on_cpus
+
+WIDTH, EDGE = 1080, 16
+DRAWING = 280
+TOP = 84
+LINE = 17
+NOTE = 'font-size="12.5" fill="#5d636b"'
+DARK_RULES = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+VARIABLE = re.compile(r"--([\w-]+):([^;}]+)")
+USE = re.compile(r"var\(--([\w-]+)\)")
+SVG = "http://www.w3.org/2000/svg"
+
+
+def render_picture_svg(report: StudyReport) -> str:
+    """Draw the report's picture as a standalone SVG of 1080 pixels width."""
+    timelines, height = _timelines(report)
+    total = round(TOP + max(height, DRAWING + 4 * LINE) + EDGE)
+    room = WIDTH - DRAWING - 3 * EDGE
+    verdict = wrap(figures.printable(report.verdict), 150)[:2]
+    notes = [
+        figures.machine_line(report),
+        f"mode {report.mode}, {figures.MODE_NOTES[report.mode]}",
+        "coloured: task of interest, by node",
+        "grey: other task; blank: idle",
+    ]
+    parts = [
+        f'<rect width="{WIDTH}" height="{total}" fill="#fff"/>',
+        _text(EDGE, 28, figures.printable(report.question), 'font-size="16" font-weight="bold"'),
+        *(_text(EDGE, 48 + LINE * i, line, NOTE) for i, line in enumerate(verdict)),
+        _placed(_fixed_colors(report.topology_svg), EDGE, TOP, DRAWING, DRAWING),
+        *(_text(EDGE, TOP + DRAWING + LINE * i, line, NOTE) for i, line in enumerate(notes, 1)),
+        _placed(timelines, EDGE + DRAWING + EDGE, TOP, room, height),
+    ]
+    return (
+        f'<svg xmlns="{SVG}" width="{WIDTH}" height="{total}" viewBox="0 0 {WIDTH} {total}" '
+        f'font-family="Arial, Liberation Sans, sans-serif">{"".join(parts)}</svg>\n'
+    )
+
+
+def render_picture_png(report: StudyReport, scale: float = 2.0) -> bytes:
+    """Draw the report's picture as a PNG, `scale` pixels for each of the SVG's."""
+    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine; text reports need none
+
+    png: bytes = vl_convert.svg_to_png(render_picture_svg(report), scale=scale)
+    return png
+
+
+def _timelines(report: StudyReport) -> tuple[str, float]:
+    """Draw the CPU charts of all variants below each other; return the SVG and its height."""
+    import vl_convert  # noqa: PLC0415
+
+    room = WIDTH - DRAWING - 3 * EDGE
+    until = charts.longest_ms(report.timelines)
+    charted, whole = [], {}
+    for timeline in report.timelines:
+        spec = charts.still_cpu_chart(timeline, report.topology, until, on_cpus(timeline).spans)
+        whole = {name: spec.pop(name) for name in ("$schema", "params", "config")}
+        del spec["autosize"], spec["padding"]
+        title = f"{timeline.variant}: {_kernel(report, timeline.variant)}"
+        charted.append(spec | {"width": room - 110, "title": {"text": figures.printable(title)}})
+    if not charted:
+        return f'<svg xmlns="{SVG}" width="1" height="1"/>', 1
+    font = {"font": "Arial, Liberation Sans, sans-serif"}
+    whole["config"] |= font | {"title": font | {"anchor": "start", "fontSize": 12}}
+    whole |= {"vconcat": charted, "spacing": 8}
+    svg: str = vl_convert.vegalite_to_svg(whole, vl_version=charts.VEGA_LITE)
+    root = ElementTree.fromstring(svg)
+    return svg, float(root.attrib["height"]) * room / float(root.attrib["width"])
+
+
+def _kernel(report: StudyReport, variant: str) -> str:
+    found = (f"{v.kernel} ({v.release})" for v in report.variants if v.name == variant)
+    return next(found, "unknown kernel")
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
+
+
+def _fixed_colors(svg: str) -> str:
+    """Give a drawing that follows the reader's colour scheme its light colours for good.
+
+    The picture has white paper, and its renderer knows neither media queries nor `var()`.
+    """
+    text = DARK_RULES.sub("", svg)
+    values: dict[str, str] = {}
+    for name, value in VARIABLE.findall(text):
+        values.setdefault(name, value.strip())
+    return USE.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:
+    """Put a standalone SVG into a box of another one, scaled to fit, from the top left."""
+    ElementTree.register_namespace("", SVG)
+    root = ElementTree.fromstring(svg)
+    if "viewBox" not in root.attrib:
+        root.set("viewBox", f"0 0 {root.get('width', '1')} {root.get('height', '1')}")
+    for name, value in {"x": x, "y": y, "width": width, "height": height}.items():
+        root.set(name, f"{value:g}")
+    root.set("preserveAspectRatio", "xMinYMin meet")
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,181 @@
+"""The tables that kernel changelogs print, in plain ASCII of 75 columns, counts of 100 at most.
+
+The shapes are those of two mails to the kernel's list. The table of means (`mean stddev mean
+stddev %`) is that of "sched/topology: fix sched groups on NUMA machines with mesh topology"
+(2017); the times and the blocks of counts are those of "Fixes for sched/numa_balancing" (2018),
+where the counts are what `perf stat -r` prints.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from textwrap import wrap
+
+from numalab.analysis.statistics import Summary, improvement_percent
+from numalab.measure import Direction
+from numalab.report import figures
+from numalab.report.model import MeasureComparison
+
+WIDTH = 75
+WIDEST = 100  # of counts, which are hard to read with their names broken
+GAP = "  "
+CountRow = tuple[str, Summary | None, Summary | None]
+LONGEST_CASE = 22
+ELAPSED, ELAPSED_PLACES = "seconds time elapsed", 9  # the last line of perf stat
+TIME_TITLES = ("Min", "Max", "Avg", "StdDev")
+
+
+def table_of_means(
+    head: tuple[str, str, str], rows: Sequence[tuple[str, MeasureComparison]], index: int = 1
+) -> list[str]:
+    """Lay out the `mean stddev  mean stddev  %` table: titles, then labelled comparisons.
+
+    `head` names the first column and the two variants. Figures are right-aligned; a label too long
+    for its column continues on lines of its own, so no line is wider than 75 columns.
+    """
+    cells = [_cells(comparison, index) for _, comparison in rows]
+    titles = ("mean", "stddev", "mean", "stddev", "%")
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    widths[1] += max(0, len(head[1]) - sum(widths[:2]) - len(GAP))
+    widths[3] += max(0, len(head[2]) - sum(widths[2:4]) - len(GAP))
+    room = WIDTH - sum(widths) - len(GAP) * len(widths)
+    labels = [wrap(figures.plain_ascii(text), room) or [""] for text, _ in rows]
+    width = max(len(line) for lines in [[head[0]], *labels] for line in lines)
+
+    spans = [widths[0] + len(GAP) + widths[1], widths[2] + len(GAP) + widths[3], widths[4]]
+    first = GAP.join(text.rjust(span) for text, span in zip([*head[1:], "%"], spans, strict=True))
+    second = GAP.join(t.rjust(w) for t, w in zip([*titles[:4], ""], widths, strict=True))
+    lines = [f"{head[0]:{width}}{GAP}{first}", f"{'':{width}}{GAP}{second}"]
+    for label, row in zip(labels, cells, strict=True):
+        values = GAP.join(cell.rjust(size) for cell, size in zip(row, widths, strict=True))
+        lines.append(f"{label[0]:{width}}{GAP}{values}")
+        lines.extend(f"  {line}" for line in label[1:])
+    return [line.rstrip() for line in lines]
+
+
+def relative_error(summary: Summary) -> float | None:
+    """Return perf stat's `+- x%`: the standard error of the mean, in percent of the mean.
+
+    `rel_stddev_stats(stddev_stats())` in tools/perf/util/stat.c (6.12), where `stddev_stats()` is
+    sqrt(variance / n) with the sample's variance. None for one run or a mean of 0.
+    """
+    if summary.stddev is None or summary.mean == 0:
+        return None
+    return 100 * summary.stddev / sqrt(summary.n) / abs(summary.mean)
+
+
+def table_of_counts(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
+    """Lay out counts as `perf stat -r` prints them: `name  555 ( +- 25.92% )  8 ( +- 38.45% )`."""
+    columns = [[_count(row[0], side(row)) for row in rows] for side in (_before, _after)]
+    sizes = [max((len(cell[0]) for cell in column), default=0) for column in columns]
+    noises = [max((len(cell[1]) for cell in column), default=0) for column in columns]
+    cells = [
+        [f"{value:>{size}} {noise:{room}}" if room else value for value, noise in column]
+        for column, size, room in zip(columns, sizes, noises, strict=True)
+    ]
+    return _two_columns(head, [name for name, _, _ in rows], cells)
+
+
+def table_of_sums(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
+    """Lay out counters as sums over all runs, the vmstat block of the 2018 mail."""
+    cells = [[_sum(side(row)) for row in rows] for side in (_before, _after)]
+    return _two_columns(head, [name for name, _, _ in rows], cells)
+
+
+def _sum(summary: Summary | None) -> str:
+    return figures.NOT_SUPPORTED if summary is None else f"{summary.mean * summary.n:.0f}"
+
+
+def _before(row: CountRow) -> Summary | None:
+    return row[1]
+
+
+def _after(row: CountRow) -> Summary | None:
+    return row[2]
+
+
+def _count(name: str, summary: Summary | None) -> tuple[str, str]:
+    if summary is None:
+        return figures.NOT_SUPPORTED, ""
+    places = 0 if abs(summary.mean) >= 10 else min(figures.decimals([summary.mean]), 1)
+    places = ELAPSED_PLACES if name == ELAPSED else places
+    error = relative_error(summary)
+    percent = " >999%" if error and error >= 999.995 else f"{error or 0:6.2f}%"
+    noise = f"( +-{percent} )" if error else ""
+    return figures.number(summary.mean, places, grouped=True), noise
+
+
+def _two_columns(
+    head: tuple[str, str], names: Sequence[str], cells: Sequence[Sequence[str]]
+) -> list[str]:
+    texts = [figures.plain_ascii(name) for name in names]
+    heads = [figures.plain_ascii(text) for text in head]
+    sizes = [max(len(text), *map(len, column)) for text, column in zip(heads, cells, strict=True)]
+    width = min(max(1, *map(len, texts)), WIDEST - sum(sizes) - 2 * len(GAP))
+    lines = [GAP.join([" " * width, *(h.rjust(s) for h, s in zip(heads, sizes, strict=True))])]
+    for text, *row in zip(texts, *cells, strict=True):
+        first, *rest = wrap(text, width) or [""]
+        values = (cell.rjust(size) for cell, size in zip(row, sizes, strict=True))
+        lines.append(GAP.join([first.ljust(width), *values]))
+        lines.extend(f"  {line}" for line in rest)
+    return [line.rstrip() for line in lines]
+
+
+def _cells(comparison: MeasureComparison, index: int) -> tuple[str, str, str, str, str]:
+    pair = (comparison.summaries[0], comparison.summaries[index])
+    places = figures.row_decimals(pair)
+    texts = []
+    for summary in pair:
+        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
+        texts.append(figures.number(mean, places))
+        texts.append("" if stddev is None else figures.number(stddev, places))
+    return texts[0], texts[1], texts[2], texts[3], figures.change(comparison, index)
+
+
+def table_of_times(
+    head: str, rows: Sequence[tuple[str, str, Summary | None, Summary | None]]
+) -> list[str]:
+    """Lay out times as the 2018 mail does: `numa01.sh Real:  440.65 941.32 758.98 189.17`.
+
+    A row is test case, which time, the summary shown, and the one it is compared with (None for the
+    first variant's own table). `StdDev` divides by n, as the mail's does, not by n - 1; `%Change`
+    is positive where the time got shorter. `head` names the variant.
+    """
+    cells = [_times(shown, base) for _, _, shown, base in rows]
+    compared = any(base is not None for _, _, _, base in rows)
+    titles = [*TIME_TITLES, "%Change"] if compared else list(TIME_TITLES)
+    cases = [figures.cut(case, LONGEST_CASE) for case, _, _, _ in rows]
+    width = max([len("Testcase"), *map(len, cases)])
+    label = max([len("Time:"), *(len(which) + 1 for _, which, _, _ in rows)])
+    sizes = [max(map(len, column)) for column in zip(titles, *cells, strict=False)]
+    lines = [
+        figures.plain_ascii(head),
+        _right(f"{'Testcase':{width}} {'Time:':{label}}", titles, sizes),
+    ]
+    for case, (_, which, _, _), row in zip(cases, rows, cells, strict=True):
+        lines.append(_right(f"{case:{width}} {f'{which}:':{label}}", row, sizes))
+    return [line.rstrip() for line in lines]
+
+
+def _right(title: str, texts: Sequence[str], sizes: Sequence[int]) -> str:
+    return " ".join([title, *(t.rjust(size) for t, size in zip(texts, sizes, strict=False))])
+
+
+def _times(shown: Summary | None, base: Summary | None) -> list[str]:
+    if shown is None:
+        return [figures.NOT_SUPPORTED] * len(TIME_TITLES)
+    values = (shown.minimum, shown.maximum, shown.mean, shown.population_stddev)
+    texts = ["" if value is None else f"{value:.2f}" for value in values]
+    if base is None:
+        return texts
+    change = gain_percent(base.mean, shown.mean, Direction.LOWER)
+    return [*texts, figures.FROM_ZERO if change is None else f"{change:.2f}%"]
+
+
+def gain_percent(base: float | None, value: float | None, direction: Direction) -> float | None:
+    """Return the gain in percent of the base, positive is better; None where the base is 0.
+
+    The same value is a gain of 0, also of 0.
+    """
+    if base is None or value is None:
+        return None
+    return 0.0 if base == value else improvement_percent(base, value, direction)

@@ -1,0 +1,1 @@
+"""From stored results to the model of a report: comparisons, verdicts, timelines."""

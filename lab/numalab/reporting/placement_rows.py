@@ -1,0 +1,94 @@
+"""What was proved of a run's place on the host, as rows of a report."""
+
+from collections.abc import Iterable, Sequence
+
+from numalab.cpulist import format_cpulist
+from numalab.guest.proof import MemoryProof, Proof, ThreadProof
+from numalab.guest.usage import ThreadUsage, Usage
+from numalab.guest.witness import Timing
+from numalab.report import model
+from numalab.results.manifest import UNKNOWN
+
+_VCPU = "vcpu"
+
+
+def placement_line(proof: Proof | None, timing: Timing | None) -> str:
+    """Say in one line how a run was placed, and what that did to its timing figures."""
+    if proof is None:
+        return UNKNOWN
+    line = proof.note or "one host CPU for each vCPU"
+    disturbed = timing.disturbs if timing is not None else ()
+    return f"{line}; timing was disturbed: {'; '.join(disturbed)}" if disturbed else line
+
+
+def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.PlacementFact, ...]:
+    """Put what was read back from a run's QEMU into rows: threads, memory, and its usage."""
+    if proof is None:
+        return ()
+    return (
+        *map(_thread, proof.threads),
+        *map(_memory, proof.memory),
+        *_usage(proof.usage),
+        *_timing(timing),
+    )
+
+
+def _thread(thread: ThreadProof) -> model.PlacementFact:
+    asked, found = (f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed))
+    # QEMU's other threads may run on fewer CPUs than they were given.
+    within = not thread.role.startswith(_VCPU) and set(thread.allowed) <= set(thread.planned)
+    return model.PlacementFact(thread.role, asked, asked if within else found)
+
+
+def _memory(memory: MemoryProof) -> model.PlacementFact:
+    subject, pages, planned = f"memory of node {memory.node}", memory.pages, memory.planned
+    if planned is not None and set(pages) <= {planned}:
+        where = f"host node {planned}"
+        size = f"{pages.get(planned, 0)} pages of {memory.page_kib} KiB"
+        return model.PlacementFact(f"{subject}, {size}", where, where)
+    each = (f"{n} pages of {memory.page_kib} KiB on host node {at}" for at, n in pages.items())
+    asked = "any host node" if planned is None else f"host node {planned}"
+    return model.PlacementFact(subject, asked, ", ".join(each) or "no page touched")
+
+
+def _usage(usage: Usage | None) -> Iterable[model.PlacementFact]:
+    """Sum up what the host did to QEMU's threads; the manifest has each of them."""
+    if usage is None:
+        return
+    vcpus = [thread for thread in usage.threads if thread.role.startswith(_VCPU)]
+    others = [thread for thread in usage.threads if not thread.role.startswith(_VCPU)]
+    for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", others)):
+        if threads:
+            used = _used(threads, usage.seconds)
+            yield model.PlacementFact(f"{what} while the workload ran", "any", used)
+    stolen = [f"{ms} ms of host CPU {cpu}" for cpu, ms in usage.stolen_ms.items() if ms]
+    if usage.stolen_ms:
+        found = ", ".join(stolen) or "nothing"
+        yield model.PlacementFact("stolen by a hypervisor below", "any", found)
+
+
+def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
+    involuntary, voluntary = (
+        sum(thread.involuntary for thread in threads),
+        sum(thread.voluntary for thread in threads),
+    )
+    minor, major = (
+        sum(thread.minor_faults for thread in threads),
+        sum(thread.major_faults for thread in threads),
+    )
+    waits = [thread.waited_ms for thread in threads if thread.waited_ms is not None]
+    waited = f", waited {sum(waits):.0f} ms in all for a host CPU" if waits else ""
+    return (
+        f"within {seconds:.1f} s: {involuntary} involuntary and {voluntary} voluntary switches,"
+        f" {minor} minor and {major} major page faults{waited}"
+    )
+
+
+def _timing(timing: Timing | None) -> Iterable[model.PlacementFact]:
+    if timing is None:
+        return
+    if timing.means:
+        found = "; ".join(["mean something", *timing.disturbs])
+    else:
+        found = f"mean nothing: {'; '.join(timing.against)}"
+    yield model.PlacementFact("timing figures", "any", found)

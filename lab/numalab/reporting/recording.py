@@ -1,0 +1,147 @@
+"""A recording from anywhere, also from bare metal: decoded and measured without a study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from numalab.analysis.analyse import analyse_run
+from numalab.analysis.findings import Findings
+from numalab.analysis.measures.catalogue import (
+    families_of_nodes,
+    families_that_may_be_never,
+)
+from numalab.analysis.tables.window import Window, find_window
+from numalab.capture.decode import Decoded, decode_trace
+from numalab.cpulist import format_cpulist
+from numalab.errors import UserError
+from numalab.files import write_json
+from numalab.measure import Measure
+from numalab.results.run_files import save_findings, scan_events
+from numalab.results.stored import StoredMeasure
+from numalab.run_dir import RunDir
+from numalab.topology.importers.any_format import read_machine
+from numalab.topology.model import Topology
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a recording gave. `notes` say what a reader of the measures should know."""
+
+    decoded: Decoded
+    window: Window
+    measures: tuple[Measure, ...]
+    findings: Findings
+    notes: tuple[str, ...]
+
+
+def measure_recording(
+    trace: Path,
+    topology: Topology | None,
+    directory: RunDir,
+    *,
+    tasks: Sequence[str] = (),
+    allowed_cpus: Sequence[int] | None = None,
+) -> Recording:
+    """Decode `trace` into `directory`, measure it, and write what was found there.
+
+    That is events.parquet, measures.json and analysis.json.
+
+    `tasks` are the names of the tasks of interest, `*` and `?` standing for any text and character;
+    none means all. `allowed_cpus` are the CPUs that they might use, None means all.
+
+    Raises UserError for what is not a recording, for a folder that holds a run of a study, and for
+    CPUs that the topology or the recording lacks.
+    """
+    if directory.manifest.exists():
+        raise UserError("holds a run of a study, which stays as it is", file=directory.path)
+    if directory.path.exists() and not directory.path.is_dir():
+        raise UserError("is not a folder", file=directory.path)
+    decoded = decode_trace(trace, topology, directory.events)
+    events = scan_events(directory)
+    seen = set(events.select("cpu").unique().collect()["cpu"].to_list())
+    try:
+        _check_cpus(trace, seen, topology, allowed_cpus)
+    except UserError:
+        directory.events.unlink()
+        raise
+    # What never happened was perhaps not recorded: the file does not say which events were asked
+    # for. A 0 would claim that it was.
+    recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
+    analysis = analyse_run(
+        events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded
+    )
+    write_json(
+        directory.measures, [StoredMeasure.of(each).model_dump() for each in analysis.measures]
+    )
+    save_findings(directory, analysis.findings)
+    window = find_window(events)
+    notes = _notes(decoded, window, analysis.measures, topology)
+    return Recording(decoded, window, analysis.measures, analysis.findings, notes)
+
+
+def _check_cpus(
+    trace: Path, seen: set[int], topology: Topology | None, allowed: Sequence[int] | None
+) -> None:
+    known = seen
+    if topology is not None:
+        known = {cpu for node in topology.nodes for cpu in node.cpus}
+        if seen - known:
+            raise UserError(
+                f"was recorded on CPUs {format_cpulist(seen)}, "
+                f"and {topology.name} only has {format_cpulist(known)}",
+                file=trace,
+            )
+    if allowed is not None and (missing := set(allowed) - known):
+        raise UserError(
+            f"there are no CPUs {format_cpulist(missing)} (there are {format_cpulist(known)})",
+            key="--cpus",
+        )
+
+
+def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
+    """Read the machine that a recording is from: `numactl -H`, hwloc's XML or a sysfs tree.
+
+    Returns it with notes on what had to be changed. CPUs keep their own numbers, gaps included,
+    because the recording has these; such a topology is good for looking up nodes, not for a guest.
+    Raises UserError for what is none of these.
+    """
+    imported = read_machine(str(source), None, name=source.stem)
+    old = imported.old_cpus
+    nodes = tuple(
+        replace(node, cpus=tuple(sorted(old[cpu] for cpu in node.cpus)))
+        for node in imported.topology.nodes
+    )
+    notes = tuple(note for note in imported.notes if not note.startswith("numbered CPUs anew"))
+    return replace(imported.topology, nodes=nodes), notes
+
+
+def _notes(
+    decoded: Decoded, window: Window, measures: Sequence[Measure], topology: Topology | None
+) -> tuple[str, ...]:
+    notes = list(decoded.problems)
+    if decoded.gaps:
+        notes.append(f"events are missing at {decoded.gaps} places, {decoded.lost} known by number")
+    if decoded.unsound or decoded.unreadable:
+        notes.append(
+            f"{decoded.unsound} pages are damaged, {decoded.unreadable} records fit no event format"
+        )
+    if not (window.begun and window.ended):
+        missing = [
+            text for text, there in (("begin", window.begun), ("end", window.ended)) if not there
+        ]
+        notes.append(
+            f"no marker numalab: {' nor '.join(missing)}; the recording's own stands for it"
+        )
+    excused = families_that_may_be_never()
+    if topology is None:
+        of_nodes = families_of_nodes()
+        notes.append(
+            f"the nodes of the CPUs are not known, which these need: {', '.join(of_nodes)}"
+        )
+        excused = (*excused, *of_nodes)
+    absent = [each.name for each in measures if each.value is None and each.name not in excused]
+    if absent:
+        notes.append(
+            "an event that these need never happened, or was not recorded: " + ", ".join(absent)
+        )
+    return tuple(notes)

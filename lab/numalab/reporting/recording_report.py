@@ -1,0 +1,90 @@
+"""The page of one recording: a report of one run of one variant."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from numalab.report import model
+from numalab.reporting.comparisons import compare_variants
+from numalab.reporting.recording import Recording
+from numalab.reporting.timelines import run_timeline
+from numalab.run_dir import RunDir
+from numalab.topology.model import Topology
+from numalab.topology.view.drawing import render_svg
+
+VARIANT = "recording"
+# More than this many events make a drawing of who ran where that no browser shows.
+MOST_DRAWN = 200_000
+KEYS = (
+    "task_node_migrations",
+    "task_ping_pongs",
+    "numa_move_success",
+    "numa_moves_undone",
+    "tasks_converged",
+    "idle_while_overloaded",
+    "queue_imbalance",
+)
+
+
+def recording_report(
+    trace: Path, found: Recording, topology: Topology, directory: RunDir, tasks: Sequence[str]
+) -> model.StudyReport:
+    """Put together the report of a recording that `measure_recording` took."""
+    infos = tuple(each.info for each in found.measures)
+    samples = {each.name: [each.value] for each in found.measures}
+    there = [name for name in KEYS if samples.get(name, [None])[0] is not None]
+    drawn = found.decoded.events <= MOST_DRAWN
+    timeline = run_timeline(directory, VARIANT, trace.name, tasks) if drawn else None
+    recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
+    words = [f"--tasks '{name}'" for name in tasks]
+    return model.StudyReport(
+        study=trace.name,
+        question=f"What does {trace.name} show?",
+        verdict=_verdict(found),
+        reference="",
+        axis="recording",
+        mode="recording",
+        mode_reason="",
+        workload=", ".join(tasks) or "every task",
+        created=recorded.isoformat(timespec="seconds"),
+        again=(" ".join(["numalab", "trace", str(trace), *words]),),
+        topology=topology,
+        topology_svg=render_svg(topology),
+        variants=(model.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
+        measures=infos,
+        key_measures=tuple(there),
+        runs=(_run(trace, found),),
+        comparisons=compare_variants(infos, tuple(there), [samples]),
+        timelines=() if timeline is None else (timeline,),
+        findings=(model.RunFindings(VARIANT, trace.name, found.findings),),
+        remarks=found.notes,
+    )
+
+
+def _verdict(found: Recording) -> str:
+    decoded, seconds = found.decoded, found.window.length_ns / 1e9
+    lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
+    return (
+        f"{decoded.events:,} events{lost}; NUMA balancing decided "
+        f"{found.findings.decisions_in_all} times in {seconds:.3f} s."
+    )
+
+
+def _run(trace: Path, found: Recording) -> model.Run:
+    return model.Run(
+        id=trace.name,
+        variant=VARIANT,
+        seed=0,
+        status="ok",
+        readings=tuple(model.Reading(each.name, each.value) for each in found.measures),
+        provenance=model.Provenance(
+            qemu="none",
+            libvirt="none",
+            host="not known",
+            image="none",
+            image_digest="",
+            placement="recorded elsewhere",
+            events=found.decoded.events,
+            lost_events=found.decoded.lost,
+        ),
+    )

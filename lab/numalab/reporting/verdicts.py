@@ -1,0 +1,171 @@
+"""What became of a study's claims in the runs of one cell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numalab.analysis.statistics import FEWEST, Comparison, compare_samples
+from numalab.campaign.stopping import PRECISION
+from numalab.measure import Direction, MeasureKind
+from numalab.report import model
+from numalab.results.manifest import Manifest
+from numalab.results.reader import StoredRun
+from numalab.study.claims import Claim, ClaimVerdict
+from numalab.units import runs_of
+
+_WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
+
+
+def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> model.ClaimOutcome:
+    """Hold a claim against the runs of a cell that it is about.
+
+    `family` is the number of the cell's claims that compare variants.
+    """
+    if claim.variant is not None:
+        return _bounded(claim, _of(runs, claim.variant))
+    return _compared(claim, runs, family)
+
+
+def _of(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
+    return [run for run in runs if run.manifest.variant == variant]
+
+
+def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
+    """Return what the runs say of the claim's measure, empty where none of them has it."""
+    found = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
+    return next(((each.info.unit, each.info.kind) for each in found), ("", ""))
+
+
+def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> model.ClaimOutcome:
+    values = [run.value(claim.measure) for run in runs]
+    known = [value for value in values if value is not None]
+    unit, kind = _unit_and_kind(claim, runs)
+    measured = f"{_figure(min(known))} to {_figure(max(known))} {unit}" if known else "not measured"
+    return model.ClaimOutcome(
+        text=claim.text,
+        expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
+        measured=f"{measured} ({runs_of(len(values))})",
+        holds=bool(values) and all(claim.holds(value) for value in values),
+        measure=claim.measure,
+        kind=kind,
+        published=claim.published,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A verdict, and where it cannot be given, why."""
+
+    verdict: ClaimVerdict
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.verdict == "cannot be seen":
+            return f"cannot be seen in this mode because {self.reason}"
+        return self.verdict
+
+
+def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.ClaimOutcome:
+    before, after = _of(runs, claim.from_variant), _of(runs, claim.to)
+    sides = ([run.value(claim.measure) for run in side] for side in (before, after))
+    # Whether more is better is not asked here, only where the mean went.
+    found = compare_samples(*sides, direction=Direction.HIGHER, family=family)
+    unit, kind = _unit_and_kind(claim, [*before, *after])
+    seen = _seen(claim, found, kind, [*before, *after])
+    return model.ClaimOutcome(
+        text=claim.text,
+        expected=_expected(claim),
+        measured=_measured(found, unit),
+        holds=(not claim.expect or seen.verdict in claim.expect)
+        and (not claim.bounds or claim.holds(_change(found))),
+        measure=claim.measure,
+        kind=kind,
+        published=claim.published,
+        verdict=str(seen) if claim.direction else "",
+        required=bool(claim.expect or claim.bounds),
+    )
+
+
+def _expected(claim: Claim) -> str:
+    parts = [_WHERE[claim.direction]] if claim.direction else []
+    parts += [f"{sign} {bound:+g}%" for sign, bound in claim.bounds]
+    return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
+
+
+def _measured(found: Comparison, unit: str) -> str:
+    if found.before is None or found.after is None:
+        return found.verdict
+    change = f" ({found.change:+.1f}%)" if found.change is not None else ""
+    interval = ""
+    if found.interval is not None:
+        low, high = (_figure(end, sign="+") for end in found.interval)
+        interval = f", difference {low} to {high} (95 %)"
+    means = f"{_figure(found.before.mean)} to {_figure(found.after.mean)} {unit}"
+    return f"{means}{change}{interval}, {found.before.n} and {runs_of(found.after.n)}"
+
+
+def _figure(value: float, sign: str = "") -> str:
+    """Write three or four digits; large numbers whole, as 181,500 is easier to read than 1.8e5."""
+    digits = ",.0f" if abs(value) >= 1000 else ".3g" if sign else ".4g"
+    return format(value, sign + digits)
+
+
+def _change(found: Comparison) -> float | None:
+    """Return the change in percent; of two equal means it is 0, also where they are 0."""
+    if found.before is not None and found.after is not None:
+        return 0.0 if found.before.mean == found.after.mean else found.change
+    return None
+
+
+def _seen(claim: Claim, found: Comparison, kind: str, runs: Sequence[StoredRun]) -> _Seen:
+    if found.outcome == "not comparable":
+        return _Seen("cannot be seen", found.verdict)
+    if kind == MeasureKind.TIMING and (reason := untimed(runs)):
+        return _Seen("cannot be seen", reason)
+    if found.outcome == "no difference shown":
+        same = claim.direction == "same" and _same(found)
+        return _Seen("reproduced" if same else "no difference shown")
+    went: Direction = Direction.HIGHER if found.outcome == "better" else Direction.LOWER
+    return _Seen("reproduced" if claim.direction == went else "opposite")
+
+
+def _same(found: Comparison) -> bool:
+    """Say whether the runs leave no room for a difference; that they show none is not enough."""
+    if found.before is None or found.after is None or min(found.before.n, found.after.n) < FEWEST:
+        return False
+    if found.interval is None:  # every run gave the same value
+        return True
+    ends = [found.percent(end) for end in found.interval]
+    return all(end is not None and abs(end) <= PRECISION for end in ends)
+
+
+def untimed(runs: Sequence[StoredRun]) -> str:
+    """Say why figures of time from these runs say nothing of hardware; empty where they may."""
+    modes = {run.manifest.mode for run in runs}
+    if "icount" in modes:
+        return (
+            "icount counts instructions, those of all CPUs on one clock: "
+            "neither an idle CPU nor an access to far memory costs time"
+        )
+    if "timed" in modes:
+        return (
+            "timed counts instructions, side by side on each CPU; their speed is nobody's, and an"
+            " access to far memory costs nothing without a model of the memory"
+        )
+    if "tcg" in modes:
+        return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
+    for run in runs:
+        if against := _against(run.manifest):
+            return f"of how a guest was placed: {against}"
+    if len({run.manifest.planned_cpus for run in runs}) > 1:
+        return "the runs were not on the same host CPUs"
+    return ""
+
+
+def _against(run: Manifest) -> str:
+    """Say why the times of one run mean nothing, as its plan and the proof of it tell."""
+    if run.timing is not None:
+        return "" if run.timing.means else next(iter(run.timing.against), "it was not judged")
+    if run.proof is None:
+        return "it was not read back"
+    # An older numalab left no more.
+    return next(iter((*filter(None, [run.proof.note]), *run.proof.differs)), "")

@@ -1,0 +1,1 @@
+"""What lies on disk of a study: its files, read in one place."""

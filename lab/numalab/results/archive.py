@@ -1,0 +1,194 @@
+"""Results as one file, and back. An archive may come from anybody: nothing in it is believed."""
+
+import io
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import zstandard
+
+from numalab.errors import HostError, UserError
+from numalab.files import make_dir, replacing
+from numalab.results.layout import Results
+from numalab.results.names import is_plain
+from numalab.results.reader import load_plan
+from numalab.run_dir import RunDir
+
+MOST_FILES = 2_000_000
+MOST_BYTES = 256 << 30
+LARGEST_FILE = 4 << 30
+DEEPEST = 12
+LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
+LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
+_LEVEL = 9
+_PACK_LEVEL = 3
+
+OnFile = Callable[[str], None]
+
+
+def export_results(results: Results, target: Path, on_file: OnFile | None = None) -> int:
+    """Write results to a tar archive that is compressed by zstd; returns the number of files.
+
+    The same results give the same bytes. Runs that are no result and job disks are left out. Raises
+    UserError for what are no results, HostError when it cannot be written.
+    """
+    load_plan(results)
+    files = list(_files(results))
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0)
+    with (
+        replacing(target) as temporary,
+        temporary.open("wb") as raw,
+        compressor.stream_writer(raw) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in files:
+            name = path.relative_to(results.path).as_posix()
+            if on_file is not None:
+                on_file(name)
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = path.stat().st_size, 0o600
+            with path.open("rb") as data:
+                tar.addfile(info, data)
+    return len(files)
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Pack a run's folder; its job disk is left out."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in _files(Results(folder)):
+            tar.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    return zstandard.compress(raw.getvalue(), _PACK_LEVEL)
+
+
+def unpack_folder(data: bytes, target: Path) -> None:
+    """Unpack what `pack_folder` made somewhere else, in place of what is at `target`.
+
+    Raises UserError for what is not such a thing: a worker is believed no more than an archive.
+    """
+    try:
+        with replacing(target) as temporary:
+            make_dir(temporary)
+            with _unpacked(data) as unpacked:
+                _unpack(unpacked, temporary, target, None)
+    except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
+        raise UserError(f"not a run: {error}", file=target) from None
+
+
+def _files(results: Results) -> Iterator[Path]:
+    """Yield the files that belong to results, in order.
+
+    Links are left out, and names that none of its files has.
+    """
+    job_disk = RunDir(Path()).job_disk.name
+    for path in sorted(results.path.rglob("*")):
+        parts = path.relative_to(results.path).parts
+        ours = all(is_plain(part) for part in parts) and path.name != job_disk
+        if ours and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
+    """Unpack an archive into a new folder, whole or not at all.
+
+    Raises UserError for what is not such an archive: names that lead elsewhere, links and devices,
+    too many or too large files, no plan that this numalab reads; and where `target` is there.
+    """
+    if target.exists():
+        raise UserError("is there already", file=target)
+    try:
+        raw = archive.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", file=archive) from None
+    try:
+        with raw, replacing(target) as temporary:
+            make_dir(temporary)
+            with _unpacked(raw) as unpacked:
+                _unpack(unpacked, temporary, archive, on_file)
+            load_plan(Results(temporary))
+    except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
+        raise UserError(f"not an archive of results: {error}", file=archive) from None
+    return Results(target)
+
+
+def _unpacked(packed: IO[bytes] | bytes) -> "zstandard.ZstdDecompressionReader":
+    return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(packed)
+
+
+class _Header(tarfile.TarInfo):
+    """A header whose extensions are bounded: tarfile reads them whole, whatever they claim."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        """Read one block of 512 bytes. Raises ReadError for what no archive of ours has."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and header.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a sparse file")
+        return header
+
+
+def _opened(stream: IO[bytes]) -> tarfile.TarFile:
+    with _sense():
+        return tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header)
+
+
+def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+    with _sense():
+        return tar.next()
+
+
+@contextmanager
+def _sense() -> Iterator[None]:
+    """Read headers. tarfile says in many ways that it makes no sense of one."""
+    try:
+        yield
+    except (ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        raise tarfile.ReadError(f"a header that makes no sense: {type(error).__name__}") from error
+
+
+def _unpack(stream: IO[bytes], folder: Path, archive: Path, on_file: OnFile | None) -> None:
+    count = size = 0
+    free = shutil.disk_usage(folder).free
+    with _opened(stream) as tar:
+        while (member := _next(tar)) is not None:
+            tar.members = []  # type: ignore[attr-defined]  # it would keep all that it has seen
+            path = _checked(member, archive)
+            count, size = count + 1, size + member.size
+            if count > MOST_FILES or size > MOST_BYTES:
+                raise UserError(
+                    f"holds more than {MOST_FILES} files or {MOST_BYTES} bytes", file=archive
+                )
+            if size > free:
+                raise HostError(f"{folder.parent} has no space for what {archive} holds")
+            if (folder / path).is_file():
+                raise UserError(f"holds a file twice: {member.name!r}", file=archive)
+            if (folder / path).is_dir() or any((folder / up).is_file() for up in path.parents):
+                raise UserError(f"holds a file that is a folder: {member.name!r}", file=archive)
+            if on_file is not None:
+                on_file(member.name)
+            data = tar.extractfile(member)
+            assert data is not None
+            make_dir((folder / path).parent)
+            with (folder / path).open("xb") as file:
+                shutil.copyfileobj(data, file, 1 << 20)
+
+
+def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
+    """Return where a member goes below the target; UserError where it must not go anywhere."""
+    path = PurePosixPath(member.name)
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
+        raise UserError(f"holds something else than a file: {member.name[:80]!r}", file=archive)
+    if (
+        not path.parts
+        or len(path.parts) > DEEPEST
+        or not all(is_plain(part) for part in path.parts)
+    ):
+        raise UserError(f"holds a file with a forbidden name: {member.name[:80]!r}", file=archive)
+    if not 0 <= member.size <= LARGEST_FILE:
+        raise UserError(f"holds a file that is too large: {member.name[:80]!r}", file=archive)
+    return path

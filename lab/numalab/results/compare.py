@@ -1,0 +1,251 @@
+"""Two results of the same study against each other, measure by measure.
+
+The axis compared is the kernel: the runs of a variant in one result with the runs of the same
+variant in the other. Anything else in which they differ makes them not comparable, and is named.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numalab.analysis.statistics import Comparison, Outcome, Values, compare_table, not_comparable
+from numalab.machine.model import DETERMINISTIC
+from numalab.measure import Direction, MeasureKind
+from numalab.results.layout import Results
+from numalab.results.manifest import UNKNOWN, Manifest
+from numalab.results.reader import StoredRun, load_runs
+
+# What must be the same in all runs, by the name that a user is told.
+_INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
+    "study": lambda run: run.study,
+    "mode": lambda run: run.mode,
+    "machine": lambda run: run.machine,
+    "tunables": lambda run: run.tunables,
+    "command": lambda run: run.workload.argv,
+    "tasks": lambda run: run.workload.tasks,
+    "allowed CPUs": lambda run: run.workload.allowed_cpus,
+    "image": lambda run: run.image.digest[:12],
+    "QEMU": lambda run: None if run.versions.qemu == UNKNOWN else run.versions.qemu,
+}
+# And for figures of time, unless time is virtual.
+_HOST: Mapping[str, Callable[[Manifest], Any]] = {
+    "host processor": lambda run: run.host and run.host.processor,
+    "host CPUs": lambda run: run.host and run.host.cpus,
+    "host kernel": lambda run: run.host and run.host.kernel,
+    "placement": lambda run: run.planned_cpus,
+}
+
+
+@dataclass(frozen=True)
+class MeasureVersus:
+    """One measure of one cell in both results. What it means is in the other fields of its runs."""
+
+    measure: str
+    unit: str
+    direction: Direction
+    kind: str
+    comparison: Comparison
+
+    @property
+    def lost(self) -> bool:
+        """Whether what could be judged before cannot be measured any more."""
+        return (
+            self.direction != "none"
+            and self.comparison.before is not None
+            and self.comparison.after is None
+        )
+
+
+@dataclass(frozen=True)
+class CellVersus:
+    """A cell of the matrix (topology, workload, variant) in both results.
+
+    `differs` says in what, other than the kernel, its runs differ; then nothing is compared.
+    `kernels` are the releases before and after.
+    """
+
+    cell: str
+    kernels: tuple[str, str]
+    same_kernel: bool
+    differs: tuple[str, ...]
+    measures: tuple[MeasureVersus, ...]
+
+    def count(self, outcome: Outcome) -> int:
+        """Count the measures with this outcome."""
+        return sum(each.comparison.outcome == outcome for each in self.measures)
+
+
+@dataclass(frozen=True)
+class Versus:
+    """All cells of two results, in the order of the first one's plan."""
+
+    before: str
+    after: str
+    cells: tuple[CellVersus, ...]
+
+    @property
+    def worse(self) -> bool:
+        """Whether some measure is worse."""
+        return any(cell.count("worse") for cell in self.cells)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell could be compared, and nothing that was judged before is missing."""
+        return not any(
+            cell.differs or any(each.lost for each in cell.measures) for cell in self.cells
+        )
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A measure of a cell before it is compared; `reason` says why it must not be."""
+
+    about: MeasureVersus
+    before: Values
+    after: Values
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell before its measures are compared."""
+
+    versus: CellVersus
+    rows: tuple[_Row, ...]
+
+
+def compare_results(before: Results, after: Results) -> Versus:
+    """Compare two results. Raises UserError for what is not one, is empty or is damaged.
+
+    All measures of all cells that have a better direction share one correction, because one of them
+    that is worse decides; those without a direction share another.
+    """
+    sides = []
+    for results in (before, after):
+        plan, runs = load_runs(results)
+        sides.append((plan.capture, _cells(runs)))
+    (capture, old), (new_capture, new) = sides
+    always = _difference("capture", [capture], [new_capture])
+    names = dict.fromkeys([*old, *new])
+    cells = [_cell(name, old.get(name, ()), new.get(name, ()), always) for name in names]
+    return Versus(str(before.path), str(after.path), _judged(cells))
+
+
+def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
+    """Compare what may be compared, with or without a better direction, over all cells."""
+    found: dict[tuple[str, str], Comparison] = {}
+    for directed in (True, False):
+        rows = [
+            (cell.versus.cell, row)
+            for cell in cells
+            for row in cell.rows
+            if row.reason is None and (row.about.direction != "none") == directed
+        ]
+        compared = compare_table([(row.before, row.after, row.about.direction) for _, row in rows])
+        found.update(
+            ((name, row.about.measure), each)
+            for (name, row), each in zip(rows, compared, strict=True)
+        )
+    return tuple(
+        replace(
+            cell.versus,
+            measures=tuple(
+                replace(
+                    row.about,
+                    comparison=found.get((cell.versus.cell, row.about.measure))
+                    or row.about.comparison,
+                )
+                for row in cell.rows
+            ),
+        )
+        for cell in cells
+    )
+
+
+def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Sort runs into cells, named as runs are, without the seed."""
+    found: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        name, _, _ = run.id.rpartition("_")
+        found.setdefault(name, []).append(run)
+    return found
+
+
+def _cell(
+    name: str, old: Sequence[StoredRun], new: Sequence[StoredRun], always: Sequence[str]
+) -> _Cell:
+    kernels = (_release(old), _release(new))
+    if not (old and new):
+        there = "first" if old else "second"
+        only = f"only the {there} result has runs of it"
+        return _Cell(CellVersus(name, kernels, False, (only,), ()), ())
+    differs = [*always, *_differences(_INPUTS, old, new)]
+    host = [] if old[0].manifest.mode in DETERMINISTIC else _differences(_HOST, old, new)
+    names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
+    rows = tuple(_measure(each, old, new, differs, host) for each in names)
+    images = {run.manifest.kernel.bzimage_sha256 for run in [*old, *new]}
+    return _Cell(CellVersus(name, kernels, len(images) == 1, tuple(differs), ()), rows)
+
+
+def _release(runs: Sequence[StoredRun]) -> str:
+    """Name the kernels of some runs: release and the series on it."""
+    return ", ".join(dict.fromkeys(run.manifest.kernel.title for run in runs)) or "none"
+
+
+def _differences(
+    inputs: Mapping[str, Callable[[Manifest], Any]],
+    old: Sequence[StoredRun],
+    new: Sequence[StoredRun],
+) -> list[str]:
+    return [
+        text
+        for name, get in inputs.items()
+        for text in _difference(
+            name, [get(run.manifest) for run in old], [get(run.manifest) for run in new]
+        )
+    ]
+
+
+def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
+    """Say in what two sides differ; also where one side is not of one kind in itself.
+
+    None is what a run did not note (results of an older numalab); it differs from nothing.
+    """
+    sides = [
+        sorted({json.dumps(value, sort_keys=True) for value in side if value is not None})
+        for side in (old, new)
+    ]
+    if len({*sides[0], *sides[1]}) <= 1 or not (sides[0] and sides[1]):
+        return []
+    first, second = (" or ".join(_brief(value) for value in side) for side in sides)
+    return [f"{name}: {first}, then {second}"]
+
+
+def _brief(value: str, size: int = 60) -> str:
+    plain = value.strip('"')
+    return plain if len(plain) <= size else f"{plain[: size - 3]}..."
+
+
+def _measure(
+    name: str,
+    old: Sequence[StoredRun],
+    new: Sequence[StoredRun],
+    differs: Sequence[str],
+    host: Sequence[str],
+) -> _Row:
+    about = next(run.measures[name] for run in [*new, *old] if name in run.measures)
+    before, after = ([run.value(name) for run in side] for side in (old, new))
+    reasons = [*differs, *(host if about.info.kind == MeasureKind.TIMING else ())]
+    meaning = {
+        (run.measures[name].info.definition, run.measures[name].info.direction)
+        for run in [*old, *new]
+        if name in run.measures
+    }
+    if len(meaning) > 1:
+        reasons.append("definition: it changed between the two")
+    reason = f"the runs differ in {'; '.join(reasons)}" if reasons else None
+    unknown = not_comparable(before, after, reason or "")
+    info = about.info
+    versus = MeasureVersus(name, info.unit, info.direction, info.kind, unknown)
+    return _Row(versus, before, after, reason)

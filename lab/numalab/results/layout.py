@@ -1,0 +1,104 @@
+"""Where the results of a study lie on disk.
+
+A result is `reports/<study>/<id>/`, with one folder a run under `runs/`. A run is written in
+`runs/<run>.running/` and renamed when it is whole, so what has its final name is never half done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import UserError
+from numalab.results.names import is_plain
+from numalab.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class Results:
+    """The files of one execution of a study; the report of one of several cells has some of them
+    below `cells/`."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """The study as loaded and the list of runs, JSON."""
+        return self.path / "plan.json"
+
+    @property
+    def html(self) -> Path:
+        """The report for a browser."""
+        return self.path / "index.html"
+
+    @property
+    def changelog(self) -> Path:
+        """The report for a mail or a commit message."""
+        return self.path / "changelog.txt"
+
+    @property
+    def document(self) -> Path:
+        """The report for programs."""
+        return self.path / "report.json"
+
+    @property
+    def picture(self) -> Path:
+        """The report's picture, for a README or slides."""
+        return self.path / "picture.png"
+
+    @property
+    def runs_table(self) -> Path:
+        """The catalogue of the runs, Parquet."""
+        return self.path / ".catalogue" / "runs.parquet"
+
+    @property
+    def measures_table(self) -> Path:
+        """The catalogue of all measures of all runs, Parquet."""
+        return self.path / ".catalogue" / "measures.parquet"
+
+    @property
+    def cells(self) -> Path:
+        """Where the reports of several cells are."""
+        return self.path / "cells"
+
+    def cell(self, name: str) -> "Results":
+        """Return the folder for the report of one of several cells."""
+        return Results(self.cells / _plain(name))
+
+    def run(self, run_id: str) -> RunDir:
+        """Return the folder of a finished run."""
+        return self._run(run_id, "")
+
+    def running(self, run_id: str) -> RunDir:
+        """Return the folder of a run that has not ended."""
+        return self._run(run_id, ".running")
+
+    def failed(self, run_id: str) -> RunDir:
+        """Return the folder of what a run left that gave no result."""
+        return self._run(run_id, ".failed")
+
+    def interrupted(self, run_id: str) -> RunDir:
+        """Return the folder of what a run left that was ended from outside."""
+        return self._run(run_id, ".interrupted")
+
+    def _run(self, run_id: str, state: str) -> RunDir:
+        return RunDir(self.path / "runs" / f"{_plain(run_id)}{state}")
+
+    def finished(self) -> Mapping[str, RunDir]:
+        """Return the runs that have a manifest, by id, in order of their names."""
+        found = sorted((self.path / "runs").glob("*/manifest.json"))
+        names = (path.parent for path in found)
+        return {path.name: RunDir(path) for path in names if is_plain(path.name)}
+
+
+def no_link(path: Path) -> Path:
+    """Return a folder of results to write to. Raises UserError for a link: it leads elsewhere."""
+    if path.is_symlink():
+        raise UserError("is a link, and results are only written to their own folder", file=path)
+    return path
+
+
+def _plain(name: str) -> str:
+    """Let only plain names into a path. Raises UserError."""
+    if not is_plain(name):
+        raise UserError(f"{name[:80]!r} is not a plain name")
+    return name

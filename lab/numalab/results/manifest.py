@@ -1,0 +1,187 @@
+"""manifest.json: everything that went into a run, and how it came out (docs/formats.md)."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from numalab.errors import LossCause
+from numalab.guest.proof import Proof
+from numalab.guest.witness import Timing
+from numalab.machine.model import Mode, PageKind
+from numalab.results.cell import Cell
+from numalab.results.names import PlainName
+from numalab.results.stored import FORMAT, Count, Integer, Seconds, Seed, Stored
+from numalab.source.series import SeriesInfo
+
+# Runs that differ in one of these cannot stand beside each other as repetitions.
+IDENTITY = ("kernel", "image", "mode", "workload", "machine", "tunables")
+UNKNOWN = "unknown"
+
+
+class RunStatus(StrEnum):
+    """How a run came out."""
+
+    OK = "ok"
+    FAILED = "failed"
+    LOST = "lost"
+    INTERRUPTED = "interrupted"
+
+
+class KernelFacts(Stored):
+    """The kernel that was booted."""
+
+    name: str
+    release: str
+    config_hash: str
+    digest: str
+    bzimage_sha256: str
+    series: tuple[SeriesInfo, ...]
+    source_version: str
+    compiler: str
+
+    @property
+    def title(self) -> str:
+        """The release and the series on it."""
+        return " + ".join([self.release, *(series.name for series in self.series)])
+
+
+class EmulatorFacts(Stored):
+    """QEMU as it was built for mode timed; `source` as `package=version`."""
+
+    name: str
+    version: str
+    source: str
+    series: SeriesInfo
+    compiler: str
+    digest: str
+    sha256: str
+
+
+class ImageFacts(Stored):
+    """The root file system; `packages` as `name=version`."""
+
+    name: str
+    digest: str
+    packages: tuple[str, ...]
+
+
+class WorkloadFacts(Stored):
+    """The use of a workload: its command, the SHA-256 of its files, its parameters as resolved, the
+    names of its tasks, and the CPUs that they were allowed on."""
+
+    name: str
+    label: PlainName
+    argv: tuple[str, ...]
+    files: dict[str, str] = Field(default_factory=dict)
+    parameters: dict[str, str | Integer | float]
+    tasks: tuple[str, ...]
+    allowed_cpus: tuple[Count, ...]
+
+
+class HostFacts(Stored):
+    """The host, without naming it; memory in MiB."""
+
+    kernel: str
+    processor: str
+    cpus: Count | None
+    memory_mib: Count
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        return f"{self.processor}, {self.cpus} CPUs, {self.memory_mib} MiB, Linux {self.kernel}"
+
+
+class Versions(Stored):
+    """The programs beside the guest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    qemu: str = UNKNOWN
+    libvirt: str = UNKNOWN
+
+
+class RecordingFacts(Stored):
+    """How much of a recording there is: events by name, those known to be lost, places where some
+    are missing, pages that are damaged, records that fit no format."""
+
+    model_config = ConfigDict(extra="allow")
+
+    clock: str = ""
+    events: Count
+    counts: dict[str, Count]
+    first_ns: Integer | None
+    last_ns: Integer | None
+    lost: Count
+    gaps: Count
+    unsound: Count
+    unreadable: Count
+    problems: tuple[str, ...] = ()
+    whole: bool
+
+
+class Manifest(Stored):
+    """A run. What is None or empty was not known when the run ended, or not to the numalab that
+    wrote it.
+
+    `machine` is the topology as a table. `cause` says of a guest that was lost whose doing it was.
+    """
+
+    format: Literal[3] = FORMAT
+    run: PlainName
+    study: str
+    digest: str
+    topology: PlainName
+    machine: dict[str, JsonValue] | None = None
+    variant: PlainName
+    seed: Seed
+    mode: Mode
+    mode_reason: str
+    pages: PageKind = "memfd"
+    kernel: KernelFacts
+    tunables: dict[str, str | Integer]
+    workload: WorkloadFacts
+    image: ImageFacts
+    host: HostFacts | None = None
+    started: Annotated[str, Field(max_length=100)] = ""
+    icount_shift: Count | None = None
+    quantum_ns: Count | None = None
+    emulator: EmulatorFacts | None = None
+    exit_status: Integer | None = None
+    guest_seconds: Seconds | None = None
+    wall_seconds: dict[str, Seconds] = Field(default_factory=dict)
+    cmdline: str | None = None
+    versions: Versions = Versions()
+    proof: Proof | None = None
+    timing: Timing | None = None
+    notes: tuple[str, ...] = ()
+    trace: RecordingFacts | None = None
+    topology_differences: tuple[str, ...] = ()
+    status: RunStatus | None = None
+    cause: LossCause | None = None
+    reason: str = ""
+    seconds: Seconds | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the matrix that it belongs to."""
+        return Cell(self.topology, self.workload.label)
+
+    @property
+    def planned_cpus(self) -> tuple[tuple[int, ...], ...]:
+        """The host CPUs that each thread of QEMU was to have."""
+        return () if self.proof is None else tuple(t.planned for t in self.proof.threads)
+
+    def but(self, **changes: Any) -> "Manifest":
+        """Return it with more known of the run, or for another run of the same inputs."""
+        return self.model_copy(update=changes)
+
+    def differs_from(self, other: "Manifest") -> str:
+        """Name an input in which two runs differ that are to be repetitions; empty for none."""
+        pairs = ((key, getattr(self, key), getattr(other, key)) for key in IDENTITY)
+        return next((key for key, mine, theirs in pairs if mine != theirs), "")
+
+    def table(self) -> Mapping[str, Any]:
+        """Return what is known of the run as the plain values of its file."""
+        return {"format": FORMAT, **self.model_dump(mode="json", exclude_unset=True)}

@@ -1,0 +1,185 @@
+"""Reads stored results: the one place that knows their files are JSON and Parquet.
+
+What cannot be read, or is not what its model says, is a UserError that names the file: the results
+are damaged. Whatever else goes wrong later is not theirs.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from numalab.analysis.findings import Findings, read_findings
+from numalab.analysis.tables.event_table import COLUMNS, typed
+from numalab.errors import UserError
+from numalab.measure import Measure, Number
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.manifest import Manifest
+from numalab.results.plan import StoredPlan
+from numalab.results.stored import FORMAT, READABLE, StoredMeasure
+from numalab.results.upgrade import MANIFEST, PLAN, Step, upgraded
+from numalab.run_dir import RunDir
+from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
+
+LARGEST = 256 << 20  # bytes of a JSON file
+_MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
+_PLAIN = TypeAdapter(dict[str, Any])
+_LARGEST_NUMBER = 1 << 63
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A finished run, as it was stored; `measures` by name."""
+
+    directory: RunDir
+    manifest: Manifest
+    measures: Mapping[str, Measure]
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.manifest.run
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the matrix that it belongs to."""
+        return self.manifest.cell
+
+    def value(self, measure: str) -> Number:
+        """Return what the run measured, None where it could not or does not know the measure."""
+        found = self.measures.get(measure)
+        return None if found is None else found.value
+
+
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    """Turn what reading one damaged file raises into a UserError that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError("no such file", file=path) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        raise _damaged(path, reason) from error
+    except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(path: Path, reason: str) -> UserError:
+    plain = "".join(c if c.isprintable() else " " for c in reason.partition("\n")[0])[:200]
+    return UserError(f"a file of these results is damaged ({plain})", file=path)
+
+
+def _only_file(path: Path) -> Path:
+    """Refuse a pipe, which nobody may ever write to, and a device, which may never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not a file")
+    return path
+
+
+def _read(path: Path) -> bytes:
+    if _only_file(path).stat().st_size > LARGEST:
+        raise ValueError(f"larger than {LARGEST} bytes")
+    return path.read_bytes()
+
+
+def _read_stored(path: Path, model: type[M], steps: Mapping[int, Step]) -> M:
+    """Read a file that says its format. Raises UserError for one of another numalab."""
+    with _damage_explained(path):
+        data = _read(path)
+        found = _PLAIN.validate_python(from_json(data, allow_inf_nan=False)).get("format")
+        if found == FORMAT:
+            return model.model_validate_json(data)
+        if found in READABLE:
+            try:
+                table = upgraded(from_json(data, allow_inf_nan=False), steps)
+            except (KeyError, IndexError, TypeError, AttributeError) as error:
+                raise ValueError(f"not of format {found}: {error!r}") from None
+            return model.model_validate_json(_PLAIN.dump_json(table))
+    formats = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
+    shown = found if isinstance(found, int | None) and (found or 0) < 1000 else "unknown"
+    raise UserError(
+        f"written by another numalab: format {shown}, this one reads {formats}", file=path
+    )
+
+
+def load_plan(results: Results) -> StoredPlan:
+    """Load what was planned. Raises UserError when another numalab wrote it, or it is damaged."""
+    return _read_stored(results.plan, StoredPlan, PLAN)
+
+
+def load_manifest(directory: RunDir) -> Manifest:
+    """Load what is known of a run. Raises UserError."""
+    return _read_stored(directory.manifest, Manifest, MANIFEST)
+
+
+def load_run(directory: RunDir) -> StoredRun:
+    """Load one finished run. Raises UserError."""
+    manifest = load_manifest(directory)
+    if manifest.run != directory.path.name:
+        raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
+    with _damage_explained(directory.measures):
+        stored = [each.measure() for each in _MEASURES.validate_json(_read(directory.measures))]
+        for each in stored:
+            if each.value is not None and not -_LARGEST_NUMBER < each.value < _LARGEST_NUMBER:
+                raise ValueError(f"{each.name[:80]} is out of all bounds")
+    return StoredRun(directory, manifest, {each.name: each for each in stored})
+
+
+def load_runs(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
+    """Load the plan and all finished runs, in the order of the plan. Raises UserError."""
+    plan = load_plan(results)
+    order = {run.id: place for place, run in enumerate(plan.runs)}
+    runs = [load_run(directory) for directory in results.finished().values()]
+    runs.sort(key=lambda run: order.get(run.id, len(order)))
+    if not runs:
+        raise UserError("no run has finished", file=results.path)
+    return plan, tuple(runs)
+
+
+def failed_runs(results: Results, plan: StoredPlan, cell: Cell) -> tuple[Manifest, ...]:
+    """Return the manifests of the planned runs of a cell that failed and were not done since."""
+    finished = results.finished()
+    failed = [results.failed(run.id) for run in plan.runs_of(cell) if run.id not in finished]
+    return tuple(load_manifest(each) for each in failed if each.manifest.exists())
+
+
+def load_findings(directory: RunDir) -> Findings | None:
+    """Read what the analysis of a run found; None for a run of a numalab that had none.
+
+    Raises UserError.
+    """
+    if not directory.analysis.exists():
+        return None
+    with _damage_explained(directory.analysis):
+        return read_findings(_read(directory.analysis))
+
+
+def load_events(directory: RunDir) -> pl.DataFrame:
+    """Load what the measures and the timeline read of a run's events. Raises UserError."""
+    with _damage_explained(directory.events):
+        table = pl.scan_parquet(_only_file(directory.events))
+        there = table.collect_schema()
+        return typed(table).select([name for name in COLUMNS if name in there]).collect()
+
+
+def load_all_events(directory: RunDir) -> pl.DataFrame:
+    """Load every column of a run's events. Raises UserError."""
+    with _damage_explained(directory.events):
+        return pl.read_parquet(_only_file(directory.events))
+
+
+def load_domains(directory: RunDir) -> SchedLog:
+    """Read the sched domains that a run's kernel printed. Raises UserError."""
+    with _damage_explained(directory.dmesg):
+        return parse_sched_verbose(_read(directory.dmesg).decode("utf-8", "replace"))

@@ -1,0 +1,117 @@
+"""How far results are, as their folder tells: nothing has to run for that, or anything may."""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from numalab.errors import UserError
+from numalab.guest.console import parse_beat, printable
+from numalab.locks import is_locked
+from numalab.results.layout import Results
+from numalab.results.reader import load_manifest, load_plan
+from numalab.run_dir import RunDir
+
+_LAST_BYTES = 4096
+
+
+class State(StrEnum):
+    """What became of a run, or what it does."""
+
+    DONE = "done"
+    RUNNING = "running"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run, what became of it or what it does, and for how many seconds so far or in all."""
+
+    run: str
+    state: State
+    text: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study is; `active`: some numalab is at it."""
+
+    study: str
+    active: bool
+    runs: tuple[RunState, ...]
+
+    def count(self, state: State) -> int:
+        """Count the runs in a state."""
+        return sum(each.state == state for each in self.runs)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate the rest from the runs that are done; None while there is none."""
+        known = [each.seconds for each in self.runs if each.state is State.DONE and each.seconds]
+        if not known or not self.active:
+            return None
+        mean = sum(known) / len(known)
+        under_way = [each for each in self.runs if each.state is State.RUNNING]
+        left = mean * (self.count(State.WAITING) + len(under_way))
+        left -= sum(min(mean, each.seconds or 0.0) for each in under_way)
+        return left / max(1, len(under_way))
+
+
+def read_progress(results: Results) -> Progress:
+    """Read how far results are. Raises UserError for what are none, or damaged ones."""
+    if not results.plan.exists():
+        raise UserError("these are no results of a study: there is no plan", file=results.path)
+    active = is_locked(results.path)
+    plan, finished = load_plan(results), results.finished()
+    states = tuple(
+        _done(finished[run.id])
+        if run.id in finished
+        else _unfinished(results, run.id, active=active)
+        for run in plan.runs
+    )
+    return Progress(plan.study, active, states)
+
+
+def _done(directory: RunDir) -> RunState:
+    return RunState(directory.path.name, State.DONE, "", load_manifest(directory).seconds)
+
+
+def _unfinished(results: Results, run: str, *, active: bool) -> RunState:
+    running, failed = results.running(run), results.failed(run)
+    if running.path.is_dir():
+        if not active:
+            return RunState(run, State.INTERRUPTED, "numalab was killed")
+        return RunState(run, State.RUNNING, _last_beat(running), _age(running))
+    if failed.path.is_dir():
+        reason = ""
+        with suppress(UserError):
+            reason = load_manifest(failed).reason
+        return RunState(run, State.FAILED, printable(reason.partition("\n")[0]))
+    interrupted = results.interrupted(run).path.is_dir()
+    return RunState(run, State.INTERRUPTED if interrupted else State.WAITING)
+
+
+def _age(directory: RunDir) -> float | None:
+    """Return for how long a run has been under way: since its domain was written."""
+    try:
+        return max(0.0, time.time() - directory.domain_xml.stat().st_mtime)
+    except OSError:
+        return None
+
+
+def _last_beat(directory: RunDir) -> str:
+    """Return what the guest last said of itself."""
+    try:
+        with directory.heartbeat.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _LAST_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return "starting"
+    for line in reversed(lines):
+        with suppress(ValueError):
+            beat = parse_beat(line)
+            return f"{beat.phase}, {beat.uptime:.1f} s of guest time"
+    return "starting"

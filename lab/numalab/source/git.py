@@ -1,0 +1,217 @@
+"""Kernel sources out of git: one tree for a repository, in which revisions take turns.
+
+To switch to another revision, git writes the files that differ and no others, so that `make`
+compiles little. The repository itself is only read: what numalab needs to write (an index, the
+objects of uncommitted changes) lies in a bare repository of its own in the cache, which borrows the
+other one's objects (gitrepository-layout(5), objects/info/alternates).
+"""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import HostError, UserError
+from numalab.files import read_json, write_json, write_text
+from numalab.places import cache_dir
+from numalab.process import CommandFailed, Completed, find_program, run
+from numalab.source.digest import digest_of
+from numalab.source.tree import forget_series
+
+PREFIX = "git:"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit, by git's ids, and the first line of its message."""
+
+    id: str
+    parents: tuple[str, ...]
+    subject: str
+
+
+@dataclass(frozen=True)
+class GitTree:
+    """A revision of a repository, or a folder as it is now: git's id of the whole tree."""
+
+    folder: Path  # the cache folder of this repository
+    tree: str
+    revision: str  # in words, for results
+
+
+def split_git(text: str) -> tuple[Path, str]:
+    """Split `git:PATH[@REVISION]` into the path and the revision (HEAD where none is said).
+
+    Both may hold an "@" (`HEAD@{1}`): the path is the shortest one that is a folder. Raises
+    UserError.
+    """
+    rest = text.removeprefix(PREFIX)
+    parts = rest.split("@")
+    for count in range(1, len(parts) + 1):
+        path = Path("@".join(parts[:count])).expanduser()
+        if path.is_dir():
+            return path.resolve(), "@".join(parts[count:]) or "HEAD"
+    raise UserError(f"{parts[0]!r} is no folder (git:PATH@REVISION)", key=text)
+
+
+def find_revision(text: str) -> GitTree:
+    """Resolve `git:PATH@REVISION`. Raises UserError for no repository or no such revision."""
+    path, revision = split_git(text)
+    folder = _own_folder(path)
+    commit = resolve(path, revision)
+    tree = resolve(path, f"{commit}^{{tree}}")
+    _own_repository(folder, path)
+    named = git(["describe", "--always", "--tags", commit], cwd=path, check=False).stdout.strip()
+    return GitTree(folder, tree, named or commit[:12])
+
+
+def resolve(path: Path, revision: str) -> str:
+    """Return git's id of a revision in the repository at `path`. Raises UserError."""
+    done = git(
+        ["rev-parse", "--verify", "--end-of-options", f"{revision}"], cwd=path, check=False
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise UserError(f"git finds no {revision!r}: {said[-1] if said else ''}", file=path)
+    return done.stdout.strip()
+
+
+def snapshot(path: Path) -> GitTree:
+    """Take a folder as it is now: a git work tree with its uncommitted changes, or any folder.
+
+    Files that its .gitignore names (objects of a build in the tree) are left out. Raises
+    UserError, HostError.
+    """
+    folder = _own_folder(path)
+    inside = git(["rev-parse", "--show-toplevel"], cwd=path, check=False)
+    top = inside.stdout.strip() if inside.returncode == 0 else ""
+    is_top = bool(top) and Path(top).resolve() == path.resolve()
+    repository = _own_repository(folder, path if is_top else None)
+    environment = {
+        "GIT_DIR": str(repository),
+        "GIT_WORK_TREE": str(path),
+        "GIT_INDEX_FILE": str(folder / "snapshot.index"),
+    }
+    try:
+        git(["add", "--all", "."], cwd=path, env=environment)
+        tree = git(["write-tree"], cwd=path, env=environment).stdout.strip()
+    except CommandFailed as failed:
+        raise UserError(
+            f"git cannot read this folder: {failed.completed.stderr.strip()[-300:]}", file=path
+        ) from None
+    finally:
+        (folder / "snapshot.index.lock").unlink(missing_ok=True)
+    head = git(["describe", "--always", "--tags", "--dirty"], cwd=path, check=False)
+    words = head.stdout.strip() if is_top and head.returncode == 0 else f"files {tree[:12]}"
+    return GitTree(folder, tree, words)
+
+
+def format_patches(path: Path, first: str, last: str) -> bytes:
+    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" where there is none."""
+    # Into files, because a kernel's lines need not be UTF-8.
+    with tempfile.TemporaryDirectory() as scratch:
+        words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-U3", "-o", scratch]
+        git([*words, f"{first}..{last}"], cwd=path)
+        return b"".join(file.read_bytes() for file in sorted(Path(scratch).iterdir()))
+
+
+def is_ancestor(path: Path, first: str, last: str) -> bool:
+    """Tell whether `last` (ids of commits) is `first` or has it in its history."""
+    return git(["merge-base", "--is-ancestor", first, last], cwd=path, check=False).returncode == 0
+
+
+def commits_between(path: Path, first: str, last: str) -> tuple[Commit, ...]:
+    """Return the commits of `last` that `first` lacks (ids), parents before their children."""
+    words = ["log", "--topo-order", "--reverse", "--no-show-signature", "--format=%H%x09%P%x09%s"]
+    lines = git([*words, f"{first}..{last}"], cwd=path).stdout.split("\n")
+    found = (line.split("\t", 2) for line in lines if line)
+    return tuple(Commit(name, tuple(above.split()), subject) for name, above, subject in found)
+
+
+def read_blob(tree: GitTree, name: str) -> str:
+    """Return the text of a file of the tree, "" where it has none."""
+    done = git(["show", f"{tree.tree}:{name}"], env=_reading(tree), check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def check_out(tree: GitTree) -> Path:
+    """Make the repository's folder of sources this revision, and return it.
+
+    The caller holds the lock of the source. Raises HostError when the disk is full.
+    """
+    folder = tree.folder
+    source, memory, index = folder / "source", folder / "checkout.json", folder / "index"
+    if memory.is_file() and source.is_dir():
+        if read_json(memory) == tree.tree:
+            return source
+        forget_series(source)
+    else:
+        _start_over(folder, source, index)
+    interrupted = source.is_dir() and not memory.is_file()
+    memory.unlink(missing_ok=True)
+    source.mkdir(exist_ok=True)
+    environment = {
+        **_reading(tree),
+        "GIT_WORK_TREE": str(source),
+        "GIT_INDEX_FILE": str(index),
+    }
+    try:
+        git(["read-tree", "--reset", "-u", tree.tree], cwd=source, env=environment)
+        if interrupted:
+            git(["clean", "-ffdxq", "-e", "/build-*"], cwd=source, env=environment)
+    except CommandFailed as failed:
+        raise HostError(
+            f"git cannot write {source}: {failed.completed.stderr.strip()[-300:]}",
+            hint="free 2 GB there, or set NUMALAB_CACHE to another disk",
+        ) from None
+    write_json(memory, tree.tree)
+    return source
+
+
+def _start_over(folder: Path, source: Path, index: Path) -> None:
+    """Make ready for the first time, or after git was interrupted while it wrote.
+
+    The index is what git had before it. It writes each file again that is not as there, so builds
+    in the tree need not be thrown away with it.
+    """
+    if not index.is_file():
+        shutil.rmtree(source, ignore_errors=True)
+    shutil.rmtree(folder / "originals", ignore_errors=True)
+    for path in (folder / "added.json", folder / "index.lock"):
+        path.unlink(missing_ok=True)
+
+
+def git(
+    words: list[str],
+    *,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    check: bool = True,
+) -> Completed:
+    """Run git without what the user's own settings or a git above us would change."""
+    plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
+    argv: list[str | Path] = [find_program("git", "git"), *options, *words]
+    return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check)
+
+
+def _reading(tree: GitTree) -> dict[str, str]:
+    return {"GIT_DIR": str(tree.folder / "repository.git")}
+
+
+def _own_folder(path: Path) -> Path:
+    return cache_dir("kernel-trees", f"git-{digest_of(str(path.resolve()))[:16]}")
+
+
+def _own_repository(folder: Path, lender: Path | None) -> Path:
+    """Make the bare repository in the cache, which borrows the objects of `lender`."""
+    repository = folder / "repository.git"
+    if not (repository / "HEAD").is_file():
+        git(["init", "--quiet", "--bare", "--template=", str(repository)])
+    if lender is not None:
+        objects = git(["rev-parse", "--git-path", "objects"], cwd=lender).stdout.strip()
+        alternates = repository / "objects/info/alternates"
+        text = f"{(lender / objects).resolve()}\n"
+        if not alternates.is_file() or alternates.read_text(encoding="utf-8") != text:
+            write_text(alternates, text)
+    return repository

@@ -1,0 +1,45 @@
+"""Our own small C programs, linked statically by this host's compiler."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from numalab.errors import BuildError
+from numalab.process import CommandFailed, find_program, run
+from numalab.source.digest import hash_file
+
+FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-s")
+LIBRARIES = ("-lm", "-lpthread")
+
+
+def compiler_inputs() -> tuple[str, Path]:
+    """Return the compiler's version line and the static C library that goes into each program.
+
+    Raises HostError without a compiler, or without a static C library.
+    """
+    gcc = find_program("gcc", "gcc")
+    version = run([gcc, "--version"]).stdout.splitlines()[0]
+    library = Path(run([gcc, "-print-file-name=libc.a"]).stdout.strip())
+    if not library.is_absolute():
+        find_program("a static C library (libc.a)", "libc6-dev")
+    return version, library
+
+
+def programs_digest(files: Iterable[Path]) -> str:
+    """Hash what programs are made from: sources and headers, flags, compiler and C library."""
+    version, library = compiler_inputs()
+    parts = [*FLAGS, *LIBRARIES, version, hash_file(library)]
+    for path in files:
+        parts += [path.name, hash_file(path)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def compile_program(source: Path, target: Path, *, include: Path) -> None:
+    """Compile one C file; `include` holds our headers. BuildError has the compiler's words."""
+    gcc = find_program("gcc", "gcc")
+    # Relative to its folder, so that no path of this host gets into a program.
+    argv: list[str | Path] = [gcc, *FLAGS, "-I", include, "-o", target, source.name, *LIBRARIES]
+    try:
+        run(argv, cwd=source.parent)
+    except CommandFailed as failed:
+        raise BuildError(f"cannot compile {source}", tail=failed.completed.stderr) from None

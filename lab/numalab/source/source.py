@@ -1,0 +1,169 @@
+"""Kernel sources: Debian packages, tarballs, folders and git revisions, each unpacked once."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.errors import BuildError, HostError, UserError
+from numalab.files import replacing
+from numalab.places import cache_dir
+from numalab.process import CommandFailed, find_program, run
+from numalab.source import git
+from numalab.source.debian import NotFetched, fetch_packages, fetched_packages, split_package
+from numalab.source.digest import remembered
+
+PACKAGES = Path("/usr/src")
+ENDINGS = (".tar", ".tar.xz", ".tar.zst", ".tar.gz", ".tar.bz2", ".tgz")
+
+Tell = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel source that is at hand: a tarball or a git tree.
+
+    `digest` names the content; `version` is what the Makefile says, such as "6.12.117"; `origin`
+    says where it comes from, for results.
+    """
+
+    name: str
+    digest: str
+    version: str
+    origin: str
+    tarball: Path | None = None
+    tree: git.GitTree | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The cache folder of the source: its tree, the originals of changed files, builds."""
+        if self.tree is not None:
+            return self.tree.folder
+        return cache_dir("kernel-trees", self.digest[:16])
+
+    @property
+    def tree_digest(self) -> str:
+        """Names what shares one tree and its builds: a tarball, or a whole repository."""
+        return self.folder.name if self.tree is not None else self.digest
+
+
+def is_package(text: str) -> bool:
+    """Tell whether a source is a Debian package such as `linux-source-6.12/bookworm`."""
+    return "/" not in text.partition("/")[2] and text.startswith("linux-source")
+
+
+def find_source(text: str) -> Source:
+    """Find a source: `PACKAGE[/SUITE]`, `git:PATH[@REVISION]`, a tarball or a folder.
+
+    A package without a suite is looked for in /usr/src first. Raises UserError for what is no
+    source, NotFetched for a package that has to be fetched, HostError for a tool that is missing.
+    """
+    if text.startswith(git.PREFIX):
+        return _git_source(text, git.find_revision(text))
+    if is_package(text):
+        return _package_source(text)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _git_source(text, git.snapshot(path.resolve()))
+    if path.is_file() and path.name.endswith(ENDINGS):
+        return _tarball_source(text, path.resolve(), str(path))
+    raise UserError(
+        f"{text!r} is no kernel source",
+        choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "a folder", "a tarball"],
+    )
+
+
+def fetch_source(text: str, tell: Tell) -> Source:
+    """Find a source, and fetch it first where it is a Debian package that is not here."""
+    try:
+        return find_source(text)
+    except NotFetched:
+        fetch_packages(text, tell)
+        return find_source(text)
+
+
+def unpack(source: Source) -> Path:
+    """Bring a source into the cache unless it is there, and return the folder of the tree.
+
+    A tarball's folder appears only when it is whole. Raises BuildError for a damaged tarball,
+    HostError when the disk is full.
+    """
+    if source.tree is not None:
+        return git.check_out(source.tree)
+    assert source.tarball is not None
+    tree = source.folder / "source"
+    if tree.is_dir():
+        return tree
+    find_program("xz", "xz-utils")
+    with replacing(tree) as new:
+        new.mkdir()
+        try:
+            run(
+                [find_program("tar", "tar"), "--extract", "--file", source.tarball,
+                 "--directory", new, "--strip-components=1", "--no-same-owner"],
+                env={"LC_ALL": "C"},
+            )  # fmt: skip
+        except CommandFailed as error:
+            raise unpack_failed(source, error.completed.stderr) from None
+    return tree
+
+
+def unpack_failed(source: Source, stderr: str) -> HostError | BuildError:
+    """Say why tar could not unpack `source`."""
+    if "No space left on device" in stderr:
+        return HostError(
+            f"no space left on the disk of {source.folder} to unpack {source.name}",
+            hint="free 3 GB there, or set NUMALAB_CACHE to another disk",
+        )
+    return BuildError(
+        f"cannot unpack {source.tarball}", tail="\n".join(stderr.strip().splitlines()[-5:])
+    )
+
+
+def parse_version(makefile: str) -> str:
+    """Return the version that a kernel's Makefile gives, such as "6.12.117"; "" if it is none."""
+    found: dict[str, str] = dict(
+        re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", makefile[:4096], re.M)
+    )
+    if "VERSION" not in found:
+        return ""
+    numbers = [found.get(key, "0") for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+    return ".".join(numbers) + found.get("EXTRAVERSION", "")
+
+
+def _package_source(text: str) -> Source:
+    package, suite = split_package(text)
+    for suffix in ("xz", "zst", "gz", "bz2"):
+        tarball = PACKAGES / f"{package}.tar.{suffix}"
+        if suite is None and tarball.is_file():
+            return _tarball_source(text, tarball, str(tarball))
+    fetched = fetched_packages(text)
+    return _tarball_source(text, fetched.files[-1], ", ".join(fetched.versions))
+
+
+def _tarball_source(text: str, tarball: Path, origin: str) -> Source:
+    facts = remembered(tarball, _makefile_version)
+    return Source(text, facts["sha256"], facts["version"], origin, tarball=tarball)
+
+
+def _makefile_version(tarball: Path) -> dict[str, str]:
+    """Read the version in a tarball without unpacking it. Raises BuildError if it is no kernel."""
+    done = run(
+        [find_program("tar", "tar"), "--extract", "--to-stdout", "--file", tarball,
+         "--occurrence=1", "--wildcards", "--no-wildcards-match-slash",
+         "*/Makefile"],
+        check=False,
+        env={"LC_ALL": "C"},
+    )  # fmt: skip
+    version = parse_version(done.stdout)
+    if not version:
+        tail = "\n".join(done.stderr.strip().splitlines()[-5:])
+        raise BuildError(f"{tarball} holds no kernel: there is no Makefile of one in it", tail=tail)
+    return {"version": version}
+
+
+def _git_source(text: str, tree: git.GitTree) -> Source:
+    version = parse_version(git.read_blob(tree, "Makefile"))
+    if not version:
+        raise UserError(f"{text!r} holds no kernel: there is no Makefile of one in it")
+    return Source(text, tree.tree, version, f"git {tree.revision}", tree=tree)

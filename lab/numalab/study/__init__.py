@@ -1,0 +1,1 @@
+"""A study file, checked, and the plan that it makes."""

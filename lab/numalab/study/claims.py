@@ -1,0 +1,80 @@
+"""What a study expects: bounds that every run must meet, and what a post says a patch changes."""
+
+import operator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from numalab.document import Document
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot be seen"]
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+class Claim(Document):
+    """An expectation: of one variant, or of what changes from one variant to another.
+
+    Of one `variant`: the bounds hold in every run. From one to another: `direction` is where the
+    mean of the measure goes, `published` what the source says of it in its own words, and bounds
+    are those of the change in percent of the mean before. `expect` makes a verdict a condition.
+
+    `at_least` and `at_most` include the bound itself, `above` and `below` do not. `topology` and
+    `workload` (its label) name the cells that a claim is about; without them, all.
+    """
+
+    text: str
+    measure: str
+    variant: Name | None = None
+    from_variant: Name | None = Field(default=None, alias="from")
+    to: Name | None = None
+    direction: Literal["higher", "lower", "same"] | None = None
+    published: str = Field(default="", max_length=200)
+    expect: tuple[ClaimVerdict, ...] = ()
+    topology: str | None = None
+    workload: Name | None = None
+    at_least: Bound | None = None
+    at_most: Bound | None = None
+    above: Bound | None = None
+    below: Bound | None = None
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> "Claim":
+        ends = (self.from_variant, self.to)
+        if self.variant is not None:
+            if any(end is not None for end in ends) or self.direction or self.expect:
+                raise ValueError("a claim has either variant, or from, to and direction")
+            if not self.bounds:
+                raise ValueError("a claim needs at_least, at_most, above or below")
+        elif None in ends:
+            raise ValueError("a claim needs variant, or both from and to")
+        elif self.from_variant == self.to:
+            raise ValueError("from and to are the same variant")
+        elif not (self.bounds or self.direction):
+            raise ValueError("a claim from one variant to another needs direction or bounds")
+        elif self.expect and not self.direction:
+            raise ValueError("expect needs direction")
+        return self
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants that it is about."""
+        ends = (self.variant, self.from_variant, self.to)
+        return tuple(name for name in ends if name is not None)
+
+    @property
+    def bounds(self) -> tuple[tuple[str, float], ...]:
+        """The bounds that are set, each with its sign."""
+        signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
+        return tuple((sign, bound) for sign, bound in signs if bound is not None)
+
+    def holds(self, value: float | None) -> bool:
+        """Say whether a measured value is within the bounds; what was not measured is not."""
+        if value is None:
+            return False
+        return all(_COMPARE[sign](value, bound) for sign, bound in self.bounds)
+
+    def is_about(self, topology: str, label: str) -> bool:
+        """Say whether the claim is about this cell."""
+        return self.topology in (None, topology) and self.workload in (None, label)

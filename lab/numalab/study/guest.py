@@ -1,0 +1,53 @@
+"""The guest that a study boots of a topology, as far as the study file decides it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from numalab.analysis.measures.catalogue import explain
+from numalab.errors import UserError
+from numalab.machine.model import Machine
+from numalab.measure import MeasureKind
+from numalab.study.model import Study
+from numalab.topology.model import Topology
+
+
+def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -> None:
+    """Refuse a topology that no guest can have, or that the table `machine` does not fit.
+
+    Raises UserError that names the study's file.
+    """
+    for name, topology in topologies.items():
+        try:
+            guest_of(study, topology)
+        except UserError as error:
+            raise UserError(f"{name}: {error}", file=path, key="machine") from None
+
+
+def guest_of(study: Study, topology: Topology) -> Machine:
+    """Return a study's guest of one topology; kernel, root, mode and seed are still to be set."""
+    return Machine(
+        topology=topology,
+        bzimage=Path(),
+        rootfs=Path(),
+        mode="icount",
+        seed=0,
+        name="guest",
+        pages=study.machine.pages,
+        quantum_ns=study.machine.quantum_ns,
+        icount_shift=ns.bit_length() - 1 if (ns := study.machine.instruction_ns) else None,
+        vcpu_cpus=study.machine.vcpu_cpus,
+        host_nodes=study.machine.nodes,
+        extra_cmdline=study.machine.cmdline,
+        measures_time=measures_time(study),
+    )
+
+
+def measures_time(study: Study) -> bool:
+    """Say whether some claim or key measure is about time; what a workload prints is taken so."""
+    for name in {*study.key_measures, *(claim.measure for claim in study.claims)}:
+        try:
+            if explain(name).kind == MeasureKind.TIMING:
+                return True
+        except UserError:  # a metric of the workload
+            return True
+    return False

@@ -1,0 +1,43 @@
+"""The `[machine]` table of a study: where its guests lie on the host, what their kernel is told."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from numalab.cpulist import MAX_CPUS, parse_cpu_order
+from numalab.document import Document
+from numalab.machine.model import QUANTUM_NS, PageKind
+
+
+def _in_order(value: object) -> object:
+    if isinstance(value, list):  # behind this, pydantic no longer knows that it came from JSON
+        return tuple(value)
+    return parse_cpu_order(value) if isinstance(value, str) else value
+
+
+HostNumber = Annotated[int, Field(ge=0, lt=MAX_CPUS)]
+KernelWord = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=200)]
+
+
+class MachineTable(Document):
+    """What guest memory is made of, how fast a counted vCPU is, a placement by hand, kernel words.
+
+    In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
+    `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
+    icount (8).
+
+    `vcpu_cpus` is the host CPU of each vCPU, in order: numbers, or a text such as "4-7,20-23".
+    `nodes` is the host node of each guest node. They hold for every topology of the study.
+    `cmdline` are words that every guest's kernel gets, also the one that tries KVM.
+    """
+
+    pages: PageKind = "memfd"
+    # What was added since the first results is left out of the stored file where it is not set, so
+    # that older results stay the study's own.
+    quantum_ns: int = Field(default=QUANTUM_NS, exclude_if=lambda ns: ns == QUANTUM_NS)
+    instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
+        default=None, exclude_if=lambda ns: ns is None
+    )
+    vcpu_cpus: Annotated[tuple[HostNumber, ...], BeforeValidator(_in_order)] = ()
+    nodes: tuple[HostNumber, ...] = ()
+    cmdline: tuple[KernelWord, ...] = Field(default=(), exclude_if=lambda words: not words)

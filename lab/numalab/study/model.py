@@ -1,0 +1,241 @@
+"""The study file: a question, the matrix that answers it, and what is expected."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from numalab.document import Document, check_document, read_document
+from numalab.errors import UserError
+from numalab.guest.watch import Limits
+from numalab.places import find_input, list_inputs
+from numalab.study.claims import Claim, Name
+from numalab.study.machine_table import MachineTable
+
+Parameter = str | int | float
+# A name, or the path of what is built already; kernels may also be packages and sources.
+NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+FULL = "full"  # the preset that is the file itself unless it says otherwise
+
+
+class Variant(Document):
+    """One value on the axis that is compared."""
+
+    kernel: NameOrPath
+    tunables: dict[str, str | int] = Field(default_factory=dict)
+
+
+class WorkloadUse(Document):
+    """A workload and the parameters in which this study differs from its defaults.
+
+    `label` tells apart several uses of one workload; without it, that is the workload's name.
+    """
+
+    name: Name
+    label: Name = ""
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, table: Any) -> Any:
+        if isinstance(table, dict) and "label" not in table and "name" in table:
+            return {**table, "label": table["name"]}
+        return table
+
+
+class Selection(Document):
+    """A part of the matrix: the runs with one of the named values on every axis it names."""
+
+    topologies: tuple[str, ...] = ()
+    workloads: tuple[Name, ...] = ()
+    variants: tuple[Name, ...] = ()
+    seeds: tuple[Seed, ...] = ()
+
+    def matches(self, topology: str, label: str, variant: str, seed: int) -> bool:
+        """Say whether a run belongs to this part."""
+        return (
+            (not self.topologies or topology in self.topologies)
+            and (not self.workloads or label in self.workloads)
+            and (not self.variants or variant in self.variants)
+            and (not self.seeds or seed in self._seeds)
+        )
+
+    @cached_property
+    def _seeds(self) -> frozenset[int]:
+        return frozenset(self.seeds)
+
+
+class Preset(Document):
+    """What replaces values of the file when it is asked for by name.
+
+    `workloads` are the labels to keep, `parameters` those of a label, over the file's own.
+    """
+
+    topologies: tuple[str, ...] | None = None
+    workloads: tuple[Name, ...] | None = None
+    variants: tuple[Name, ...] | None = None
+    seeds: tuple[Seed, ...] | None = None
+    parameters: dict[Name, dict[str, Parameter]] = Field(default_factory=dict)
+    include: tuple[Selection, ...] | None = None
+    exclude: tuple[Selection, ...] | None = None
+
+
+class LimitsTable(Document):
+    """Wall-clock deadlines in seconds; a guest that misses one is ended as lost."""
+
+    boot: float = Field(default=Limits.boot, gt=0, allow_inf_nan=False)
+    silence: float = Field(default=Limits.silence, gt=0, allow_inf_nan=False)
+    run: float = Field(default=Limits.total, gt=0, allow_inf_nan=False)
+
+
+class Study(Document):
+    """A study file, whole and valid in itself; `numalab.study.plan` checks what it refers to.
+
+    A cell of its matrix is a topology with a use of a workload; in each, the variants are compared.
+    `include` leaves only the runs that one of its entries matches, `exclude` takes such runs out.
+    """
+
+    question: str
+    summary: str = ""
+    source: str = ""
+    topologies: tuple[str, ...] = Field(min_length=1)
+    image: NameOrPath = "base"
+    mode: Literal["auto", "kvm", "tcg", "icount", "timed"] = "auto"
+    seeds: tuple[Seed, ...] = Field(min_length=1)
+    variants: dict[Name, Variant] = Field(min_length=1)
+    workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
+    include: tuple[Selection, ...] | None = None
+    exclude: tuple[Selection, ...] = ()
+    presets: dict[Name, Preset] = Field(default_factory=dict)
+    capture: dict[str, Any] = Field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    key_measures: tuple[str, ...] = ()
+    limits: LimitsTable = LimitsTable()
+    machine: MachineTable = MachineTable()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Study":
+        axes = {
+            "seeds": self.seeds,
+            "topologies": self.topologies,
+            "labels of workloads": self.labels,
+        }
+        for axis, values in axes.items():
+            for value, times in Counter[Hashable](values).items():
+                if times > 1:
+                    raise ValueError(f"{axis} may each be named only once, found {value!r} again")
+        for place, claim in enumerate(self.claims):
+            _known(f"claims[{place}]", "variant", claim.variants, self.variants)
+            _known(f"claims[{place}]", "workload", filter(None, [claim.workload]), self.labels)
+        for key, selections in self._selections():
+            for place, selection in enumerate(selections):
+                _known(f"{key}[{place}]", "workload", selection.workloads, self.labels)
+                _known(f"{key}[{place}]", "variant", selection.variants, self.variants)
+        for name, preset in self.presets.items():
+            _known(f"presets.{name}", "workload", preset.workloads or (), self.labels)
+            _known(f"presets.{name}", "workload", preset.parameters, self.labels)
+            _known(f"presets.{name}", "variant", preset.variants or (), self.variants)
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of its workloads, in order."""
+        return tuple(use.label for use in self.workloads)
+
+    def _selections(self) -> Iterable[tuple[str, tuple[Selection, ...]]]:
+        yield "include", self.include or ()
+        yield "exclude", self.exclude
+        for name, preset in self.presets.items():
+            yield f"presets.{name}.include", preset.include or ()
+            yield f"presets.{name}.exclude", preset.exclude or ()
+
+    def has(self, topology: str, label: str, variant: str, seed: int) -> bool:
+        """Say whether a run belongs to the matrix after `include` and `exclude`."""
+        run = (topology, label, variant, seed)
+        included = self.include is None or any(each.matches(*run) for each in self.include)
+        return included and not any(each.matches(*run) for each in self.exclude)
+
+
+def _known(key: str, what: str, names: Iterable[str], there: Iterable[str]) -> None:
+    valid = list(there)
+    for name in names:
+        if name not in valid:
+            raise ValueError(f"{key}: no {what} {name!r} (valid: {', '.join(valid)})")
+
+
+def find_study(name_or_path: str) -> Path:
+    """Return the path of a study given by path or by its name in `studies/`.
+
+    Raises UserError with the names there are.
+    """
+    if (path := Path(name_or_path)).suffix == ".toml":
+        return path
+    if found := find_input("studies", f"{name_or_path}.toml"):
+        return found
+    names = [entry.stem for entry in list_inputs("studies", "*.toml").values()]
+    raise UserError(f"no study {name_or_path!r}", choices=names)
+
+
+def load_study(path: Path, preset: str | None = None) -> Study:
+    """Read and check a study file, with a preset applied; presets themselves are left out of it.
+
+    UserError names the file, the key and what would be valid.
+    """
+    study = read_document(path, Study)
+    if preset is None or (preset == FULL and FULL not in study.presets):
+        return study.model_copy(update={"presets": {}})
+    if preset not in study.presets:
+        names = dict.fromkeys([*study.presets, FULL])
+        raise UserError(f"no preset {preset!r}", file=path, key="presets", choices=names)
+    return check_document(_with(study, study.presets[preset]), Study, path)
+
+
+def study_table(study: Study) -> dict[str, Any]:
+    """Return a study as the plain values of a file."""
+    return study.model_dump(mode="json", by_alias=True)
+
+
+def _with(study: Study, preset: Preset) -> dict[str, Any]:
+    """Return the table of the study with what the preset replaces."""
+    table = study_table(study.model_copy(update={"presets": {}}))
+    new = preset.model_dump(mode="json", by_alias=True)
+    for key in ("topologies", "seeds", "include", "exclude"):
+        if new[key] is not None:
+            table[key] = new[key]
+    if new["variants"] is not None:
+        table["variants"] = {name: table["variants"][name] for name in new["variants"]}
+    keep = study.labels if preset.workloads is None else preset.workloads
+    table["workloads"] = [
+        {**use, "parameters": use["parameters"] | preset.parameters.get(use["label"], {})}
+        for use in table["workloads"]
+        if use["label"] in keep
+    ]
+    there = {"workloads": [*keep], "variants": [*table["variants"]]}
+    table["claims"] = [claim for claim in table["claims"] if _still_there(claim, there)]
+    for key in ("include", "exclude"):
+        if table[key] is not None:
+            narrowed = (_narrowed(selection, there) for selection in table[key])
+            table[key] = [selection for selection in narrowed if selection is not None]
+    return table
+
+
+def _still_there(claim: Mapping[str, Any], there: Mapping[str, list[str]]) -> bool:
+    """Say whether what a claim is about is still part of the study."""
+    named = {claim[key] for key in ("variant", "from", "to")} - {None}
+    return named <= set(there["variants"]) and claim["workload"] in (None, *there["workloads"])
+
+
+def _narrowed(
+    selection: Mapping[str, Any], there: Mapping[str, list[str]]
+) -> dict[str, Any] | None:
+    """Take out of a selection what is no longer there; None when nothing can match it any more."""
+    found = dict(selection)
+    for axis, values in there.items():
+        found[axis] = [value for value in selection[axis] if value in values]
+        if selection[axis] and not found[axis]:
+            return None
+    return found

@@ -1,0 +1,296 @@
+"""A study and everything it names, loaded and checked whole before anything is built or booted."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from numalab.analysis.measures.catalogue import explain
+from numalab.capture.spec import CaptureSpec, load_capture
+from numalab.document import check_document
+from numalab.errors import UserError
+from numalab.image.recipe import Recipe, list_recipes, load_recipe
+from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.machine.model import Job, PageKind
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.plan import PlannedRun, StoredPlan, planned_run
+from numalab.results.remarks import Remark
+from numalab.study.guest import check_guests
+from numalab.study.model import Study, load_study, study_table
+from numalab.topology.load import load_topology
+from numalab.topology.model import Topology
+from numalab.workload.model import BoundWorkload, load_workload, resolve
+
+LONGEST_ID = 80  # a run's id is also its guest's name (numalab.machine.model)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a study in the order in which they are to run, and all they need.
+
+    `workloads` holds the workload of each cell, fitted to its topology. `preset` is the one that
+    was asked for, or empty. `remarks` say how the runs were chosen, where the file does not.
+    """
+
+    name: str
+    path: Path
+    preset: str
+    study: Study
+    topologies: Mapping[str, Topology]
+    kernels: Mapping[str, KernelSpec]
+    workloads: Mapping[Cell, BoundWorkload]
+    recipe: Recipe
+    capture: CaptureSpec
+    runs: tuple[PlannedRun, ...]
+    digest: str
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells that have runs, in the study's order."""
+        return tuple(self.workloads)
+
+    def workload_of(self, run: PlannedRun) -> BoundWorkload:
+        """Return the workload of a run, fitted to the run's topology."""
+        return self.workloads[run.cell]
+
+
+def select(plan: Plan, runs: Iterable[PlannedRun], *remarks: Remark) -> Plan:
+    """Return the plan with these runs, and what else is to be said of how they were chosen.
+
+    The only way to change which runs a plan has; what none of them needs is left out.
+    """
+    chosen = tuple(runs)
+    cells = {run.cell for run in chosen}
+    kernels = {plan.study.variants[run.variant].kernel for run in chosen}
+    return replace(
+        plan,
+        runs=chosen,
+        workloads={cell: bound for cell, bound in plan.workloads.items() if cell in cells},
+        kernels={name: spec for name, spec in plan.kernels.items() if name in kernels},
+        remarks=(*plan.remarks, *remarks),
+    )
+
+
+def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None = None) -> Plan:
+    """Load a study and all that it refers to, and list its runs.
+
+    The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
+    whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, where
+    that is not as the study says. Raises UserError for anything that is wrong.
+    """
+    study = load_study(path, preset)
+    if pages is not None:
+        table = study.machine.model_copy(update={"pages": pages})
+        study = study.model_copy(update={"machine": table})
+    return make_plan(study, path, preset or "")
+
+
+def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
+    """Load all that a study refers to, and list its runs; `path` is where it came from."""
+    topologies = _topologies(study, path)
+    runs = _runs(study, topologies, path)
+    workloads = _workloads(study, topologies, runs, path)
+    names = {study.variants[run.variant].kernel for run in runs}
+    recipe = load_recipe(study.image)
+    _check_packages(workloads, recipe, path)
+    _check_claims(study, topologies, workloads, path)
+    _check_key_measures(study, topologies, workloads, path)
+    _check_tunables(study, path)
+    check_guests(study, topologies, path)
+    return Plan(
+        name=path.stem,
+        path=path,
+        preset=preset,
+        study=study,
+        topologies=topologies,
+        kernels={name: find_kernel(name) for name in sorted(names)},
+        workloads=workloads,
+        recipe=recipe,
+        capture=load_capture(study.capture, path),
+        runs=runs,
+        digest=_digest(study),
+    )
+
+
+def stored_study(stored: StoredPlan, results: Results) -> Study:
+    """Return the study that results are of. Raises UserError where this numalab knows no such."""
+    return check_document(stored.file, Study, results.plan)
+
+
+def plan_stored(stored: StoredPlan, results: Results) -> Plan:
+    """Load all that the study of some results refers to.
+
+    Raises UserError also where a stored run is not one of this study.
+    """
+    study = stored_study(stored, results)
+    plan = make_plan(study, Path(stored.path), stored.preset)
+    for run in stored.runs:
+        if run.variant not in study.variants or run.cell not in plan.workloads:
+            raise UserError(f"{run.id} is no run of this study", file=results.plan)
+    return plan
+
+
+def _topologies(study: Study, path: Path) -> dict[str, Topology]:
+    """Load the topologies, and check that what the file says of some is about one of them."""
+    found: dict[str, Topology] = {}
+    for place, text in enumerate(study.topologies):
+        topology = load_topology(text)
+        if topology.name in found:
+            reason = f"two topologies are called {topology.name}"
+            raise UserError(reason, file=path, key=f"topologies[{place}]")
+        found[topology.name] = topology
+    named = [
+        (f"{key}[{place}].topologies", name)
+        for key, selections in (("include", study.include or ()), ("exclude", study.exclude))
+        for place, selection in enumerate(selections)
+        for name in selection.topologies
+    ]
+    for key, name in named:
+        # A preset may have left out a topology that these name.
+        if name not in found and not _is_topology(name):
+            raise UserError(
+                f"no topology {name!r} in this study", file=path, key=key, choices=found
+            )
+    return found
+
+
+def _is_topology(name: str) -> bool:
+    try:
+        load_topology(name)
+    except UserError:
+        return False
+    return True
+
+
+def _workloads(
+    study: Study, topologies: Mapping[str, Topology], runs: tuple[PlannedRun, ...], path: Path
+) -> dict[Cell, BoundWorkload]:
+    """Fit each workload to the machines that it runs on; what has no runs is not even tried."""
+    used = {run.cell for run in runs}
+    return {
+        cell: resolve(
+            load_workload(use.name),
+            use.parameters,
+            topology,
+            file=path,
+            key=f"workloads[{place}].parameters",
+        )
+        for name, topology in topologies.items()
+        for place, use in enumerate(study.workloads)
+        if (cell := Cell(name, use.label)) in used
+    }
+
+
+def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, path: Path) -> None:
+    """Refuse an image that lacks a package which a workload needs; say which images have it."""
+    for workload in workloads.values():
+        for package in workload.packages:
+            if package not in recipe.packages:
+                having = [name for name in list_recipes() if package in load_recipe(name).packages]
+                reason = f"{recipe.name} has no {package}, which {workload.name} needs"
+                raise UserError(reason, file=path, key="image", choices=having)
+
+
+def _check_claims(
+    study: Study,
+    topologies: Mapping[str, Topology],
+    workloads: Mapping[Cell, BoundWorkload],
+    path: Path,
+) -> None:
+    """Refuse a claim about no cell, and one whose measure a cell that it is about cannot have."""
+    for place, claim in enumerate(study.claims):
+        if claim.topology is not None and not (
+            claim.topology in topologies or _is_topology(claim.topology)
+        ):
+            key = f"claims[{place}].topology"
+            raise UserError(
+                f"no topology {claim.topology!r}", file=path, key=key, choices=topologies
+            )
+        for cell, workload in workloads.items():
+            if claim.is_about(cell.topology, cell.label):
+                key = f"claims[{place}].measure"
+                _check_measure(claim.measure, topologies[cell.topology], workload, path, key)
+
+
+def _check_key_measures(
+    study: Study,
+    topologies: Mapping[str, Topology],
+    workloads: Mapping[Cell, BoundWorkload],
+    path: Path,
+) -> None:
+    """Refuse a key measure that no cell can have; each report shows those that it has."""
+    for place, name in enumerate(study.key_measures):
+        errors = []
+        for cell, workload in workloads.items():
+            try:
+                key = f"key_measures[{place}]"
+                _check_measure(name, topologies[cell.topology], workload, path, key)
+            except UserError as error:
+                errors.append(error)
+        if len(errors) == len(workloads):
+            raise errors[0]
+
+
+def require_measure(plan: Plan, name: str, key: str) -> None:
+    """Raise UserError when no cell of the plan can have this measure; `key` is what named it."""
+    study = plan.study.model_copy(update={"key_measures": (name,)})
+    try:
+        _check_key_measures(study, plan.topologies, plan.workloads, plan.path)
+    except UserError as error:
+        raise UserError(str(error).partition("key_measures[0]: ")[2], key=key) from None
+
+
+def _check_measure(
+    name: str, topology: Topology, workload: BoundWorkload, path: Path, key: str
+) -> None:
+    """Refuse a measure that is not defined, or of a node or CPU that the topology lacks."""
+    if any(name == m.name or name.startswith(f"{m.name}_") for m in workload.metrics):
+        return
+    try:
+        explain(name)
+    except UserError as error:
+        raise UserError(str(error), file=path, key=key) from None
+    there = {"node": len(topology.nodes), "cpu": topology.cpu_count}
+    for what, number in re.findall(r"_(node|cpu)(\d+)", name):
+        if int(number) >= there[what]:
+            raise UserError(f"{topology.name} has no {what} {number}: {name}", file=path, key=key)
+
+
+def _check_tunables(study: Study, path: Path) -> None:
+    for name, variant in study.variants.items():
+        try:
+            Job(("true",), tunables={key: str(value) for key, value in variant.tunables.items()})
+        except UserError as error:
+            raise UserError(str(error), file=path, key=f"variants.{name}") from None
+
+
+def _runs(study: Study, topologies: Mapping[str, Topology], path: Path) -> tuple[PlannedRun, ...]:
+    found = tuple(_matrix(study, topologies))
+    if not found:
+        raise UserError("include and exclude leave no run", file=path)
+    for run in found:
+        if len(run.id) > LONGEST_ID:
+            reason = (
+                f"the name of a run may have {LONGEST_ID} characters, this one has {len(run.id)}"
+            )
+            raise UserError(f"{reason}: {run.id}", file=path)
+    return found
+
+
+def _matrix(study: Study, topologies: Mapping[str, Topology]) -> Iterator[PlannedRun]:
+    for seed in study.seeds:
+        for topology in topologies:
+            for label in study.labels:
+                for variant in study.variants:
+                    if study.has(topology, label, variant, seed):
+                        yield planned_run(Cell(topology, label), variant, seed)
+
+
+def _digest(study: Study) -> str:
+    """Tell one study from a changed one, so that a resumed run never mixes the two."""
+    text = json.dumps(study_table(study), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,178 @@
+"""Writes a topology for other programs: libvirt, QEMU, virtme-ng, numactl, Graphviz."""
+
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from numalab.cpulist import format_cpulist
+from numalab.errors import UserError
+from numalab.topology.model import CpuShape, Interconnect, Topology
+
+MIB_IN_KIB = 1024
+
+
+def render_cells_xml(topology: Topology) -> str:
+    """Render the `<numa>` element of a libvirt `<cpu>`: cells, distances, interconnects."""
+    return _indented(numa_element(topology))
+
+
+def render_cpu_xml(topology: Topology) -> str:
+    """Render a libvirt `<cpu>` element: packaging, cache and NUMA cells, on QEMU's `max` model."""
+    cpu = ET.Element("cpu", mode="maximum", check="none")
+    shape = topology.packaging
+    counts = {name: str(count) for name, count in vars(shape).items()}
+    ET.SubElement(cpu, "topology", counts)
+    if topology.llc == "none":
+        ET.SubElement(cpu, "cache", mode="disable")
+    cpu.append(numa_element(topology))
+    return _indented(cpu)
+
+
+def numa_element(topology: Topology, memory_mib: Sequence[int] = ()) -> ET.Element:
+    """Return the `<numa>` element; `memory_mib`: what each node is to be given instead of its own.
+
+    https://libvirt.org/formatdomain.html#cpu-model-and-topology
+    """
+    numa = ET.Element("numa")
+    sizes = memory_mib or [node.memory_mib for node in topology.nodes]
+    for node, size in zip(topology.nodes, sizes, strict=True):
+        cpus = {"cpus": format_cpulist(node.cpus)} if node.cpus else {}
+        cell = ET.SubElement(
+            numa, "cell", {"id": str(node.id), **cpus, "memory": str(size)}, unit="MiB"
+        )
+        distances = ET.SubElement(cell, "distances")
+        for other, distance in enumerate(topology.distances[node.id]):
+            ET.SubElement(distances, "sibling", id=str(other), value=str(distance))
+    if topology.interconnects:
+        links = ET.SubElement(numa, "interconnects")
+        for each in topology.interconnects:
+            ends = {"initiator": str(each.initiator), "target": str(each.target), "type": "access"}
+            if each.latency_ns is not None:
+                ET.SubElement(links, "latency", ends, value=str(each.latency_ns))
+            if each.bandwidth_kib_s is not None:
+                ET.SubElement(links, "bandwidth", ends, value=str(each.bandwidth_kib_s), unit="KiB")
+    return numa
+
+
+def _indented(element: ET.Element) -> str:
+    ET.indent(element)
+    return ET.tostring(element, encoding="unicode") + "\n"
+
+
+def qemu_arguments(topology: Topology) -> list[list[str]]:
+    """Return QEMU's arguments for this machine, one list for each line of a command.
+
+    They describe CPUs and memory only: add a kernel and devices. qemu-system-x86_64(1), `-numa`.
+    """
+    shape = topology.packaging
+    hmat = ",hmat=on" if topology.interconnects else ""
+    cache = "" if topology.llc == "die" else ",l3-cache=off"
+    lines = [
+        ["-machine", f"q35{hmat}"],
+        ["-cpu", f"max{cache}"],
+        ["-smp", f"{topology.cpu_count},{_counts(shape)}"],
+        ["-m", f"{topology.memory_mib}M"],
+    ]
+    for node in topology.nodes:
+        words = [f"node,nodeid={node.id}"]
+        line = []
+        if node.memory_mib:
+            backend = f"memory-backend-memfd,id=mem{node.id},size={node.memory_mib}M"
+            line = ["-object", backend]
+            words.append(f"memdev=mem{node.id}")
+        words += [f"cpus={part}" for part in format_cpulist(node.cpus).split(",") if part]
+        if hmat:
+            words.append(f"initiator={_initiator(topology, node.id)}")
+        lines.append([*line, "-numa", ",".join(words)])
+    lines += [
+        ["-numa", f"dist,src={a},dst={b},val={distance}"]
+        for a, row in enumerate(topology.distances)
+        for b, distance in enumerate(row)
+        if a != b
+    ]
+    return lines + [argument for each in topology.interconnects for argument in _hmat(each)]
+
+
+def render_qemu(topology: Topology) -> str:
+    """Render QEMU's command line for this machine, ready for a shell; see `qemu_arguments`."""
+    lines = [["qemu-system-x86_64"], *qemu_arguments(topology)]
+    return " \\\n  ".join(shlex.join(line) for line in lines) + "\n"
+
+
+def _counts(shape: CpuShape) -> str:
+    return ",".join(f"{name}={count}" for name, count in vars(shape).items())
+
+
+def _initiator(topology: Topology, node: int) -> int:
+    """Choose the node with CPUs that is nearest to a node's memory, as QEMU's `initiator` wants."""
+    holders = [other.id for other in topology.nodes if other.cpus]
+    return min(holders, key=lambda other: (topology.distances[other][node], other))
+
+
+def _hmat(each: Interconnect) -> list[list[str]]:
+    ends = f"hmat-lb,initiator={each.initiator},target={each.target},hierarchy=memory"
+    lines = []
+    if each.latency_ns is not None:
+        lines.append(["-numa", f"{ends},data-type=access-latency,latency={each.latency_ns}"])
+    if each.bandwidth_kib_s is not None:
+        whole = max(each.bandwidth_kib_s // MIB_IN_KIB, 1)  # QEMU takes whole MiB only
+        lines.append(["-numa", f"{ends},data-type=access-bandwidth,bandwidth={whole}M"])
+    return lines
+
+
+def render_vng(topology: Topology) -> str:
+    """Render the options that virtme-ng takes for this machine (vng(1): --numa, --numa-distance).
+
+    Raises UserError for a machine with a node without memory, which virtme-ng cannot make.
+    """
+    # --cpus is QEMU's -smp; without the counts all nodes would be in one socket.
+    lines = [["vng", "--run"], ["--cpus", f"{topology.cpu_count},{_counts(topology.packaging)}"]]
+    lines.append(["--memory", f"{topology.memory_mib}M"])
+    for node in topology.nodes:
+        if node.memory_mib == 0:
+            raise UserError(
+                f"virtme-ng cannot make node {node.id}, which has no memory", file=topology.name
+            )
+        parts = [f"cpus={part}" for part in format_cpulist(node.cpus).split(",") if part]
+        lines.append(["--numa", ",".join([f"{node.memory_mib}M", *parts])])
+    for a, row in enumerate(topology.distances):
+        for b, distance in enumerate(row):
+            if a != b:
+                lines.append(["--numa-distance", f"{a},{b}={distance}"])
+    return " \\\n  ".join(shlex.join(line) for line in lines) + "\n"
+
+
+def render_numactl(topology: Topology) -> str:
+    """Render what `numactl -H` would print, with all memory free (numactl 2.0.16)."""
+    count = len(topology.nodes)
+    available = "0" if count == 1 else f"0-{count - 1}"
+    lines = [f"available: {count} nodes ({available})"]
+    for node in topology.nodes:
+        lines += [
+            " ".join([f"node {node.id} cpus:", *map(str, node.cpus)]),
+            f"node {node.id} size: {node.memory_mib} MB",
+            f"node {node.id} free: {node.memory_mib} MB",
+        ]
+    lines += ["node distances:", "node " + "".join(f"{node.id:3} " for node in topology.nodes)]
+    for node in topology.nodes:
+        row = "".join(f"{distance:3} " for distance in topology.distances[node.id])
+        lines.append(f"{node.id:3}: {row}")
+    return "\n".join(lines) + "\n"
+
+
+def render_dot(topology: Topology) -> str:
+    """Render a Graphviz graph: nodes with CPUs and memory, links with their distance."""
+    lines = [f"graph {_quoted(topology.name)} {{", "  node [shape=box, style=rounded];"]
+    for node in topology.nodes:
+        cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
+        memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
+        lines.append(f'  n{node.id} [label="node {node.id}\\n{cpus}\\n{memory}"];')
+    for a, b in topology.links:
+        there, back = topology.distances[a][b], topology.distances[b][a]
+        label = str(there) if there == back else f"{there} / {back}"
+        lines.append(f'  n{a} -- n{b} [label="{label}"];')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,231 @@
+"""The tables of a topology file: which keys there are, and which values each may have."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from numalab.document import Document
+from numalab.topology.limits import (
+    MAX_CPUS,
+    MAX_DISTANCE,
+    MAX_MEMORY_MIB,
+    MAX_NODES,
+    UNREACHABLE,
+)
+from numalab.topology.shapes.shape import Count, HopDistance, Shape, read_shape
+
+NodeNumber = Annotated[int, Field(ge=0, lt=MAX_NODES)]
+TableDistance = Annotated[int, Field(ge=10, le=UNREACHABLE)]
+CpuCount = Annotated[int, Field(ge=0, le=MAX_CPUS)]
+CpuList = Annotated[str, Field(max_length=2000)]
+MemoryMib = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
+Nanoseconds = Annotated[int, Field(ge=1, le=1_000_000)]
+MegabytesPerSecond = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class CpuTable(Document):
+    """`[cpu]`: how CPUs are packaged. The numbers are of the whole machine, like QEMU's `-smp`."""
+
+    sockets: Count | None = Field(
+        default=None, description="Sockets in the machine; by default one for each node with CPUs."
+    )
+    dies: Count = Field(default=1, description="Dies in each socket.")
+    threads: Count = Field(default=1, description="Threads in each core.")
+    llc: Literal["die", "none"] = Field(
+        default="die", description="Which CPUs share a last-level cache: those of a die, or none."
+    )
+
+
+class InterconnectTable(Document):
+    """`[[interconnects]]`: latency and bandwidth of one initiator's access to one target (HMAT)."""
+
+    initiator: NodeNumber = Field(description="The node whose CPUs make the access.")
+    target: NodeNumber = Field(description="The node that holds the memory.")
+    latency_ns: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="Access latency in nanoseconds."
+    )
+    bandwidth_kib_s: Annotated[int, Field(ge=1, le=1 << 40)] | None = Field(
+        default=None, description="Access bandwidth in KiB/s."
+    )
+
+
+class MemoryTable(Document):
+    """`[memory]`: how fast memory is in `timed` mode. Each key has a default."""
+
+    latency_ns: Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None = Field(
+        default=None,
+        description="Latency of a node's own memory, other nodes' by distance; or a table, one row "
+        "for each node. By default the latencies of the interconnects, or 90 ns.",
+    )
+    bandwidth_mb_s: MegabytesPerSecond | tuple[MegabytesPerSecond, ...] | None = Field(
+        default=None,
+        description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
+        "or a list. By default four fifths of what a node's CPUs can ask for.",
+    )
+    link_bandwidth_mb_s: MegabytesPerSecond | None = Field(
+        default=None,
+        description="Bandwidth of each direction of a link. By default half of a memory's.",
+    )
+    channels: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Channels of a memory: the more, the later latency rises with load (8).",
+    )
+    l1_kib: Literal[4, 8, 16, 32, 64, 128, 256] | None = Field(
+        default=None, description="First-level cache of each CPU (32); its hits cost nothing."
+    )
+    l2_kib: Annotated[int, Field(ge=0, le=1 << 20)] | None = Field(
+        default=None,
+        description="Second-level cache of each CPU, 0 for none. By default an eighth of the "
+        "last-level cache.",
+    )
+    l2_ns: Nanoseconds | None = Field(default=None, description="A hit in it (5).")
+    llc_kib: Annotated[int, Field(ge=4, le=1 << 24)] | None = Field(
+        default=None,
+        description="Each last-level cache. By default a 1024th of the memory, shared out.",
+    )
+    llc_ns: Nanoseconds | None = Field(default=None, description="A hit in it (20).")
+    interrupt_ns: Nanoseconds | None = Field(
+        default=None,
+        description="An interrupt between two CPUs of a node (1000); to another node it takes as "
+        "much longer as memory does.",
+    )
+    far_may_be_nearer: bool = Field(
+        default=False, description="Another node's memory may be faster than a node's own."
+    )
+
+    @field_validator("latency_ns", mode="before")
+    @classmethod
+    def _check_latency(cls, value: Any) -> Any:
+        def fits(number: Any) -> bool:
+            return _is_count(number, 1_000_000) and number > 0
+
+        if value is None or fits(value):
+            return value
+        if _is_list_of(value, lambda row: _is_list_of(row, fits)):
+            return tuple(tuple(row) for row in value)
+        raise ValueError(
+            "give a number of nanoseconds from 1 to 1000000, or a table of them, one row for each "
+            f"node; found {repr(value)[:60]}"
+        )
+
+    @field_validator("bandwidth_mb_s", mode="before")
+    @classmethod
+    def _check_bandwidth(cls, value: Any) -> Any:
+        def fits(number: Any) -> bool:
+            return _is_count(number, 10_000_000) and number > 0
+
+        if value is None or fits(value):
+            return value
+        if _is_list_of(value, fits):
+            return tuple(value)
+        raise ValueError(
+            "give a number of MB/s from 1 to 10000000, or a list of them, one for each node; found "
+            f"{repr(value)[:60]}"
+        )
+
+
+class TopologyFile(Document):
+    """A topology file: nodes, and exactly one of `shape`, `links` and `matrix`."""
+
+    summary: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="One line on what the machine is."
+    )
+    source: Annotated[str, Field(max_length=1000)] = Field(
+        default="", description="Where the numbers of a real machine come from."
+    )
+    nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(description="How many NUMA nodes.")
+    cpus: (
+        CpuCount
+        | Annotated[tuple[CpuCount, ...], Field(max_length=MAX_NODES)]
+        | Annotated[tuple[CpuList, ...], Field(max_length=MAX_NODES)]
+    ) = Field(
+        description="CPUs of each node: one number for all, a list of numbers, or a list of CPU "
+        'lists such as "0-3,8".'
+    )
+    memory_mib: MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)] = Field(
+        description="Memory of each node in MiB: one number for all, or a list."
+    )
+    cpu: CpuTable = Field(default=CpuTable(), description="How CPUs are packaged.")
+    shape: Annotated[Shape, BeforeValidator(read_shape)] | None = Field(
+        default=None, description="A named shape."
+    )
+    links: (
+        Annotated[
+            tuple[
+                Annotated[
+                    tuple[Annotated[int, Field(ge=0, le=MAX_DISTANCE)], ...],
+                    Field(min_length=2, max_length=3),
+                ],
+                ...,
+            ],
+            Field(max_length=MAX_NODES * MAX_NODES),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Links as [node, node] or [node, node, distance of this link].",
+    )
+    distances: Annotated[tuple[HopDistance, ...], Field(max_length=MAX_NODES)] | None = Field(
+        default=None,
+        description="With links: SLIT distance of 0 hops (always 10), 1 hop and so on.",
+    )
+    matrix: (
+        Annotated[
+            tuple[Annotated[tuple[TableDistance, ...], Field(max_length=MAX_NODES)], ...],
+            Field(max_length=MAX_NODES),
+        ]
+        | None
+    ) = Field(
+        default=None, description="The SLIT itself: one row for each node; 255 is unreachable."
+    )
+    interconnects: Annotated[
+        tuple[InterconnectTable, ...], Field(max_length=MAX_NODES * MAX_NODES)
+    ] = Field(default=(), description="Latency and bandwidth, for the HMAT.")
+
+    memory: MemoryTable = Field(
+        default=MemoryTable(), description="How fast memory is in timed mode."
+    )
+
+    @field_validator("summary", "source")
+    @classmethod
+    def _check_printable(cls, value: str) -> str:
+        if value.isprintable():
+            return value
+        raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
+
+    # Without these two, a wrong value gives one message for each of the forms it may have.
+    @field_validator("cpus", mode="before")
+    @classmethod
+    def _check_cpus(cls, value: Any) -> Any:
+        if _is_count(value, MAX_CPUS):
+            return value
+        if _is_list_of(value, lambda v: _is_count(v, MAX_CPUS)):
+            return tuple(value)
+        if _is_list_of(value, lambda v: isinstance(v, str)):
+            return tuple(value)
+        raise ValueError(
+            f"give a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU "
+            f'lists such as "0-3,8"; found {repr(value)[:60]}'
+        )
+
+    @field_validator("memory_mib", mode="before")
+    @classmethod
+    def _check_memory(cls, value: Any) -> Any:
+        limit = MAX_MEMORY_MIB
+        if _is_count(value, limit):
+            return value
+        if _is_list_of(value, lambda v: _is_count(v, limit)):
+            return tuple(value)
+        raise ValueError(
+            f"give a number of MiB from 0 to {limit}, or a list of such numbers; "
+            f"found {repr(value)[:60]}"
+        )
+
+
+def _is_count(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limit
+
+
+def _is_list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(map(fits, value))

@@ -1,0 +1,52 @@
+"""Links between nodes, and what follows from them: hops, shortest ways, distances.
+
+Links are pairs of nodes, the smaller number first.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
+
+Link = tuple[int, int]
+Matrix = tuple[tuple[int, ...], ...]
+Lengths = list[list[int | None]]  # None where there is no path
+
+
+def hops(nodes: int, links: Iterable[Link]) -> Lengths:
+    """Count the links on the shortest path between any two nodes."""
+    return shortest_paths(nodes, [(a, b, 1) for a, b in links])
+
+
+def shortest_paths(nodes: int, links: Iterable[tuple[int, int, int]]) -> Lengths:
+    """Sum the weights on the shortest path between any two nodes (Floyd and Warshall)."""
+    far = 1 << 30
+    length = [[0 if a == b else far for b in range(nodes)] for a in range(nodes)]
+    for a, b, weight in links:
+        length[a][b] = length[b][a] = min(length[a][b], weight)
+    for middle in range(nodes):
+        through = length[middle]
+        for row in length:
+            start = row[middle]
+            if start < far:
+                row[:] = [min(old, start + rest) for old, rest in zip(row, through, strict=True)]
+    return [[None if value >= far else value for value in row] for row in length]
+
+
+def diameter(counts: Sequence[Sequence[int | None]]) -> int:
+    """Return the largest number of hops between two nodes that can reach each other."""
+    return max((hop for row in counts for hop in row if hop is not None), default=0)
+
+
+def distances_by_hop(counts: Sequence[Sequence[int | None]], by_hop: Sequence[int]) -> Matrix:
+    """Turn hops into distances: `by_hop[hops]`, or 255 (unreachable) where there is no path."""
+    return tuple(
+        tuple(UNREACHABLE if hop is None else by_hop[hop] for hop in row) for row in counts
+    )
+
+
+def distances_by_weight(lengths: Sequence[Sequence[int | None]]) -> Matrix:
+    """Turn sums of (link distance - 10) into distances: 10 more. They may be above 254."""
+    return tuple(
+        tuple(UNREACHABLE if length is None else LOCAL_DISTANCE + length for length in row)
+        for row in lengths
+    )

@@ -1,0 +1,1 @@
+"""What another machine says about itself, as a topology."""

@@ -1,0 +1,90 @@
+"""Finds and reads topology files."""
+
+from pathlib import Path
+from typing import Any
+
+from numalab.cpulist import format_cpulist
+from numalab.document import check_document, document_errors, read_document, read_toml
+from numalab.errors import UserError
+from numalab.places import find_input, list_inputs
+from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.build import broken_rules, build_topology
+from numalab.topology.file_format import TopologyFile
+from numalab.topology.memory.model import memory_model
+from numalab.topology.model import Topology
+
+
+def list_topologies() -> tuple[str, ...]:
+    """Return the names of the topologies in the lab folders, sorted."""
+    return tuple(path.stem for path in list_inputs("topologies", "*.toml").values())
+
+
+def load_topology(name_or_path: str | Path) -> Topology:
+    """Load a topology of the lab folders by its name, or a file by its path.
+
+    Raises UserError for a name that does not exist (with the names that do), and for a file that
+    is not a topology (with file, key, what was found and what would be valid).
+    """
+    text = str(name_or_path)
+    if "/" in text or text.endswith(".toml"):
+        return load_topology_file(Path(text))
+    path = find_input("topologies", f"{text}.toml")
+    if path is None:
+        raise UserError(f"no topology is called {text[:80]!r}", choices=list_topologies())
+    return load_topology_file(path)
+
+
+def load_topology_file(path: Path) -> Topology:
+    """Load the topology file at `path`; its name is the file's. Raises UserError."""
+    if not path.stem.isprintable():
+        raise UserError("a file name with control characters cannot name a topology", file=path)
+    document = read_document(path, TopologyFile)
+    try:
+        return build_topology(path.stem, document)
+    except RuleBroken as broken:
+        raise UserError(broken.message, file=path, key=broken.key) from None
+
+
+def check_topology_file(path: Path) -> tuple[UserError, ...]:
+    """Return everything that is wrong with a topology file, not only the first thing."""
+    try:
+        table = read_toml(path)
+    except UserError as error:
+        return (error,)
+    if errors := document_errors(table, TopologyFile, path):
+        return errors
+    document = check_document(table, TopologyFile, path)
+    return tuple(
+        UserError(broken.message, file=path, key=broken.key) for broken in broken_rules(document)
+    )
+
+
+def topology_to_dict(topology: Topology) -> dict[str, Any]:
+    """Return the topology as plain values, for JSON: everything worked out, CPUs as CPU lists."""
+    return {
+        "name": topology.name,
+        "summary": topology.summary,
+        "source": topology.source,
+        "nodes": [
+            {"id": node.id, "cpus": format_cpulist(node.cpus), "memory_mib": node.memory_mib}
+            for node in topology.nodes
+        ],
+        "distances": [list(row) for row in topology.distances],
+        "links": [list(link) for link in topology.links],
+        "cpu_shape": vars(topology.cpu_shape) if topology.cpu_shape else None,
+        "llc": topology.llc,
+        "interconnects": [vars(each) for each in topology.interconnects],
+    }
+
+
+def memory_to_dict(topology: Topology) -> dict[str, Any]:
+    """Return what memory costs in `timed` mode as plain values: tables by node, caches."""
+    model = memory_model(topology)
+    nodes = range(len(model.latency_ns))
+    return {
+        "latency_ns": [list(row) for row in model.latency_ns],
+        "bandwidth_mb_s": [[round(model.bandwidth_mb_s(a, b)) for b in nodes] for a in nodes],
+        "l1_kib": model.l1.kib,
+        "l2_kib": model.l2.kib,
+        "llc_kib": model.llc.kib,
+    }

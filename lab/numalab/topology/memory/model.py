@@ -1,0 +1,277 @@
+"""Works out what memory costs on a machine: latencies, caches, and who shares which bandwidth.
+
+What a file leaves out comes from published measurements. A guest's CPU waits for one line at a
+time and its memory is small, so two things are scaled and keep their proportions: bandwidth to what
+CPUs can ask for, and caches to memory.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.limits import LOCAL_DISTANCE
+from numalab.topology.memory.given import MemoryGiven
+from numalab.topology.memory.routes import route_links
+from numalab.topology.model import Topology
+
+LINE_BYTES = 64
+LINES_OF_PAGE = 64
+PS_OF_NS = 1000
+
+# Two sockets of Xeon Silver 4110 (Skylake-SP), idle, by Intel MLC 3.5: 82 ns
+# (community.intel.com, "Intel Memory Latency Checker v3.5 test", 2018); with the mesh of larger
+# ones about 90 ns.
+LOCAL_LATENCY_NS = 90
+# Skylake-SP: 14 cycles at 3 GHz, and 50 to 70 cycles (Intel 64 and IA-32 Optimization Reference
+# Manual, 2.6 "Skylake Server": cache parameters).
+L2_NS, LLC_NS = 5, 20
+L1_KIB = 32  # the same table; not scaled: what it holds, code and stacks, does not shrink
+# A Xeon E5-2699 v4 has 22 cores with 256 KiB of second-level cache and 2.5 MiB of inclusive
+# last-level cache each (ark.intel.com). A socket that holds 64 GiB: about a thousandth of it.
+LLC_OF_MEMORY = 1024
+L2_OF_LLC = 8
+# In the measurement above all 16 cores together get 135.7 GB/s, at 130 ns a line; without waits
+# they would have asked for 130 / 82 of that, 215 GB/s. Bandwidth lies between the two.
+MEMORY_OF_DEMAND = 0.8  # of what a node's CPUs would ask for if they never waited
+# Three UPI links of 20.8 GB/s join two sockets of 128 GB/s (Xeon Platinum 8180): half.
+LINK_OF_MEMORY = 2
+CHANNELS = 8  # of today's servers: Xeon of the third generation on, every EPYC
+INTERRUPT_NS = 1000
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache: a power of two of sets, and what a hit costs."""
+
+    sets: int
+    ways: int
+    hit_ns: int
+
+    @property
+    def kib(self) -> int:
+        """Its size."""
+        return self.sets * self.ways * LINE_BYTES // 1024
+
+
+@dataclass(frozen=True)
+class Server:
+    """A memory, or one direction of a link: it gives a line every `line_ps`.
+
+    `ends` are the nodes a link leads from and to; of a memory, its node twice.
+    """
+
+    name: str
+    ends: tuple[int, int]
+    line_ps: int
+    knee: int
+
+    @property
+    def mb_s(self) -> float:
+        """Its bandwidth in 10^6 bytes a second."""
+        return LINE_BYTES * 1e6 / self.line_ps
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """What memory costs. `latency_ns[from][to]`; `routes[from, to]` are servers, as data goes.
+
+    `servers` begins with the memories of all nodes. `groups` says of each CPU which last-level
+    cache it shares.
+    """
+
+    latency_ns: tuple[tuple[int, ...], ...]
+    interrupt_ns: tuple[tuple[int, ...], ...]
+    l1: Cache
+    l2: Cache
+    llc: Cache
+    groups: tuple[int, ...]
+    servers: tuple[Server, ...]
+    routes: dict[tuple[int, int], tuple[int, ...]]
+
+    def bandwidth_mb_s(self, cpu_node: int, node: int) -> float:
+        """Return what one node's CPUs can get from another's memory: the narrowest server's."""
+        servers = (node, *self.routes[node, cpu_node])
+        return min(self.servers[server].mb_s for server in servers)
+
+
+def memory_model(topology: Topology) -> MemoryModel:
+    """Work out a machine's memory. Raises the first RuleBroken."""
+    given = topology.memory
+    latency = _latency(topology, given)
+    llc = _llc(topology, given)
+    servers, routes = _servers(topology, given, latency)
+    interrupt = INTERRUPT_NS if given.interrupt_ns is None else given.interrupt_ns
+    return MemoryModel(
+        latency_ns=latency,
+        interrupt_ns=tuple(
+            tuple(interrupt + max(0, far - row[node]) for far in row)
+            for node, row in enumerate(latency)
+        ),
+        # A set for each line of a page, as real ones have: hits are part of the instruction.
+        l1=Cache(LINES_OF_PAGE, (given.l1_kib or L1_KIB) * 1024 // LINE_BYTES // LINES_OF_PAGE, 0),
+        l2=_l2(given, llc),
+        llc=llc,
+        groups=_groups(topology),
+        servers=servers,
+        routes=routes,
+    )
+
+
+def check_memory(topology: Topology) -> None:
+    """Check what a file says of its memory's speed. Raises the first RuleBroken."""
+    latency = _latency(topology, topology.memory)
+    _l2(topology.memory, _llc(topology, topology.memory))
+    _memory_speeds(topology, topology.memory, latency)
+
+
+def _latency(topology: Topology, given: MemoryGiven) -> tuple[tuple[int, ...], ...]:
+    """Return the table that is given, else the HMAT's numbers, else local latency by distance."""
+    count = len(topology.nodes)
+    if isinstance(given.latency_ns, tuple):
+        table = given.latency_ns
+        if len(table) != count or any(len(row) != count for row in table):
+            raise RuleBroken("memory.latency_ns", f"a table has {count} rows of {count} numbers")
+    else:
+        local = given.latency_ns or LOCAL_LATENCY_NS
+        known = {} if given.latency_ns else _hmat_latencies(topology)
+        table = tuple(
+            tuple(
+                known.get((a, b), known.get((a, a), local) * distance // LOCAL_DISTANCE)
+                for b, distance in enumerate(row)
+            )
+            for a, row in enumerate(topology.distances)
+        )
+    _check_far(topology, given, table)
+    return table
+
+
+def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
+    """Return the latencies of the HMAT; where it tells one direction only, it is both's."""
+    told = {
+        (each.initiator, each.target): each.latency_ns
+        for each in topology.interconnects
+        if each.latency_ns is not None
+    }
+    return {(b, a): ns for (a, b), ns in told.items()} | told
+
+
+def _check_far(topology: Topology, given: MemoryGiven, table: tuple[tuple[int, ...], ...]) -> None:
+    for node in topology.nodes:
+        for far, latency in enumerate(table[node.id]):
+            near = table[node.id][node.id]
+            if node.cpus and latency < near and not given.far_may_be_nearer:
+                key = "memory.latency_ns" if given.latency_ns else "interconnects"
+                raise RuleBroken(
+                    key,
+                    f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
+                    f"{near} ns; if that is meant, say far_may_be_nearer = true in [memory]",
+                )
+
+
+def _groups(topology: Topology) -> tuple[int, ...]:
+    cpus = range(topology.cpu_count)
+    if topology.llc == "none":
+        return tuple(cpus)
+    return tuple(topology.packaging.die_of(cpu) for cpu in cpus)
+
+
+def _llc(topology: Topology, given: MemoryGiven) -> Cache:
+    groups = len(set(_groups(topology)))
+    memory_kib = topology.memory_mib * 1024
+    kib = given.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
+    if kib * groups > memory_kib:
+        raise RuleBroken(
+            "memory.llc_kib",
+            f"{groups} last-level caches of {kib} KiB are more than the memory of "
+            f"{topology.memory_mib} MiB",
+        )
+    return _cache("memory.llc_kib", kib, given.llc_ns or LLC_NS, exact=given.llc_kib is not None)
+
+
+def _l2(given: MemoryGiven, llc: Cache) -> Cache:
+    hit_ns = given.l2_ns or L2_NS
+    if given.l2_kib == 0:
+        return Cache(0, 0, hit_ns)
+    kib = given.l2_kib or min(max(llc.kib // L2_OF_LLC, 2 * (given.l1_kib or L1_KIB)), llc.kib)
+    if kib > llc.kib:
+        raise RuleBroken(
+            "memory.l2_kib",
+            f"a second-level cache of {kib} KiB is larger than the last-level cache of "
+            f"{llc.kib} KiB, which holds what it holds",
+        )
+    return _cache("memory.l2_kib", kib, hit_ns, exact=given.l2_kib is not None)
+
+
+def _cache(key: str, kib: int, hit_ns: int, *, exact: bool) -> Cache:
+    """Make a cache of 8 to 15 ways and a power of two of sets: of this size, or the next below."""
+    lines = kib * 1024 // LINE_BYTES
+    sets = 1 << max(0, lines.bit_length() - 4)
+    ways = lines // sets
+    if exact and sets * ways != lines:
+        sizes = [f"{sets * w * LINE_BYTES // 1024}" for w in (ways, ways + 1)]
+        raise RuleBroken(
+            key,
+            f"{kib} KiB do not divide into 8 to 16 ways; the next sizes are {sizes[0]} and "
+            f"{sizes[1]} KiB",
+        )
+    return Cache(sets, ways, hit_ns)
+
+
+def _line_ps(mb_s: float) -> int:
+    return max(1, round(LINE_BYTES * 1e6 / mb_s))
+
+
+def _knee(channels: int) -> int:
+    """Return the queue's exponent for so many channels (Sakasegawa 1977: sqrt(2 (c + 1)) - 1)."""
+    return max(1, round(sqrt(2 * (channels + 1)) - 1))
+
+
+def _servers(
+    topology: Topology, given: MemoryGiven, latency: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Server, ...], dict[tuple[int, int], tuple[int, ...]]]:
+    knee = _knee(given.channels or CHANNELS)
+    speeds = _memory_speeds(topology, given, latency)
+    servers = [
+        Server(f"node{node}", (node, node), _line_ps(mb_s), knee)
+        for node, mb_s in enumerate(speeds)
+    ]
+    routes: dict[tuple[int, int], tuple[int, ...]] = {}
+    places: dict[tuple[int, int], int] = {}
+    for pair, hops in route_links(topology).items():
+        for a, b in hops:
+            if (a, b) not in places:
+                mb_s = given.link_bandwidth_mb_s or max(speeds) / LINK_OF_MEMORY
+                places[a, b] = len(servers)
+                servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
+        routes[pair] = tuple(places[hop] for hop in hops)
+    return tuple(servers), routes
+
+
+def _memory_speeds(
+    topology: Topology, given: MemoryGiven, latency: tuple[tuple[int, ...], ...]
+) -> tuple[float, ...]:
+    """Return each memory's bandwidth in MB/s: as given, else so that its CPUs just fill it.
+
+    The HMAT's bandwidths are a real machine's: their proportions are taken, not their numbers.
+    """
+    nodes = topology.nodes
+    if isinstance(given.bandwidth_mb_s, tuple):
+        if len(given.bandwidth_mb_s) != len(nodes):
+            raise RuleBroken(
+                "memory.bandwidth_mb_s",
+                f"give one number, or one for each of the {len(nodes)} nodes",
+            )
+        return tuple(map(float, given.bandwidth_mb_s))
+    if given.bandwidth_mb_s is not None:
+        return (float(given.bandwidth_mb_s),) * len(nodes)
+    local = max(
+        len(node.cpus) * MEMORY_OF_DEMAND * LINE_BYTES * 1000 / latency[node.id][node.id]
+        for node in nodes
+        if node.cpus
+    )
+    told: dict[int, int] = {}
+    for each in topology.interconnects:
+        if each.bandwidth_kib_s is not None:
+            told[each.target] = max(told.get(each.target, 0), each.bandwidth_kib_s)
+    most = max(told.values(), default=1)
+    return tuple(local * told.get(node.id, most) / most for node in nodes)

@@ -1,0 +1,147 @@
+"""A machine as a topology file describes it, with every number worked out."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
+from numalab.topology.memory.given import MemoryGiven
+from numalab.topology.shapes.shape import Shape
+
+LastLevelCache = Literal["die", "none"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One NUMA node: the guest CPU numbers it holds (may be none) and its memory (may be 0)."""
+
+    id: int
+    cpus: tuple[int, ...]
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class CpuShape:
+    """How the CPUs of the whole machine are packaged: the product is the number of CPUs.
+
+    CPU numbers count threads first, then cores, dies and sockets, as QEMU and libvirt do.
+    """
+
+    sockets: int
+    dies: int
+    cores: int
+    threads: int
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs there are."""
+        return self.sockets * self.dies * self.cores * self.threads
+
+    def socket_of(self, cpu: int) -> int:
+        """Return the socket of a CPU."""
+        return cpu // (self.dies * self.cores * self.threads)
+
+    def die_of(self, cpu: int) -> int:
+        """Return the die of a CPU, counted over the whole machine."""
+        return cpu // (self.cores * self.threads)
+
+    def core_of(self, cpu: int) -> int:
+        """Return the core of a CPU, counted over the whole machine."""
+        return cpu // self.threads
+
+    def apic_id(self, cpu: int) -> int:
+        """Return the APIC id that QEMU gives to a CPU.
+
+        Threads, cores and dies have bits of their own in it, as many as their number needs
+        (include/hw/i386/topology.h in QEMU 7.2), so it may be larger than the CPU's number.
+        """
+        number, width = 0, 0
+        for count in (self.threads, self.cores, self.dies):
+            cpu, place = divmod(cpu, count)
+            number |= place << width
+            width += (count - 1).bit_length()
+        return cpu << width | number
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """What the HMAT says about one initiator's access to one target; None where it is silent."""
+
+    initiator: int
+    target: int
+    latency_ns: int | None
+    bandwidth_kib_s: int | None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A NUMA machine. `distances[from][to]` is the SLIT; a node's `id` is its place in `nodes`.
+
+    `cpu_shape` is None when the CPUs cannot be packaged evenly; then each CPU is its own socket
+    (see `packaging`). `llc` says which CPUs share a last-level cache. `shape` is the file's, None
+    for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is what
+    the file says of its speed, which `memory.model` works out.
+    """
+
+    name: str
+    summary: str
+    source: str
+    nodes: tuple[Node, ...]
+    distances: tuple[tuple[int, ...], ...]
+    cpu_shape: CpuShape | None
+    llc: LastLevelCache = "die"
+    interconnects: tuple[Interconnect, ...] = ()
+    shape: Shape | None = None
+    drawn_links: tuple[tuple[int, int], ...] = ()
+    memory: MemoryGiven = field(default_factory=MemoryGiven)
+
+    @cached_property
+    def cpu_count(self) -> int:
+        """How many CPUs the machine has."""
+        return sum(len(node.cpus) for node in self.nodes)
+
+    @cached_property
+    def memory_mib(self) -> int:
+        """How much memory the machine has, in MiB."""
+        return sum(node.memory_mib for node in self.nodes)
+
+    @cached_property
+    def packaging(self) -> CpuShape:
+        """The CPU shape, or one socket for each CPU where there is none."""
+        return self.cpu_shape or CpuShape(self.cpu_count, 1, 1, 1)
+
+    @cached_property
+    def _nodes_of_cpus(self) -> dict[int, int]:
+        return {cpu: node.id for node in self.nodes for cpu in node.cpus}
+
+    def node_of_cpu(self, cpu: int) -> int:
+        """Return the node of a CPU. Raises KeyError for a CPU the machine lacks."""
+        return self._nodes_of_cpus[cpu]
+
+    @cached_property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of nodes (smaller number first) that a drawing joins with a line.
+
+        The shape's own links; for a table, each pair that no third node lies between, that is
+        where no detour over another node is as short (counting distance above local).
+        """
+        if self.drawn_links:
+            return self.drawn_links
+        ids = range(len(self.nodes))
+        pairs = ((a, b) for a in ids for b in ids if a < b)
+        return tuple((a, b) for a, b in pairs if not self._has_detour(a, b))
+
+    def _has_detour(self, a: int, b: int) -> bool:
+        """Tell whether a to b is as short over a third node, in both directions' shorter one."""
+        apart = self._apart
+        direct = apart(a, b)
+        if direct >= UNREACHABLE - LOCAL_DISTANCE:
+            return True
+        others = (c for c in range(len(self.nodes)) if c not in (a, b))
+        return any(
+            apart(a, c) < direct and apart(c, b) < direct and apart(a, c) + apart(c, b) <= direct
+            for c in others
+        )
+
+    def _apart(self, a: int, b: int) -> int:
+        return min(self.distances[a][b], self.distances[b][a]) - LOCAL_DISTANCE

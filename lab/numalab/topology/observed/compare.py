@@ -1,0 +1,181 @@
+"""Compares what was asked for and predicted with what a guest says about its machine."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from numalab.cpulist import format_cpulist
+from numalab.topology.model import Topology
+from numalab.topology.observed.guest import GuestNode, GuestView
+from numalab.topology.predict.bits import cpus_of
+from numalab.topology.predict.prediction import Prediction
+from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+
+# Of what a node is given: the hole below 1 MiB, the ACPI tables, and rounding.
+FIRMWARE_MIB = 2
+# Where the log does not say what was given: the kernel's image, the 64 MiB of its SWIOTLB, page
+# structs (1.6 % of all memory, and they may all be on one node).
+KERNEL_MIB = 128
+PAGE_STRUCTS_SHARE = 0.05
+MAX_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it should be: where, what was expected, and what the guest says."""
+
+    subject: str
+    expected: str
+    found: str
+
+
+def compare_guest(
+    topology: Topology, prediction: Prediction, guest: GuestView, *, reserved_mib: int = 32
+) -> tuple[Difference, ...]:
+    """Compare a guest's report with the topology and with the prediction for its kernel.
+
+    Compares node numbers, CPUs, distances and memory of every node, and the sched domains, flags,
+    groups and balance masks of every CPU, in the kernel's order; and the kernel's errors and
+    warnings about them. Group capacities are left out: a busy boot lowers them. Memory is what the
+    firmware gave each node, less `reserved_mib`, which is set aside for the trace in the first node
+    that has memory. Returns all differences, none when both sides agree.
+    """
+    return (
+        *_nodes(topology, prediction, guest, reserved_mib),
+        *_domains(prediction, guest),
+        *_errors(prediction, guest),
+        *_warnings(prediction, guest),
+    )
+
+
+def format_differences(differences: tuple[Difference, ...]) -> str:
+    """Write differences as text for people, both sides of each, the first ones only."""
+    lines = []
+    for each in differences[:MAX_SHOWN]:
+        lines += [each.subject, f"  expected: {each.expected}", f"  found:    {each.found}"]
+    if len(differences) > MAX_SHOWN:
+        lines.append(f"and {len(differences) - MAX_SHOWN} more")
+    return "\n".join(lines)
+
+
+def _nodes(
+    topology: Topology, prediction: Prediction, guest: GuestView, reserved_mib: int
+) -> Iterator[Difference]:
+    machine = prediction.machine
+    found = {node.id: node for node in guest.nodes}
+    expected = range(len(machine.nodes))
+    if list(found) != list(expected):
+        yield Difference("nodes", format_cpulist(expected), format_cpulist(found) or "none")
+    first = next(node for node in topology.nodes if node.memory_mib)
+    for node in topology.nodes:
+        number = machine.node_of_topology[node.id]
+        if number not in found:
+            continue
+        name = f"node {number}"
+        if number != node.id:
+            name += f" (node {node.id} of the topology)"
+        cpus, distances = cpus_of(machine.nodes[number]), machine.distances[number]
+        yield from _node(name, found[number], cpus, distances)
+        kept = reserved_mib if node is first else 0
+        yield from _memory(name, found[number], node.memory_mib, kept)
+
+
+def _node(
+    name: str, found: GuestNode, cpus: tuple[int, ...], distances: tuple[int, ...]
+) -> Iterator[Difference]:
+    if found.cpus != cpus:
+        yield Difference(f"{name}, CPUs", _cpus(cpus), _cpus(found.cpus))
+    if found.distances != distances:
+        shown = "unreadable" if found.distances is None else " ".join(map(str, found.distances))
+        yield Difference(f"{name}, distances", " ".join(map(str, distances)), shown)
+
+
+def _memory(name: str, node: GuestNode, asked: int, reserved_mib: int) -> Iterator[Difference]:
+    found, slack = node.given_mib, FIRMWARE_MIB + reserved_mib
+    if found is None:
+        found, slack = node.memory_mib, KERNEL_MIB + int(PAGE_STRUCTS_SHARE * asked) + reserved_mib
+    if found is None or not asked - slack <= found <= asked:
+        shown = "unreadable" if found is None else f"{found} MiB"
+        yield Difference(f"{name}, memory", f"{asked} MiB, less what firmware keeps", shown)
+
+
+def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    if not guest.sched_log.cpus:
+        yield Difference(
+            "sched domains", f"{len(prediction.cpus)} CPUs", "no sched_verbose lines in the log"
+        )
+        return
+    found = {each.cpu: each for each in guest.sched_log.cpus}
+    for expected in prediction.cpus:
+        if expected.cpu not in found:
+            yield Difference(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
+            continue
+        yield from _cpu(expected, found.pop(expected.cpu), guest)
+    for cpu, extra in sorted(found.items()):
+        yield Difference(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
+
+
+def _cpu(expected: CpuDomains, found: CpuDomains, guest: GuestView) -> Iterator[Difference]:
+    here = f"CPU {expected.cpu}"
+    if _identity(expected) != _identity(found):
+        yield Difference(f"{here}, sched domains", _listed(expected), _listed(found))
+        return
+    for want, got in zip(expected.domains, found.domains, strict=True):
+        name = f"{here}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
+        if _groups(want) != _groups(got):
+            yield Difference(f"{name}, groups", _groups(want), _groups(got))
+        files = guest.domain_files.get((expected.cpu, want.level))
+        if files is not None and files.name != want.name:
+            yield Difference(f"{name}, name in debugfs", want.name, files.name)
+        if files is not None and set(files.flags) != set(want.flags):
+            yield Difference(f"{name}, flags", " ".join(want.flags), " ".join(files.flags))
+        if files is None and guest.domain_files:
+            yield Difference(f"{name}, debugfs", "a directory", "nothing")
+
+
+def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the kernel's own ERROR lines; one that was predicted is no difference."""
+    found = dict.fromkeys(guest.sched_log.errors)
+    for text in found:
+        if text not in prediction.errors:
+            yield Difference("sched_verbose", "no such error", text)
+    for text in prediction.errors if guest.sched_log.cpus else ():
+        if text not in found:
+            yield Difference("sched_verbose", text, "no such error")
+
+
+def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the kernel's warnings: those about siblings by their text, others by their file."""
+    siblings = prediction.machine.warnings
+    for text in siblings:
+        if text not in guest.warnings:
+            yield Difference("kernel log", text, "no such warning")
+    others = [text for text in prediction.warnings if text not in siblings]
+    found = [text for text in guest.warnings if text not in siblings]
+    if bool(others) != bool(found):
+        nothing = "no warning of kernel/sched/topology.c"
+        yield Difference("kernel log", "; ".join(others) or nothing, "; ".join(found) or nothing)
+
+
+def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:
+    return [(domain.name, domain.span) for domain in cpu.domains]
+
+
+def _listed(cpu: CpuDomains) -> str:
+    named = (f"{domain.name} {format_cpulist(domain.span)}" for domain in cpu.domains)
+    return ", ".join(named) or "none"
+
+
+def _groups(domain: SchedDomain) -> str:
+    return ", ".join(format_group(group) for group in domain.groups)
+
+
+def format_group(group: SchedGroup) -> str:
+    """Write a group as `0-3`, and its balance mask where it differs: `0-3 (balanced by 0-1)`."""
+    span = format_cpulist(group.span)
+    if group.mask == group.span:
+        return span
+    return f"{span} (balanced by {format_cpulist(group.mask) or 'none'})"
+
+
+def _cpus(cpus: tuple[int, ...] | None) -> str:
+    return "unreadable" if cpus is None else format_cpulist(cpus) or "none"

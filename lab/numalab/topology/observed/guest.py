@@ -1,0 +1,165 @@
+"""Reads what a guest says about its own machine: sysfs, debugfs and the kernel log.
+
+Everything here came out of a guest: sizes are bounded, and what cannot be read becomes a finding
+of the comparison, not an error.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from numalab.cpulist import parse_cpulist
+from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
+from numalab.topology.predict.cpuid import Vendor
+
+ZEN_FAMILY = 0x17
+MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration there is
+
+_VERSION = re.compile(r"Linux version (\d+\.\d+\S{0,64})")
+_CPU = re.compile(r"smpboot: CPU0: (AMD|Intel)\b.{0,80}\(family: 0x([0-9a-f]{1,4})")
+_TOTAL = re.compile(r"MemTotal:\s+(\d{1,15}) kB")
+_DOMAIN_FILE = re.compile(r"cpu(\d{1,5})/domain(\d{1,2})/(name|flags):(.*)$")
+# "Early memory node ranges", free_area_init() in mm/ (5.10 to 7.3): what firmware gave each node.
+_RANGE = re.compile(r"  node +(\d{1,4}): \[mem 0x([0-9a-f]{1,16})-0x([0-9a-f]{1,16})\]")
+_SIBLING = re.compile(r"sched: CPU #\d{1,5}'s .{1,120}Ignoring dependency\.")
+# A WARN_ON() of kernel/sched/topology.c: by its file where the kernel knows it, else by function.
+_WARNED = re.compile(
+    r"WARNING: .{0,80}\b(?:kernel/sched/topology\.c|build_balance_mask|init_overlap_sched_group|"
+    r"build_overlap_sched_groups|build_sched_groups|build_sched_domains?|sched_init_numa)\b.{0,80}"
+)
+MAX_WARNINGS = 100
+_NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
+
+
+@dataclass(frozen=True)
+class GuestNode:
+    """A node as the guest shows it; None for what was not there or could not be read.
+
+    `memory_mib` is what its kernel manages, `given_mib` what it was given by the firmware before it
+    kept any for itself.
+    """
+
+    id: int
+    cpus: tuple[int, ...] | None
+    distances: tuple[int, ...] | None
+    memory_mib: int | None
+    given_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class DomainFiles:
+    """The name and the flags of one domain of one CPU, from /sys/kernel/debug/sched/domains."""
+
+    name: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GuestView:
+    """A machine as its guest reports it.
+
+    `domain_files[cpu, level]` is empty when debugfs had no domains (a kernel without
+    CONFIG_SCHED_DEBUG, or booted without sched_verbose). `kernel` and `vendor` come from the log;
+    None when it does not say. `warnings` are those of the code that makes sched domains.
+    """
+
+    nodes: tuple[GuestNode, ...]
+    sched_log: SchedLog
+    domain_files: Mapping[tuple[int, int], DomainFiles]
+    kernel: str | None
+    vendor: Vendor | None
+    warnings: tuple[str, ...] = ()
+
+
+def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) -> GuestView:
+    """Read what a guest left about its machine.
+
+    `node_files` maps `node<N>/cpulist`, `node<N>/distance` and `node<N>/meminfo` (a longer path
+    before that is ignored) to their texts. `domains` has a line `path:value` for each file of
+    /sys/kernel/debug/sched/domains, as `grep -r` prints it. `dmesg` is the kernel log.
+    """
+    version = _VERSION.search(dmesg)
+    return GuestView(
+        nodes=_nodes(node_files, _given(dmesg)),
+        sched_log=parse_sched_verbose(dmesg),
+        domain_files=_domain_files(domains.splitlines()),
+        kernel=version[1] if version else None,
+        vendor=_vendor(dmesg),
+        warnings=_warnings(dmesg),
+    )
+
+
+def _given(dmesg: str) -> dict[int, int]:
+    """Return the bytes that each node was given; nothing where the log does not begin early."""
+    given: dict[int, int] = {}
+    for node, first, last in _RANGE.findall(dmesg):
+        given[int(node)] = given.get(int(node), 0) + int(last, 16) + 1 - int(first, 16)
+    return given
+
+
+def _warnings(dmesg: str) -> tuple[str, ...]:
+    found = [line for each in (_SIBLING, _WARNED) for line in each.findall(dmesg)]
+    return tuple(dict.fromkeys(found))[:MAX_WARNINGS]
+
+
+def _vendor(dmesg: str) -> Vendor | None:
+    match = _CPU.search(dmesg)
+    if match is None:
+        return None
+    if match[1] == "Intel":
+        return "intel"
+    return "zen" if int(match[2], 16) >= ZEN_FAMILY else "amd"
+
+
+def _nodes(files: Mapping[str, str], given: Mapping[int, int]) -> tuple[GuestNode, ...]:
+    found: dict[int, dict[str, str]] = {}
+    for path, text in files.items():
+        match = _NODE_FILE.search(path)
+        if match and int(match[1]) < MAX_GUEST_NODES:
+            found.setdefault(int(match[1]), {})[match[2]] = text[:65536]
+    return tuple(
+        GuestNode(
+            number,
+            _cpus(texts),
+            _distances(texts),
+            _memory(texts),
+            given.get(number, 0) >> 20 if given else None,
+        )
+        for number, texts in sorted(found.items())
+    )
+
+
+def _cpus(texts: Mapping[str, str]) -> tuple[int, ...] | None:
+    if "cpulist" not in texts:
+        return None
+    try:
+        return parse_cpulist(texts["cpulist"])
+    except ValueError:
+        return None
+
+
+def _distances(texts: Mapping[str, str]) -> tuple[int, ...] | None:
+    words = texts.get("distance", "").split()
+    if not words or not all(word.isdecimal() and len(word) < 6 for word in words):
+        return None
+    return tuple(int(word) for word in words)
+
+
+def _memory(texts: Mapping[str, str]) -> int | None:
+    match = _TOTAL.search(texts.get("meminfo", ""))
+    return int(match[1]) // 1024 if match else None
+
+
+def _domain_files(lines: Iterable[str]) -> dict[tuple[int, int], DomainFiles]:
+    names: dict[tuple[int, int], str] = {}
+    flags: dict[tuple[int, int], tuple[str, ...]] = {}
+    for line in lines:
+        match = _DOMAIN_FILE.search(line[:4096])
+        if match is None:
+            continue
+        key = (int(match[1]), int(match[2]))
+        if match[3] == "name":
+            names[key] = match[4].strip()[:32]
+        else:
+            flags[key] = tuple(match[4].split())
+    return {key: DomainFiles(names.get(key, ""), flags.get(key, ())) for key in names | flags}

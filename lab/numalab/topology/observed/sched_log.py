@@ -1,0 +1,111 @@
+"""Reads the domains and groups that a kernel booted with `sched_verbose` prints.
+
+The text is that of `sched_domain_debug()` in kernel/sched/topology.c, which has not changed from
+5.10 to 7.x: a header for each CPU, and for each domain a `domain-N:` and a `groups:` line. The
+kernel builds each line out of many printk(KERN_CONT) calls, so a long list of groups may come out
+as several records, and an `ERROR:` in the middle of a list splits it.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from numalab.cpulist import parse_cpulist
+from numalab.topology.sched_domains import SCHED_CAPACITY_SCALE, CpuDomains, SchedDomain, SchedGroup
+
+MAX_ERRORS = 1000  # a guest may print without end
+MAX_LIST = 1 << 20  # characters of one list of groups
+
+# `<7>`, `[    0.123456]` and, with CONFIG_PRINTK_CALLER, `[    T1]`.
+_PREFIX = re.compile(r"^(?:<\d+>)?(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s*")
+_CPU = re.compile(r"CPU(\d{1,5}) attaching (NULL sched-domain\.|sched-domain\(s\):)")
+_DOMAIN = re.compile(r"domain-(\d{1,2}): span=([\d,-]*) level=(\S{1,32})$")
+_GROUPS = re.compile(r"groups:(.*)$")
+_CONTINUED = re.compile(r"\d+:\{|span=|mask=|cap=|[},]")
+_GROUP = re.compile(r"\d+:\{ span=([\d,-]*)(?: mask=([\d,-]*))?(?: cap=(\d{1,12}))? *\}")
+
+
+@dataclass(frozen=True)
+class SchedLog:
+    """What the last build of the domains in a log was.
+
+    `errors` are the lines in which the kernel found its own domains wrong (`ERROR:` under
+    sched_verbose, `BUG: arch topology borken`), in order of the log.
+    """
+
+    cpus: tuple[CpuDomains, ...]
+    errors: tuple[str, ...]
+
+
+@dataclass
+class _Reader:
+    """Where the reading of a log is: the CPU and the domain whose lines come next."""
+
+    cpus: dict[int, list[SchedDomain]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    domains: list[SchedDomain] | None = None
+    listed: str | None = None
+
+    def end_list(self) -> None:
+        """Give the groups listed so far to the domain that they belong to."""
+        if self.domains and self.listed:
+            groups = _groups(self.listed)
+            last = self.domains[-1]
+            self.domains[-1] = SchedDomain(last.level, last.name, last.span, last.flags, groups)
+        self.listed = None
+
+    def take(self, line: str) -> None:
+        """Take one line of the log, without its prefix."""
+        if line.startswith(("ERROR: ", "BUG: arch topology borken")):
+            if len(self.errors) < MAX_ERRORS:
+                self.errors.append(line[:500])
+        elif found := _CPU.match(line):
+            self.end_list()
+            self.domains = self.cpus[int(found[1])] = []
+        elif found := _DOMAIN.match(line):
+            self.end_list()
+            if self.domains is not None:
+                span = _cpus(found[2])
+                self.domains.append(SchedDomain(int(found[1]), found[3], span, (), ()))
+        elif found := _GROUPS.match(line):
+            self.end_list()
+            self.listed = found[1]
+        elif self.listed is not None and _CONTINUED.match(line) and len(self.listed) < MAX_LIST:
+            self.listed += " " + line
+
+
+def parse_sched_verbose(text: str) -> SchedLog:
+    """Read the sched domains out of a kernel log (`dmesg`) of a boot with `sched_verbose`.
+
+    When a log holds several builds (CPU hotplug, cpusets), the last one of each CPU counts. A
+    balance mask that the kernel does not print equals the span; a capacity that it does not print
+    is 1024. Lines that are not the scheduler's are skipped, and so is what cannot be read: a log
+    without domains gives no CPUs.
+    """
+    reader = _Reader()
+    for raw in text.splitlines():
+        reader.take(_PREFIX.sub("", raw, count=1).rstrip())
+    reader.end_list()
+    cpus = tuple(CpuDomains(cpu, tuple(found)) for cpu, found in sorted(reader.cpus.items()))
+    return SchedLog(cpus, tuple(reader.errors))
+
+
+def _groups(listed: str) -> tuple[SchedGroup, ...]:
+    found = []
+    for span, mask, capacity in _GROUP.findall(re.sub(r"\s+", " ", listed)):
+        cpus = _cpus(span)
+        found.append(
+            SchedGroup(
+                cpus,
+                _cpus(mask) if mask else cpus,
+                int(capacity) if capacity else SCHED_CAPACITY_SCALE,
+            )
+        )
+    return tuple(found)
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    """Read a CPU list that a guest printed; one that cannot be read is empty."""
+    try:
+        return parse_cpulist(text)
+    except ValueError:
+        return ()

@@ -1,0 +1,266 @@
+"""What about a machine has been, or is, a hazard to the kernel's scheduler."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from numalab.topology.graph import diameter, hops
+from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
+from numalab.topology.model import Topology
+from numalab.topology.predict.groups import Construction
+from numalab.topology.predict.prediction import Prediction, predict
+from numalab.topology.predict.rules import rules_for
+
+MAX_PAIRS = 6  # listed in one message
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """A hazard: a short name, one sentence about this machine, and where to read more."""
+
+    name: str
+    text: str
+    reference: str
+
+
+def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
+    """Find the hazards of a machine for the kernel of `prediction`.
+
+    Those of older kernels are reported as well, because the machines are made to study them.
+    """
+    found = [
+        *_firmware(topology, prediction),
+        *_distances(topology),
+        *_packaging(topology, prediction),
+        *_groups(topology, prediction),
+        *_domains(topology, prediction),
+    ]
+    return tuple(found)
+
+
+def _firmware(topology: Topology, prediction: Prediction) -> list[Hazard]:
+    found = []
+    machine = prediction.machine
+    moved = [
+        f"{node} becomes {number}"
+        for node, number in enumerate(machine.node_of_topology)
+        if node != number
+    ]
+    if moved:
+        found.append(
+            Hazard(
+                "renumbered nodes",
+                f"the kernel numbers nodes otherwise than this file: {', '.join(moved)}",
+                "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
+            )
+        )
+    cpuless = [node.id for node in topology.nodes if not node.cpus]
+    if cpuless and not rules_for(prediction.kernel).only_nodes_with_cpus:
+        found.append(
+            Hazard(
+                "CPU-less nodes count",
+                f"before 5.18 the distances of nodes without CPUs ({_numbers(cpuless)}) make NUMA "
+                "levels of their own",
+                "0fb3978b0aac, sched/numa: Fix NUMA topology for systems with CPU-less nodes",
+            )
+        )
+    return found
+
+
+def _distances(topology: Topology) -> list[Hazard]:
+    found = []
+    table = topology.distances
+    nodes = range(len(table))
+    unreachable = [(a, b) for a in nodes for b in nodes if table[a][b] == UNREACHABLE]
+    if unreachable:
+        found.append(
+            Hazard(
+                "unreachable nodes",
+                f"distance 255 means no path ({_pairs(unreachable)}); the scheduler takes it for "
+                "a distance like any other",
+                "ACPI 6.5, 5.2.17; sched_init_numa()",
+            )
+        )
+    oneway = [(a, b) for a, b in combinations(nodes, 2) if table[a][b] != table[b][a]]
+    if oneway:
+        found.append(
+            Hazard(
+                "asymmetric distances",
+                f"one way is longer than the other ({_pairs(oneway)}); sched domains then differ "
+                "between the two ends, and sched_verbose prints an ERROR",
+                'sched_init_numa(): "Node-distance not symmetric"',
+            )
+        )
+    detours = [(a, b) for a in nodes for b in nodes if a < b and _has_shorter_detour(table, a, b)]
+    if detours:
+        found.append(
+            Hazard(
+                "triangle inequality",
+                f"another node's detour is shorter than the direct way ({_pairs(detours)})",
+                "distances above 10 should not exceed the sum over a node in between",
+            )
+        )
+    width = diameter(hops(len(table), topology.links))
+    if width > 2:
+        found.append(
+            Hazard(
+                "diameter above 2",
+                f"some nodes are {width} hops apart; before 5.13 sched groups could reach out of "
+                "their domain",
+                "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
+                "NUMA diameter > 2",
+            )
+        )
+    return found
+
+
+def _has_shorter_detour(table: tuple[tuple[int, ...], ...], a: int, b: int) -> bool:
+    direct = table[a][b] - LOCAL_DISTANCE
+    if table[a][b] == UNREACHABLE:
+        return False
+    return any(
+        table[a][c] - LOCAL_DISTANCE + table[c][b] - LOCAL_DISTANCE < direct
+        for c in range(len(table))
+        if c not in (a, b)
+    )
+
+
+def _packaging(topology: Topology, prediction: Prediction) -> list[Hazard]:
+    found = []
+    machine = prediction.machine
+    if machine.numa_in_package:
+        level = rules_for(prediction.kernel).package_level
+        found.append(
+            Hazard(
+                "nodes in a package",
+                f"a socket holds several nodes, so there is no {level} level",
+                "x86_has_numa_in_package, arch/x86/kernel/smpboot.c",
+            )
+        )
+    for warning in machine.warnings:
+        found.append(
+            Hazard(
+                "siblings on two nodes",
+                f'the kernel warns "{warning}" and splits all such siblings',
+                "topology_sane(), arch/x86/kernel/smpboot.c",
+            )
+        )
+    unlike = topology.llc == "none" or topology.packaging.dies > 1
+    if prediction.vendor != "intel" and unlike and topology.packaging.cores > 1:
+        found.append(
+            Hazard(
+                "caches not seen",
+                "on QEMU's AMD models the kernel takes the whole socket for the last-level cache, "
+                "whatever dies and llc say; an Intel model (KVM on such a host) shows them",
+                "arch/x86/kernel/cpu/topology_amd.c",
+            )
+        )
+    return found
+
+
+def _groups(topology: Topology, prediction: Prediction) -> list[Hazard]:
+    found = []
+    before = predict(
+        topology, prediction.kernel, construction=Construction.BEFORE_4_13, vendor=prediction.vendor
+    )
+    stuck = inseparable_nodes(topology, before)
+    if stuck:
+        found.append(
+            Hazard(
+                "group construction",
+                f"before 4.13 no load could move directly between nodes {_pairs(stuck)}: they "
+                "were in the same sched groups",
+                "Lozi et al., The Linux Scheduler: a Decade of Wasted Cores, 2016, 3.2",
+            )
+        )
+    fixed = prediction.construction is not Construction.BEFORE_4_13
+    if fixed and (now := inseparable_nodes(topology, prediction)):
+        found.append(
+            Hazard(
+                "nodes that are never balanced",
+                f"no sched domain has nodes {_pairs(now)} in different groups",
+                "build_overlap_sched_groups(), kernel/sched/topology.c",
+            )
+        )
+    return found
+
+
+def _domains(topology: Topology, prediction: Prediction) -> list[Hazard]:
+    found = []
+    alone = [each.cpu for each in prediction.cpus if not each.domains]
+    if alone and topology.cpu_count > 1:
+        found.append(
+            Hazard(
+                "no sched domain",
+                f"the kernel attaches no sched domain to CPU {_numbers(alone)}: no load is ever "
+                "balanced there",
+                "sd_degenerate(), kernel/sched/topology.c",
+            )
+        )
+    outside = sorted(
+        {
+            each.cpu
+            for each in prediction.cpus
+            for domain in each.domains
+            for group in domain.groups
+            if not set(group.span) <= set(domain.span)
+        }
+    )
+    if outside:
+        found.append(
+            Hazard(
+                "groups out of their domain",
+                f"{len(outside)} CPUs have a group that reaches out of its domain",
+                "585b6d2723dc",
+            )
+        )
+    found += [
+        Hazard("kernel error", f'sched_verbose prints "{text}"', "sched_domain_debug_one()")
+        for text in prediction.errors
+        if "symmetric" not in text
+    ]
+    found += [
+        Hazard("kernel warning", warning, "kernel/sched/topology.c")
+        for warning in prediction.warnings
+        if warning not in prediction.machine.warnings
+    ]
+    return found
+
+
+def inseparable_nodes(topology: Topology, prediction: Prediction) -> list[tuple[int, int]]:
+    """Return the pairs of nodes between which no load balancing moves tasks directly.
+
+    A CPU of node a pulls from node b in a domain whose local group has no CPU of b and another
+    group has. If no CPU of either node has such a domain, the two are inseparable.
+    """
+    pulls = [_pulled_from(topology, prediction, node.cpus) for node in topology.nodes]
+    return [
+        (a, b)
+        for a, b in combinations(range(len(topology.nodes)), 2)
+        if topology.nodes[a].cpus
+        and topology.nodes[b].cpus
+        and b not in pulls[a]
+        and a not in pulls[b]
+    ]
+
+
+def _pulled_from(topology: Topology, prediction: Prediction, cpus: tuple[int, ...]) -> set[int]:
+    nodes: set[int] = set()
+    for cpu in cpus:
+        for domain in prediction.cpus[cpu].domains:
+            if len(domain.groups) < 2:
+                continue
+            local = {topology.node_of_cpu(other) for other in domain.groups[0].span}
+            others = {
+                topology.node_of_cpu(other) for group in domain.groups[1:] for other in group.span
+            }
+            nodes |= others - local
+    return nodes
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> str:
+    shown = ", ".join(f"{a} and {b}" for a, b in pairs[:MAX_PAIRS])
+    return shown + (f" and {len(pairs) - MAX_PAIRS} more" if len(pairs) > MAX_PAIRS else "")
+
+
+def _numbers(nodes: list[int]) -> str:
+    return ", ".join(map(str, nodes[:MAX_PAIRS]))

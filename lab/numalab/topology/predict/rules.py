@@ -1,0 +1,101 @@
+"""What differs between kernel versions, where it matters to sched domains.
+
+Each field names the change. The versions are those of the mainline release that has the change;
+stable releases that took it as well are named where they are known.
+"""
+
+import re
+from dataclasses import dataclass
+
+from numalab.errors import UserError
+
+RECLAIM_DISTANCE = 30  # include/linux/topology.h
+ZEN_RECLAIM_DISTANCE = 32  # init_amd_zen_common(), arch/x86/kernel/cpu/amd.c (a55c7454a8c8)
+
+# include/linux/sched/sd_flags.h, in the order of their bits (and of their names in debugfs).
+FLAG_ORDER = (
+    "SD_BALANCE_NEWIDLE",
+    "SD_BALANCE_EXEC",
+    "SD_BALANCE_FORK",
+    "SD_BALANCE_WAKE",
+    "SD_WAKE_AFFINE",
+    "SD_ASYM_CPUCAPACITY",
+    "SD_ASYM_CPUCAPACITY_FULL",
+    "SD_SHARE_CPUCAPACITY",
+    "SD_CLUSTER",
+    "SD_SHARE_LLC",
+    "SD_SERIALIZE",
+    "SD_ASYM_PACKING",
+    "SD_PREFER_SIBLING",
+    "SD_OVERLAP",
+    "SD_NUMA",
+)
+
+
+# The series whose predictions were compared with real boots.
+SERIES = ("5.10", "6.1", "6.12", "7.0", "7.2")
+OLDEST = (5, 10)
+
+
+@dataclass(frozen=True)
+class KernelRules:
+    """How one kernel version builds sched domains.
+
+    - `package_level`: the level of a whole package, DIE, or PKG since 6.7 (f577cd57bfaa).
+    - `llc_flag`: SD_SHARE_PKG_RESOURCES, or SD_SHARE_LLC since 6.9 (54de442747037).
+    - `cluster_level`: x86 has the level CLS since 5.16 (66558b730f25).
+    - `cluster_flag`: SD_CLUSTER exists since 6.7 (b95303e0aeaf).
+    - `only_nodes_with_cpus`: NUMA levels come from nodes with CPUs since 5.18 (0fb3978b0aac);
+      before, from all nodes.
+    - `descended_sibling`: `find_descended_sibling()` exists since 5.13 (585b6d2723dc).
+    - `imbalance`: `imb_numa_nr` exists since 5.18 (e496132ebedd), and is predicted with its 12.5 %
+      rule for nodes with one last-level cache, since 6.0 (026b98a93bbd).
+    - `amd_threads`: AMD CPUs without TOPOEXT have threads since 6.17, and in stable since 6.12.48
+      (x86/cpu/topology: Always try cpu_parse_topology_ext() on AMD/Hygon); before, each thread is
+      taken for a core.
+    - `first_threads_first`: the first thread of every core comes up before the others since 6.5
+      (`cpuhp_bringup_cpus_parallel()`).
+    - `overlap_flag`: SD_OVERLAP exists; 7.0 has it and 7.2 has not, where SD_NUMA says the same.
+    """
+
+    series: str
+    package_level: str
+    llc_flag: str
+    cluster_level: bool
+    cluster_flag: bool
+    only_nodes_with_cpus: bool
+    descended_sibling: bool
+    imbalance: bool
+    amd_threads: bool
+    first_threads_first: bool
+    overlap_flag: bool
+
+
+def rules_for(version: str) -> KernelRules:
+    """Return the rules of a kernel version such as `6.12`, `6.12.117-numalab` or `7.1`.
+
+    A version without a third number is the newest of its series. 7.0 adds
+    arch_sched_node_distance() (06f2c90885e9, in 6.19), which only changes machines with Granite
+    Rapids or Clearwater Forest CPUs; a guest of QEMU has neither. Raises UserError for a text that
+    is not a version, and for a kernel before 5.10.
+    """
+    found = re.match(r"(\d{1,3})\.(\d{1,4})(?!\d)(?:\.(\d{1,4})(?!\d))?", version)
+    if found is None:
+        raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
+    series = (int(found[1]), int(found[2]))
+    stable = 1 << 16 if found[3] is None else int(found[3])
+    if series < OLDEST:
+        raise UserError(f"kernel {version[:40]} is older than 5.10", choices=SERIES)
+    return KernelRules(
+        series=f"{series[0]}.{series[1]}",
+        package_level="PKG" if series >= (6, 7) else "DIE",
+        llc_flag="SD_SHARE_LLC" if series >= (6, 9) else "SD_SHARE_PKG_RESOURCES",
+        cluster_level=series >= (5, 16),
+        cluster_flag=series >= (6, 7),
+        only_nodes_with_cpus=series >= (5, 18),
+        descended_sibling=series >= (5, 13),
+        imbalance=series >= (6, 0),
+        amd_threads=series >= (6, 17) or (series == (6, 12) and stable >= 48),
+        first_threads_first=series >= (6, 5),
+        overlap_flag=series < (7, 2),
+    )

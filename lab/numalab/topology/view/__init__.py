@@ -1,0 +1,1 @@
+"""A topology as a drawing, in a terminal and in the catalogue."""

@@ -1,0 +1,126 @@
+"""Writes docs/topologies.md: every shipped machine with its picture, table and hazards."""
+
+from collections.abc import Sequence
+
+from numalab.topology.export import render_numactl
+from numalab.topology.model import Topology
+from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.prediction import predict
+
+PICTURES = "img/topologies"  # below docs/
+
+INTRODUCTION = """\
+# Topologies
+
+A topology is a NUMA machine to build: nodes, CPUs, memory and the table of distances. The files are
+in `topologies/`; this page is generated from them (`pytest tests/unit/topology --regenerate`).
+
+## The file
+
+```toml
+summary = "Four nodes in a ring"      # one line, shown by `numalab topology list`
+source = "where the numbers are from" # for a real machine
+
+nodes = 4
+cpus = 2                # of each node; or [2, 2, 0, 2], or ["0-1", "4-5", "2-3", "6-7"]
+memory_mib = 768        # of each node; or a list; 0 is a node without memory
+
+[shape]                 # or `links`, or `matrix`: exactly one of the three
+kind = "ring"           # ring mesh full line star torus hypercube backplane
+distances = [10, 20, 30]  # of 0 hops, 1 hop, 2 hops
+```
+
+- `[shape]` kinds `mesh` and `torus` need `rows` and `columns`. A mesh has
+  `wiring = "neighbours"` (the default) or `"rows-and-columns"`: a link to every node of the row
+  and of the column, so that two hops reach everything. `backplane` has `groups` (default 2) of
+  directly connected nodes; its distances are local, within a group, and over the backplane.
+- `links = [[0, 1], [1, 2]]` with `distances = [10, 20, 30]` by hop, or `links = [[0, 1, 16],
+  [1, 2, 20]]` with the distance of each link: a path costs 10 plus what its links have above 10.
+- `matrix` is the SLIT itself, a row for each node. It may be asymmetric; 255 is unreachable.
+- `[cpu]` packages the CPUs of the whole machine: `sockets` (by default one for each node with
+  CPUs), `dies` in a socket, `threads` in a core, and `llc` (`"die"` or `"none"`). Fewer sockets
+  than nodes give several nodes in one socket. CPUs that do not divide evenly become one socket
+  each.
+- `[[interconnects]]` gives `latency_ns` and `bandwidth_kib_s` from `initiator` to `target` (HMAT),
+  for each pair of nodes in one direction.
+- `[memory]` says how fast memory is in [`timed` mode](timed.md): `latency_ns` (one number, scaled
+  by distance, or a whole table), `bandwidth_mb_s`, `link_bandwidth_mb_s`, `channels`, `l1_kib`,
+  `l2_kib`, `l2_ns`, `llc_kib`, `llc_ns`, `interrupt_ns`. Each has a default; `numalab topology show
+  ring-4` prints what comes out.
+
+At most 64 nodes and 256 CPUs. `numalab topology schema` prints a JSON Schema for editors
+(`docs/topology.schema.json`), `numalab topology check FILE` everything that is wrong with a file
+and what about the machine is a hazard to the scheduler.
+
+The kernel numbers nodes by itself: those with CPUs first, in the order of their CPUs, then the
+others. Put nodes without CPUs last, and give CPUs to nodes in ascending order, and the guest's
+numbers are the file's.
+
+A shape of your own is a class in `plugins/*.py` of your lab folder; the modules of
+`lab/numalab/topology/shapes/` show how: its keys, its links, and where its nodes are drawn.
+
+## Machines of others
+
+`numalab topology import` makes a file of `numactl -H`, of hwloc's XML, or of a sysfs tree. CPUs are
+numbered anew where another numbering hides what they share: QEMU numbers the threads of a core, the
+cores of a die and the dies of a socket one after another, and a last-level cache is a die. Packages
+that are not even cannot be made; what is lost is said. Machines without a table of distances get 20
+between nodes, as kernels have it without one.
+
+Of the 85 test machines that hwloc 2.9.0 publishes as Linux sysfs or XML, 66 are imported and 19
+refused (`tests/fuzz/hwloc_trees.py`): no NUMA nodes in sysfs (6), no memory in any node (3),
+distances of 10 or less between nodes (4), more CPUs than a guest can have (4), a CPU in two
+nodes (2).
+
+## What is predicted
+
+`numalab topology predict NAME` follows the kernel's own code (5.10 to 7.3) and prints the sched
+domains and groups that every CPU will have. After a boot the guest's sysfs, debugfs and kernel log
+are compared with it: nodes, distances, the memory that firmware gave each node, domains, flags,
+groups, and the kernel's errors and warnings about them. `numa_topology_type` and `imb_numa_nr` are
+predicted only: no file of a guest shows them. `--before-group-fix` builds groups as before 4.13.
+
+The prediction is for QEMU's CPU models: with AMD models the kernel takes the whole socket for the
+last-level cache, whatever `dies` and `llc` say; with Intel models it sees both. Before 6.17 (and
+6.12.48) a kernel takes each thread of the AMD models for a core, and each die for a package.
+
+`tests/fuzz/machines.py` boots random machines (any graph, uneven nodes, nodes without CPUs or
+memory, threads, asymmetric tables) and compares each with its prediction. As predicted so far: 45
+machines on 6.12.117 and, with Debian's own kernels, 6 on 5.10, 4 on 6.1 and 2 on 7.3. Those that
+were not at first (a node 0 without memory, the sibling warning) led to cures; guests that a busy
+host did not get to their init count as neither.
+"""
+
+
+def render_catalogue(topologies: Sequence[Topology]) -> str:
+    """Render the page about these topologies; pictures are links to `PICTURES/<name>.svg`."""
+    parts = [INTRODUCTION, "## The machines", ""]
+    for topology in topologies:
+        parts += _section(topology)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _section(topology: Topology) -> list[str]:
+    prediction = predict(topology)
+    levels = ", ".join(map(str, prediction.levels.distances))
+    depth = max(len(each.domains) for each in prediction.cpus)
+    table = render_numactl(topology).split("node distances:\n")[1]
+    lines = [
+        f"### {topology.name}",
+        "",
+        f"{topology.summary}.",
+        "",
+        f"![{topology.name}]({PICTURES}/{topology.name}.svg)",
+        "",
+        "```",
+        *(line.rstrip() for line in table.splitlines()),
+        "```",
+        "",
+        f"{len(topology.nodes)} nodes, {topology.cpu_count} CPUs, {topology.memory_mib} MiB. "
+        f"Linux {prediction.kernel}: {prediction.numa_type}, distances {levels}, up to {depth} "
+        "sched domains for a CPU.",
+    ]
+    if topology.source:
+        lines += ["", f"Source: {topology.source}."]
+    found = [f"- *{hazard.name}*: {hazard.text}." for hazard in hazards(topology, prediction)]
+    return [*lines, "", *found, ""] if found else [*lines, ""]

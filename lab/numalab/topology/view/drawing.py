@@ -1,0 +1,359 @@
+"""Draws a topology as a standalone SVG that is readable on light and on dark pages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from math import hypot
+
+from numalab.cpulist import format_cpulist
+from numalab.topology.geometry import BOX_HEIGHT, BOX_WIDTH, Point
+from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
+from numalab.topology.model import Node, Topology
+from numalab.topology.view.layout import clusters, layout
+
+MARGIN = 26.0
+CAPTION = 34.0
+MAX_LABELLED = 12  # links; with more the labels hide the lines, and the caption says it
+MAX_LIST = 11  # characters of a CPU list that fit into a node's box
+BOWS = (1, -1, 1.5, -1.5, 2, -2, 3, -3, 4, -4, 6, -6, 9, -9, 0.5, -0.5)  # multiples, in this order
+SAMPLES = 40  # points of a curve that are looked at
+DASHES = ("", "7 5", "2 5", "12 4 2 4")  # nearest links first
+
+STYLE = """
+.numa{--ink:#1b2733;--soft:#5b6b7a;--paper:#ffffff;--box:#eef4fb;--edge:#3a6ea5;--flow:#c2410c;
+font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+@media (prefers-color-scheme:dark){.numa{--ink:#e6edf3;--soft:#9fb0c0;--paper:#0f1720;
+--box:#1b2a3a;--edge:#6ea8dc;--flow:#fb923c}}
+:root[data-theme="light"] .numa{--ink:#1b2733;--soft:#5b6b7a;--paper:#ffffff;--box:#eef4fb;
+--edge:#3a6ea5;--flow:#c2410c}
+:root[data-theme="dark"] .numa{--ink:#e6edf3;--soft:#9fb0c0;--paper:#0f1720;--box:#1b2a3a;
+--edge:#6ea8dc;--flow:#fb923c}
+.numa .page{fill:var(--paper)}
+.numa .link{stroke:var(--edge);stroke-width:2;fill:none}
+.numa .cluster{fill:none;stroke:var(--soft);stroke-dasharray:3 5}
+.numa .bar{stroke:var(--edge);stroke-width:7;stroke-linecap:round}
+.numa .node{fill:var(--box);stroke:var(--edge);stroke-width:1.6}
+.numa .empty{stroke-dasharray:6 4}
+.numa .flow{stroke:var(--flow);fill:none;stroke-linecap:round;opacity:.9}
+.numa .head{fill:var(--flow);stroke:none}
+.numa text{fill:var(--ink);font-size:13px;text-anchor:middle}
+.numa .name{font-weight:600;font-size:14px}
+.numa .small{fill:var(--soft);font-size:12px}
+.numa .label{font-size:12px;paint-order:stroke;stroke:var(--paper);stroke-width:5px;
+stroke-linejoin:round}
+.numa .moved{fill:var(--flow);font-weight:600}
+"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """An arrow from one node to another, such as the tasks that moved between them.
+
+    `weight`, from 0 to 1, is the arrow's thickness; `label` is written beside it.
+    """
+
+    source: int
+    target: int
+    label: str
+    weight: float = 0.5
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line from `start` to `end`, bent towards `control` (a quadratic Bézier curve)."""
+
+    start: Point
+    control: Point
+    end: Point
+
+    @property
+    def middle(self) -> Point:
+        """The point half way, where a label goes."""
+        return self.at(0.5)
+
+    def at(self, part: float) -> Point:
+        """Return the point at `part` of the way, from 0 (start) to 1 (end)."""
+        rest = 1 - part
+        weights = (rest * rest, 2 * rest * part, part * part)
+        ends = (self.start, self.control, self.end)
+        return (
+            sum(weight * point[0] for weight, point in zip(weights, ends, strict=True)),
+            sum(weight * point[1] for weight, point in zip(weights, ends, strict=True)),
+        )
+
+    @property
+    def path(self) -> str:
+        """The curve in SVG's path language."""
+        (a, b), (c, d), (e, f) = self.start, self.control, self.end
+        return f"M{a:.1f} {b:.1f}Q{c:.1f} {d:.1f} {e:.1f} {f:.1f}"
+
+
+def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
+    """Draw nodes with their CPUs and memory, links with their distance, and flows between nodes.
+
+    Returns one `<svg>` element with its own style, which follows the page's colour scheme.
+    """
+    points = layout(topology)
+    middle = _middle(points)
+    curves = bowed_links(topology)
+    body = [
+        *_clusters(topology, points),
+        *_links(topology, curves),
+        *(_box(node, points[node.id]) for node in topology.nodes),
+        *(part for flow in flows for part in _flow(flow, points, middle)),
+    ]
+    marks = [curve.middle for curve in curves.values()]
+    xs = [x + side * BOX_WIDTH / 2 for x, _ in points.values() for side in (-1, 1)]
+    ys = [y + side * BOX_HEIGHT / 2 for _, y in points.values() for side in (-1, 1)]
+    xs += [x + side * 12 for x, _ in marks for side in (-1, 1)]
+    ys += [y + side * 10 for _, y in marks for side in (-1, 1)]
+    box = (
+        min(xs) - MARGIN,
+        min(ys) - MARGIN,
+        max(xs) - min(xs) + 2 * MARGIN,
+        max(ys) - min(ys) + 2 * MARGIN,
+    )
+    if _is_clustered(topology):
+        box = (box[0] - 14, box[1] - 14, box[2] + 28, box[3] + 28)
+    caption = _caption(topology, curves)
+    wide = max(box[2], 7.0 * len(caption) + 20)
+    left, height = box[0] - (wide - box[2]) / 2, box[3] + CAPTION
+    summary = escape(f"{topology.name}: {topology.summary}")
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="numa" role="img" '
+            f'viewBox="{left:.0f} {box[1]:.0f} {wide:.0f} {height:.0f}" width="{wide:.0f}" '
+            f'height="{height:.0f}" aria-label="{summary}">',
+            f"<title>{summary}</title>",
+            f"<style>{STYLE}</style>",
+            f'<rect class="page" x="{left:.0f}" y="{box[1]:.0f}" width="{wide:.0f}" '
+            f'height="{height:.0f}" rx="8"/>',
+            *body,
+            f'<text class="small" x="{left + wide / 2:.1f}" '
+            f'y="{box[1] + box[3] + 10:.1f}">{escape(caption)}</text>',
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def bowed_links(topology: Topology) -> dict[tuple[int, int], Curve]:
+    """Return the line of each link that is drawn: straight, or around the nodes in its way.
+
+    Links between clusters are left out; a bar stands for all of them.
+    """
+    points = layout(topology)
+    middle = _middle(points)
+    return {
+        (a, b): _curve(points, a, b, middle)
+        for a, b in topology.links
+        if not _between_clusters(topology, a, b)
+    }
+
+
+def _box(node: Node, point: Point) -> str:
+    x, y = point
+    listed = format_cpulist(node.cpus)
+    if len(listed) > MAX_LIST:
+        listed = f"{len(node.cpus)} CPUs"
+    elif node.cpus:
+        listed = f"CPU {listed}" if len(node.cpus) == 1 else f"CPUs {listed}"
+    memory = _memory(node.memory_mib) if node.memory_mib else "no memory"
+    kind = "node" if node.cpus and node.memory_mib else "node empty"
+    return (
+        f'<g><rect class="{kind}" x="{x - BOX_WIDTH / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" '
+        f'width="{BOX_WIDTH:.0f}" height="{BOX_HEIGHT:.0f}" rx="9"/>'
+        f'<text class="name" x="{x:.1f}" y="{y - 13:.1f}">node {node.id}</text>'
+        f'<text x="{x:.1f}" y="{y + 6:.1f}">{listed or "no CPUs"}</text>'
+        f'<text class="small" x="{x:.1f}" y="{y + 23:.1f}">{memory}</text></g>'
+    )
+
+
+def _memory(mib: int) -> str:
+    return f"{mib / 1024:g} GiB" if mib >= 1024 and mib % 256 == 0 else f"{mib} MiB"
+
+
+def _links(topology: Topology, curves: dict[tuple[int, int], Curve]) -> list[str]:
+    """Draw each link, dashed by how far it reaches, and its distance where there is room."""
+    lines, labels = [], []
+    steps = sorted({_between(topology, a, b) for a, b in curves})
+    for (a, b), curve in curves.items():
+        dashes = DASHES[min(steps.index(_between(topology, a, b)), len(DASHES) - 1)]
+        style = f' style="stroke-dasharray:{dashes}"' if dashes else ""
+        lines.append(f'<path class="link"{style} d="{curve.path}"/>')
+        if len(curves) <= MAX_LABELLED:
+            x, y = curve.middle
+            labels.append(_label(x, y, _distance_text(topology, a, b)))
+    return lines + labels
+
+
+def _label(x: float, y: float, text: str) -> str:
+    return f'<text class="label" x="{x:.1f}" y="{y + 4:.1f}">{escape(text)}</text>'
+
+
+def _between(topology: Topology, a: int, b: int) -> tuple[int, int]:
+    there, back = topology.distances[a][b], topology.distances[b][a]
+    return min(there, back), max(there, back)
+
+
+def _distance_text(topology: Topology, a: int, b: int) -> str:
+    there, back = topology.distances[a][b], topology.distances[b][a]
+    return str(there) if there == back else f"{there} / {back}"
+
+
+def _caption(topology: Topology, curves: dict[tuple[int, int], Curve]) -> str:
+    """Say all distances in one line, and those of the links where they are not written."""
+    everything = sorted({value for row in topology.distances for value in row})
+    texts = [
+        f"{value} local"
+        if value == LOCAL_DISTANCE
+        else "255 unreachable"
+        if value == UNREACHABLE
+        else str(value)
+        for value in everything
+    ]
+    caption = "distances: " + ", ".join(texts[:12]) + (", ..." if len(texts) > 12 else "")
+    if len(curves) > MAX_LABELLED:
+        steps = sorted({_between(topology, a, b) for a, b in curves})
+        shown = ("solid", "dashed", "dotted", "dash-dotted")
+        named = [
+            f"{low}" + ("" if low == high else f" / {high}") + f" {shown[place]}"
+            for place, (low, high) in enumerate(steps[: len(shown)])
+        ]
+        if len(steps) == 1:
+            named = [named[0].removesuffix(" solid")]
+        caption += "; links: " + ", ".join(named)
+    return caption
+
+
+def _is_clustered(topology: Topology) -> bool:
+    return len(clusters(topology)) > 1
+
+
+def _between_clusters(topology: Topology, a: int, b: int) -> bool:
+    if not _is_clustered(topology):
+        return False
+    return not any(a in group and b in group for group in clusters(topology))
+
+
+def _clusters(topology: Topology, points: dict[int, Point]) -> list[str]:
+    """Draw a frame around each group of near nodes, and one line between neighbouring groups."""
+    if not _is_clustered(topology):
+        return []
+    parts, frames = [], []
+    for group in clusters(topology):
+        xs = [points[node][0] for node in group]
+        ys = [points[node][1] for node in group]
+        x, y = min(xs) - BOX_WIDTH / 2 - 20, min(ys) - BOX_HEIGHT / 2 - 20
+        width = max(xs) - min(xs) + BOX_WIDTH + 40
+        height = max(ys) - min(ys) + BOX_HEIGHT + 40
+        frames.append((group, x, y, width, height))
+        parts.append(
+            f'<rect class="cluster" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}" rx="16"/>'
+        )
+    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[2], frame[1]))):
+        if one[2] == other[2]:
+            parts += _joint(topology, one, other)
+    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[1], frame[2]))):
+        if one[1] == other[1]:
+            parts += _joint(topology, one, other)
+    return parts
+
+
+_Frame = tuple[tuple[int, ...], float, float, float, float]
+
+
+def _joint(topology: Topology, one: _Frame, other: _Frame) -> list[str]:
+    """Draw the bar between two frames in a row or column, with the distances it stands for."""
+    values = sorted(
+        {topology.distances[a][b] for a in one[0] for b in other[0]}
+        | {topology.distances[b][a] for a in one[0] for b in other[0]}
+    )
+    text = str(values[0]) if len(values) == 1 else f"{values[0]}-{values[-1]}"
+    if one[1] == other[1]:
+        x, y1, y2 = one[1] + one[3] / 2, one[2] + one[4], other[2]
+        return [
+            f'<path class="bar" d="M{x:.1f} {y1:.1f}V{y2:.1f}"/>',
+            _label(x + 20, (y1 + y2) / 2, text),
+        ]
+    x1, x2, y = one[1] + one[3], other[1], one[2] + one[4] / 2
+    return [
+        f'<path class="bar" d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>',
+        _label((x1 + x2) / 2, y - 16, text),
+    ]
+
+
+def _middle(points: dict[int, Point]) -> Point:
+    return (
+        sum(x for x, _ in points.values()) / len(points),
+        sum(y for _, y in points.values()) / len(points),
+    )
+
+
+def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
+    """Join two nodes: straight, or in a bow around the nodes that are in the way."""
+    start, end = points[a], points[b]
+    half = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+    length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
+    others = [point for node, point in points.items() if node not in (a, b)]
+    straight = Curve(start, half, end)
+    passed = _crossed(straight, others)
+    if not passed:
+        return straight
+    across = ((start[1] - end[1]) / length, (end[0] - start[0]) / length)
+    if across[1] > 0.01 or (abs(across[1]) <= 0.01 and across[0] > 0):
+        across = (-across[0], -across[1])  # up, or to the left
+    side = (half[0] - middle[0]) * across[0] + (half[1] - middle[1]) * across[1]
+    sign = -1.0 if side < -1 else 1.0
+    clear = abs(across[1]) * BOX_HEIGHT / 2 + abs(across[0]) * BOX_WIDTH / 2
+    bows = [2 * (clear + 4 + 15 * passed) * sign * wider for wider in BOWS]
+    curves = [
+        Curve(start, (half[0] + across[0] * bow, half[1] + across[1] * bow), end) for bow in bows
+    ]
+    return min(curves, key=lambda curve: _crossed(curve, others))
+
+
+def _crossed(curve: Curve, boxes: Sequence[Point]) -> int:
+    """Count the nodes behind whose boxes a curve would run."""
+    way = [curve.at(step / SAMPLES) for step in range(1, SAMPLES)]
+    (west, east), (north, south) = ((min(axis), max(axis)) for axis in zip(*way, strict=True))
+    return sum(
+        west - BOX_WIDTH / 2 < left < east + BOX_WIDTH / 2
+        and north - BOX_HEIGHT / 2 < top < south + BOX_HEIGHT / 2
+        and any(abs(x - left) < BOX_WIDTH / 2 and abs(y - top) < BOX_HEIGHT / 2 for x, y in way)
+        for left, top in boxes
+    )
+
+
+def _flow(flow: Flow, points: dict[int, Point], middle: Point) -> list[str]:
+    """Draw an arrow beside the straight line between two nodes, ending at the target's box."""
+    start, end = points[flow.source], points[flow.target]
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = hypot(dx, dy)
+    if length == 0:
+        return [_label(start[0], start[1] - BOX_HEIGHT / 2 - 8, flow.label)]
+    ux, uy = dx / length, dy / length
+    bend = 30 + 0.06 * length
+    control = ((start[0] + end[0]) / 2 - uy * bend, (start[1] + end[1]) / 2 + ux * bend)
+    reach = min(
+        BOX_WIDTH / 2 / abs(ux) if ux else length, BOX_HEIGHT / 2 / abs(uy) if uy else length
+    )
+    tip = (end[0] - ux * (reach + 3) - uy * 9, end[1] - uy * (reach + 3) + ux * 9)
+    tail = (start[0] + ux * (reach + 3) - uy * 9, start[1] + uy * (reach + 3) + ux * 9)
+    curve = Curve(tail, control, (tip[0] - ux * 8, tip[1] - uy * 8))
+    width = 1.5 + 6 * min(max(flow.weight, 0.0), 1.0)
+    size = 5 + width
+    head = (
+        f"M{tip[0]:.1f} {tip[1]:.1f}"
+        f"L{tip[0] - ux * size - uy * size * 0.6:.1f} {tip[1] - uy * size + ux * size * 0.6:.1f}"
+        f"L{tip[0] - ux * size + uy * size * 0.6:.1f} {tip[1] - uy * size - ux * size * 0.6:.1f}Z"
+    )
+    x, y = curve.middle
+    return [
+        f'<path class="flow" style="stroke-width:{width:.1f}" d="{curve.path}"/>',
+        f'<path class="head" d="{head}"/>',
+        f'<text class="label moved" x="{x - uy * 12:.1f}" y="{y + ux * 12 + 4:.1f}">'
+        f"{escape(flow.label)}</text>",
+    ]

@@ -1,0 +1,107 @@
+"""Shows a topology in a terminal: a drawing, the nodes, and the distances."""
+
+from collections.abc import Sequence
+
+from numalab.cpulist import format_cpulist
+from numalab.topology.export import render_numactl
+from numalab.topology.memory.model import memory_model
+from numalab.topology.model import Topology
+from numalab.topology.view.drawing import bowed_links
+from numalab.topology.view.layout import layout
+
+COLUMN = 13.0  # pixels of the layout in one character
+LINE = 34.0
+MAX_COLUMNS = 110
+STEPS = 240
+
+
+def render_terminal(topology: Topology) -> str:
+    """Render a topology as text: what it is, its drawing, its nodes, its distances."""
+    shape = topology.packaging
+    lines = [f"{topology.name}: {topology.summary}"]
+    if topology.source:
+        lines.append(f"source: {topology.source}")
+    lines += ["", *_drawing(topology), ""]
+    lines.append(
+        f"{topology.cpu_count} CPUs: {shape.sockets} sockets x {shape.dies} dies x "
+        f"{shape.cores} cores x {shape.threads} threads, last-level cache: {topology.llc}"
+    )
+    lines.append(f"{topology.memory_mib} MiB in {len(topology.nodes)} nodes")
+    for node in topology.nodes:
+        cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
+        memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
+        lines.append(f"  node {node.id}: {cpus}, {memory}")
+    lines += ["", *render_numactl(topology).split("node distances:\n")[1].splitlines()]
+    if topology.interconnects:
+        lines += ["", "latency and bandwidth (HMAT):"]
+    for each in topology.interconnects:
+        latency = "" if each.latency_ns is None else f", {each.latency_ns} ns"
+        speed = each.bandwidth_kib_s
+        bandwidth = "" if speed is None else f", {speed / (1 << 20):.4g} GiB/s"
+        lines.append(f"  node {each.initiator} to node {each.target}{latency}{bandwidth}")
+    lines += ["", *_modelled(topology)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _modelled(topology: Topology) -> list[str]:
+    """Write what memory costs in `timed` mode: from each node with CPUs to each node's memory."""
+    model = memory_model(topology)
+    near = [node.id for node in topology.nodes if node.cpus]
+    nodes = range(len(topology.nodes))
+    latency = [[f"{model.latency_ns[a][b]}" for b in nodes] for a in near]
+    bandwidth = [[f"{model.bandwidth_mb_s(a, b):.0f}" for b in nodes] for a in near]
+    return [
+        "in timed mode (modelled):",
+        f"  each CPU: {model.l1.kib} KiB first level, {model.l2.kib} KiB second level in "
+        f"{model.l2.hit_ns} ns; {len(set(model.groups))} last-level caches of {model.llc.kib} KiB "
+        f"in {model.llc.hit_ns} ns",
+        *_matrix("latency, ns", near, latency),
+        *_matrix("bandwidth, MB/s", near, bandwidth),
+    ]
+
+
+def _matrix(title: str, rows: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
+    width = max(len(cell) for row in cells for cell in row) + 1
+    head = "".join(f"{node:>{width}}" for node in range(len(cells[0])))
+    lines = [f"  {title}", f"    node{head}"]
+    return lines + [
+        f"    {node:>3}:" + "".join(f"{cell:>{width}}" for cell in row)
+        for node, row in zip(rows, cells, strict=True)
+    ]
+
+
+def _drawing(topology: Topology) -> list[str]:
+    """Draw nodes as `[0]` and links as lines of characters; nothing when it would be too wide."""
+    points = layout(topology)
+    curves = bowed_links(topology)
+    marks: dict[tuple[int, int], str] = {}
+    for curve in curves.values():
+        before = curve.at(0.0)
+        for step in range(1, STEPS + 1):
+            here = curve.at(step / STEPS)
+            place = (round(here[1] / LINE), round(here[0] / COLUMN))
+            sign = _stroke((here[0] - before[0]) / COLUMN, (here[1] - before[1]) / LINE)
+            marks[place] = sign if marks.get(place, sign) == sign else "┼"
+            before = here
+    for node, (x, y) in points.items():
+        label = f"[{node}]"
+        start = round(x / COLUMN) - len(label) // 2
+        for offset, sign in enumerate(label):
+            marks[round(y / LINE), start + offset] = sign
+    left = min(column for _, column in marks)
+    width = max(column for _, column in marks) - left + 1
+    if width > MAX_COLUMNS:
+        return [f"(a drawing would be {width} columns wide; --format svg has one)"]
+    rows = range(min(row for row, _ in marks), max(row for row, _ in marks) + 1)
+    return [
+        "  " + "".join(marks.get((row, left + column), " ") for column in range(width)).rstrip()
+        for row in rows
+    ]
+
+
+def _stroke(dx: float, dy: float) -> str:
+    if abs(dy) < 0.35 * abs(dx):
+        return "─"
+    if abs(dx) < 0.35 * abs(dy):
+        return "│"
+    return "╲" if dx * dy > 0 else "╱"

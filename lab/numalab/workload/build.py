@@ -1,0 +1,51 @@
+"""The files of a workload: what travels to the guest on the job disk.
+
+A workload's folder holds `workload.toml` and whatever its command needs: C files, each of which
+becomes one static program, headers, and scripts. Nothing of it is in an image.
+"""
+
+from pathlib import Path
+
+from numalab.errors import UserError
+from numalab.files import replacing
+from numalab.locks import locked
+from numalab.places import cache_dir, find_input, shipped_dir
+from numalab.source.programs import compile_program, programs_digest
+
+TABLE = "workload.toml"
+MOST_BYTES = 32 << 20  # of all files together; the job disk has to hold the results as well
+_CODE = (".c", ".h")
+
+
+def build_workload(folder: Path) -> dict[str, bytes]:
+    """Return the files of a workload for the guest, by name: programs built, scripts as they are.
+
+    Programs are kept in the cache, by the hash of sources, headers, compiler and C library. Raises
+    UserError for a folder that is too large or holds folders, BuildError for a source that does
+    not compile, HostError without a compiler.
+    """
+    files = [path for path in sorted(folder.iterdir()) if path.name != TABLE]
+    for path in files:
+        if not path.is_file():
+            raise UserError(f"{path.name} is no file; a workload's folder is flat", file=folder)
+    if sum(path.stat().st_size for path in files) > MOST_BYTES:
+        raise UserError(f"holds more than {MOST_BYTES >> 20} MiB", file=folder)
+    built = {path.name: path.read_bytes() for path in files if path.suffix not in _CODE}
+    code = [path for path in files if path.suffix in _CODE]
+    for source in (path for path in code if path.suffix == ".c"):
+        if source.stem in built:
+            raise UserError(f"{source.name} becomes {source.stem}, which is there", file=folder)
+        headers = [path for path in code if path.suffix == ".h"]
+        built[source.stem] = _program(source, headers)
+    return built
+
+
+def _program(source: Path, headers: list[Path]) -> bytes:
+    common = find_input("images", "src/numalab.h") or shipped_dir() / "images/src/numalab.h"
+    digest = programs_digest([source, *headers, common])
+    path = cache_dir("programs") / f"{source.stem}-{digest[:32]}"
+    with locked(path.with_name(f".{path.name}.lock")):
+        if not path.exists():
+            with replacing(path) as temporary:
+                compile_program(source, temporary, include=common.parent)
+    return path.read_bytes()

@@ -1,0 +1,136 @@
+"""The workload file as it is written: `workloads/<name>/workload.toml`."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from numalab.document import Document
+from numalab.workload.expression import names_in, parse_expression
+
+Value = str | int | float
+Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+MACHINE = ("machine.cpus", "machine.nodes", "machine.memory_mib")
+
+
+class ParameterTable(Document):
+    """One thing a study may set, its default and its bounds (inclusive).
+
+    An integer or a number may be written as an expression of the machine and the parameters above
+    it. The bounds of `integers` (`64,256,1024`) hold for each; those of a text are its `pattern`.
+    """
+
+    type: Literal["integer", "number", "integers", "text", "node", "nodes"]
+    default: Value
+    least: float | None = None
+    most: float | None = None
+    pattern: str | None = None
+    help: str
+
+    def gives(self, name: str) -> set[str]:
+        """Return the numbers that expressions may use when a parameter `name` is like this."""
+        if self.type in ("node", "nodes"):
+            return {f"{name}.cpus", f"{name}.nodes"}
+        if self.type == "integers":
+            return {f"{name}.count", f"{name}.sum", f"{name}.most"}
+        return set() if self.type == "text" else {name}
+
+    @property
+    def expression(self) -> str | None:
+        """The default, where it is an expression."""
+        written = isinstance(self.default, str) and self.type in ("integer", "number")
+        return str(self.default) if written else None
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        _compiled(pattern or "")
+        return pattern
+
+
+class MetricTable(Document):
+    """How to read one number from the output: a pattern that a whole line must match.
+
+    The group `value` is the number; the group `label`, where there is one, tells several apart.
+    """
+
+    name: Identifier
+    pattern: str = Field(max_length=500)
+    unit: str
+    direction: Literal["lower", "higher", "none"]
+    kind: Literal["placement", "timing"]
+    required: bool = True
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        groups = _compiled(pattern).groupindex
+        if "value" not in groups or set(groups) - {"value", "label"}:
+            raise ValueError("needs the group (?P<value>...), and may have (?P<label>...)")
+        return pattern
+
+
+class WorkloadTable(Document):
+    """A command with parameters, what it stresses, and how to read what it prints."""
+
+    summary: str
+    stresses: str
+    command: tuple[str, ...] = Field(min_length=1)
+    tasks: tuple[str, ...] = ()
+    seconds: str = Field(description="an expression: guest time the command takes, about")
+    memory_mib: str | None = None
+    packages: tuple[str, ...] = ()
+    allowed_nodes: str | None = None
+    parameters: dict[Identifier, ParameterTable] = Field(default_factory=dict)
+    derived: dict[Identifier, str] = Field(default_factory=dict)
+    metrics: tuple[MetricTable, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> "WorkloadTable":
+        """Every name that is used is a parameter, something derived earlier, or the machine."""
+        numbers = {*MACHINE}
+        for name, parameter in self.parameters.items():
+            if parameter.expression is not None:
+                _check_expression(parameter.expression, numbers, f"parameters.{name}.default")
+            numbers |= parameter.gives(name)
+        for name, expression in self.derived.items():
+            if name in self.parameters:
+                raise ValueError(f"derived.{name}: there is a parameter of this name")
+            _check_expression(expression, numbers, f"derived.{name}")
+            numbers.add(name)
+        _check_expression(self.seconds, numbers, "seconds")
+        if self.memory_mib is not None:
+            _check_expression(self.memory_mib, numbers, "memory_mib")
+        texts = {"folder", *self.parameters, *self.derived, *numbers}
+        texts |= {f"{name}.cpulist" for name, p in self.parameters.items() if "node" in p.type}
+        for word in self.command:
+            _check_names(PLACEHOLDER.findall(word), texts, f"command: {word!r}")
+        kind = self.parameters.get(self.allowed_nodes or "")
+        if self.allowed_nodes is not None and (kind is None or "node" not in kind.type):
+            raise ValueError(f"allowed_nodes: {self.allowed_nodes!r} is not a node parameter")
+        return self
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+
+
+def _check_expression(text: str, known: set[str], where: str) -> None:
+    try:
+        used = names_in(parse_expression(text))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    _check_names(used, known, where)
+
+
+def _check_names(used: tuple[str, ...] | list[str], known: set[str], where: str) -> None:
+    for name in used:
+        if name not in known:
+            raise ValueError(
+                f"{where}: nothing is called {name!r} (valid: {', '.join(sorted(known))})"
+            )

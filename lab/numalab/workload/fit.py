@@ -1,0 +1,115 @@
+"""The values of a workload's parameters on one machine, worked out in the order of its file."""
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.topology.model import Topology
+from numalab.workload.document import ParameterTable, Value
+from numalab.workload.expression import Number, evaluate, parse_expression
+
+MAX_INTEGERS = 64
+_INTEGERS = re.compile(r"\d+(,\d+)*")
+
+
+@dataclass
+class Fitted:
+    """Values so far, and what follows from them.
+
+    `values` are the parameters, expressions worked out. `numbers` is what an expression may use,
+    `texts` what else a command may, `nodes` the nodes of each node parameter.
+    """
+
+    topology: Topology
+    values: dict[str, Value] = field(default_factory=dict)
+    numbers: dict[str, Number] = field(init=False)
+    texts: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.numbers = {
+            "machine.cpus": self.topology.cpu_count,
+            "machine.nodes": len(self.topology.nodes),
+            "machine.memory_mib": self.topology.memory_mib,
+        }
+
+    def add(self, name: str, table: ParameterTable, value: Value) -> None:
+        """Take in a parameter. Raises ValueError for a value it cannot have, with the reason."""
+        match table.type:
+            case "node" | "nodes":
+                self._add_nodes(name, table, value)
+            case "integer" | "number":
+                if isinstance(value, str):
+                    value = evaluate(parse_expression(value), self.numbers)
+                value = self.numbers[name] = _checked_number(value, table)
+            case "integers":
+                value = self._add_integers(name, table, value)
+            case "text":
+                value = _checked_text(value, table)
+        self.values[name] = value
+
+    def cpus_of(self, name: str | None) -> tuple[int, ...]:
+        """Return the CPUs of a node parameter, or of the whole machine without one."""
+        chosen = self.nodes.get(name or "", tuple(node.id for node in self.topology.nodes))
+        return tuple(cpu for node in self.topology.nodes if node.id in chosen for cpu in node.cpus)
+
+    def _add_nodes(self, name: str, table: ParameterTable, value: Value) -> None:
+        self.nodes[name] = _nodes(value, table, self.topology)
+        cpus = self.cpus_of(name)
+        self.texts[f"{name}.cpulist"] = format_cpulist(cpus)
+        self.numbers[f"{name}.cpus"] = len(cpus)
+        self.numbers[f"{name}.nodes"] = len(self.nodes[name])
+
+    def _add_integers(self, name: str, table: ParameterTable, value: Value) -> str:
+        text = str(value)
+        if not _INTEGERS.fullmatch(text):
+            raise ValueError(f"needs integers such as 1,2,4, found {value!r}")
+        numbers = [_checked_number(int(part), table) for part in text.split(",")]
+        if len(numbers) > MAX_INTEGERS:
+            raise ValueError(f"needs at most {MAX_INTEGERS} integers, found {len(numbers)}")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"names a number twice: {text}")
+        self.numbers[f"{name}.count"] = len(numbers)
+        self.numbers[f"{name}.sum"] = sum(numbers)
+        self.numbers[f"{name}.most"] = max(numbers)
+        return text
+
+
+def _nodes(value: Value, table: ParameterTable, topology: Topology) -> tuple[int, ...]:
+    """Return the nodes that a `node` or `nodes` parameter names; ValueError for any it cannot."""
+    usable = [node.id for node in topology.nodes if node.cpus]
+    valid = f"nodes with CPUs on {topology.name}: {format_cpulist(usable)}"
+    if table.type == "node" and not isinstance(value, int):
+        raise ValueError(f"needs the number of a node, found {value!r} ({valid})")
+    ids = (value,) if isinstance(value, int) else parse_cpulist(str(value))
+    if not ids:
+        raise ValueError(f"needs at least one node ({valid})")
+    for number in ids:
+        if number not in usable:
+            lacks = "has no CPUs" if 0 <= number < len(topology.nodes) else "is not there"
+            raise ValueError(f"node {number} {lacks} ({valid})")
+    return ids
+
+
+def _checked_text(value: Value, table: ParameterTable) -> str:
+    text = str(value)
+    if table.pattern is not None and not re.fullmatch(table.pattern, text):
+        raise ValueError(f"needs a text that matches {table.pattern}, found {value!r}")
+    return text
+
+
+def _checked_number(value: Value, table: ParameterTable) -> Number:
+    """Return a number that has the parameter's type and is within its bounds; else ValueError."""
+    article = "a number" if table.type == "number" else "an integer"
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"needs {article}, found {value!r}")
+    if table.type != "number":
+        if value != int(value):
+            raise ValueError(f"needs {article}, found {value!r}")
+        value = int(value)
+    if table.least is not None and value < table.least:
+        raise ValueError(f"needs at least {table.least:g}, found {value}")
+    if table.most is not None and value > table.most:
+        raise ValueError(f"needs at most {table.most:g}, found {value}")
+    return value

@@ -1,0 +1,98 @@
+"""What a workload printed -> numbers with a unit."""
+
+import math
+import re
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from numalab.errors import WorkloadFailed
+from numalab.workload.model import MetricSpec
+
+# The output comes from a guest; more than this is not a table of results.
+MAX_LINES = 100_000
+MAX_LINE = 4096
+_NOT_STARTED = {
+    125: "was not started",
+    126: "is no program that the guest can execute",
+    127: "was not found in the guest; is its package in the image?",
+}
+# oom_kill_process() in the kernel's mm/oom_kill.c.
+_OOM = re.compile(r"Killed process \d+ \(([^)]{1,15})\)")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number a workload printed. `label` tells apart what it printed several times, or is ""."""
+
+    name: str
+    label: str
+    value: float
+    unit: str
+    direction: str
+    kind: str
+
+
+def parse_metrics(specs: Iterable[MetricSpec], output: str) -> tuple[Metric, ...]:
+    """Read the metrics from a workload's standard output, in the order of `specs`, then of lines.
+
+    A line counts when the whole of it, without surrounding blanks, matches. Raises WorkloadFailed,
+    quoting the output's end, when a required metric is not there or is not a finite number.
+    """
+    lines = [line[:MAX_LINE].strip() for line in output.splitlines()[:MAX_LINES]]
+    found: list[Metric] = []
+    for spec in specs:
+        of_spec = [metric for line in lines if (metric := _read(spec, line)) is not None]
+        if spec.required and not of_spec:
+            tail = _tail(output)
+            raise WorkloadFailed(f"the workload did not print {spec.name}{tail or ': no output'}")
+        found += of_spec
+    return tuple(found)
+
+
+def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -> str:
+    """Say why a workload ended with a status other than 0, with the end of what it printed.
+
+    `status` is the shell's: 125 to 127 for a command that could not be started, 128 and the number
+    of a signal. `output` is its standard error, or whatever there is.
+    """
+    if status in _NOT_STARTED:
+        why = f"{name} {_NOT_STARTED[status]}"
+    elif status > 128:
+        why = f"{name} was ended by {_signal_name(status - 128)}"
+    else:
+        why = f"{name} exited with status {status}"
+    if killed := _OOM.search(kernel_log):
+        why += f"; the guest had no memory left and its kernel killed {_shown(killed[1])}"
+    return why + _tail(output)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _tail(output: str) -> str:
+    """Return the last lines that say something, indented, without what a terminal would obey."""
+    lines = [line for line in output[-MAX_LINES:].splitlines() if line.strip()]
+    return "".join(f"\n  | {_shown(line[:200])}" for line in lines[-5:])
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _read(spec: MetricSpec, line: str) -> Metric | None:
+    match = spec.pattern.fullmatch(line)
+    if match is None:
+        return None
+    try:
+        value = float(match["value"])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise WorkloadFailed(f"{spec.name} is not a number: {line[:200]!r}")
+    label = match.groupdict().get("label") or ""
+    return Metric(spec.name, label, value, spec.unit, spec.direction, spec.kind)

@@ -1,1 +1,0 @@
-"""Results as tables, text, JSON and one HTML page."""

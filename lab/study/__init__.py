@@ -1,1 +1,0 @@
-"""A study file into a plan, and a plan into results."""

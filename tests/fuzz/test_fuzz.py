@@ -1,0 +1,13 @@
+"""The short run of every module of cases; `make fuzz` is the long one."""
+
+import pytest
+
+from fuzz.runner import modules, run_cases
+
+MODULES = modules()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_few_cases(name: str) -> None:
+    few = MODULES[name].FEW
+    assert run_cases(name, MODULES[name], range(1, few + 1)).total() == few

@@ -1,0 +1,56 @@
+"""Damaged recordings, decoded and analysed: refused with a reason, or read as far as they go."""
+
+import lzma
+import random
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+
+from numalab.analysis.analyse import analyse_run
+from numalab.capture.decode import decode_trace
+from numalab.errors import LabError
+from numalab.topology.load import load_topology
+
+CASES, FEW = 5000, 10
+SOURCE = Path(__file__).parents[1] / "data" / "capture" / "ring-4-numa.dat.xz"
+
+
+@cache
+def _source() -> bytes:
+    return lzma.decompress(SOURCE.read_bytes())
+
+
+def case(seed: int, scratch: Path) -> str:
+    """Damage a real recording in a few places, and read what is left of it."""
+    chance = random.Random(seed)
+    data = bytearray(_source())
+    if chance.random() < 0.15:
+        del data[chance.randrange(1, len(data)) :]
+    for _ in range(chance.choice((1, 1, 2, 8, 40))):
+        # What is dense with numbers comes first and last.
+        at = min(int(chance.betavariate(0.4, 0.4) * len(data)), len(data) - 1)
+        size = chance.choice((1, 4, 8, 64, 4096))
+        match chance.randrange(4):
+            case 0:
+                data[at : at + size] = chance.randbytes(size)
+            case 1:
+                data[at : at + size] = bytes(size)
+            case 2:
+                del data[at : at + size]
+            case _:
+                data[at:at] = data[at : at + size]
+    path, events = scratch / "trace.dat", scratch / "events.parquet"
+    path.write_bytes(data)
+    ring = load_topology("ring-4")
+    try:
+        decoded = decode_trace(path, ring, events)
+    except LabError as error:
+        assert str(path) in str(error)
+        return "refused"
+    table = pl.read_parquet(events)
+    lost = table.filter(pl.col("event") == "lost_events").height
+    assert table["time_ns"].is_sorted()
+    assert table.height == decoded.events + lost
+    assert len(analyse_run(table, ring, tasks=()).measures) > 20
+    return "whole" if decoded.whole else "damage told"

@@ -1,0 +1,109 @@
+"""The memory model's C core, called as QEMU calls it: the filter first, then the core."""
+
+import ctypes
+from pathlib import Path
+
+from numalab.process import run
+
+SOURCES = Path(__file__).parents[2] / "emulator-configs" / "memory"
+CORE = ("config.c", "cache.c", "traffic.c", "oracle.c", "hierarchy.c", "memory.c")
+NS = 1000
+LINE_BYTES = 64
+NO_TAG = (1 << 64) - 1
+
+
+class FilterLine(ctypes.Structure):
+    _fields_ = (("read", ctypes.c_uint64), ("write", ctypes.c_uint64))
+
+
+class Access(ctypes.Structure):
+    _fields_ = (
+        ("vaddr", ctypes.c_uint64),
+        ("line", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint16),
+        ("store", ctypes.c_bool),
+    )
+
+
+def build_core(folder: Path) -> Path:
+    """Compile the core as a library, with every warning an error."""
+    library = folder / "memory.so"
+    flags = "-std=c11 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC -shared"
+    run(["gcc", *flags.split(), "-o", library, *(SOURCES / name for name in CORE)])
+    return library
+
+
+class MemoryCore:
+    """One machine's memory. The lines of node k's memory begin at k * `lines_of_node`."""
+
+    def __init__(
+        self,
+        library: Path,
+        parameters: str,
+        *,
+        nodes: int,
+        lines_of_node: int = 1 << 16,
+        tables: tuple[Path, Path] | None = None,
+    ) -> None:
+        self._lib = ctypes.CDLL(str(library))
+        self._lib.memory_create.restype = ctypes.c_void_p
+        self._lib.memory_access.restype = ctypes.c_uint64
+        self._lib.memory_filter.restype = ctypes.POINTER(FilterLine)
+        counts, traffic = (self._open(path) for path in tables or (None, None))
+        error = ctypes.create_string_buffer(200)
+        made = self._lib.memory_create(
+            parameters.encode(), counts, traffic, error, ctypes.c_size_t(len(error))
+        )
+        if not made:
+            raise ValueError(error.value.decode())
+        self._memory = ctypes.c_void_p(made)
+        self._files = (counts, traffic)
+        self._bits = self._lib.memory_filter_bits(self._memory)
+        for node in range(nodes):
+            first = node * lines_of_node
+            added = self._lib.memory_add_region(
+                self._memory, first, lines_of_node, node, ctypes.c_uint64(first * LINE_BYTES)
+            )
+            assert added
+        self._filters = [
+            self._lib.memory_filter(self._memory, cpu)
+            for cpu in range(self._lib.memory_cpus(self._memory))
+        ]
+
+    def _open(self, path: Path | None) -> ctypes.c_void_p | None:
+        if path is None:
+            return None
+        self._lib.fopen.restype = ctypes.c_void_p
+        return ctypes.c_void_p(self._lib.fopen(str(path).encode(), b"wb"))
+
+    def load(self, cpu: int, line: int, *, vaddr: int | None = None) -> int:
+        """Return what a load costs, in ps."""
+        return self._access(cpu, line, vaddr, store=False)
+
+    def store(self, cpu: int, line: int, *, vaddr: int | None = None) -> int:
+        """Return what a store costs, in ps."""
+        return self._access(cpu, line, vaddr, store=True)
+
+    def _access(self, cpu: int, line: int, vaddr: int | None, *, store: bool) -> int:
+        address = line * LINE_BYTES if vaddr is None else vaddr
+        entry = self._filters[cpu][(address // LINE_BYTES) % (1 << self._bits)]
+        if (entry.write if store else entry.read) == line * LINE_BYTES:
+            return 0
+        access = Access(address, line, cpu, store)
+        cost: int = self._lib.memory_access(self._memory, access)
+        return cost
+
+    def advance(self, now_ps: int) -> None:
+        """Tell that all CPUs have come as far as this."""
+        self._lib.memory_advance(self._memory, ctypes.c_uint64(now_ps))
+
+    def switch(self, cpu: int, task: int, now_ps: int) -> None:
+        """Tell that a CPU runs another task."""
+        self._lib.memory_switch(self._memory, cpu, ctypes.c_uint64(task), ctypes.c_uint64(now_ps))
+
+    def finish(self) -> None:
+        """Write what the tables still lack, and free everything."""
+        self._lib.memory_finish(self._memory)
+        for file in self._files:
+            if file is not None:
+                self._lib.fclose(file)

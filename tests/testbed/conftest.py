@@ -1,0 +1,66 @@
+"""The test bed: a virtual host of several nodes, up once for all tests that want the same one."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import HostError
+from numalab.image.build import ensure_image
+from numalab.image.recipe import load_recipe
+from numalab.kernel.build import ensure_kernel
+from numalab.kernel.catalogue import find_kernel
+from numalab.places import cache_dir
+from numalab.topology.load import load_topology
+from testbed.bed import Bed, Disks, render_argv, running
+from testbed.disks import guests_disk, project_disk, python_disk
+
+HOSTS = Path(__file__).parent / "hosts"
+
+
+@pytest.fixture(scope="session")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
+    """The files that every host of the bed is made of, built unless they are cached."""
+    try:
+        cache = cache_dir("testbed")
+        guest = ensure_image(load_recipe("base"))
+        others = (
+            python_disk(cache),
+            project_disk(tmp_path_factory.mktemp("project")),
+            guests_disk(
+                cache, ensure_kernel(find_kernel("debian-6.12")).bzimage, guest.path.parent
+            ),
+        )
+        host = ensure_kernel(find_kernel("host")).bzimage
+        return Disks(host, ensure_image(load_recipe("host")).path, others)
+    except HostError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def boot_host(disks: Disks) -> Iterator[Callable[..., Bed]]:
+    """Give a function that boots a host of the folder `hosts`; it is up until the tests end."""
+    with ExitStack() as stack:
+        up: dict[tuple[str, ...], Bed] = {}
+
+        def boot(name: str, *words: str) -> Bed:
+            if (name, *words) not in up:
+                topology = load_topology(HOSTS / f"{name}.toml")
+                # Not pytest's own folder: a socket's name has room for 107 characters.
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bed-")))
+                argv = render_argv(topology, disks, folder, words)
+                up[name, *words] = stack.enter_context(running(argv, folder))
+            return up[name, *words]
+
+        yield boot
+
+
+@pytest.fixture(scope="session")
+def bed(boot_host: Callable[..., Bed]) -> Bed:
+    """Four nodes in a ring, three CPUs each."""
+    return boot_host("ring-4x3")

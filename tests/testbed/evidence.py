@@ -1,0 +1,126 @@
+"""Runs inside the test bed's host: reads from /proc and /sys how QEMU's processes lie on it.
+
+It shares no code with numalab, whose own proof it is compared with. Prints one JSON object.
+`evidence.py N` first waits until N QEMUs have a guest whose workload runs, an hour at most; it then
+prints what there is.
+"""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_BOOTS = Path("~/.cache/numalab").expanduser()
+
+
+def cpus(text: str) -> list[int]:
+    """Expand `0-3,8`."""
+    found: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def fields(path: Path) -> dict[str, str]:
+    """Read a file of `name: value` lines."""
+    lines = [line.partition(":") for line in path.read_text().splitlines()]
+    return {name: value.strip() for name, _, value in lines}
+
+
+def qemus() -> list[int]:
+    """Return the processes whose program is QEMU, in the order in which they were started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdecimal() and "qemu-system" in str((folder / "exe").readlink()):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def threads(pid: int) -> list[dict[str, Any]]:
+    """Return each thread's name and the CPUs that it may run on."""
+    found = []
+    for folder in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            status = fields(folder / "status")
+        except OSError:
+            continue
+        allowed = cpus(status["Cpus_allowed_list"])
+        found.append({"tid": int(folder.name), "name": status["Name"], "allowed": allowed})
+    return found
+
+
+def memory(pid: int) -> list[dict[str, Any]]:
+    """Return the guest's memory, a mapping each in the order of the files' inodes."""
+    inodes = {}
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and "memory-backend" in words[5]:
+            inodes[int(words[0].partition("-")[0], 16)] = int(words[4])
+    found = []
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        address, policy, *words = line.split()
+        if int(address, 16) in inodes:
+            pages = {
+                w[1:].split("=")[0]: int(w.split("=")[1]) for w in words if re.match(r"N\d", w)
+            }
+            size = [int(w.split("=")[1]) for w in words if w.startswith("kernelpagesize_kB=")]
+            found.append((inodes[int(address, 16)], policy, pages, size[0] if size else 0))
+    return [{"policy": p, "pages": n, "page_kib": s} for _, p, n, s in sorted(found)]
+
+
+def pools() -> dict[str, dict[str, list[int]]]:
+    """Return by node and page size how many huge pages there are, and how many are free."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for folder in Path("/sys/devices/system/node").glob("node*/hugepages/hugepages-*"):
+        node = folder.parts[-3].removeprefix("node")
+        size = folder.name.removeprefix("hugepages-")
+        numbers = [int((folder / name).read_text()) for name in ("nr_hugepages", "free_hugepages")]
+        found.setdefault(node, {})[size] = numbers
+    return found
+
+
+def at_work() -> int:
+    """Count the guests whose last sign of life came from their workload."""
+    count = 0
+    for path in [
+        *_BOOTS.glob("boots/*/heartbeat.jsonl"),
+        *Path("/tmp").glob("run-*/heartbeat.jsonl"),
+    ]:
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except OSError:
+            continue  # its run has ended meanwhile
+        count += bool(lines) and '"workload"' in lines[-1]
+    return count
+
+
+def main() -> None:
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    deadline = time.monotonic() + 3600
+    while at_work() < wanted and time.monotonic() < deadline:
+        time.sleep(3)
+    found = []
+    for pid in qemus():
+        status = fields(Path(f"/proc/{pid}/status"))
+        found.append(
+            {
+                "pid": pid,
+                "threads": threads(pid),
+                "memory": memory(pid),
+                "locked_kib": int(status["VmLck"].split()[0]),
+                "resident_kib": int(status["VmRSS"].split()[0]),
+                "huge_kib": int(status["HugetlbPages"].split()[0]),
+                "command": Path(f"/proc/{pid}/cmdline").read_text().split("\0"),
+            }
+        )
+    print(json.dumps({"at_work": at_work(), "qemus": found, "pools": pools()}))
+
+
+if __name__ == "__main__":
+    main()

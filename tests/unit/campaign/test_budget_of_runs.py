@@ -1,0 +1,152 @@
+"""Which runs a budget leaves, and when repetitions are enough."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalab.campaign.carry_out import Happening
+from numalab.campaign.local import Outlook, run_here
+from numalab.campaign.schedule import makespan
+from numalab.campaign.stopping import StoppingRule
+from numalab.campaign.time_budget import within_budget
+from numalab.errors import UserError
+from numalab.results.plan import PlannedRun
+from numalab.results.reader import load_plan
+from numalab.results.remarks import StopReason
+from numalab.study.plan import Plan, plan_study, require_measure
+from numalab.units import parse_seconds
+from support.fake_executor import MATRIX, fake, ledger, ready
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    path = tmp_path_factory.mktemp("study") / "tried.toml"
+    path.write_text(MATRIX)
+    return plan_study(path)
+
+
+def cost(run: PlannedRun) -> float:
+    return 4.0 if run.topology == "ring-4" else 2.0
+
+
+def unwatched(_: Outlook) -> Callable[[Happening], None]:
+    return lambda happening: None
+
+
+def test_a_budget_for_all_leaves_the_plan_as_it_is(plan: Plan) -> None:
+    assert within_budget(plan, 72.0, cost) is plan
+
+
+def test_axes_come_first_then_cells_then_repetitions(plan: Plan) -> None:
+    found = within_budget(plan, 12.0, cost)  # one cell of each topology: 4 + 8
+    assert {run.seed for run in found.runs} == {1}
+    assert {run.topology for run in found.runs} == {"ring-2", "ring-4"}
+    assert {run.workload for run in found.runs} == {"few", "many"}
+    assert (len(found.runs), len(found.cells)) == (4, 2)
+    assert "4 of 24 runs were chosen for a budget of 12.0 s" in str(found.remarks[0])
+    assert len({run.cell for run in within_budget(plan, 24.0, cost).runs}) == 4
+    more = within_budget(plan, 40.0, cost)
+    assert {run.seed for run in more.runs} == {1, 2}
+    assert {run.cell for run in more.runs if run.seed == 1} == set(plan.cells)
+
+
+def test_two_places_hold_twice_as_much(plan: Plan) -> None:
+    assert len(within_budget(plan, 36.0, cost, jobs=2).runs) == 24
+
+
+def test_nothing_fits(plan: Plan) -> None:
+    with pytest.raises(UserError, match=r"the shortest takes about 8\.0 s|4\.0 s"):
+        within_budget(plan, 3.0, cost)
+
+
+@given(st.floats(4, 90), st.integers(1, 4))
+def test_a_budget_is_kept_and_variants_stay_together(plan: Plan, seconds: float, jobs: int) -> None:
+    found = within_budget(plan, seconds, cost, jobs)
+    assert found.digest == plan.digest
+    assert makespan(map(cost, sorted(found.runs, key=cost)), jobs) <= 1.5 * seconds
+    variants = [(run.cell, run.seed) for run in found.runs]
+    assert all(variants.count(each) == 2 for each in variants)
+    for cell in found.cells:
+        seeds = sorted(run.seed for run in found.runs if run.cell == cell)
+        assert seeds == sorted([1, 1, 2, 2, 3, 3][: len(seeds)])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("20m", 1200), ("1h30m", 5400), ("2 h 5 min 1 s", 7501)],
+)
+def test_times(text: str, seconds: int) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "20 apples", "-5", "1.5h", "9" * 30])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="not a time"):
+        parse_seconds(text)
+
+
+RULE = StoppingRule("m", 10)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ([1.0, 1.1], [9.0, 9.1], None),
+        ([1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 9.2, 9.0], StopReason.DIFFERENCE_SHOWN),
+        ([100.0, 100.5, 99.5, 100.2], [100.1, 99.9, 100.3, 99.8], StopReason.INTERVAL_NARROW),
+        ([5.0, 1.0, 9.0], [2.0, 8.0, 4.0], None),
+        ([3.0, 3.0, 3.0], [3.0, 3.0, 3.0], StopReason.ALL_THE_SAME),
+        ([None, None, None], [1.0, 2.0, 3.0], StopReason.NOT_MEASURED),
+        ([None, 1.0, 2.0], [1.0, 2.0, 3.0], None),
+    ],
+)
+def test_when_a_measure_is_decided(
+    before: list[float | None], after: list[float | None], reason: StopReason | None
+) -> None:
+    assert RULE.decided(before, after) is reason
+
+
+def test_looking_more_often_asks_for_more() -> None:
+    samples = ([1.0, 1.2, 1.1], [1.5, 1.62, 1.42])
+    assert StoppingRule("m", 3).decided(*samples)
+    assert StoppingRule("m", 40).decided(*samples) is None
+
+
+def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None:
+    """The fake's values grow with the seed, +10 from before to after."""
+    study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
+    rule = StoppingRule("task_migrations", 6)
+    assert run_here([study], 2, unwatched, rule=rule, execute=fake) == ()
+    stored = load_plan(study.results)
+    seeds = sorted({run.seed for run in stored.runs})
+    assert seeds == [1, 2, 3]
+    assert len(ledger(study.results)) == 24
+    (remark,) = stored.remarks
+    assert "4 looks at most" in str(remark)
+    assert "ring-4, few: a difference was shown" in str(remark)
+    run_here([study], 2, unwatched, execute=fake)  # resumed without a rule: what was added stays
+    assert len(ledger(study.results)) == 24
+    assert len(load_plan(study.results).runs) == 24
+    assert load_plan(study.results).remarks == (remark,)
+
+
+def test_repetitions_end_at_the_most(tmp_path: Path) -> None:
+    study = ready(tmp_path, MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]'))
+    rule = StoppingRule("no_such_measure", 4)
+    run_here([study], 2, unwatched, rule=rule, execute=fake)
+    (remark,) = load_plan(study.results).remarks
+    assert "ring-2, few: it could not be measured" in str(remark)
+
+
+def test_the_measure_of_a_rule_must_be_there(plan: Plan) -> None:
+    require_measure(plan, "task_migrations", "--until-significant")
+    with pytest.raises(UserError, match="--until-significant: no measure is called 'x'"):
+        require_measure(plan, "x", "--until-significant")

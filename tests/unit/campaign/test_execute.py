@@ -1,0 +1,84 @@
+"""Whose fault it is that a run gave no result, and what is kept of it."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from numalab.campaign import execute
+from numalab.campaign.execute import execute_task
+from numalab.campaign.task import Task
+from numalab.errors import GuestLost, HostError, LossCause, WorkloadFailed
+from numalab.results.manifest import RunStatus
+from numalab.results.reader import load_manifest
+from support.fake_executor import ready, tasks
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return tasks(ready(tmp_path))[0]
+
+
+def boot_that(error: Exception) -> Callable[..., None]:
+    def boot(task: Task, *_: object) -> None:
+        task.directory.path.mkdir(parents=True)
+        raise error
+
+    return boot
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "by_host", "status"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 3, True, RunStatus.FAILED),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 3, True, RunStatus.FAILED),
+        (OSError(errno.EISDIR, "Is a directory"), 9, False, RunStatus.FAILED),
+        (pl.exceptions.ComputeError("no such column"), 9, False, RunStatus.FAILED),
+        (HostError("no memory"), 3, True, RunStatus.FAILED),
+        (WorkloadFailed("it exited with 1"), 9, False, RunStatus.FAILED),
+        (GuestLost("it panicked"), 4, False, RunStatus.LOST),
+        (GuestLost("QEMU was killed", cause=LossCause.HOST), 4, True, RunStatus.LOST),
+    ],
+)
+def test_whose_fault_it_is(  # noqa: PLR0917 - a row of the table
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: int,
+    by_host: bool,
+    status: RunStatus,
+) -> None:
+    monkeypatch.setattr(execute, "_boot", boot_that(error))
+    ended = execute_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (code, by_host)
+    assert "Traceback" not in ended.error
+    left = load_manifest(task.results.failed(task.run.id))
+    assert left.status is status
+    assert left.cause == (error.cause if isinstance(error, GuestLost) else None)
+
+
+def test_a_full_disk_is_the_hosts_whatever_the_reader_says(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(f_bfree=0, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr(execute, "_boot", boot_that(pl.exceptions.ComputeError("cannot write")))
+    monkeypatch.setattr("numalab.campaign.execute.os.statvfs", lambda _: full)
+    ended = execute_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (3, True)
+    assert ended.error.endswith("No space left on device")
+
+
+def test_a_run_whose_manifest_cannot_be_written_is_no_result(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise HostError("cannot write manifest.json: No space left on device")
+
+    monkeypatch.setattr(execute, "_boot", boot_that(WorkloadFailed("x")))
+    monkeypatch.setattr(execute, "write_json", refuse)
+    ended = execute_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (3, True)
+    assert [path.name for path in task.directory.path.parent.iterdir()] == [f"{task.run.id}.failed"]

@@ -1,0 +1,133 @@
+"""What a study would take, and how far results are, without anything being started."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign import outlook
+from numalab.campaign.carry_out import Happening
+from numalab.campaign.cost_model import Cost, Costs, estimate
+from numalab.campaign.local import Outlook, run_here
+from numalab.campaign.outlook import look_ahead, total_seconds
+from numalab.cli.live import Overview, ending_line
+from numalab.errors import UserError
+from numalab.files import write_json
+from numalab.locks import locked
+from numalab.results.status import State, read_progress
+from numalab.run_dir import RunDir
+from numalab.study.plan import plan_study
+from support.fake_executor import MATRIX, fake, order, ready, tasks
+from support.stored_run import stored_manifest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+
+
+def unwatched(_: Outlook) -> Callable[[Happening], None]:
+    return lambda happening: None
+
+
+def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -> None:
+    task = tasks(ready(tmp_path))[0]
+    what = (task.topology, task.workload)
+    assert Costs().of(*what, "icount") == Cost(estimate(*what, "icount"))
+    for seconds in (3.0, 100.0, 5.0):
+        Costs().learn(*what, "icount", seconds)
+    assert Costs().of(*what, "icount") == Cost(5.0, 3)
+    assert Costs().of(*what, "kvm").learned_from == 0
+    assert Costs().of(task.topology, tasks(ready(tmp_path))[2].workload, "icount").learned_from == 0
+    for path in (tmp_path / "cache" / "costs").glob("*.json"):
+        path.write_text("{")
+    assert Costs().of(*what, "icount").learned_from == 0
+
+
+def test_a_study_is_looked_at_without_a_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlook, "built_kernel", lambda spec: None)
+    monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
+    (tmp_path / "tried.toml").write_text(MATRIX)
+    plan = plan_study(tmp_path / "tried.toml")
+    found = look_ahead(plan, "icount")
+    assert len(found.runs) == 24
+    assert found.to_build == (
+        "kernel debian-6.12",
+        "kernel debian-6.12-undo-group-construction",
+        "image base",
+    )
+    one, two = found.seconds(1), found.seconds(2)
+    assert one == pytest.approx(sum(each.cost.seconds for each in found.runs))
+    assert 0.49 * one < two < 0.6 * one
+    assert total_seconds([found, found], 1) == pytest.approx(2 * one)
+    assert {each.cpus for each in found.runs} == {1}
+    assert {each.cpus for each in look_ahead(plan, "kvm").runs} == {9, 5}
+
+
+def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "built_kernel", lambda spec: None)
+    monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
+    (tmp_path / "tried.toml").write_text(MATRIX)
+    monkeypatch.setattr(outlook, "available_mib", lambda: 4000)
+    found = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
+    assert found.at_once(8) == 1
+    assert found.seconds(8) == found.seconds(1)
+
+
+def test_how_far_results_are(tmp_path: Path) -> None:
+    study = ready(tmp_path)
+    order(study, "ring-4_few_after_1", "guest")
+    run_here([study], 2, unwatched, execute=fake)
+    for name, suffix in (("ring-4_few_after_2", "running"), ("ring-4_many_after_2", "interrupted")):
+        done = study.results.run(name).path
+        done.rename(done.with_name(f"{name}.{suffix}"))
+    running = study.results.running("ring-4_few_after_2")
+    running.domain_xml.write_text("<domain/>")
+    running.heartbeat.write_text('{"phase": "workload", "uptime": 4.5}\n{"phase": "w')
+    failed = study.results.running("ring-4_few_after_1").path.with_suffix(".failed")
+    (study.results.running("ring-4_few_after_1").path).rename(failed)
+    lost = stored_manifest(reason="it \x1b[31mpanicked\nand more")
+    write_json(RunDir(failed).manifest, lost.table())
+    with locked(study.results.path):
+        found = read_progress(study.results)
+    states = {run.run: run for run in found.runs}
+    assert found.active
+    assert states["ring-4_few_after_2"].state == "running"
+    assert states["ring-4_few_after_2"].text == "workload, 4.5 s of guest time"
+    assert states["ring-4_few_after_1"].text == "it ?[31mpanicked"
+    assert states["ring-4_many_after_2"].state == "interrupted"
+    assert (found.count(State.DONE), found.count(State.WAITING)) == (21, 0)
+    after = read_progress(study.results)
+    assert not after.active
+    assert {run.run: run.state for run in after.runs}["ring-4_few_after_2"] == "interrupted"
+    assert after.seconds_left is None
+
+
+def test_the_status_of_something_else(tmp_path: Path) -> None:
+    study = ready(tmp_path)
+    with pytest.raises(UserError, match="no results of a study"):
+        read_progress(study.results)
+    study.results.plan.write_text(json.dumps([]))
+    with pytest.raises(UserError, match="damaged"):
+        read_progress(study.results)
+
+
+def test_what_is_shown_while_runs_are_under_way(tmp_path: Path) -> None:
+    every = tasks(ready(tmp_path))[:4]
+    overview = Overview()
+    overview.plan(Outlook(every, tuple(Cost(10.0) for _ in every), 2))
+    assert overview.seconds_left(0.0) == 20
+    for task in every[:2]:
+        overview.note(Happening("started", task, "starting", 0), 0.0)
+    overview.note(Happening("phase", every[0], "workload", 0), 4.0)
+    assert overview.seconds_left(4.0) == 16
+    assert overview.running[every[0].key].share(4.0) == pytest.approx(0.4)
+    assert overview.running[every[0].key].share(99.0) == 0.99
+    done = Happening("done", every[0], "done", 1, 9.0)
+    overview.note(done, 9.0)
+    assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 10.5 s left"
+    overview.note(Happening("failed", every[1], "failed: x", 2), 10.0)
+    assert (overview.failed, overview.running) == (1, {})

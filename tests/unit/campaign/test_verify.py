@@ -1,0 +1,253 @@
+"""Doing runs again, and results as one file, also from somebody who means harm."""
+
+import io
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+import zstandard
+
+from numalab.campaign import verify as verify_module
+from numalab.campaign.carry_out import Happening
+from numalab.campaign.local import Outlook, Ready, run_here
+from numalab.campaign.verify import Verification, verify
+from numalab.errors import HostError, UserError
+from numalab.files import read_json, write_json
+from numalab.results.archive import export_results, import_results
+from numalab.results.layout import Results
+from numalab.results.plan import StoredPlan
+from support.fake_executor import MATRIX, fake, ready
+
+SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1]")
+
+
+def unwatched(_: Outlook) -> Callable[[Happening], None]:
+    return lambda happening: None
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ready:
+    """A study that has run, whose kernels and image need not be built again."""
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    study = ready(tmp_path, SMALL)
+    run_here([study], 2, unwatched, execute=fake)
+    monkeypatch.setattr(verify_module, "prepare", lambda *_: study.prepared)
+    return study
+
+
+def again(study: Ready, *runs: str) -> tuple[Verification, ...]:
+    return verify(
+        study.results, runs, jobs=1, on_progress=None, watch=unwatched, execute=fake
+    )  # fmt: skip
+
+
+def test_the_same_events_again(study: Ready) -> None:
+    before = sorted(path.name for path in study.results.path.rglob("*"))
+    found = again(study)
+    assert [each.run for each in found] == [run.id for run in study.plan.runs]
+    assert all(each.identical and each.differs == () for each in found)
+    assert sorted(path.name for path in study.results.path.rglob("*")) == before
+
+
+def test_what_differs_is_named(study: Ready) -> None:
+    directory = study.results.run("ring-2_few_after_1")
+    events = pl.read_parquet(directory.events)
+    events.with_columns(pl.lit("sched_stick_numa").alias("event")).write_parquet(directory.events)
+    record = read_json(directory.manifest)
+    write_json(directory.manifest, {**record, "versions": {"qemu": "8.0.0"}})
+    measures = read_json(directory.measures)
+    write_json(directory.measures, [{**measures[0], "value": 99}, measures[1]])
+    (found,) = again(study, "ring-2_few_after_1")
+    assert not found.identical
+    assert found.differs == ("QEMU: 8.0.0, now 7.2.0",)
+    assert found.events == (
+        "2 events, now 2; the first that differs is number 1:"
+        " event 'sched_stick_numa', now 'sched_switch'"
+    )
+    assert found.measures == ("task_migrations",)
+
+
+def test_fewer_and_other_columns(study: Ready) -> None:
+    first, second = (study.results.run(f"ring-2_few_{name}_1") for name in ("before", "after"))
+    pl.read_parquet(first.events).head(1).write_parquet(first.events)
+    pl.read_parquet(second.events).drop("event").write_parquet(second.events)
+    found = again(study, "ring-2_few_before_1", "ring-2_few_after_1")
+    assert [each.events for each in found] == ["1 events, now 2", "other columns: event"]
+
+
+def test_a_run_that_cannot_be_done_again(study: Ready, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*words: object, **options: object) -> tuple[object, ...]:
+        return ()
+
+    monkeypatch.setattr(verify_module, "run_here", broken)
+    (found,) = again(study, "ring-2_few_after_1")
+    assert (found.identical, found.error) == (False, "it was not done again")
+    with pytest.raises(UserError, match=r"--run: no run 'x' \(valid: ring-2_few_before_1"):
+        again(study, "x")
+
+
+def test_results_survive_the_way(study: Ready, tmp_path: Path) -> None:
+    archive, twin = tmp_path / "a.tar.zst", tmp_path / "b.tar.zst"
+    running = study.results.running("ring-2_many_after_1")
+    running.path.mkdir()
+    running.job_disk.write_text("x")
+    study.results.run("ring-2_few_after_1").job_disk.write_text("x")
+    (study.results.path / "link").symlink_to("/etc/passwd")
+    count = export_results(study.results, archive)
+    assert export_results(study.results, twin) == count
+    assert archive.read_bytes() == twin.read_bytes()
+    found = import_results(archive, tmp_path / "there" / "results")
+    names = {str(path.relative_to(found.path)) for path in found.path.rglob("*") if path.is_file()}
+    assert len(names) == count
+    assert "runs/ring-2_few_after_1/events.parquet" in names
+    assert not any("job.img" in name or "running" in name or "link" in name for name in names)
+    assert set(found.finished()) == set(study.results.finished())
+    with pytest.raises(UserError, match="is there already"):
+        import_results(archive, found.path)
+
+
+def packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for info, data in members:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    path.write_bytes(zstandard.compress(raw.getvalue()))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+STORED = StoredPlan(study="s", digest="0", path="s.toml", preset="", file={}, runs=())
+PLAN = (member("plan.json"), STORED.model_dump_json().encode())
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        (member("../evil"), "forbidden name"),
+        (member("/etc/evil"), "forbidden name"),
+        (member("runs/../../evil"), "forbidden name"),
+        (member("runs/.hidden"), "forbidden name"),
+        (member("runs/a.running/manifest.json"), "forbidden name"),
+        (member("runs/a\x1b[31m"), "forbidden name"),
+        (member("a/" * 20 + "b"), "forbidden name"),
+        (member("link", tarfile.SYMTYPE, "/etc/passwd"), "something else than a file"),
+        (member("link", tarfile.LNKTYPE, "/etc/passwd"), "something else than a file"),
+        (member("device", tarfile.CHRTYPE), "something else than a file"),
+        (member("folder", tarfile.DIRTYPE), "something else than a file"),
+    ],
+)
+def test_an_archive_cannot_write_elsewhere(
+    tmp_path: Path, info: tarfile.TarInfo, message: str
+) -> None:
+    archive = packed(tmp_path / "evil.tar.zst", PLAN, (info, b""))
+    with pytest.raises(UserError, match=message) as caught:
+        import_results(archive, tmp_path / "target" / "results")
+    assert str(archive) in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_what_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "target"
+    archive = tmp_path / "a.tar.zst"
+    with pytest.raises(UserError, match="cannot read: No such file"):
+        import_results(archive, target)
+    archive.write_bytes(b"not zstd")
+    with pytest.raises(UserError, match="not an archive of results"):
+        import_results(archive, target)
+    whole = packed(archive, PLAN, (member("runs/x"), b"y" * 100_000)).read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="not an archive of results"):
+        import_results(archive, target)
+    with pytest.raises(UserError, match=r"plan\.json"):
+        import_results(packed(archive, (member("x"), b"y")), target)
+    with pytest.raises(UserError, match="format 9"):
+        import_results(packed(archive, (member("plan.json"), b'{"format": 9}')), target)
+    monkeypatch.setattr("numalab.results.archive.MOST_FILES", 1)
+    with pytest.raises(UserError, match="more than 1 files"):
+        import_results(packed(archive, PLAN, (member("x"), b"y")), target)
+    monkeypatch.setattr("numalab.results.archive.LARGEST_FILE", 10)
+    with pytest.raises(UserError, match="too large"):
+        import_results(packed(archive, PLAN), target)
+    with pytest.raises(UserError, match="no such file"):
+        export_results(Results(tmp_path), archive)
+    assert not target.exists()
+
+
+def test_two_files_of_one_name(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.zst", PLAN, PLAN)
+    with pytest.raises(UserError, match="holds a file twice"):
+        import_results(archive, tmp_path / "target")
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b"), ("a", "a/b/c")])
+def test_a_file_that_is_a_folder(tmp_path: Path, names: tuple[str, str]) -> None:
+    members = [(member(name), b"x") for name in names]
+    archive = packed(tmp_path / "a.tar.zst", PLAN, *members)
+    with pytest.raises(UserError, match="holds a file that is a folder"):
+        import_results(archive, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_an_extended_header_takes_no_memory(tmp_path: Path, kind: bytes) -> None:
+    """3 GiB of zeros are 100 KiB when packed; tarfile would read them whole."""
+    info = member("x", kind)
+    info.size = 3 << 30
+    archive, zeros = tmp_path / "a.tar.zst", bytes(1 << 24)
+    with archive.open("wb") as raw, zstandard.ZstdCompressor().stream_writer(raw) as packing:
+        packing.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(4):
+            packing.write(zeros)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="a header of 3221225472 bytes"):
+            import_results(archive, tmp_path / "target")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_name_of_an_honest_archive_is_only_refused(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.zst", PLAN, (member("x" * 300), b"y"))
+    with pytest.raises(UserError, match="forbidden name"):
+        import_results(archive, tmp_path / "target")
+
+
+def test_an_archive_larger_than_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nearly_full = SimpleNamespace(free=100)
+    monkeypatch.setattr("numalab.results.archive.shutil.disk_usage", lambda _: nearly_full)
+    archive = packed(tmp_path / "a.tar.zst", PLAN, (member("x"), b"y" * 200))
+    with pytest.raises(HostError, match="has no space"):
+        import_results(archive, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+def test_names_that_no_result_has_are_left_out(study: Ready, tmp_path: Path) -> None:
+    (study.results.path / "caf\udce9").write_text("x")
+    (study.results.path / "a\nb").write_text("x")
+    export_results(study.results, tmp_path / "a.tar.zst")
+    found = import_results(tmp_path / "a.tar.zst", tmp_path / "there")
+    assert {path.name for path in found.path.iterdir()} == {"plan.json", "runs", "ledger"}
+
+
+def test_doing_a_strangers_runs_again_leaves_other_folders_alone(study: Ready) -> None:
+    """A run's name was put into the path of a folder that is removed."""
+    mine = study.results.path.parent / "mine.running"
+    mine.mkdir()
+    plan = read_json(study.results.plan)
+    plan["runs"][0]["id"] = "../../../mine"
+    write_json(study.results.plan, plan)
+    with pytest.raises(UserError, match="not a plain name"):
+        again(study)
+    assert mine.is_dir()

@@ -1,0 +1,99 @@
+"""The command line itself: help that teaches, one message for an error, its exit code."""
+
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from numalab.cli.main import COMMANDS
+from numalab.cli.output import pass_on
+
+NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
+
+
+def numalab(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    argv = [*NUMALAB, *words]
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, env={**os.environ, **env}
+    )
+
+
+def test_help_lists_every_command() -> None:
+    done = numalab("--help")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_version() -> None:
+    first, *rest = numalab("--version").stdout.splitlines()
+    assert first == f"numalab {version('numalab')}"
+    assert [line.split()[0] for line in rest] == ["QEMU", "libvirt"]
+
+
+@pytest.mark.parametrize("words", [("no-such-command",), ("--no-such-option",)])
+def test_usage_errors_exit_2_without_a_traceback(words: tuple[str, ...]) -> None:
+    done = numalab(*words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "No such" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("measures",), ("measures", "--json"), ("topology", "show", "ring-4"), ("--help",)]
+)
+def test_output_that_cannot_be_written_is_the_hosts_failure(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*NUMALAB, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr == "numalab: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [("topology", "show", "ring-4"), ("measures",)])
+def test_a_terminal_that_knows_only_ascii(words: tuple[str, ...]) -> None:
+    done = numalab(*words, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+
+
+def test_a_name_that_is_no_utf_8_is_shown() -> None:
+    done = numalab("topology", "show", os.fsdecode(b"a\xff"))
+    assert done.returncode == 2
+    assert "numalab: no topology is called 'a" in done.stderr
+
+
+def test_two_signals_at_once_end_it_without_a_traceback() -> None:
+    """A second signal that is ignored all of a sudden makes Python print a traceback."""
+    for number in range(6):
+        process = subprocess.Popen(
+            [*NUMALAB, "measures"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(0.2 + number / 10)
+        for each in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+            process.send_signal(each)
+        _, printed = process.communicate()
+        assert printed in ("", "numalab: interrupted\n")
+        assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)
+
+
+def test_what_a_guest_printed_goes_through_as_it_is_but_not_to_a_terminal() -> None:
+    said = b"caf\xc3\xa9\t1\n\x1b]0;owned\x07\x1b[2J\x9b\xff dos\r\nhidden\rshown\n"
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    pass_on(said, plain)
+    plain.seek(0)
+    assert plain.buffer.read() == said
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as screen:
+        pass_on(said, screen)
+        shown = os.read(ours, 4096)
+    os.close(ours)
+    text = shown.replace(b"\r\n", b"\n").decode()
+    assert text == "caf\u00e9\t1\n?]0;owned??[2J\ufffd\ufffd dos\nhidden?shown\n"

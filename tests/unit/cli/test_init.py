@@ -1,0 +1,74 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.find import find_series
+from numalab.places import shipped_dir
+from numalab.study.plan import plan_study
+from numalab.workload.build import build_workload
+
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
+
+
+def init(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*NUMALAB, "init", str(folder)], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_lab_folder_can_be_planned_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert init(tmp_path / "mine").returncode == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    plan = plan_study(Path("studies/mine.toml"))
+    assert [run.variant for run in plan.runs[:2]] == ["before", "after"]
+    assert find_kernel("mine").series == ("mine",)
+    assert find_series("mine").patches[0].subject == "sched/numa: begin to scan after half a second"
+    assert (
+        "numalab run studies/mine.toml"
+        in (tmp_path / "mine/.github/workflows/numalab.yml").read_text()
+    )
+
+
+WORKLOAD = """\
+summary = "ends at once"
+stresses = "nothing"
+command = ["{folder}/mine", "{machine.cpus}"]
+seconds = "1"
+"""
+
+
+def test_a_topology_and_a_workload_of_a_lab_folder_are_planned_and_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of numalab's own changes for one more of either, or for a kernel and its series."""
+    assert init(tmp_path).returncode == 0
+    for name, text in {
+        "topologies/two.toml": (shipped_dir() / "topologies/ring-2.toml").read_text(),
+        "workloads/mine/workload.toml": WORKLOAD,
+        "workloads/mine/mine.c": "int main(void) { return 0; }\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    study = (tmp_path / "studies/mine.toml").read_text()
+    study = study.replace("ring-4", "two").replace("numa01", "mine")
+    (tmp_path / "studies/mine.toml").write_text(study)
+    monkeypatch.chdir(tmp_path)
+    plan = plan_study(Path("studies/mine.toml"))
+    (workload,) = plan.workloads.values()
+    assert workload.argv[0] == "/job/files/mine"
+    assert workload.folder == tmp_path / "workloads/mine"
+    assert set(build_workload(workload.folder)) == {"mine"}
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("mine\n")
+    done = init(tmp_path)
+    assert done.returncode == 2
+    assert "there is already Makefile" in done.stderr
+    assert (tmp_path / "Makefile").read_text() == "mine\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "Makefile"]

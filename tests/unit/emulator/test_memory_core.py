@@ -1,0 +1,313 @@
+"""The memory model's core: what accesses cost, checked against what the parameter file says."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.memory_core import NS, MemoryCore, build_core
+
+NODES, CPUS, LINES = 4, 8, 1 << 16
+SECOND_NS, LAST_NS = 4, 15
+FIRST_LINES, SECOND_LINES, LAST_LINES = 64, 32 * 4, 64 * 8
+LATENCY_NS = [
+    [90 if a == b else 270 if (a - b) % 4 == 2 else 180 for b in range(4)] for a in range(4)
+]
+NODE_SERVER_PS, LINK_PS = 10 * NS, 20 * NS
+
+
+def parameters(*, llc: bool = True, extra: str = "") -> str:
+    """A ring of four nodes of two CPUs; server k is node k's memory, 4 + k the link from k to k+1,
+    8 + k the one from k + 1 to k.
+    """
+    groups = [cpu // 2 if llc else cpu for cpu in range(CPUS)]
+    lines = ["numalab-memory 1", f"machine {CPUS} {NODES} {max(groups) + 1} 12", "first 64 1 0"]
+    lines += [f"cpu {cpu} {cpu // 2} {group}" for cpu, group in enumerate(groups)]
+    lines += [f"second 32 4 {SECOND_NS * NS}", f"last 64 8 {LAST_NS * NS}"]
+    for node, row in enumerate(LATENCY_NS):
+        lines.append(f"latency {node} " + " ".join(str(ns * NS) for ns in row))
+        lines += [f"server {node} {NODE_SERVER_PS} 1 node{node}", f"memory {node} {node}"]
+        lines += [
+            f"server {4 + node} {LINK_PS} 1 up{node}",
+            f"server {8 + node} {LINK_PS} 1 down{node}",
+        ]
+        lines.append(f"route {node} {(node + 1) % 4} {4 + node}")
+        lines.append(f"route {(node + 1) % 4} {node} {8 + node}")
+        lines.append(f"route {node} {(node + 2) % 4} {4 + node} {4 + (node + 1) % 4}")
+    lines += [
+        "block 1 ram-node1  # a comment",
+        "",
+        "window 10000000",
+        "slice 1000000000 1000",
+        extra,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_core(tmp_path_factory.mktemp("core"))
+
+
+@pytest.fixture
+def machine(library: Path) -> Callable[..., MemoryCore]:
+    def make(text: str = parameters(), tables: tuple[Path, Path] | None = None) -> MemoryCore:
+        return MemoryCore(library, text, nodes=NODES, lines_of_node=LINES, tables=tables)
+
+    return make
+
+
+def chase(core: MemoryCore, cpu: int, node: int, lines: int, *, rounds: int = 3) -> float:
+    """Mean cost in ns of a step in the last round of a pointer chase through a buffer on a node."""
+    order = list(range(node * LINES, node * LINES + lines))
+    random.Random(7).shuffle(order)
+    cost = 0
+    for _ in range(rounds):
+        cost = sum(core.load(cpu, line) for line in order)
+    return cost / lines / NS
+
+
+@pytest.mark.parametrize("cpu", range(CPUS))
+@pytest.mark.parametrize("node", range(NODES))
+def test_far_larger_than_the_caches_a_chase_costs_what_the_file_says(
+    machine: Callable[..., MemoryCore], cpu: int, node: int
+) -> None:
+    assert chase(machine(), cpu, node, 16 * LAST_LINES) == pytest.approx(
+        LATENCY_NS[cpu // 2][node], rel=0.001
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "ns"),
+    [
+        (FIRST_LINES, 0),
+        (SECOND_LINES, SECOND_NS),
+        (LAST_LINES, LAST_NS),
+        (LAST_LINES * 4, LATENCY_NS[0][2]),
+    ],
+)
+def test_plateaus_lie_at_the_caches_sizes(
+    machine: Callable[..., MemoryCore], lines: int, ns: int
+) -> None:
+    # A larger level still holds a part of what fits into the next one by chance.
+    assert chase(machine(), 0, 2, lines) == pytest.approx(ns, rel=0.1)
+
+
+def test_two_lines_of_one_filter_slot_are_both_in_the_first_level(
+    machine: Callable[..., MemoryCore],
+) -> None:
+    core = machine(parameters().replace("first 64 1 0", "first 64 2 0"))
+    for _ in range(3):
+        costs = [core.load(0, line, vaddr=1 << 20) for line in (0, 64)]
+    assert costs == [0, 0]
+
+
+def test_a_line_written_elsewhere_comes_from_its_owner(machine: Callable[..., MemoryCore]) -> None:
+    core = machine()
+    line = 5  # at home on node 0
+    assert core.store(4, line) == LATENCY_NS[2][0] * NS
+    assert core.store(4, line) == 0
+    # Node 1 is one hop from the owner, and one from the home.
+    assert core.load(2, line) == LATENCY_NS[1][2] * NS
+    assert core.load(2, line) == 0
+    # Now both hold it, and it is clean: a third one gets it from home.
+    assert core.load(6, line) == LATENCY_NS[3][0] * NS
+    # Who writes tells all; the farthest holder decides.
+    assert core.store(2, line) == LATENCY_NS[1][3] * NS
+    assert core.load(6, line) == LATENCY_NS[3][1] * NS
+    assert core.load(4, line) == LATENCY_NS[2][0] * NS
+
+
+@pytest.mark.parametrize(("other", "ns"), [(1, LAST_NS), (2, 180), (4, 270), (6, 180)])
+def test_ping_pong_costs_the_way_to_the_other_cpu(
+    machine: Callable[..., MemoryCore], other: int, ns: int
+) -> None:
+    core = machine()
+    core.store(0, 0)
+    core.store(other, 0)
+    for _ in range(10):
+        assert core.store(0, 0) == ns * NS
+        assert core.store(other, 0) == ns * NS
+
+
+def test_a_cpu_alone_never_waits(machine: Callable[..., MemoryCore]) -> None:
+    core = machine()
+    now = 0
+    for line in range(4000):
+        now += core.load(0, line)
+        core.advance(now)
+    assert now == 4000 * LATENCY_NS[0][0] * NS
+
+
+def run_readers(core: MemoryCore, cpus: list[int], node: int, think_ns: int, windows: int) -> float:
+    """Let CPUs fetch line after line of a node; return the later half's lines a microsecond."""
+    quantum = 10_000 * NS
+    ready = dict.fromkeys(cpus, 0)
+    taken = dict.fromkeys(cpus, 0)
+    late = 0
+    for window in range(windows):
+        end = (window + 1) * quantum
+        for cpu in cpus:
+            while ready[cpu] < end:
+                line = node * LINES + cpu * 4096 + taken[cpu] % 4096
+                ready[cpu] += core.load(cpu, line) + think_ns * NS
+                taken[cpu] += 1
+                late += 2 * window >= windows
+        core.advance(end)
+    return late / (windows - windows // 2) / 10
+
+
+@pytest.mark.parametrize("think_ns", [0, 100])
+def test_a_node_gives_no_more_than_its_bandwidth(
+    machine: Callable[..., MemoryCore], think_ns: int
+) -> None:
+    text = parameters().replace(f"server 0 {NODE_SERVER_PS}", "server 0 40000")
+    limit = 1000 / 40
+    rates = [
+        run_readers(machine(text), list(range(cpus)), 0, think_ns, 200) for cpus in (1, 2, 4, 8)
+    ]
+    assert rates[0] == pytest.approx(1000 / (90 + think_ns), rel=0.02)
+    assert rates == sorted(rates)
+    assert all(rate <= limit for rate in rates)
+    assert rates[-1] >= 0.85 * limit
+
+
+def test_loaded_latency_rises_slowly_and_then_steeply(machine: Callable[..., MemoryCore]) -> None:
+    text = parameters().replace(f"server 0 {NODE_SERVER_PS} 1", "server 0 20000 3")
+    latency = []
+    for think_ns in (2000, 500, 250, 100, 0):
+        core = machine(text)
+        run_readers(core, [1, 2, 3, 4, 5, 6, 7], 0, think_ns, 100)
+        latency.append(core.load(0, 60_000) / NS)
+    assert latency[0] == pytest.approx(90, abs=1)
+    assert latency == sorted(latency)
+    assert latency[1] - latency[0] < 10
+    assert latency[-1] > 100
+
+
+def test_a_link_is_shared_by_all_that_pass_it(machine: Callable[..., MemoryCore]) -> None:
+    text = parameters().replace(f"server 8 {LINK_PS}", "server 8 100000")
+    # Only reads of node 1 by node 0 come over the link from 1 to 0.
+    rate = run_readers(machine(text), [0, 1], 1, 0, 200)
+    other = run_readers(machine(text), [4, 5], 1, 0, 200)
+    assert 0.7 * 10 < rate <= 10
+    assert other == pytest.approx(2 * 1000 / 180, rel=0.05)
+
+
+accesses = st.lists(
+    st.tuples(st.integers(0, CPUS - 1), st.integers(0, 700), st.booleans()), max_size=400
+)
+
+
+@given(stream=accesses, llc=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_after_a_store_nobody_else_has_the_line_for_nothing(
+    library: Path, stream: list[tuple[int, int, bool]], llc: bool
+) -> None:
+    groups = "8" if not llc else "4"
+    text = parameters(llc=llc)
+    assert f"machine 8 4 {groups}" in text
+    core = MemoryCore(library, text, nodes=NODES, lines_of_node=LINES)
+    writer: dict[int, int | None] = {}
+    readers: dict[int, set[int]] = {}
+    for cpu, line, store in stream:
+        cost = core.store(cpu, line) if store else core.load(cpu, line)
+        if cpu not in readers.get(line, set()):
+            assert cost > 0
+        if store and writer.get(line) != cpu and readers.get(line, set()) - {cpu}:
+            assert cost > 0
+        if store:
+            writer[line], readers[line] = cpu, {cpu}
+        else:
+            readers.setdefault(line, set()).add(cpu)
+            if writer.get(line) != cpu:
+                writer[line] = None
+
+
+def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    words = np.fromfile(path, dtype="<u8")
+    return words[:8], words[8:].reshape(-1, int(words[2]))
+
+
+def test_the_oracle_counts_by_task_cpu_and_node(
+    machine: Callable[..., MemoryCore], tmp_path: Path
+) -> None:
+    files = tmp_path / "counts", tmp_path / "traffic"
+    core = machine(tables=files)
+    core.switch(0, 0xAA, 0)
+    for line in range(10):
+        core.load(0, LINES + line)
+    core.switch(0, 0xBB, 5 * NS)
+    core.store(0, 0)
+    core.load(2, 0)
+    core.advance(1_000_000 * NS)
+    core.load(0, 1)
+    core.finish()
+    header, rows = read_table(files[0])
+    assert header[1:6].tolist() == [1, 9 + 2 * NODES, NODES, 1_000_000, 4]
+    by_key = {(row[0], row[1], row[2]): row for row in rows.tolist()}
+    first = by_key[0, 0, 0xAA]
+    assert first[9:13] == [0, 10, 0, 0]
+    assert first[7] == 10 * LATENCY_NS[0][1] * NS
+    assert by_key[0, 0, 0xBB][9:13] == [1, 0, 0, 0]
+    assert by_key[0, 0, 0xBB][3] == 5
+    assert by_key[0, 2, 0][13:17] == [1, 0, 0, 0]
+    assert by_key[1_000_000, 0, 0xBB][9:13] == [1, 0, 0, 0]
+    traffic = read_table(files[1])[1].tolist()
+    # Node 1's memory and the link from 1 to 0 carried ten lines; the dirty line went home as well.
+    assert [row[:3] for row in traffic if row[0] == 0] == [
+        [0, 0, 2],
+        [0, 1, 10],
+        [0, 4, 1],
+        [0, 8, 10],
+    ]
+
+
+def test_tables_are_bounded_and_say_what_they_left_out(
+    machine: Callable[..., MemoryCore], tmp_path: Path
+) -> None:
+    core = machine(
+        parameters().replace("slice 1000000000 1000", "slice 1000 5"),
+        (tmp_path / "a", tmp_path / "b"),
+    )
+    for place in range(10):
+        core.load(0, place)
+        core.advance((place + 1) * NS)
+    core.finish()
+    header, rows = read_table(tmp_path / "a")
+    assert (header[5], header[6], len(rows)) == (5, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("numalab-memory 1", "numalab-memory 2", "line 1: this is no parameter file of version 1"),
+        ("machine 8 4 4 12", "machine 8 4 4", "line 2: a number is missing"),
+        ("second 32 4", "second 33 4", "line 12: the number of sets is not a power of two"),
+        ("latency 3 180000", "latency 4 180000", "a number is out of range"),
+        ("route 0 1 4", "route 0 1 12", "a number is out of range"),
+        ("first 64 1 0", "first 64 1 0 7", "line 3: too many words"),
+        ("window 10000000", "", "window or slice is missing"),
+        ("window", "windows", "unknown statement"),
+        ("server 3 10000 1 node3", "", "a server is missing"),
+        ("ram-node1", "ram-" + "n" * 40, "a word is too long"),
+    ],
+)
+def test_a_wrong_parameter_file_is_refused(
+    machine: Callable[..., MemoryCore], old: str, new: str, message: str
+) -> None:
+    text = parameters()
+    assert old in text
+    with pytest.raises(ValueError, match=message):
+        machine(text.replace(old, new, 1))
+
+
+@given(st.text(alphabet=st.sampled_from("machinecpu first01 \n#9"), max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_no_text_crashes_the_parser(library: Path, text: str) -> None:
+    with pytest.raises(ValueError, match="line"):
+        MemoryCore(library, "numalab-memory 1\n" + text, nodes=1)

@@ -1,0 +1,145 @@
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from numalab.cache import HOUR, Entry, choose_to_prune, list_cache, remove_entry
+from numalab.cli.inputs.cache import app
+from numalab.errors import UserError
+from numalab.files import write_json
+
+DAY = 24 * HOUR
+
+
+def entry(name: str, size: int, age: float, in_use: str = "") -> Entry:
+    return Entry("kernel", name, Path("/cache") / name, size, 1e9 - age, in_use)
+
+
+def names(entries: tuple[Entry, ...]) -> list[str]:
+    return [one.name for one in entries]
+
+
+def test_the_longest_unused_goes_first_until_little_enough_is_left() -> None:
+    entries = [entry("new", 5, 1), entry("old", 3, 9), entry("older", 4, 99)]
+    now = 1e9
+    assert names(choose_to_prune(entries, keep=12, unused_for=None, now=now)) == []
+    assert names(choose_to_prune(entries, keep=11, unused_for=None, now=now)) == ["older"]
+    assert names(choose_to_prune(entries, keep=5, unused_for=None, now=now)) == ["older", "old"]
+    assert names(choose_to_prune(entries, keep=None, unused_for=50, now=now)) == ["older"]
+    busy = [entry("busy", 50, 999, "in use"), *entries]
+    assert names(choose_to_prune(busy, keep=0, unused_for=0, now=now)) == ["older", "old", "new"]
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 99), st.integers(0, 99), st.sampled_from(["", "in use"])))
+
+
+@given(SIZES, st.integers(0, 500))
+def test_pruning_keeps_what_is_in_use_and_no_more_than_asked(
+    sizes: list[tuple[int, int, str]], keep: int
+) -> None:
+    entries = [entry(str(i), size, age, used) for i, (size, age, used) in enumerate(sizes)]
+    gone = choose_to_prune(entries, keep=keep, unused_for=None, now=1e9)
+    assert not any(one.in_use for one in gone)
+    left = sum(one.size for one in entries) - sum(one.size for one in gone)
+    stays = [one for one in entries if one not in gone and not one.in_use]
+    assert left <= keep or not stays
+    if gone:  # one less would have been too little
+        assert left + gone[-1].size > keep
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of one entry of each kind, last used ten days ago; gives its folder."""
+    base = tmp_path / "cache"
+    monkeypatch.setenv("NUMALAB_CACHE", str(base))
+    for name in ("kernels/d1/bzImage", "kernel-trees/t1/source/Makefile", "kernel-trees/t1/lock",
+                 "kernel-trees/t1/added.json", "packages/p1/a.deb", "images/i1/root.erofs",
+                 "images/packages/x.tar", "boots/b1/console.log", "apt/sid/lists/a"):  # fmt: skip
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text("VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 2\n" * 100)
+    (base / "kernel-trees/t1/lock").write_text("")
+    write_json(base / "kernels/d1/kernel.json", {"spec_name": "debian-6.1"})
+    write_json(base / "images/i1/image.json", {"recipe": "base"})
+    age(base)
+    return base
+
+
+def age(folder: Path) -> None:
+    then = time.time() - 10 * DAY
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, (then, then))
+
+
+def test_the_cache_is_listed_by_what_it_holds(cache: Path) -> None:
+    found = {(one.kind, one.name, one.in_use) for one in list_cache()}
+    assert found == {
+        ("kernel", "debian-6.1", ""), ("tree", "Linux 6.1.2", ""), ("package", "p1", ""),
+        ("image", "base", ""), ("packages", "x.tar", ""), ("boot", "b1", ""), ("list", "sid", ""),
+    }  # fmt: skip
+    assert all(one.size >= 4096 for one in list_cache())
+    # Looking is no use.
+    assert {one.in_use for one in list_cache()} == {""}
+    os.utime(cache / "kernels/d1")
+    assert {one.name for one in list_cache() if one.in_use} == {"debian-6.1"}
+
+
+def test_what_is_open_or_locked_is_in_use(cache: Path) -> None:
+    console, lock = cache / "boots/b1/console.log", cache / "kernel-trees/t1/lock"
+    with console.open() as _, lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.read()",
+             f"-kernel={cache}/kernels/d1/bzImage,x"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert child.stdout is not None
+        child.stdout.readline()
+        used = {one.kind for one in list_cache() if one.in_use}
+        tree = next(one for one in list_cache() if one.kind == "tree")
+        assert remove_entry(tree) is False
+        child.communicate(b"")
+    assert used == {"boot", "tree", "kernel"}
+    assert (cache / "kernel-trees/t1/source/Makefile").exists()
+    assert not any(one.in_use for one in list_cache())
+
+
+def test_pruning_removes_entries_and_leaves_the_lock_of_a_tree(cache: Path) -> None:
+    result = CliRunner().invoke(app, ["prune", "--older-than", "9", "--dry-run"])
+    assert result.exit_code == 0
+    assert "would free" in result.stderr
+    assert len(list_cache()) == 7
+    result = CliRunner().invoke(app, ["prune", "--older-than", "9"])
+    assert result.exit_code == 0, result.stderr
+    assert list_cache() == ()
+    assert [str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()] == [
+        "kernel-trees/t1/lock"
+    ]
+    assert "nothing to remove" in CliRunner().invoke(app, ["prune", "--keep", "0"]).stdout
+
+
+def test_the_remains_of_an_interrupted_prune_go_with_the_next(cache: Path) -> None:
+    (cache / "kernels/d1").rename(cache / "kernels/.pruned-1-d1")
+    assert "remains" in {one.kind for one in list_cache()}
+    for one in list_cache():
+        assert remove_entry(one)
+    assert list_cache() == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "say --keep SIZE, --older-than DAYS, or both"),
+        (["--keep", "lots"], "--keep: not a size: 'lots' (write 512MiB or 2GiB)"),
+    ],
+)
+def test_prune_says_what_it_wants(cache: Path, words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["prune", *words])
+    assert isinstance(result.exception, UserError)
+    assert message in str(result.exception)

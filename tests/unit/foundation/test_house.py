@@ -1,0 +1,34 @@
+"""What keeps the house easy to carry on: small modules, small rooms, names given once."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from numalab import places
+
+PACKAGE = Path(places.__file__).parent
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+FOLDERS = sorted({path.parent for path in MODULES})
+MOST_LINES = 400
+MOST_MODULES = 15
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_is_read_at_one_sitting(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_folder_is_seen_at_a_glance(folder: Path) -> None:
+    assert sum(path.parent == folder for path in MODULES) <= MOST_MODULES
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places_of = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places_of[node.name].append(str(path.relative_to(PACKAGE)))
+    assert {name: where for name, where in places_of.items() if len(where) > 1} == {}

@@ -1,0 +1,56 @@
+"""A plug-in of the lab folder is imported once, and what is wrong with one is said in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.plugins import Registry, load_plugins
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a lab folder with an empty folder of plug-ins, and stand in it."""
+    for name in ("topologies", "kernel-configs", "plugins"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    return tmp_path / "plugins"
+
+
+def test_a_plugin_is_imported_once(lab: Path) -> None:
+    counter = lab / "counter.txt"
+    (lab / "one.py").write_text(f"open({str(counter)!r}, 'a').write('x')\n")
+    load_plugins()
+    Registry[int]("number").all()
+    assert counter.read_text() == "x"
+
+
+def test_a_plugin_may_have_dataclasses_and_read_a_registry(lab: Path) -> None:
+    (lab / "data.py").write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from numalab.plugins import Registry\n"
+        "@dataclass\nclass Pair:\n    a: int\n"
+        "assert Registry('thing').all() == {}\n"
+    )
+    load_plugins()
+
+
+@pytest.mark.parametrize("text", ["this is no Python", "import no_such_module", "1 / 0"])
+def test_a_broken_plugin_is_named(lab: Path, text: str) -> None:
+    (lab / "broken.py").write_text(text + "\n")
+    for _ in range(2):
+        with pytest.raises(UserError, match="this plug-in cannot be imported") as caught:
+            load_plugins()
+        assert str(caught.value).startswith(f"{lab / 'broken.py'}: ")
+
+
+def test_a_name_is_given_once_and_a_wrong_one_lists_the_others() -> None:
+    numbers = Registry[int]("number")
+    numbers.add("one", 1)
+    assert numbers.find("one") == 1
+    with pytest.raises(UserError, match="there is a number called 'one' already"):
+        numbers.add("one", 2)
+    with pytest.raises(UserError, match="no number is called 'two'") as caught:
+        numbers.find("two")
+    assert caught.value.choices == ("one",)

@@ -1,0 +1,116 @@
+"""A terminal joined to a guest's console: what is passed on, and how one leaves."""
+
+import os
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from numalab.errors import HostError
+from numalab.guest.terminal import LEAVE, READY, Terminal
+from numalab.qemu.guest import Guest
+
+SECONDS = 60  # to give up after; nothing waits this long when it works
+
+
+@dataclass
+class FakeGuest:
+    """A console as QEMU makes one: it holds the master of a pseudoterminal."""
+
+    master: int
+    path: Path
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def console(self) -> Path:
+        return self.path
+
+    def end(self) -> None:
+        self.ended.set()
+
+    def reads(self, wanted: bytes) -> None:
+        found = b""
+        while wanted not in found:
+            found += os.read(self.master, 100)
+        assert found.strip(wanted) == b""
+
+
+@contextmanager
+def guest() -> Iterator[FakeGuest]:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    try:
+        yield FakeGuest(master, Path(os.ttyname(slave)))
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+@contextmanager
+def joined(fake: FakeGuest, keyboard: int, screen: int) -> Iterator[Terminal]:
+    terminal = Terminal(keyboard, screen)
+    with terminal.joined(cast(Guest, fake)):
+        yield terminal
+
+
+def seen(screen: int, wanted: bytes) -> bytes:
+    found = b""
+    while wanted not in found:
+        found += os.read(screen, 100)
+    return found
+
+
+def test_what_the_shell_says_is_shown_and_what_is_typed_reaches_it() -> None:
+    (keys, keyboard), (show, screen) = os.pipe(), os.pipe()
+    with guest() as fake, joined(fake, keys, screen) as terminal:
+        os.write(keyboard, b"early\n")  # waits for the shell
+        os.write(fake.master, b"booting ...\x05 half")
+        os.write(fake.master, READY[:1])
+        os.write(fake.master, READY[1:] + b"# ")
+        assert seen(show, b"# ") == b"# "
+        fake.reads(b"early\n")
+        os.write(keyboard, b"\x03")
+        fake.reads(b"\x03")  # Ctrl-C is the guest's
+        os.close(keyboard)
+        fake.reads(b"\x04")  # the end of the input is an end of file for the shell
+        os.write(fake.master, b"bye")
+        assert seen(show, b"bye") == b"bye"
+    assert not terminal.left and not fake.ended.is_set()
+
+
+def test_one_key_ends_the_guest() -> None:
+    (keys, keyboard), (_, screen) = os.pipe(), os.pipe()
+    with guest() as fake, joined(fake, keys, screen) as terminal:
+        os.write(fake.master, READY)
+        os.write(keyboard, b"ls" + LEAVE + b"rm")
+        assert fake.ended.wait(SECONDS)
+    assert terminal.left
+
+
+def test_a_terminal_that_hangs_up_ends_the_guest() -> None:
+    (near, far), (_, screen) = os.openpty(), os.pipe()
+    with guest() as fake, joined(fake, far, screen) as terminal:
+        os.write(fake.master, READY)
+        os.close(near)
+        assert fake.ended.wait(SECONDS)
+    assert terminal.left
+
+
+def test_a_guest_that_reads_nothing_can_be_left() -> None:
+    (keys, keyboard), (_, screen) = os.pipe(), os.pipe()
+    with guest() as fake, joined(fake, keys, screen):
+        os.write(fake.master, READY)
+        os.set_blocking(keyboard, False)
+        with pytest.raises(BlockingIOError):  # as soon as everything between is full
+            while True:
+                os.write(keyboard, bytes(60_000).replace(b"\0", b"x"))
+
+
+def test_a_console_that_cannot_be_opened(tmp_path: Path) -> None:
+    fake = FakeGuest(0, tmp_path / "none")
+    with pytest.raises(HostError, match="cannot open the guest's console"), joined(fake, 0, 1):
+        pass

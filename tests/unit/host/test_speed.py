@@ -1,0 +1,25 @@
+"""Limits on time follow how slow a host is."""
+
+import pytest
+
+from numalab.guest.watch import Limits
+from numalab.host.speed import slowness
+
+
+@pytest.mark.parametrize(
+    ("load", "work", "times"), [(0, 0.01, 1), (8, 0.01, 4), (0, 0.2, 10), (4, 0.2, 20)]
+)
+def test_slowness_is_of_the_cpu_and_of_the_crowd(
+    monkeypatch: pytest.MonkeyPatch, load: float, work: float, times: float
+) -> None:
+    clock = iter((5.0, 5.0 + work))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0, 0))
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    assert slowness() == pytest.approx(times)
+
+
+def test_limits_grow_up_to_an_hour() -> None:
+    assert Limits().on_a_host(1.0) == Limits()
+    assert Limits(boot=100, silence=200, total=9).on_a_host(3) == Limits(300, 600, 9)
+    assert Limits(boot=100, silence=5000).on_a_host(90) == Limits(3600, 5000)

@@ -1,0 +1,177 @@
+"""A machine's place on this host: what it takes for itself alone, and what others leave it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import HostError, UserError
+from numalab.host.budget import CpusInUse, NodeMemory, Pages, Reservation, admit, cpus_in_use
+from numalab.host.budget import _release_all as release_all
+from numalab.machine.model import Machine, Mode
+from numalab.placement import admission as admission_room
+from numalab.placement.admission import admit_machine, free_places, may_lock_memory, reservation_of
+from numalab.placement.placement import Placement
+from numalab.topology.load import load_topology
+from numalab.topology.model import CpuShape
+from support.host_tree import small_host
+
+RING = load_topology("ring-2")
+ONE = replace(RING, nodes=(replace(RING.nodes[0], cpus=(0,), memory_mib=256),), distances=((10,),))
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+
+
+def machine(mode: Mode) -> Machine:
+    topology = replace(ONE, cpu_shape=CpuShape(1, 1, 1, 1))
+    return Machine(topology, Path("/k"), Path("/r"), mode, 1, "m")
+
+
+def test_a_kvm_guest_has_its_cpus_for_itself_until_it_ends() -> None:
+    placement, admission = admit_machine(replace(machine("kvm"), host_cpus=CPUS[:1]))
+    assert placement.vcpus == CPUS[:1]
+    assert cpus_in_use().alone == set(CPUS[:1])
+    with pytest.raises(HostError, match=f"{CPUS[0]} run other guests"):
+        admit_machine(replace(machine("kvm"), host_cpus=CPUS[:1]))
+    with pytest.raises(HostError, match="run guests in kvm mode, which have them to themselves"):
+        admit_machine(replace(machine("icount"), host_cpus=CPUS[:1]))
+    admission.release()
+    assert cpus_in_use().alone == frozenset()
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two CPUs")
+def test_a_second_guest_gets_other_cpus() -> None:
+    held = admit(lambda _: Reservation(CPUS[:1], 0))
+    placement, admission = admit_machine(replace(machine("kvm"), host_cpus=CPUS[:2]))
+    assert placement.host_cpus == CPUS[1:2]
+    admission.release()
+    held.release()
+
+
+@pytest.mark.parametrize("mode", ["tcg", "icount"])
+def test_emulated_guests_share_their_cpus_with_each_other_only(mode: Mode) -> None:
+    wanted = replace(machine(mode), host_cpus=CPUS[:1])
+    first, second = admit_machine(wanted)[1], admit_machine(wanted)[1]
+    assert cpus_in_use() == CpusInUse(frozenset(), {CPUS[0]: 2})
+    with pytest.raises(HostError, match=f"{CPUS[0]} run other guests"):
+        admit_machine(replace(wanted, mode="kvm"))
+    first.release()
+    second.release()
+    assert cpus_in_use() == CpusInUse(frozenset(), {})
+
+
+def on_host(monkeypatch: pytest.MonkeyPatch, cpus: int, threads: int) -> None:
+    """Let this be a host with `cpus` CPUs, all of them allowed."""
+    monkeypatch.setattr(
+        "numalab.placement.admission.read_host", lambda: small_host(1, cpus // threads, threads)
+    )
+    monkeypatch.setattr(
+        "numalab.placement.admission.os.sched_getaffinity", lambda _: set(range(cpus))
+    )
+
+
+def test_each_icount_guest_gets_a_core_of_its_own_while_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_host(monkeypatch, cpus=6, threads=2)
+    siblings = {frozenset(cpu.siblings) for cpu in small_host(1, 3, 2).cpus}
+    eight = replace(machine("icount"), topology=load_topology("ring-4"))
+    assert free_places("icount", 8) == 3
+    cores = []
+    for _ in range(3):
+        (cpu,) = admit_machine(eight)[0].host_cpus
+        cores.append(next(core for core in siblings if cpu in core))
+    assert set(cores) == siblings  # no two on one core
+    assert free_places("icount", 8) == 3  # the other threads of the cores
+    rest = [admit_machine(eight)[0].host_cpus for _ in range(3)]
+    assert cpus_in_use().shared == dict.fromkeys(range(6), 1)
+    assert len(set(rest)) == 3
+    assert free_places("icount", 8) == 1
+    admit_machine(eight)
+    assert sorted(cpus_in_use().shared.values()) == [1, 1, 1, 1, 1, 2]
+    release_all()
+
+
+def test_emulated_guests_keep_off_what_a_kvm_guest_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_host(monkeypatch, cpus=8, threads=1)
+    admit_machine(replace(machine("kvm"), host_cpus=(0, 1, 2)))
+    assert cpus_in_use().alone == {0, 1}
+    four = replace(machine("tcg"), topology=load_topology("ring-2"))
+    assert admit_machine(four)[0].vcpus == (2, 2, 2, 2)
+    assert admit_machine(four)[0].vcpus == (3, 3, 3, 3)
+    assert admit_machine(four)[0].vcpus == (4, 4, 4, 4)
+    assert free_places("kvm", 1) == 1 and free_places("kvm", 4) == 1
+    with pytest.raises(HostError, match="4 vCPUs need more host CPUs than are free: "):
+        admit_machine(replace(four, mode="kvm"))
+    release_all()
+
+
+def test_a_guest_that_measures_nothing_runs_anywhere() -> None:
+    held = admit(lambda _: Reservation(CPUS, 0))
+    assert free_places("kvm", 1) == 1
+    placement, admission = admit_machine(replace(machine("kvm"), shares_cpus=True))
+    assert set(placement.host_cpus) <= set(CPUS)
+    admission.release()
+    held.release()
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two CPUs")
+def test_a_guest_pinned_by_hand_gets_its_cpus_or_nothing() -> None:
+    last = replace(machine("kvm"), vcpu_cpus=CPUS[-1:])
+    placement, admission = admit_machine(last)
+    assert placement.vcpus == CPUS[-1:]
+    with pytest.raises(HostError, match="run other guests"):
+        admit_machine(replace(last, host_cpus=CPUS))
+    admission.release()
+
+
+def test_host_cpus_that_there_are_not() -> None:
+    with pytest.raises(UserError, match=r"host CPUs \[8191\] are not among those"):
+        admit_machine(replace(machine("kvm"), host_cpus=(8191,)))
+
+
+def test_hugepages_are_claimed_on_the_nodes_that_back_the_guest() -> None:
+    big = replace(machine("kvm"), topology=load_topology("ring-4"), pages="2M")
+    placement = Placement(tuple(range(8)), (8,), False, "", (0, 1, 1, 0), True, True)
+    sizes = [node.memory_mib // 2 for node in big.topology.nodes]
+    claim = reservation_of(big, placement)
+    assert claim.pages == (
+        Pages(0, 2048, sizes[0] + sizes[3]),
+        Pages(1, 2048, sizes[1] + sizes[2]),
+    )
+    assert claim.cpus == tuple(range(9))
+    assert claim.memory_mib == big.topology.memory_mib
+    loose = replace(placement, dedicated=False)
+    tcg = reservation_of(replace(big, mode="tcg", pages="memfd"), loose)
+    assert tcg == Reservation(tuple(range(9)), 0, (), shares=True)
+
+
+def test_what_qemu_locks_beside_the_guests_memory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_room, "may_lock_memory", lambda: True)
+    rootfs = tmp_path / "root.erofs"
+    with rootfs.open("wb") as file:
+        file.truncate(190 << 20)
+    big = replace(machine("kvm"), topology=load_topology("ring-4"), rootfs=rootfs)
+    placement = Placement(tuple(range(8)), (8,), False, "", (0, 1, 1, 0), True, True)
+    reservation = reservation_of(big, placement)
+    assert reservation.memory_mib == big.topology.memory_mib + 190 + 128 + 83 + 8 * 8
+    sizes = [node.memory_mib for node in big.topology.nodes]
+    assert reservation.bound == (
+        NodeMemory(0, sizes[0] + sizes[3]),
+        NodeMemory(1, sizes[1] + sizes[2]),
+    )
+    assert reservation_of(replace(big, shares_cpus=True), placement).memory_mib == (
+        big.topology.memory_mib
+    )
+    assert reservation_of(replace(big, pages="2M"), placement).bound == ()
+
+
+def test_whether_memory_may_be_locked_is_known() -> None:
+    assert may_lock_memory() in (True, False)

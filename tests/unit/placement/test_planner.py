@@ -1,0 +1,311 @@
+"""The planner: one-to-one where the host is large enough, even where it is not."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalab.cli.guest import place
+from numalab.errors import UserError
+from numalab.host.facts import Host
+from numalab.host.read import read_host, read_host_file
+from numalab.machine.model import Mode
+from numalab.placement.correspond import assign, compare
+from numalab.placement.placement import place as place_machine
+from numalab.placement.planner import plan, preferred
+from numalab.topology.load import list_topologies, load_topology
+from numalab.topology.model import CpuShape, Topology
+from support.host_tree import SERVERS, Server, small_host, write_tree
+
+HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
+TWO, FOUR, EIGHT = (read_host_file(HOSTS / f"{name}.json") for name in SERVERS)
+MESH = load_topology("mesh-8")
+
+
+def test_mesh_8_is_one_to_one_on_an_eight_node_server() -> None:
+    made = plan(MESH, EIGHT, "kvm")
+    assert sorted(made.host_nodes) == list(range(8))
+    assert made.host_nodes != tuple(range(8))  # its nodes are numbered otherwise
+    assert made.distances.rank_correlation == pytest.approx(1.0)
+    assert len(set(made.vcpus)) == MESH.cpu_count
+    assert all(
+        made.vcpus[vcpu] in EIGHT.nodes[made.host_nodes[node.id]].cpus
+        for node in MESH.nodes
+        for vcpu in node.cpus
+    )
+    assert made.distorts == () and made.timing
+    assert not set(made.emulator) & set(made.vcpus)
+
+
+def test_mesh_8_on_a_small_host_is_overcommitted_evenly_and_says_so() -> None:
+    made = plan(MESH, small_host(1, 2, 1), "kvm")
+    assert made.vcpus == (0,) * 8 + (1,) * 8
+    assert made.emulator == (0, 1)
+    assert made.distorts == (
+        "overcommitted: 16 vCPUs on 2 host CPUs (0-1), up to 8 vCPUs on one",
+        "8 guest nodes share 1 host node",
+        "host node 0 has 1 GiB, and its guest nodes 3 GiB",
+    )
+    assert not made.timing
+
+
+def test_a_ring_on_a_two_socket_server_loses_the_order_of_its_distances() -> None:
+    made = plan(load_topology("ring-4"), FOUR, "kvm")
+    assert sorted(made.host_nodes) == [0, 1, 2, 3]
+    assert "distances have another order on the host (rank correlation 0.50)" in made.distorts[0]
+    assert not made.timing
+
+
+def test_a_ring_is_found_in_a_mesh() -> None:
+    made = plan(load_topology("ring-4"), EIGHT, "kvm")
+    assert made.distances.rank_correlation == pytest.approx(1.0)
+
+
+def test_nodes_that_do_not_fit_share_host_nodes_evenly() -> None:
+    made = plan(load_topology("ring-8"), FOUR, "kvm")
+    assert Counter(made.host_nodes) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert made.most_on_one == 1
+    assert made.distorts == ("8 guest nodes share 4 host nodes",)
+
+
+def test_isolated_cpus_come_first_and_housekeeping_ones_run_the_emulator() -> None:
+    made = plan(load_topology("ring-4"), FOUR, "kvm")
+    assert set(made.vcpus) <= set(FOUR.isolated)
+    assert not set(made.emulator) & set(FOUR.isolated)
+
+
+def test_a_node_with_too_few_cpus_is_passed_over() -> None:
+    host = small_host(3, 4, 1)
+    assert (
+        1
+        not in plan(load_topology("ring-2"), host, "kvm", {0, 1, 2, 3, 4, 8, 9, 10, 11}).host_nodes
+    )
+
+
+@pytest.mark.parametrize("mode", ["icount", "tcg"])
+def test_emulation_has_one_cpu_and_its_node(mode: Mode) -> None:
+    made = plan(MESH, FOUR, mode)
+    assert set(made.vcpus) == set(made.emulator) == {4}  # the first isolated one
+    assert set(made.host_nodes) == {0}
+    assert made.one_thread and not made.timing
+    assert made.distorts == ("all 16 vCPUs share one thread on host CPU 4",)
+
+
+def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
+    ring, host = load_topology("ring-4"), small_host(1, 10, 1)
+    kvm = place_machine(ring, host, "kvm", range(0, 10))
+    assert (kvm.vcpus, kvm.emulator) == (tuple(range(8)), (8,))
+    assert kvm.dedicated and not kvm.bound and kvm.host_nodes == (0, 0, 0, 0)
+    assert kvm.note.startswith("4 guest nodes share 1 host node; host node 0 has 1 GiB")
+    small = place_machine(ring, host, "kvm", (3, 5))
+    assert small.vcpus == (3, 3, 3, 3, 5, 5, 5, 5) and not small.dedicated
+    assert small.note.startswith(
+        "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
+    )
+    for mode in ("icount", "tcg"):
+        emulated = place_machine(ring, host, mode, (3, 5))
+        assert emulated.host_cpus == (3,) and emulated.one_thread and not emulated.dedicated
+    assert place_machine(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
+
+
+def test_vcpus_can_be_pinned_by_hand() -> None:
+    ring = load_topology("ring-2")
+    made = plan(ring, TWO, "kvm", None, pinned=(32, 33, 0, 1))
+    assert made.vcpus == (32, 33, 0, 1) and made.host_nodes == (1, 0)
+    assert made.distorts == () and made.timing
+    torn = plan(ring, TWO, "kvm", None, pinned=(0, 33, 32, 1))
+    assert not torn.timing and "vCPUs of guest node 0 run on host CPUs of" in torn.distorts[0]
+    apart = plan(load_topology("memoryless-4"), FOUR, "kvm", None, pinned=tuple(range(8)))
+    assert apart.host_nodes == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pinned", "message"),
+    [
+        ("kvm", (0, 1, 2), "3 host CPUs for 4 vCPUs"),
+        ("kvm", (0, 1, 2, 500), "host CPUs 500 may not be used (valid: 0-127)"),
+        ("icount", (0, 1, 0, 1), "all vCPUs share one host CPU"),
+    ],
+)
+def test_vcpus_that_cannot_be_pinned_so(mode: Mode, pinned: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(load_topology("ring-2"), TWO, mode, None, pinned=pinned)
+    assert message in str(caught.value)
+
+
+def test_guest_nodes_can_be_put_on_host_nodes_by_hand() -> None:
+    ring = load_topology("ring-2")
+    made = plan(ring, FOUR, "kvm", None, nodes=(3, 1))
+    assert made.host_nodes == (3, 1)
+    assert {FOUR.node_of_cpu[cpu] for cpu in made.vcpus[:2]} == {3}
+    assert {FOUR.node_of_cpu[cpu] for cpu in made.vcpus[2:]} == {1}
+    both = plan(ring, FOUR, "kvm", None, pinned=made.vcpus, nodes=(1, 3))
+    assert both.host_nodes == (1, 3) and not both.timing
+    assert "vCPUs of guest node 0 run on host CPUs of another node than its memory" in both.distorts
+    assert plan(ring, FOUR, "icount", None, nodes=(2, 2)).host_nodes == (2, 2)
+    # Memory alone may lie on a node without usable CPUs.
+    home = FOUR.nodes[0].cpus
+    far = plan(ring, FOUR, "kvm", home, pinned=home[:4], nodes=(3, 3))
+    assert far.host_nodes == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ((0, 9), "nodes: the host has no node 9 (valid: 0, 1, 2, 3)"),
+        ((0,), "nodes: 1 host nodes for 2 guest nodes"),
+        ((0, 3), "nodes: host node 3 has no CPU for the vCPUs of guest node 1"),
+    ],
+)
+def test_nodes_that_cannot_be_put_so(nodes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(load_topology("ring-2"), FOUR, "kvm", FOUR.nodes[0].cpus, nodes=nodes)
+    assert str(caught.value) == message
+
+
+def test_a_guest_with_too_many_cpus_has_no_plan() -> None:
+    ring = load_topology("ring-2")
+    wide = replace(ring.nodes[0], cpus=tuple(range(300)))
+    with pytest.raises(UserError, match="the last with APIC id 299"):
+        plan(replace(ring, nodes=(wide,), cpu_shape=CpuShape(300, 1, 1, 1)), FOUR, "kvm")
+
+
+def test_a_host_node_with_too_little_memory_is_named() -> None:
+    made = plan(load_topology("ring-2"), small_host(1, 8, 1), "kvm")
+    assert made.distorts[-1] == "host node 0 has 1 GiB, and its guest nodes 1.5 GiB"
+    assert not made.timing
+
+
+def test_cpus_that_the_host_lacks() -> None:
+    with pytest.raises(UserError, match=r"none of the CPUs 900"):
+        plan(MESH, TWO, "kvm", (900,))
+
+
+def test_siblings_used_together_are_said() -> None:
+    made = plan(MESH, small_host(1, 8, 2), "kvm")
+    assert made.most_on_one == 1
+    assert any("16 vCPUs share their host core" in what for what in made.distorts)
+
+
+@pytest.mark.parametrize("name", list_topologies())
+@pytest.mark.parametrize("host", [TWO, FOUR, EIGHT], ids=list(SERVERS))
+def test_every_shipped_machine_has_a_plan(name: str, host: Host) -> None:
+    topology = load_topology(name)
+    made = plan(topology, host, "kvm")
+    assert len(made.vcpus) == topology.cpu_count
+    assert len(made.host_nodes) == len(topology.nodes)
+    assert made.most_on_one == 1
+
+
+def guest(sizes: list[int]) -> Topology:
+    """Nodes of these many CPUs in a line."""
+    first = load_topology("ring-2")
+    numbers = iter(range(sum(sizes)))
+    nodes = tuple(
+        replace(first.nodes[0], id=i, cpus=tuple(next(numbers) for _ in range(size)))
+        for i, size in enumerate(sizes)
+    )
+    count = range(len(sizes))
+    distances = tuple(tuple(10 + 10 * abs(a - b) for b in count) for a in count)
+    return replace(first, nodes=nodes, distances=distances, cpu_shape=None)
+
+
+sizes = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(any)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes, st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.data())
+def test_plans_are_whole_and_even(
+    cpus: list[int], nodes: int, cores: int, threads: int, data: st.DataObject
+) -> None:
+    host = small_host(nodes, cores, threads)
+    host = replace(host, isolated=tuple(data.draw(st.sets(st.sampled_from(host.cpu_ids)))))
+    allowed = data.draw(st.sets(st.sampled_from(host.cpu_ids), min_size=1))
+    topology = guest(cpus)
+    made = plan(topology, host, "kvm", allowed)
+    assert len(made.vcpus) == topology.cpu_count
+    assert {*made.vcpus, *made.emulator} <= allowed
+    for number in range(len(host.nodes)):
+        usable = allowed & set(host.nodes[number].cpus)
+        here = Counter(cpu for cpu in made.vcpus if host.node_of_cpu[cpu] == number)
+        if sum(here.values()) > len(usable):  # overcommitted: every CPU, evenly
+            assert set(here) == usable
+            assert max(here.values()) - min(here.values()) <= 1
+        else:
+            assert set(here.values()) <= {1}
+            for cpu in here:  # a sibling only where no whole core is left
+                used = len(set(host.cpu_of[cpu].siblings) & set(here))
+                idle = [c for c in usable if not set(host.cpu_of[c].siblings) & set(here)]
+                assert used == 1 or not idle
+    for node in topology.nodes:  # no guest node is torn apart
+        assert all(
+            host.nodes[host.node_of_cpu[made.vcpus[vcpu]]].id == made.host_nodes[node.id]
+            for vcpu in node.cpus
+        )
+    if len(topology.nodes) <= sum(bool(allowed & set(n.cpus)) for n in host.nodes):
+        assert len(set(made.host_nodes)) == len(topology.nodes)
+    assert made.most_on_one == max(Counter(made.vcpus).values())
+    assert (made.most_on_one > 1) == any("overcommitted" in what for what in made.distorts)
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=25, deadline=None)
+def test_a_renumbered_machine_is_recognised(order: list[int]) -> None:
+    host = [[MESH.distances[a][b] for b in order] for a in order]
+    found = compare(MESH.distances, host, assign(MESH.distances, host))
+    assert (found.reversed, found.levelled) == (0, 0)
+
+
+def test_the_order_of_distances_is_compared() -> None:
+    line = ((10, 20, 30), (20, 10, 20), (30, 20, 10))
+    found = compare(line, line, (1, 0, 2))
+    assert found.compared == 8
+    assert (found.reversed, found.levelled) == (4, 4)
+    assert found.rank_correlation == pytest.approx(-0.5)
+    assert found.worst.startswith("nodes ")
+
+
+def test_preferred_takes_isolated_threads_of_different_cores_first() -> None:
+    assert preferred(small_host(1, 2, 2, isolated=(1, 2)), range(4)) == (1, 2, 0, 3)
+
+
+def test_host_nodes_are_named_by_their_own_numbers(tmp_path: Path) -> None:
+    host = read_host(
+        write_tree(Server(((10, 20), (20, 10)), 2, 2, 1, 2, 4096, ids=(0, 8)), tmp_path)
+    )
+    assert set(plan(load_topology("ring-2"), host, "kvm").host_nodes) == {0, 8}
+
+
+def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
+    app = typer.Typer()
+    app.command()(place.command)
+    words = ["mesh-8", "--host", str(HOSTS / "eight-node.json"), "--json"]
+    done = typer.testing.CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    value = json.loads(done.stdout)
+    assert value["timing"] is True and value["most_on_one"] == 1
+    done = typer.testing.CliRunner().invoke(app, words[:-1])
+    assert "one-to-one: distorts nothing" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mode", "xen"], "--mode: unknown mode 'xen' (valid: kvm, tcg, icount, timed)"),
+        (["--cpus", "3-1"], "--cpus: range '3-1' is backwards"),
+        (["--pin", "0,x"], "--pin: not a cpulist: 'x'"),
+        (["--pin", "0,1"], "2 host CPUs for 16 vCPUs"),
+        (["--host", "/none.json"], "/none.json: cannot read"),
+    ],
+)
+def test_the_command_refuses(words: list[str], message: str) -> None:
+    app = typer.Typer()
+    app.command()(place.command)
+    done = typer.testing.CliRunner().invoke(app, ["mesh-8", *words])
+    assert isinstance(done.exception, UserError)
+    assert message in str(done.exception)

@@ -1,0 +1,183 @@
+"""`numalab trace`: a recording of NUMA balancing in a ring-4 guest, measured without a study."""
+
+import json
+import lzma
+from pathlib import Path
+
+import polars as pl
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from numalab.analysis.analyse import compute_measures
+from numalab.analysis.measures.catalogue import families_of_nodes
+from numalab.cli.study.trace import command
+from numalab.errors import UserError
+from numalab.reporting.recording import read_recorded_machine
+from numalab.results.reader import load_findings
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+
+DATA = Path(__file__).parents[2] / "data"
+RING_4 = """\
+available: 4 nodes (0-3)
+node 0 cpus: 0 1
+node 0 size: 512 MB
+node 1 cpus: 2 3
+node 1 size: 512 MB
+node 2 cpus: 4 5
+node 2 size: 512 MB
+node 3 cpus: 6 7
+node 3 size: 512 MB
+node distances:
+node   0   1   2   3
+  0:  10  20  30  20
+  1:  20  10  20  30
+  2:  30  20  10  20
+  3:  20  30  20  10
+"""
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recording") / "trace.dat"
+    path.write_bytes(lzma.decompress((DATA / "capture" / "ring-4-numa.dat.xz").read_bytes()))
+    return path
+
+
+def numalab(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def measured(*words: object) -> dict[str, float | None]:
+    document = json.loads(numalab(*words, "--json").stdout)
+    return {each["name"]: each["value"] for each in document["measures"]}
+
+
+def test_it_gives_the_measures_and_the_table_that_a_study_gives(
+    trace: Path, tmp_path: Path
+) -> None:
+    given = measured(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
+    events = pl.read_parquet(tmp_path / "events.parquet")
+    expected = compute_measures(events, load_topology("ring-4"), tasks=("thread *",))
+    assert given == {each.name: each.value for each in expected}
+    assert given["sched_move_numa"]
+    stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
+    assert {each["name"]: each["value"] for each in stored} == given
+    assert events["node"].null_count() == 0
+
+
+def test_numactl_describes_the_same_machine(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "machine.txt").write_text(RING_4)
+    assert measured(trace, "--numactl", tmp_path / "machine.txt") == measured(
+        trace, "--topology", "ring-4"
+    )
+
+
+def test_without_a_machine_it_says_what_needs_one(trace: Path) -> None:
+    plain, known = measured(trace), measured(trace, "--topology", "ring-4")
+    assert not [name for name in plain if name.startswith("task_time_share_node")]
+    assert plain["task_node_migrations"] is None
+    assert plain["task_node_changes"] is None
+    same = [name for name in plain if name not in families_of_nodes() and "node" not in name]
+    assert [plain[name] for name in same] == [known[name] for name in same]
+    text = " ".join(numalab(trace).stdout.split())
+    assert "the nodes of the CPUs are not known" in text
+    assert all(name in text for name in families_of_nodes())
+
+
+def test_cpus_limit_what_is_measured(trace: Path) -> None:
+    given = measured(trace, "--cpus", "2-3")
+    busy = [name for name in given if name.startswith("task_busy_share_cpu")]
+    assert busy == ["task_busy_share_cpu2", "task_busy_share_cpu3"]
+
+
+def test_a_recording_without_markers_is_measured_whole(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "unmarked.dat"
+    path.write_bytes(trace.read_bytes().replace(b"numalab: begin", b"numalab? begin"))
+    document = json.loads(numalab(path, "--json").stdout)
+    assert document["window"]["begun"] is False
+    assert document["window"]["ended"] is True
+    assert document["window"]["start_ns"] == document["recording"]["first_ns"]
+    assert any("no marker numalab: begin;" in note for note in document["notes"])
+
+
+def test_an_event_that_never_happened_is_not_0(trace: Path) -> None:
+    document = json.loads(numalab(trace, "--json").stdout)
+    for measure in document["measures"]:
+        if measure["name"].startswith("sched_") and measure["value"] is not None:
+            assert document["recording"]["counts"][measure["name"]] >= measure["value"]
+    assert 0 not in document["recording"]["counts"].values()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topology", "mesh-2"], "was recorded on CPUs 0-7, and mesh-2 only has 0-3"),
+        (["--topology", "ring-4", "--numactl", "x"], "give one of them"),
+        (["--cpus", "7-9"], "--cpus: there are no CPUs 8-9"),
+        (["--cpus", "one"], "--cpus: "),
+        (["--numactl", "/nonexistent"], "/nonexistent: cannot read"),
+    ],
+)
+def test_wrong_options_are_explained(
+    trace: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        numalab(trace, *words, "--output", tmp_path / "out")
+    assert message in str(error.value)
+    assert not (tmp_path / "out" / "events.parquet").exists()
+
+
+def test_files_that_are_no_recording_are_explained(tmp_path: Path, trace: Path) -> None:
+    for name, content in {"empty": b"", "text": b"node 0", "cut": trace.read_bytes()[:500]}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=str(tmp_path / name)):
+            numalab(tmp_path / name)
+    with pytest.raises(UserError, match="No such file"):
+        numalab(tmp_path / "missing")
+
+
+def test_a_run_of_a_study_is_never_written_over(tmp_path: Path, trace: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="holds a run of a study"):
+        numalab(trace, "--output", tmp_path)
+    with pytest.raises(UserError, match="is not a folder"):
+        numalab(trace, "--output", tmp_path / "manifest.json")
+
+
+def test_cpus_keep_their_own_numbers_gaps_included(trace: Path, tmp_path: Path) -> None:
+    """CPUs 2 and 3 are node 1's; here it has two more that were offline, 100 and 101."""
+    path = tmp_path / "gaps.txt"
+    path.write_text(RING_4.replace("node 1 cpus: 2 3", "node 1 cpus: 2 3 100 101"))
+    machine, notes = read_recorded_machine(path)
+    assert machine.nodes[1].cpus == (2, 3, 100, 101)
+    assert not any("numbered CPUs" in note for note in notes)
+    given, known = measured(trace, "--numactl", path), measured(trace, "--topology", "ring-4")
+    of_tasks = [name for name in known if name.startswith("task_") and "cpu" not in name]
+    assert [given[name] for name in of_tasks if not name.endswith("min")] == [
+        known[name] for name in of_tasks if not name.endswith("min")
+    ]
+
+
+def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: Path) -> None:
+    output = numalab(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
+    assert "index.html" in output.stdout
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "NUMA balancing decided 21 times" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    findings = load_findings(RunDir(tmp_path))
+    assert findings is not None
+    assert findings.decisions_in_all == 21
+    assert load_findings(RunDir(tmp_path / "nowhere")) is None
+
+
+def test_without_a_machine_there_is_no_page(trace: Path, tmp_path: Path) -> None:
+    given = json.loads(numalab(trace, "--output", tmp_path, "--json").stdout)
+    assert given["page"] is None
+    assert not (tmp_path / "index.html").exists()

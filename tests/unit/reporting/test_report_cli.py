@@ -1,0 +1,81 @@
+"""`numalab report` on a copy of the committed example."""
+
+import copy
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from numalab.cli.study.report import command
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.report.formats import catalogue
+from numalab.report.formats.catalogue import BUILT_IN
+
+EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "results"))
+
+
+def report(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_perfetto_traces_lie_beside_the_measures_of_the_runs_drawn(copied: Path) -> None:
+    lines = report(copied, "--format", "perfetto").stdout.split()
+    assert [Path(line).parent.name for line in lines] == [
+        "ring-4_bound-hogs_before_1",
+        "ring-4_bound-hogs_after_1",
+    ]
+    for line in lines:
+        assert Path(line).stat().st_size > 10_000
+        assert (Path(line).parent / "measures.json").exists()
+
+
+def test_one_overview_over_two_results(copied: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(copied, tmp_path / "other one"))
+    page = tmp_path / "overview.html"
+    done = report(copied, other, "--overview", page)
+    assert done.stdout.count("page: ") == 2
+    text = page.read_text("utf-8")
+    assert 'href="results/index.html"' in text
+    assert 'href="other%20one/index.html"' in text
+
+
+def test_a_format_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no format 'pdf'") as caught:
+        report(tmp_path / "nothing", "--format", "pdf")
+    assert all(form in str(caught.value) for form in BUILT_IN)
+
+
+def test_several_results_have_no_single_text(copied: Path) -> None:
+    with pytest.raises(UserError, match="--format mmtests prints one result"):
+        report(copied, copied, "--format", "mmtests")
+
+
+PLUGIN = """
+from numalab.report.formats.catalogue import register
+from numalab.report.formats.format import TextFormat
+
+register("verdicts", TextFormat(lambda reports: "".join(f"{r.verdict}\\n" for r in reports)))
+"""
+
+
+def test_a_plug_in_adds_a_format_with_one_file(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (copied / "plugins").mkdir()
+    (copied / "plugins" / "verdicts.py").write_text(PLUGIN)
+    monkeypatch.setenv("NUMALAB_PATH", str(copied))
+    monkeypatch.setattr(catalogue, "_REGISTRY", copy.deepcopy(catalogue._REGISTRY))
+    assert report(copied, "--format", "verdicts").stdout.startswith("Seen in all 6 runs")

@@ -1,0 +1,225 @@
+"""`numalab compare`: two results of one study, made from the committed example."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from numalab.cli.study.compare import command
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.results.compare import CellVersus, compare_results
+from numalab.results.layout import Results
+
+EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+BEFORE, AFTER = "ring-4_bound-hogs_before", "ring-4_bound-hogs_after"
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "other"))
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    document = json.loads(path.read_text("utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), "utf-8")
+
+
+def edit_runs(results: Path, change: Callable[[Json], None], variant: str = "") -> None:
+    for path in results.glob(f"runs/*_{variant}*/manifest.json"):
+        edit(path, change)
+
+
+def set_measure(results: Path, cell: str, measure: str, values: list[float | None]) -> None:
+    for seed, value in enumerate(values, 1):
+
+        def put(measures: list[Json], value: float | None = value) -> None:
+            (found,) = (each for each in measures if each["name"] == measure)
+            found["value"] = value
+
+        edit(results / "runs" / f"{cell}_{seed}" / "measures.json", put)
+
+
+def numalab(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def cells(other: Path) -> dict[str, CellVersus]:
+    return {cell.cell: cell for cell in compare_results(Results(EXAMPLE), Results(other)).cells}
+
+
+def outcome(cell: CellVersus, measure: str) -> tuple[str, str]:
+    (found,) = (each.comparison for each in cell.measures if each.measure == measure)
+    return found.outcome, found.verdict
+
+
+def unmeasured(cell: CellVersus) -> set[str]:
+    """Name the measures that no run of either side has: there is nothing to compare."""
+    sides = ((each.measure, each.comparison) for each in cell.measures)
+    return {name for name, found in sides if found.before is None and found.after is None}
+
+
+def incomparable(cell: CellVersus) -> set[str]:
+    return {m.measure for m in cell.measures if m.comparison.outcome == "not comparable"}
+
+
+def test_results_are_no_different_from_themselves() -> None:
+    done = numalab(EXAMPLE, EXAMPLE, "--fail-on", "worse")
+    assert done.exit_code == 0
+    assert f"{AFTER}: the same kernel in both" in done.stdout
+    document = json.loads(numalab(EXAMPLE, EXAMPLE, "--json").stdout)
+    assert (document["worse"], document["whole"]) == (False, True)
+    outcomes = {m["comparison"]["outcome"] for c in document["cells"] for m in c["measures"]}
+    assert outcomes == {"no difference shown", "not comparable"}
+    for cell in compare_results(Results(Path(EXAMPLE)), Results(Path(EXAMPLE))).cells:
+        assert incomparable(cell) == unmeasured(cell)
+
+
+def test_a_worse_measure_fails_only_when_asked(other: Path) -> None:
+    set_measure(other, AFTER, "idle_while_overloaded", [50.0, 51.0, 52.0])
+    assert outcome(cells(other)[AFTER], "idle_while_overloaded")[0] == "worse"
+    assert numalab(EXAMPLE, other).exit_code == 0
+    done = numalab(EXAMPLE, other, "--fail-on", "worse")
+    assert done.exit_code == 1
+    assert "idle_while_overloaded [%]" in done.stdout
+    assert "Welch's t, p" in done.stdout
+    # The other way round it is better, which fails nothing.
+    back = numalab(other, EXAMPLE, "--fail-on", "worse")
+    assert back.exit_code == 0
+    assert "better" in back.stdout
+
+
+def test_a_measure_without_a_better_direction_is_only_different(other: Path) -> None:
+    set_measure(other, AFTER, "task_migrations", [9000, 9001, 9002])
+    assert outcome(cells(other)[AFTER], "task_migrations")[0] == "different"
+    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 0
+
+
+def test_another_kernel_is_what_is_compared(other: Path) -> None:
+    edit_runs(other, lambda run: run["kernel"].update(release="9.9.9", bzimage_sha256="0"), "after")
+    found = cells(other)[AFTER]
+    assert found.differs == ()
+    assert found.kernels[1] == "9.9.9"
+    assert not found.same_kernel
+    assert "-> 9.9.9" in numalab(EXAMPLE, other).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("study", lambda run: run.update(study="another")),
+        ("mode", lambda run: run.update(mode="tcg")),
+        ("tunables", lambda run: run.update(tunables={"kernel.numa_balancing": 0})),
+        ("command", lambda run: run["workload"]["argv"].append("9")),
+        ("tasks", lambda run: run["workload"].update(tasks=["x"])),
+        ("allowed CPUs", lambda run: run["workload"].update(allowed_cpus=[1])),
+        ("image", lambda run: run["image"].update(digest="0123456789abcdef")),
+        ("QEMU", lambda run: run["versions"].update(qemu="99.0")),
+    ],
+)
+def test_anything_else_that_differs_is_named(
+    other: Path, name: str, change: Callable[[Json], None]
+) -> None:
+    edit_runs(other, change)
+    for found in cells(other).values():
+        assert [text.partition(":")[0] for text in found.differs] == [name]
+        assert found.count("not comparable") == len(found.measures)
+    done = numalab(EXAMPLE, other, "--fail-on", "worse")
+    assert done.exit_code == 1
+    assert f"  {name}: " in done.stdout
+    assert numalab(EXAMPLE, other).exit_code == 0
+
+
+def test_one_run_that_differs_is_enough(other: Path) -> None:
+    path = other / "runs" / f"{AFTER}_2" / "manifest.json"
+    edit(path, lambda run: run.update(mode="kvm"))
+    assert cells(other)[AFTER].differs == ("mode: icount, then icount or kvm",)
+    assert cells(other)[BEFORE].differs == ()
+
+
+def test_another_machine_of_the_same_name_is_named_where_both_noted_it(
+    other: Path, tmp_path: Path
+) -> None:
+    first = Path(shutil.copytree(EXAMPLE, tmp_path / "first"))
+    edit_runs(first, lambda run: run.pop("machine", None))
+    edit_runs(other, lambda run: run.update(machine={"nodes": 4}))
+    assert all(c.differs == () for c in compare_results(Results(first), Results(other)).cells)
+    edit_runs(first, lambda run: run.update(machine={"nodes": 5}))
+    for cell in compare_results(Results(first), Results(other)).cells:
+        assert cell.differs == ('machine: {"nodes": 5}, then {"nodes": 4}',)
+
+
+def test_what_was_recorded_must_be_the_same(other: Path) -> None:
+    edit(other / "plan.json", lambda plan: plan["file"].update(capture={"sets": ["numa"]}))
+    assert all(found.differs[0].startswith("capture: ") for found in cells(other).values())
+
+
+def test_times_on_another_host_are_not_comparable_unless_virtual(
+    other: Path, tmp_path: Path
+) -> None:
+    def as_timing(measures: list[Json]) -> None:
+        measures[0]["kind"] = "timing"
+
+    first = Path(shutil.copytree(EXAMPLE, tmp_path / "first"))
+    for results in (first, other):
+        for path in results.glob("runs/*/measures.json"):
+            edit(path, as_timing)
+    edit_runs(other, lambda run: run["host"].update(processor="another"))
+    virtual = compare_results(Results(first), Results(other)).cells[0]
+    assert incomparable(virtual) == unmeasured(virtual)
+    for results in (first, other):
+        edit_runs(results, lambda run: run.update(mode="kvm"))
+    real = compare_results(Results(first), Results(other)).cells[0]
+    assert real.differs == ()
+    timing = {each.measure for each in real.measures if each.kind == "timing"}
+    assert incomparable(real) == unmeasured(real) | timing
+    assert "host processor: " in real.measures[0].comparison.verdict
+
+
+def test_a_measure_that_means_something_else_is_not_comparable(other: Path) -> None:
+    for path in other.glob("runs/*/measures.json"):
+        edit(path, lambda measures: measures[0].update(definition="Something else."))
+    found = cells(other)[AFTER]
+    assert found.measures[0].comparison.verdict.endswith("definition: it changed between the two")
+    assert incomparable(found) == unmeasured(found) | {found.measures[0].measure}
+
+
+def test_a_variant_that_gave_no_result_does_not_pass(other: Path) -> None:
+    for path in other.glob(f"runs/{AFTER}_*"):
+        shutil.rmtree(path)
+    assert cells(other)[AFTER].differs == ("only the first result has runs of it",)
+    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 1
+
+
+def test_a_measure_that_got_lost_does_not_pass(other: Path) -> None:
+    set_measure(other, AFTER, "idle_while_overloaded", [None, None, None])
+    done = numalab(EXAMPLE, other, "--fail-on", "worse")
+    assert done.exit_code == 1
+    assert "no run after could measure it" in " ".join(done.stdout.split())
+    # One without a better direction was never judged.
+    set_measure(other, AFTER, "idle_while_overloaded", [1.0, 2.0, 3.0])
+    set_measure(other, AFTER, "task_migrations", [None, None, None])
+    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 0
+
+
+def test_what_is_not_a_result_is_explained(tmp_path: Path, other: Path) -> None:
+    with pytest.raises(UserError, match=r"plan\.json: no such file"):
+        numalab(EXAMPLE, tmp_path)
+    edit_runs(other, lambda run: run.pop("image"))
+    with pytest.raises(UserError, match=r"damaged.*image"):
+        numalab(EXAMPLE, other)
+    shutil.rmtree(other / "runs")
+    with pytest.raises(UserError, match="no run has finished"):
+        numalab(other, EXAMPLE)

@@ -1,0 +1,231 @@
+"""Stored results as values: today's, older ones, a stranger's, and damaged ones."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.manifest import Manifest, RunStatus
+from numalab.results.names import is_plain
+from numalab.results.plan import PlannedRun, StoredPlan, planned_run
+from numalab.results.reader import load_findings, load_manifest, load_plan, load_run, load_runs
+from numalab.results.remarks import (
+    BudgetRemark,
+    Decided,
+    NoteRemark,
+    RepetitionsRemark,
+    StopReason,
+    TimeOverRemark,
+)
+from numalab.results.stored import FORMAT
+from numalab.run_dir import RunDir
+from support.stored_run import stored_manifest
+
+EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
+OLD = Results(Path(__file__).parents[2] / "data" / "results" / "format-1")
+RUN = "ring-4_bound-hogs_after_1"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Results:
+    """Return results as they are committed."""
+    shutil.copytree(EXAMPLES[0].with_name("group-construction"), tmp_path / "results")
+    return Results(tmp_path / "results")
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    table = json.loads(path.read_text())
+    change(table)
+    path.write_text(json.dumps(table))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_committed_run_is_read(path: Path) -> None:
+    plan, runs = load_runs(Results(path))
+    assert {run.id for run in runs} <= {run.id for run in plan.runs}
+    assert all(run.manifest.status is RunStatus.OK for run in runs)
+    assert all(run.measures and load_findings(run.directory) is not None for run in runs)
+
+
+def test_what_is_read_is_what_was_written(copied: Results) -> None:
+    """But for the number of the format, which is today's."""
+    for directory in copied.finished().values():
+        stored = json.loads(directory.manifest.read_text())
+        assert load_manifest(directory).table() == stored | {"format": FORMAT}
+
+
+def test_results_of_format_1() -> None:
+    plan, (run,) = load_runs(OLD)
+    assert plan.runs[0] == PlannedRun(
+        "ring-4_bound-hogs_before_1", "ring-4", "bound-hogs", "before", 1
+    )
+    assert (plan.preset, plan.remarks, plan.path) == ("", (), "studies/group-construction.toml")
+    assert run.cell == Cell("ring-4", "bound-hogs")
+    assert run.manifest.machine is None
+    assert run.manifest.proof is not None
+    assert run.manifest.proof.usage is None
+    assert run.value("task_migrations") is not None
+
+
+def test_remarks_of_format_2_are_kept_as_they_were(copied: Results) -> None:
+    edit(copied.plan, lambda plan: plan.update(format=2, remarks=["chosen by hand"]))
+    assert load_plan(copied).remarks == (NoteRemark(text="chosen by hand"),)
+
+
+def test_remarks_are_stored_as_what_they_say() -> None:
+    remarks = (
+        BudgetRemark(chosen=4, planned=24, seconds=12.0),
+        TimeOverRemark(left=1),
+        RepetitionsRemark(
+            measure="m",
+            level=0.05,
+            looks=4,
+            precision=5.0,
+            most=6,
+            decided=(Decided(cell="ring-4, few", why=(StopReason.MOST_RUNS,), runs=6),),
+        ),
+    )
+    plan = StoredPlan(
+        study="s", digest="d", path="s.toml", preset="", file={}, runs=(), remarks=remarks
+    )
+    assert StoredPlan.model_validate_json(plan.model_dump_json()) == plan
+    assert [str(remark) for remark in remarks] == [
+        "4 of 24 runs were chosen for a budget of 12.0 s: all cells first, then repetitions",
+        "the time was over before 1 run more could be done",
+        "repetitions were added until m showed a difference (p < 0.05 / 4, for 4 looks at most),"
+        " or its 95 % interval was narrower than +-5 % of the mean before, or each variant had 6"
+        " runs; ring-4, few: there are 6 runs of each variant",
+    ]
+
+
+def test_only_what_is_known_is_written() -> None:
+    started = stored_manifest()
+    assert "seconds" not in started.table()
+    ended = started.but(seconds=1.5)
+    assert ended.table()["seconds"] == 1.5
+    assert Manifest.model_validate_json(json.dumps(ended.table())) == ended
+
+
+def test_which_input_differs() -> None:
+    run = stored_manifest()
+    assert run.differs_from(run.but(seed=2, run="other")) == ""
+    assert run.differs_from(run.but(tunables={"kernel.numa_balancing": 0})) == "tunables"
+
+
+def test_the_name_of_a_run_is_made_of_its_cell() -> None:
+    run = planned_run(Cell("ring-4", "few"), "after", 3)
+    assert (run.id, run.cell) == ("ring-4_few_after_3", Cell("ring-4", "few"))
+
+
+EVIL = [
+    "../evil",
+    "/etc",
+    "a/b",
+    ".",
+    "..",
+    "",
+    "a\n",
+    ".hidden",
+    "a\x1b[31m",
+    "x.running",
+    "é" * 9,
+]
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_no_name_of_a_stranger_leaves_its_folder(copied: Results, name: str) -> None:
+    assert not is_plain(name)
+    for place in (copied.run, copied.running, copied.failed, copied.interrupted, copied.cell):
+        with pytest.raises(UserError, match="not a plain name"):
+            place(name)
+    for key in ("id", "topology", "workload", "variant"):
+        edit(copied.plan, lambda plan, key=key: plan["runs"][0].update({key: name}))  # type: ignore[misc]
+        with pytest.raises(UserError, match=r"plan\.json"):
+            load_plan(copied)
+    for path in (("run",), ("topology",), ("variant",), ("workload", "label")):
+        directory = copied.run(RUN)
+        before = directory.manifest.read_text()
+
+        def rename(run: dict[str, Any], path: tuple[str, ...] = path) -> None:
+            for key in path[:-1]:
+                run = run[key]
+            run[path[-1]] = name
+
+        edit(directory.manifest, rename)
+        with pytest.raises(UserError, match=r"manifest\.json"):
+            load_run(directory)
+        directory.manifest.write_text(before)
+
+
+def test_a_run_in_another_ones_folder_is_damage(copied: Results) -> None:
+    edit(copied.run(RUN).manifest, lambda run: run.update(run="ring-4_bound-hogs_after_2"))
+    with pytest.raises(UserError, match="it is of the run ring-4_bound-hogs_after_2"):
+        load_runs(copied)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "1e400", "9" * 5000, "NaN"])
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("manifest.json", "seed"),
+        ("manifest.json", "seconds"),
+        ("manifest.json", "events"),
+        ("measures.json", "value"),
+        ("plan.json", "seed"),
+    ],
+)
+def test_a_number_that_is_out_of_all_bounds(
+    copied: Results, file: str, key: str, number: str
+) -> None:
+    path = copied.plan if file == "plan.json" else copied.run(RUN).path / file
+    text = path.read_text()
+    path.write_text(re.sub(rf'("{key}": )[0-9.]+', rf"\g<1>{number}", text))
+    assert path.read_text() != text
+    with pytest.raises(UserError, match=str(path)):
+        load_runs(copied)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"matrices": 7}', "\udce4", "[" * 10_000])
+def test_a_damaged_analysis(copied: Results, text: str) -> None:
+    directory = copied.run(RUN)
+    directory.analysis.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(UserError, match=r"analysis\.json: a file of these results is damaged"):
+        load_findings(directory)
+
+
+def test_a_bug_of_ours_is_not_damage(copied: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    def buggy(*_: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("numalab.reporting.build._findings", buggy)
+    from numalab.reporting.build import gather  # noqa: PLC0415 - after the bug
+
+    with pytest.raises(KeyError, match="ours"):
+        gather(copied)
+
+
+def test_a_key_of_a_newer_numalab_is_passed_over(copied: Results) -> None:
+    edit(copied.run(RUN).manifest, lambda run: run.update(quantum_ns=1000))
+    assert load_run(copied.run(RUN)).id == RUN
+
+
+def test_nothing_is_coerced(copied: Results) -> None:
+    edit(copied.run(RUN).manifest, lambda run: run.update(seed="1"))
+    with pytest.raises(UserError, match=r"damaged \(seed: "):
+        load_run(copied.run(RUN))
+    with pytest.raises(ValidationError):
+        StoredPlan.model_validate_json('{"format": 3}')
+
+
+def test_what_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"manifest\.json: no such file"):
+        load_manifest(RunDir(tmp_path))

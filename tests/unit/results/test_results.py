@@ -1,0 +1,120 @@
+"""A report is made from stored results alone; damaged ones give one message."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.formats.document import render_document
+from numalab.report.page.html import render_html
+from numalab.reporting.build import gather
+from numalab.results.layout import Results
+
+EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
+EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Results:
+    shutil.copytree(EXAMPLE, tmp_path / "results")
+    return Results(tmp_path / "results")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_what_their_runs_give(path: Path) -> None:
+    """The committed pages, changelogs and documents are those of the committed runs."""
+    example = Results(path)
+    reports = gather(example)
+    assert render_changelog(reports) == example.changelog.read_text(encoding="utf-8")
+    assert render_document(reports) == example.document.read_text(encoding="utf-8")
+    page = example.html.read_text(encoding="utf-8")
+    if len(reports) == 1:
+        assert render_html(reports[0]) == page
+        return
+    for report in reports:
+        own = example.cell(report.cell_name).html
+        assert render_html(report) == own.read_text(encoding="utf-8")
+        assert f'href="{own.relative_to(path)}"' in page
+
+
+def test_the_readme_shows_the_example() -> None:
+    table = Results(EXAMPLE).changelog.read_text(encoding="utf-8").split("\n\n")
+    (shown,) = (part for part in table if part.startswith("Measure (unit)"))
+    assert f"```\n{shown}\n```" in (project_dir() / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_shows_the_bug_and_its_absence_in_every_seed() -> None:
+    (report,) = gather(Results(EXAMPLE))
+    assert all(claim.holds for claim in report.claims)
+    values = {
+        (run.variant, reading.measure): reading.value
+        for run in report.runs
+        for reading in run.readings
+    }
+    assert values["before", "task_time_share_node3"] == 0
+    assert (values["after", "task_busy_share_min"] or 0) > 80
+    assert len(report.runs) == 6
+
+
+def test_the_old_groups_are_those_of_the_post() -> None:
+    """(3,0,1) (1,2,3) on every CPU before; (0,1,2) (2,3,0) on nodes 1 and 3 after."""
+    (report,) = gather(Results(EXAMPLE))
+    nodes = {cpu: node.id for node in report.topology.nodes for cpu in node.cpus}
+    for domains in report.domains:
+        assert domains.errors == ()
+        for cpu in domains.cpus:
+            groups = {
+                frozenset(nodes[member] for member in group.span)
+                for group in cpu.domains[-1].groups
+            }
+            even = {frozenset({3, 0, 1}), frozenset({1, 2, 3})}
+            odd = {frozenset({0, 1, 2}), frozenset({2, 3, 0})}
+            own = odd if domains.variant == "after" and nodes[cpu.cpu] in (1, 3) else even
+            assert groups == own, (domains.variant, cpu.cpu)
+
+
+def test_why_something_cannot_be_seen_is_said_once() -> None:
+    report = gather(Results(EXAMPLE.parent / "numa-imbalance"))[0]
+    assert [claim.verdict for claim in report.claims].count(report.claims[-1].verdict) > 1
+    assert report.verdict.count("icount counts instructions") == 1
+    assert all(claim.text in report.verdict for claim in report.claims)
+
+
+def test_a_variant_without_runs_is_said(copied: Results) -> None:
+    for path in (copied.path / "runs").glob("*_after_*"):
+        shutil.rmtree(path)
+    (report,) = gather(copied)
+    assert "3 runs gave no result" in report.verdict
+    assert [claim.holds for claim in report.claims] == [True, False]
+
+
+def damage(path: Path, text: str | None) -> None:
+    path.unlink() if text is None else path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "measures.json", "events.parquet"])
+@pytest.mark.parametrize("text", [None, "", "{", "{}", "[1]", "null", '{"run": 7}'])
+def test_damaged_results_are_one_message(copied: Results, name: str, text: str | None) -> None:
+    run = sorted((copied.path / "runs").iterdir())[0]
+    damage(run / name, text)
+    if (name, text) == ("manifest.json", None):
+        assert len(gather(copied)[0].runs) == 5  # a run without one never finished
+        return
+    with pytest.raises(UserError, match=str(copied.path)):
+        gather(copied)
+
+
+def test_results_of_another_format(copied: Results) -> None:
+    plan = json.loads(copied.plan.read_text())
+    copied.plan.write_text(json.dumps({**plan, "format": 99}))
+    with pytest.raises(UserError, match="format 99, this one reads 1, 2 and 3"):
+        gather(copied)
+
+
+def test_no_results(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        gather(Results(tmp_path))

@@ -1,0 +1,92 @@
+"""The studies and series of this repository: what they promise of themselves."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign.cost_model import estimate
+from numalab.places import project_dir
+from numalab.study.plan import Plan, plan_study
+from numalab.topology.graph import hops
+from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.prediction import predict
+
+# What has one variant measures a machine; it is of no post.
+OF_NO_POST = ("what-distance-costs",)
+STUDIES = [
+    path
+    for path in sorted((project_dir() / "studies").glob("*.toml"))
+    if path.stem not in OF_NO_POST
+]
+SERIES = sorted(path for path in (project_dir() / "kernel-configs/series").iterdir())
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_quick_is_a_part_that_can_still_tell_variants_apart(path: Path) -> None:
+    quick, full = plan_study(path, "quick"), plan_study(path)
+    assert len(quick.runs) <= len(full.runs)
+    assert len({run.seed for run in quick.runs}) >= 3
+    assert len({run.variant for run in quick.runs}) >= 2
+
+
+def seconds_on_two_cpus(plan: Plan) -> float:
+    """Estimate a plan by its file alone; what earlier runs took depends on the host."""
+    runs = [(plan.topologies[run.topology], plan.workloads[run.cell]) for run in plan.runs]
+    return sum(estimate(topology, workload, "icount") for topology, workload in runs) / 2
+
+
+def test_quick_takes_minutes() -> None:
+    seconds = [seconds_on_two_cpus(plan_study(path, "quick")) for path in STUDIES]
+    assert max(seconds) <= 4 * 60
+    assert sum(seconds) <= 20 * 60
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_its_example_is_of_the_study_as_it_is_now(path: Path) -> None:
+    """A changed parameter is a changed study: it has to be run again."""
+    example = project_dir() / "reports" / "examples" / path.stem
+    plan = json.loads((example / "plan.json").read_text())
+    assert plan["digest"] == plan_study(path, plan["preset"] or None).digest
+    assert f"reports/examples/{path.stem}/" in (project_dir() / "docs/studies.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["group-construction", "group-construction-mesh"])
+def test_the_prediction_names_the_nodes_between_which_hogs_may_not_move(name: str) -> None:
+    plan = plan_study(project_dir() / "studies" / f"{name}.toml")
+    (topology,) = plan.topologies.values()
+    (workload,) = plan.workloads.values()
+    first, second = map(int, str(workload.parameters["allowed_nodes"]).split(","))
+    assert hops(len(topology.nodes), topology.links)[first][second] == 2
+    (hazard,) = [
+        each for each in hazards(topology, predict(topology)) if each.name == "group construction"
+    ]
+    assert re.search(rf"\b{first} and {second}\b", hazard.text)
+
+
+@pytest.mark.parametrize("folder", SERIES, ids=lambda path: path.name)
+def test_a_series_says_what_it_is(folder: Path) -> None:
+    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_patches_of_a_study_say_what_they_take_back(path: Path) -> None:
+    for kernel in plan_study(path).kernels.values():
+        for series in kernel.series:
+            for patch in (SERIES[0].parent / series).glob("*.patch"):
+                assert re.search(
+                    r"^(Undoes|Brings (back|forward)): ", patch.read_text(), re.MULTILINE
+                ), patch
+
+
+def test_each_fix_of_2018_is_accounted_for() -> None:
+    folder = project_dir() / "kernel-configs/series/undo-numa-fixes-2018"
+    rows = re.findall(
+        r"^\| (\d+) \|.*\| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    assert [int(number) for number, _ in rows] == list(range(1, 20))
+    undone = sorted(found[1] for _, what in rows if (found := re.match(r"\*\*(\d{4})\*\*$", what)))
+    assert undone == sorted(patch.name[:4] for patch in folder.glob("*.patch"))
+    rest = [what for _, what in rows if not what.startswith("**")]
+    assert all(what.startswith(("gone: ", "without effect")) for what in rest)

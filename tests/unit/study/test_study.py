@@ -1,0 +1,148 @@
+"""Plans: which runs, in which order, and what is refused before anything is built."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign import describe
+from numalab.campaign.carry_out import claim_results
+from numalab.capture.counters import BufferStats
+from numalab.capture.decode import Decoded
+from numalab.errors import UserError
+from numalab.files import read_json, write_json
+from numalab.places import project_dir
+from numalab.results.layout import Results
+from numalab.study.claims import Claim
+from numalab.study.plan import plan_study
+from numalab.topology.load import load_topology
+from numalab.topology.predict.groups import Construction
+from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.prediction import predict
+
+STUDY = """
+question = "?"
+topologies = ["ring-4"]
+seeds = [1, 2]
+[variants.before]
+kernel = "debian-6.12-undo-group-construction"
+[variants.after]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "tried.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_variants_of_a_seed_are_next_to_each_other(tmp_path: Path) -> None:
+    plan = plan_study(write(tmp_path, STUDY))
+    assert [run.id for run in plan.runs] == [
+        "ring-4_bound-hogs_before_1",
+        "ring-4_bound-hogs_after_1",
+        "ring-4_bound-hogs_before_2",
+        "ring-4_bound-hogs_after_2",
+    ]
+    assert plan.workload_of(plan.runs[0]).allowed_cpus == (2, 3, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ring-4"', '"ring-5"', r"ring-5.*ring-4"),
+        ('"debian-6.12"', '"debian-6.21"', r"debian-6\.21.*debian-6\.12"),
+        ('"bound-hogs"', '"bound-dogs"', r"bound-dogs.*bound-hogs"),
+        ("seeds = [1, 2]", 'seeds = [1]\nimage = "bass"', r"bass.*base"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", r"only once"),
+        ('name = "bound-hogs"', 'name = "bound-hogs"\nparameters = { allowed_nodes = "1,9" }', "9"),
+        ("[variants.before]", "[capture]\nsets = ['nume']\n[variants.before]", r"capture\.sets"),
+        (
+            "[variants.before]",
+            "[[claims]]\ntext='t'\nvariant='after'\nmeasure='task_buzy'\nat_most=1\n[variants.before]",
+            r"claims\[0\]\.measure: no measure is called 'task_buzy'",
+        ),
+        ("seeds = [1, 2]", "seeds = [1]\nkey_measures = ['tasks_final_node4']", "has no node 4"),
+        ("seeds = [1, 2]", "seeds = [1]\nkey_measures = ['task_busy_share_cpu8']", "has no cpu 8"),
+        (
+            "[variants.before]",
+            "[variants.before]\ntunables = { '/etc/x' = 1 }",
+            r"variants\.before",
+        ),
+        (
+            "[variants.before]",
+            "[variants.before]\ntunables = { '/proc/sys/../x' = 1 }",
+            "/proc/sys/../x",
+        ),
+    ],
+)
+def test_what_a_study_names_must_be_there(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan_study(write(tmp_path, STUDY.replace(old, new, 1)))
+
+
+def test_uses_of_a_workload_have_labels(tmp_path: Path) -> None:
+    twice = STUDY + '[[workloads]]\nname = "bound-hogs"\n'
+    with pytest.raises(UserError, match="labels of workloads may each be named only once"):
+        plan_study(write(tmp_path, twice))
+    assert len(plan_study(write(tmp_path, twice + 'label = "again"')).runs) == 8
+
+
+def test_a_claim_is_bounded_on_both_sides() -> None:
+    claim = Claim(text="t", variant="after", measure="m", at_least=1, at_most=2)
+    held = [claim.holds(value) for value in (0.9, 1, 2, 2.1, None)]
+    assert held == [False, True, True, False, False]
+    claim = Claim(text="t", variant="after", measure="m", above=1, below=2)
+    held = [claim.holds(value) for value in (1, 1.1, 1.9, 2, None)]
+    assert held == [False, True, True, False, False]
+    with pytest.raises(ValueError, match="finite"):
+        Claim(text="t", variant="after", measure="m", at_most=float("nan"))
+
+
+def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
+    plan = plan_study(write(tmp_path, STUDY))
+    results = Results(tmp_path / "results")
+    claim_results(plan, results)
+    claim_results(plan, results)
+    write_json(results.plan, read_json(results.plan) | {"digest": "another"})
+    with pytest.raises(UserError, match="another study"):
+        claim_results(plan, results)
+
+
+STUDIES = sorted((project_dir() / "studies").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_shipped_study_is_planned(path: Path) -> None:
+    plan = plan_study(path)
+    assert len(plan.runs) >= 3 * len(plan.study.variants)
+    named = {name for claim in plan.study.claims for name in claim.variants}
+    assert len(named) >= min(2, len(plan.study.variants))
+
+
+@pytest.mark.parametrize("page", ["docs/studies.md", "README.md"])
+def test_a_study_in_the_documentation_is_planned(tmp_path: Path, page: str) -> None:
+    text = (project_dir() / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(question = .*?)```", text, re.DOTALL)
+    block = block.replace("debian-6.12-mine", "debian-6.12")  # the reader's own kernel
+    assert plan_study(write(tmp_path, block)).runs
+
+
+def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
+    """Nodes 1 and 4 of mesh-8 are two hops apart and shared all their groups."""
+    topology = load_topology("mesh-8")
+    found = hazards(topology, predict(topology, construction=Construction.BEFORE_4_13))
+    (named,) = [each for each in found if "group construction" in str(each)]
+    assert "1 and 4" in str(named)
+    assert topology.distances[1][4] == max(topology.distances[1])
+
+
+def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
+    stats = (BufferStats(0, 9, 5, 0, 0), BufferStats(1, 9, 0, 1, 2))
+    found = describe.recording(Decoded(events=18, gaps=2), stats)
+    assert (found.lost, found.whole) == (8, False)
+    assert describe.recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
+    assert describe.recording(Decoded(lost=9, gaps=1), stats).lost == 9

@@ -1,0 +1,79 @@
+"""A shape from a plug-in folder outside the package: checked, predicted, drawn, written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PLUGIN = '''
+from typing import Literal
+
+from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.graph import Link
+from numalab.topology.shapes.shape import Count, Shape, register_shape
+
+
+@register_shape
+class Wheel(Shape):
+    """A hub, and a rim of nodes around it."""
+
+    kind: Literal["wheel"]
+    spokes: Count
+
+    def check(self, nodes: int) -> None:
+        if nodes != self.spokes + 1:
+            raise RuleBroken("shape.spokes", f"{nodes} nodes are no hub and {self.spokes} spokes")
+
+    def links(self, nodes: int) -> tuple[Link, ...]:
+        rim = [(node, node % self.spokes + 1) for node in range(1, nodes)]
+        return tuple((0, node) for node in range(1, nodes)) + tuple((min(r), max(r)) for r in rim)
+'''
+MACHINE = """
+summary = "A wheel"
+nodes = 6
+cpus = 1
+memory_mib = 256
+
+[shape]
+kind = "wheel"
+distances = [10, 16, 22]
+spokes = 5
+"""
+
+
+def numalab(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as another program does, with `home` as its lab folder."""
+    return subprocess.run(
+        [sys.executable, "-c", "from numalab.cli.entry import main; main()", "topology", *words],
+        env=os.environ | {"NUMALAB_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def lab_folder(path: Path) -> Path:
+    for name in ("topologies", "kernel-configs", "plugins"):
+        (path / name).mkdir()
+    (path / "plugins" / "wheel.py").write_text(PLUGIN)
+    (path / "topologies" / "wheel-6.toml").write_text(MACHINE)
+    return path
+
+
+def test_a_shape_from_a_plugin(tmp_path: Path) -> None:
+    home = lab_folder(tmp_path)
+    file = home / "topologies" / "wheel-6.toml"
+    assert f"{file}: ok" in numalab(home, "check", str(file)).stdout
+    assert "glueless mesh, distances: 10 16 22" in numalab(home, "predict", "wheel-6").stdout
+    assert "<svg" in numalab(home, "show", "wheel-6", "--format", "svg").stdout
+    assert 'kind = "wheel"' in numalab(home, "show", "wheel-6", "--format", "toml").stdout
+    assert '"const": "wheel"' in numalab(home, "schema").stdout
+
+
+def test_its_own_rules_are_checked(tmp_path: Path) -> None:
+    home = lab_folder(tmp_path)
+    file = home / "topologies" / "wheel-6.toml"
+    file.write_text(MACHINE.replace("spokes = 5", "spokes = 4"))
+    found = numalab(home, "check", str(file))
+    assert found.returncode == 2
+    assert f"{file}: shape.spokes: 6 nodes are no hub and 4 spokes" in found.stdout
