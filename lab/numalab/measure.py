@@ -20,8 +20,10 @@ class Direction(StrEnum):
 class MeasureKind(StrEnum):
     """What a figure is worth.
 
-    `placement` (which CPU or node, how often) holds in every mode; `modelled` is a time or count of
-    the memory model of mode `timed`; `timing` is what a clock or the CPU's own counters said.
+    `placement` (which CPU or node, how often) is true of the run in every mode, and of hardware as
+    far as what decided it did not depend on time, or the mode's clock is like hardware's;
+    `modelled` is a time or count of the memory model of mode `timed`; `timing` is what a clock or
+    the CPU's own counters said.
     """
 
     PLACEMENT = "placement"

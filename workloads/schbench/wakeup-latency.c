@@ -211,8 +211,8 @@ static void print_results(double seconds)
 	for (size_t i = 0; i < sizeof(percentiles) / sizeof(*percentiles); i++) {
 		size_t rank = percentiles[i] / 100 * count + 0.999999;
 
-		printf("workers %d p%g %.1f us\n", worker_count, percentiles[i],
-		       all[(rank ? rank : 1) - 1] / 1e3);
+		printf("workers %d p%g %.1f us of %zu\n", worker_count, percentiles[i],
+		       all[(rank ? rank : 1) - 1] / 1e3, count);
 	}
 	printf("workers %d requests %lu per_second %.1f\n", worker_count, requests,
 	       requests / seconds);

@@ -20,7 +20,14 @@ STATISTICS_NOTE = (
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
 
-PLACEMENT_NOTE = "placement: which CPU or node was used, and how often; holds in every mode"
+_PLACEMENT = "placement: which CPU or node was used, and how often; "
+PLACEMENT_NOTES: dict[Mode, str] = {
+    "kvm": f"{_PLACEMENT}where it depends on time, as timing",
+    "tcg": f"{_PLACEMENT}where it depends on time, it says nothing about hardware",
+    "icount": f"{_PLACEMENT}true of the run, where neither idle CPUs nor far memory cost time",
+    "timed": f"{_PLACEMENT}true of the run, where it depends on time as far as the model is",
+    "recording": f"{_PLACEMENT}as the machine did that was recorded",
+}
 MODELLED_NOTE = "modelled: what the memory model says of this machine; not measured on hardware"
 TIMING_NOTES: dict[Mode, str] = {
     "kvm": "timing: host time; holds only where the host placement of the variants matches",
@@ -44,7 +51,7 @@ def kind_note(kind: MeasureKind, mode: Mode) -> str:
     """Say in one line what a figure of this kind is worth in this mode."""
     match kind:
         case MeasureKind.PLACEMENT:
-            return PLACEMENT_NOTE
+            return PLACEMENT_NOTES[mode]
         case MeasureKind.MODELLED:
             return MODELLED_NOTE
     return TIMING_NOTES[mode]

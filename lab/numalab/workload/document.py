@@ -53,7 +53,8 @@ class ParameterTable(Document):
 class MetricTable(Document):
     """How to read one number from the output: a pattern that a whole line must match.
 
-    The group `value` is the number; the group `label`, where there is one, tells several apart.
+    The group `value` is the number; the group `label`, where there is one, tells several apart. A
+    figure that is the `percentile` of samples has the group `samples` as well, how many they are.
     """
 
     name: Identifier
@@ -62,14 +63,21 @@ class MetricTable(Document):
     direction: Literal["lower", "higher", "none"]
     kind: Literal["placement", "timing"]
     required: bool = True
+    percentile: float | None = Field(default=None, gt=0, lt=100)
 
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
         groups = _compiled(pattern).groupindex
-        if "value" not in groups or set(groups) - {"value", "label"}:
+        if "value" not in groups or set(groups) - {"value", "label", "samples"}:
             raise ValueError("needs the group (?P<value>...), and may have (?P<label>...)")
         return pattern
+
+    @model_validator(mode="after")
+    def _counts_samples(self) -> "MetricTable":
+        if (self.percentile is not None) != ("samples" in _compiled(self.pattern).groupindex):
+            raise ValueError("percentile and the group (?P<samples>...) need each other")
+        return self
 
 
 class WorkloadTable(Document):

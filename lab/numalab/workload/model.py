@@ -31,6 +31,7 @@ class MetricSpec:
     direction: str
     kind: str
     required: bool
+    percentile: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Workload:
     def metrics(self) -> tuple[MetricSpec, ...]:
         """How to read what the command prints."""
         return tuple(
-            MetricSpec(m.name, re.compile(m.pattern), m.unit, m.direction, m.kind, m.required)
+            MetricSpec(
+                m.name, re.compile(m.pattern), m.unit, m.direction, m.kind, m.required, m.percentile
+            )
             for m in self.table.metrics
         )
 

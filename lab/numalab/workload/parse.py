@@ -36,17 +36,19 @@ class Metric:
 def parse_metrics(specs: Iterable[MetricSpec], output: str) -> tuple[Metric, ...]:
     """Read the metrics from a workload's standard output, in the order of `specs`, then of lines.
 
-    A line counts when the whole of it, without surrounding blanks, matches. Raises WorkloadFailed,
-    quoting the output's end, when a required metric is not there or is not a finite number.
+    A line counts when the whole of it, without surrounding blanks, matches. A percentile that no
+    sample lies beyond is the largest of them under another name, and is left out. Raises
+    WorkloadFailed, quoting the output's end, when a required metric is not there or is not a finite
+    number.
     """
     lines = [line[:MAX_LINE].strip() for line in output.splitlines()[:MAX_LINES]]
     found: list[Metric] = []
     for spec in specs:
-        of_spec = [metric for line in lines if (metric := _read(spec, line)) is not None]
+        of_spec = [match for line in lines if (match := spec.pattern.fullmatch(line)) is not None]
         if spec.required and not of_spec:
             tail = _tail(output)
             raise WorkloadFailed(f"the workload did not print {spec.name}{tail or ': no output'}")
-        found += of_spec
+        found += [_read(spec, match) for match in of_spec if _has_enough(spec, match)]
     return tuple(found)
 
 
@@ -84,15 +86,30 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _read(spec: MetricSpec, line: str) -> Metric | None:
-    match = spec.pattern.fullmatch(line)
-    if match is None:
-        return None
+def fewest_samples(percentile: float) -> int:
+    """Return how many samples a percentile (0 to 100) needs so that one lies beyond it.
+
+    By nearest rank the percentile p of n samples is the one of rank ceil(n * p / 100) (Hyndman and
+    Fan, The American Statistician 50, 1996, 361-365, definition 1); it is not the last one from
+    n = 100 / (100 - p) on.
+    """
+    # Rounded, as 100 - 99.9 is a little below 0.1.
+    return math.ceil(round(100 / (100 - percentile), 6))
+
+
+def _has_enough(spec: MetricSpec, match: re.Match[str]) -> bool:
+    if spec.percentile is None:
+        return True
+    samples = match["samples"]
+    return samples.isdecimal() and int(samples) >= fewest_samples(spec.percentile)
+
+
+def _read(spec: MetricSpec, match: re.Match[str]) -> Metric:
     try:
         value = float(match["value"])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise WorkloadFailed(f"{spec.name} is not a number: {line[:200]!r}")
+        raise WorkloadFailed(f"{spec.name} is not a number: {match[0][:200]!r}")
     label = match.groupdict().get("label") or ""
     return Metric(spec.name, label, value, spec.unit, spec.direction, spec.kind)

@@ -39,7 +39,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
     "pipe": {("round_trip", ""): 107.1905, ("round_trips", ""): 9329},
     "schbench": {
         ("latency_p50", "1"): 212.5,
-        ("latency_p99_9", "2"): 29456.8,
+        ("latency_p99_5", "2"): 23981.5,
         ("requests", "2"): 276.7,
     },
     "stream": {("copy_rate", ""): 550.7, ("triad_rate", ""): 595.5},
@@ -63,7 +63,9 @@ def test_what_a_workload_printed_is_read(name: str) -> None:
     metrics = parse_metrics(specs, printed(name))
     found = {(metric.name, metric.label): metric.value for metric in metrics}
     assert len(found) == len(metrics), "a metric is found twice"
-    assert {metric.name for metric in metrics} == {spec.name for spec in specs}
+    left_out = {spec.name for spec in specs} - {metric.name for metric in metrics}
+    # Of 501 and of 569 wake-ups.
+    assert left_out == ({"latency_p99_9"} if name == "schbench" else set())
     assert found.items() >= READ[name].items()
 
 

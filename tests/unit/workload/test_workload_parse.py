@@ -4,7 +4,7 @@ import pytest
 
 from numalab.errors import WorkloadFailed
 from numalab.workload.model import MetricSpec, load_workload
-from numalab.workload.parse import MAX_LINE, explain_failure, parse_metrics
+from numalab.workload.parse import MAX_LINE, explain_failure, fewest_samples, parse_metrics
 
 # What the two programs printed in a guest.
 HOGS = """\
@@ -110,3 +110,26 @@ def test_what_a_guest_printed_does_nothing_to_a_terminal() -> None:
     with pytest.raises(WorkloadFailed) as caught:
         parse_metrics(load_workload("pipe").metrics, "\x1b[2Jgone\n")
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("percentile", "fewest"), [(50, 2), (75, 4), (90, 10), (99, 100), (99.5, 200), (99.9, 1000)]
+)
+def test_a_percentile_needs_a_sample_beyond_it(percentile: float, fewest: int) -> None:
+    assert fewest_samples(percentile) == fewest
+    pattern = re.compile(r"p (?P<value>\d+) us of (?P<samples>\d+)")
+    of = MetricSpec("p", pattern, "us", "lower", "timing", required=True, percentile=percentile)
+    (metric,) = parse_metrics([of], f"p 7 us of {fewest}\n")
+    assert metric.value == 7
+    assert parse_metrics([of], f"p 7 us of {fewest - 1}\n") == ()
+    with pytest.raises(WorkloadFailed, match="did not print p"):
+        parse_metrics([of], "p 7 us\n")
+
+
+def test_the_slowest_of_330_is_no_percentile() -> None:
+    """What schbench printed of 330 wake-ups has no 99.9th percentile; the 99.5th is there."""
+    lines = "".join(f"workers 1 p{p} 9.0 us of 330\n" for p in (50, 75, 90, 95, 99, 99.5, 99.9))
+    printed = f"{lines}workers 1 requests 330 per_second 165.0\n"
+    names = [metric.name for metric in parse_metrics(load_workload("schbench").metrics, printed)]
+    assert "latency_p99_5" in names
+    assert "latency_p99_9" not in names
