@@ -192,6 +192,21 @@ def not_comparable(before: Values, after: Values, reason: str) -> Comparison:
     return Comparison(summarise(before), summarise(after), "not comparable", reason)
 
 
+def smallest_effect(before: Values, after: Values, *, runs: int, family: int = 1) -> float | None:
+    """Return the difference of means that `runs` new runs of each side would show.
+
+    They are taken to spread as these do, and show it in `POWER` of all repetitions by Welch's
+    t at `LEVEL` divided by `family` (the minimum detectable effect of `_welch`). In the unit
+    of the values; None for fewer than two values on a side, or fewer than `FEWEST` new runs.
+    """
+    sides = [_there(values) for values in (before, after)]
+    if min(map(len, sides)) < 2 or runs < FEWEST:
+        return None
+    floor = WHOLE_NUMBER_VARIANCE if all(map(_whole, sides)) else 0.0
+    parts = [max(_variance(side), floor) / runs for side in sides]
+    return sqrt(sum(parts)) * _reach(parts, [runs, runs], family)
+
+
 def _there(values: Values) -> list[float]:
     return [float(value) for value in values if value is not None]
 
@@ -248,14 +263,29 @@ def _welch(
     error = sqrt(sum(parts))
     if error == 0:
         return 0.0, (difference, difference), 0.0
-    if sum(parts) ** 2 < float_info.min:  # the squares of tiny variances would be 0
-        parts = [part / sum(parts) for part in parts]
-    degrees = [part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True)]
-    freedom = sum(parts) ** 2 / sum(degrees)
+    freedom = _freedom(parts, [len(before), len(after)])
     p_value = 2 * float(stdtr(freedom, -abs(difference) / error))
     reach = error * float(stdtrit(freedom, 1 - LEVEL / 2))
-    needed = float(stdtrit(freedom, 1 - LEVEL / family / 2) + stdtrit(freedom, POWER))
+    needed = _reach(parts, [len(before), len(after)], family)
     return p_value, (difference - reach, difference + reach), error * needed
+
+
+def _reach(parts: Sequence[float], runs: Sequence[int], family: int) -> float:
+    """Return how many standard errors a difference needs; `parts` are the squared error's."""
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    if not sum(parts):
+        return 0.0
+    freedom = _freedom(parts, runs)
+    return float(stdtrit(freedom, 1 - LEVEL / family / 2) + stdtrit(freedom, POWER))
+
+
+def _freedom(parts: Sequence[float], runs: Sequence[int]) -> float:
+    """Return the degrees of freedom of Welch and Satterthwaite."""
+    if sum(parts) ** 2 < float_info.min:  # the squares of tiny variances would be 0
+        parts = [part / sum(parts) for part in parts]
+    degrees = [part**2 / (n - 1) for part, n in zip(parts, runs, strict=True)]
+    return sum(parts) ** 2 / sum(degrees)
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -30,9 +30,15 @@ def _of(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
 
 
 def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
-    """Return what the runs say of the claim's measure, empty where none of them has it."""
+    """Return what the runs say of the claim's measure, empty where none of them has it.
+
+    A time of mode timed is its model's, and is judged as such.
+    """
     found = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
-    return next(((each.info.unit, each.info.kind) for each in found), ("", ""))
+    unit, kind = next(((each.info.unit, each.info.kind) for each in found), ("", ""))
+    if kind == MeasureKind.TIMING and {run.manifest.mode for run in runs} == {"timed"}:
+        return unit, MeasureKind.MODELLED
+    return unit, kind
 
 
 def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> model.ClaimOutcome:
@@ -145,11 +151,6 @@ def untimed(runs: Sequence[StoredRun]) -> str:
         return (
             "icount counts instructions, those of all CPUs on one clock: "
             "neither an idle CPU nor an access to far memory costs time"
-        )
-    if "timed" in modes:
-        return (
-            "timed counts instructions, side by side on each CPU; their speed is nobody's, and an"
-            " access to far memory costs nothing without a model of the memory"
         )
     if "tcg" in modes:
         return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"

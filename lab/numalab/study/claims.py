@@ -1,6 +1,7 @@
 """What a study expects: bounds that every run must meet, and what a post says a patch changes."""
 
 import operator
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +11,14 @@ from numalab.document import Document
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot be seen"]
+_REFUTED = {
+    "higher": "where {after} is shown to be lower than {before}",
+    "lower": "where {after} is shown to be higher than {before}",
+    "same": "where {after} is shown to differ from {before}",
+}
+_SIGNED = re.compile(r"(?<![\w.])([+-]\d+(?:\.\d+)?) ?%")
+_NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
+_PAIR = re.compile(rf"(?<![\w.]){_NUMBER}%? to {_NUMBER}")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
@@ -68,6 +77,32 @@ class Claim(Document):
         """The bounds that are set, each with its sign."""
         signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
         return tuple((sign, bound) for sign, bound in signs if bound is not None)
+
+    @property
+    def published_change(self) -> float | None:
+        """The change in percent that `published` tells, the smallest where it tells several.
+
+        Signed percentages (`+7% to +15%`), else two numbers (`1,714 to 338 s`); None for words, and
+        where the first number is 0.
+        """
+        signed = [float(each) for each in _SIGNED.findall(self.published)]
+        if signed:
+            return min(signed, key=abs)
+        pair = _PAIR.search(self.published)
+        if pair is None:
+            return None
+        first, second = (float(each.replace(",", "")) for each in pair.groups())
+        return 100 * (second - first) / first if first else None
+
+    @property
+    def refuted(self) -> str:
+        """Say in words what would refute it, before it is run."""
+        bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
+        if self.variant is not None:
+            return f"by one run of {self.variant} that is not {bounds}"
+        if self.direction is None:
+            return f"by a change that is not {bounds} %"
+        return _REFUTED[self.direction].format(before=self.from_variant, after=self.to)
 
     def holds(self, value: float | None) -> bool:
         """Say whether a measured value is within the bounds; what was not measured is not."""

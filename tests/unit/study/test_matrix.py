@@ -216,6 +216,7 @@ def test_verdicts(direction: str, before: list[float], after: list[float], verdi
         ("icount", "timing", "cannot be seen in this mode because icount counts instructions"),
         ("tcg", "timing", "cannot be seen in this mode because tcg emulates"),
         ("kvm", "timing", "reproduced"),
+        ("timed", "timing", "reproduced"),
         ("tcg", "placement", "reproduced"),
     ],
 )
@@ -224,6 +225,7 @@ def test_time_is_not_judged_where_it_is_not_that_of_hardware(
 ) -> None:
     found = judge(compared(), runs(LOW, HIGH, mode=mode, kind=kind))
     assert found.verdict.startswith(verdict)
+    assert found.kind == ("modelled" if mode == "timed" else kind)
     change = "1 to 9.075 moves (+807.5%), difference +7.92 to +8.23 (95 %), 4 and 4 runs"
     assert found.measured == change
 

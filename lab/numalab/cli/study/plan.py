@@ -1,6 +1,7 @@
 """`numalab plan`."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -9,8 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
 from numalab.campaign.outlook import StudyOutlook, look_ahead, total_seconds
 from numalab.cli.output import ModeName, emit
+from numalab.places import project_dir
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 from numalab.units import format_seconds, format_size, runs_of
@@ -30,14 +33,23 @@ def command(
     """Say what studies would run and how long that takes; nothing is built or started.
 
     A run's time is the median of earlier ones on this host where there are any, else an estimate.
+    Of each claim it says what would refute it, and, where runs of the study are stored, the
+    smallest change that so many seeds would show four times in five.
     """
     plans = [plan_study(find_study(study), preset) for study in studies]
     found = [look_ahead(plan, mode) for plan in plans]
     wanted = jobs or min(each.jobs for each in found)
-    emit(_document(found, wanted), as_json, _text(found, wanted))
+    reports = project_dir() / "reports"
+    claims = [
+        look_at_claims(plan, each.mode, reports) for plan, each in zip(plans, found, strict=True)
+    ]
+    emit(_document(found, claims, wanted), as_json, _text(found, claims, wanted))
 
 
-def _document(found: Sequence[StudyOutlook], jobs: int) -> dict[str, Any]:
+Claims = Sequence[Sequence[ClaimOutlook]]
+
+
+def _document(found: Sequence[StudyOutlook], claims: Claims, jobs: int) -> dict[str, Any]:
     return {
         "jobs": jobs,
         "seconds": total_seconds(found, jobs),
@@ -50,22 +62,23 @@ def _document(found: Sequence[StudyOutlook], jobs: int) -> dict[str, Any]:
                 "build_seconds": each.build_seconds,
                 "seconds": each.seconds(jobs),
                 "runs": each.runs,
+                "claims": [{**asdict(claim), "too_few": claim.too_few} for claim in of_study],
             }
-            for each in found
+            for each, of_study in zip(found, claims, strict=True)
         ],
     }
 
 
-def _text(found: Sequence[StudyOutlook], jobs: int) -> RenderableType:
+def _text(found: Sequence[StudyOutlook], claims: Claims, jobs: int) -> RenderableType:
     parts: list[RenderableType] = []
-    for each in found:
+    for each, of_study in zip(found, claims, strict=True):
         parts += [Text(f"{each.name}: mode {each.mode} ({each.reason})", "bold"), _runs(each)]
         if each.to_build:
             built = ", ".join(each.to_build)
             parts.append(
                 Text(f"to build first: {built}, about {format_seconds(each.build_seconds)}")
             )
-        parts.append(Text())
+        parts += [Text(), _claims(of_study), *_warnings(of_study), Text()]
     runs = sum(len(each.runs) for each in found)
     counts = sorted({1, min(each.at_once(jobs) for each in found)})
     times = ", ".join(f"{format_seconds(total_seconds(found, n))} with --jobs {n}" for n in counts)
@@ -90,3 +103,36 @@ def _runs(outlook: StudyOutlook) -> Table:
         time = format_seconds(each.cost.seconds)
         table.add_row(Text(each.run.id), str(each.cpus), size, time, source)
     return table
+
+
+def _claims(claims: Sequence[ClaimOutlook]) -> RenderableType:
+    if not claims:
+        return Text("no claims")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    for title in ("cell", "claim", "refuted"):
+        table.add_column(title, overflow="fold")
+    for title in ("published", "shows from"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in claims:
+        row = (str(each.cell), each.text, each.refuted)
+        table.add_row(*map(Text, row), _percent(each.published, "+.1f"), _percent(each.smallest))
+    return table
+
+
+def _percent(value: float | None, form: str = ".2g") -> str:
+    if value is None:
+        return "-"
+    return f"{value:{'.0f' if abs(value) >= 100 and form == '.2g' else form}}%"
+
+
+def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
+    return [
+        Text(
+            f"too few seeds: {each.cell}: {each.text}: {each.seeds} a variant would show "
+            f"{_percent(each.smallest)}, published is {_percent(each.published, '+.1f')} "
+            f"(from {each.stored} stored runs)",
+            "yellow",
+        )
+        for each in claims
+        if each.too_few
+    ]
