@@ -179,3 +179,13 @@ class RunDir:
     def analysis(self) -> Path:
         """The matrices, series and lists of this run, JSON."""
         return self.path / "analysis.json"
+
+    @property
+    def timeline(self) -> Path:
+        """Who ran where in this run's window, Parquet."""
+        return self.path / "timeline.parquet"
+
+    @property
+    def domains(self) -> Path:
+        """The sched domains that the guest's kernel printed, JSON."""
+        return self.path / "domains.json"

@@ -15,6 +15,7 @@ from numalab.capture.decode import decode_trace
 from numalab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
 from numalab.kernel.catalogue import KernelSpec, find_kernel, load_kernels
 from numalab.kernel.prebuilt.initramfs import make_initramfs
+from numalab.results.run_files import RunFiles
 from support.guest_types import Boot, MakeMachine
 from support.trace_report import assert_as_reported
 
@@ -85,7 +86,11 @@ def test_another_version_is_as_predicted(
     assert run_dir.stdout.read_text() == f"{built.release}\n"
     assert run_dir.trace.stat().st_size > 10000
     differences = check_topology(
-        machine.topology, spec, run_dir, reserved_mib=machine.trace_memory_mib, allow=True
+        machine.topology,
+        spec,
+        RunFiles(run_dir),
+        reserved_mib=machine.trace_memory_mib,
+        allow=True,
     )
     assert not differences, "\n".join(differences)
 

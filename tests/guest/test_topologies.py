@@ -8,6 +8,7 @@ import pytest
 from numalab.campaign.check import check_topology
 from numalab.kernel.build import ensure_kernel
 from numalab.kernel.catalogue import find_kernel
+from numalab.results.run_files import RunFiles
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.predict.prediction import predict
@@ -24,7 +25,11 @@ def agrees(boot: Boot, make_machine: MakeMachine, topology: str, kernel: str) ->
     outcome, run_dir = boot("true", machine=machine)
     assert outcome.status == 0
     differences = check_topology(
-        machine.topology, spec, run_dir, reserved_mib=machine.trace_memory_mib, allow=True
+        machine.topology,
+        spec,
+        RunFiles(run_dir),
+        reserved_mib=machine.trace_memory_mib,
+        allow=True,
     )
     assert not differences, "\n".join(differences)
 

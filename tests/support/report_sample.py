@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Literal
 
 from numalab.analysis.measures.catalogue import explain
+from numalab.analysis.timeline import Mark
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.report.model import (
     ClaimOutcome,
-    Mark,
     PlacementFact,
     Provenance,
     Reading,

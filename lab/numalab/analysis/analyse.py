@@ -1,7 +1,7 @@
 """All measures and findings of one run."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -11,6 +11,8 @@ from numalab.analysis.measures import catalogue
 from numalab.analysis.measures.run_data import CommandData, RunData
 from numalab.analysis.tables.chunks import ROWS
 from numalab.analysis.tables.recorded import read_run
+from numalab.analysis.tables.window import Window
+from numalab.analysis.timeline import RunTimeline
 from numalab.capture.samples import Samples
 from numalab.measure import Measure
 from numalab.run_dir import RunDir
@@ -19,10 +21,15 @@ from numalab.topology.model import Topology
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a run gave: single numbers, and what a reader can look deeper into."""
+    """What a run gave: single numbers, what a reader can look deeper into, and who ran where.
+
+    `timeline` is None where the recording does not tell who ran, or is longer than `ROWS`.
+    """
 
     measures: tuple[Measure, ...]
     findings: Findings
+    window: Window
+    timeline: RunTimeline | None = field(default=None, compare=False)
 
 
 def compute_measures(
@@ -84,4 +91,4 @@ def analyse_run(
         rows=rows,
     )
     measures = catalogue.compute_measures(RunData(run, counters, command, directory))
-    return Analysis(measures, collect_findings(run))
+    return Analysis(measures, collect_findings(run), run.window, run.sums.timeline)

@@ -15,6 +15,7 @@ from numalab.analysis.tables.chunks import EventChunk
 from numalab.analysis.tables.runqueue import queue_lengths
 from numalab.analysis.tables.slices import Slices, by_slice
 from numalab.analysis.tasks import busy_ns, node_changes, of_interest
+from numalab.analysis.timeline import RunTimeline, run_timeline
 from numalab.analysis.work_conservation import (
     VIOLATION,
     idle_while_overloaded,
@@ -47,7 +48,8 @@ class RunSums:
 
     `time` is CPU time of the tasks of interest (pid, node, slice, ns), `busy` that of any task by
     node and slice, `queued` the time that runnable tasks were on a node. `final` says on which CPU
-    every task was last. `names` are the last ones known.
+    every task was last. `names` are the last ones known. `timeline` is None for more than one
+    chunk, so that memory does not grow with the recording.
     """
 
     time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
@@ -64,19 +66,25 @@ class RunSums:
     violations: int = 0
     longest: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=VIOLATION))
     names: dict[int, str] = field(default_factory=dict)
+    timeline: RunTimeline | None = None
 
 
 def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
     """Add up all chunks."""
     sums = RunSums()
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks):
         _running(sums, chunk, scope)
         _waiting(sums, chunk, scope)
         inside = pl.col("time_ns").is_between(chunk.window.start_ns, chunk.window.end_ns)
         moved = migrations(chunk.events.filter(inside), chunk.stays, scope.node_of)
         sums.moved.append(moved)
         sums.decided.append(numa_decisions(chunk.events, chunk.window, scope.node_of))
+        sums.timeline = None if number else _timeline(chunk, scope)
     return sums
+
+
+def _timeline(chunk: EventChunk, scope: Scope) -> RunTimeline | None:
+    return run_timeline(chunk.events, chunk.spans, chunk.window, scope.tasks)
 
 
 def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:

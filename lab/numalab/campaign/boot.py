@@ -20,6 +20,7 @@ from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
+from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 
@@ -75,7 +76,7 @@ def boot(
         differences = check_topology(
             machine.topology,
             kernel,
-            directory,
+            RunFiles(directory),
             reserved_mib=machine.trace_memory_mib,
             allow=allow_mismatch,
         )

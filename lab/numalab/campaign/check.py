@@ -1,38 +1,23 @@
 """Compares the machine a guest reports with the topology, and with what was predicted of it."""
 
-from pathlib import Path
-
 from numalab.errors import TopologyMismatch, WorkloadFailed
-from numalab.files import left_by_guest
 from numalab.kernel.catalogue import KernelSpec
-from numalab.run_dir import RunDir
+from numalab.results.run_files import RunFiles
 from numalab.topology.model import Topology
 from numalab.topology.observed.compare import compare_guest, format_differences
-from numalab.topology.observed.guest import parse_guest_view
 from numalab.topology.predict.prediction import predict
 
 
 def check_topology(
-    topology: Topology,
-    kernel: KernelSpec,
-    directory: RunDir,
-    *,
-    reserved_mib: int,
-    allow: bool,
+    topology: Topology, kernel: KernelSpec, files: RunFiles, *, reserved_mib: int, allow: bool
 ) -> tuple[str, ...]:
-    """Compare what a guest left in `directory` with the prediction for its kernel.
+    """Compare what a guest left with the prediction for its kernel.
 
     `reserved_mib` is what the trace takes of the guest's memory. Raises TopologyMismatch that
-    shows both sides, or, with `allow`, returns the differences in words.
+    shows both sides, or, with `allow`, returns the differences in words; WorkloadFailed where the
+    guest did not report its machine.
     """
-    guest = parse_guest_view(
-        {
-            str(path.relative_to(directory.sysfs)): _text(path)
-            for path in sorted(directory.sysfs.glob("node*/*"))
-        },
-        _text(directory.sched_domains),
-        _text(directory.dmesg),
-    )
+    guest = files.guest_view
     if guest.kernel is None:
         raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
     prediction = predict(
@@ -48,7 +33,3 @@ def check_topology(
             + format_differences(differences)
         )
     return tuple(f"{d.subject}: expected {d.expected}, found {d.found}" for d in differences)
-
-
-def _text(path: Path) -> str:
-    return left_by_guest(path).decode("utf-8", "replace")

@@ -16,7 +16,6 @@ from numalab.campaign import describe
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import with_choice, with_kernel
 from numalab.campaign.task import Ended, Task, failed
-from numalab.capture.counters import parse_trace_stats
 from numalab.capture.decode import decode_trace
 from numalab.capture.spec import render_events
 from numalab.errors import (
@@ -28,14 +27,13 @@ from numalab.errors import (
     LossCause,
     WorkloadFailed,
 )
-from numalab.files import left_by_guest, write_json
+from numalab.files import write_json
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.machine.model import DETERMINISTIC, Job, Machine
 from numalab.results.manifest import Manifest, RecordingFacts, RunStatus
 from numalab.results.names import UNFINISHED
-from numalab.results.run_files import measure
-from numalab.results.stored import StoredMeasure
+from numalab.results.run_files import RunFiles
 from numalab.study.guest import guest_of
 from numalab.workload.parse import explain_failure
 
@@ -68,7 +66,7 @@ def execute_task(task: Task, on_phase: OnPhase) -> Ended:
 
 
 def _execute(task: Task, on_phase: OnPhase) -> None:
-    path = task.directory.path
+    path, files = task.directory.path, RunFiles(task.directory)
     shutil.rmtree(path, ignore_errors=True)
     began = time.monotonic()
     record = describe.here(task.manifest)
@@ -82,9 +80,9 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
         outcome = _boot_when_free(task, machine, on_phase)
         record = describe.outcome(record, outcome)
         if outcome.status != 0:
-            raise WorkloadFailed(_why_it_failed(task, outcome.status))
+            raise WorkloadFailed(_why_it_failed(task, files, outcome.status))
         on_phase("measuring")
-        record = _measured(task, record).but(status=RunStatus.OK)
+        record = _measured(task, files, record).but(status=RunStatus.OK)
         final = task.run.id
     except KeyboardInterrupt:
         final = f"{task.run.id}.interrupted"
@@ -100,11 +98,11 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
         raise WorkloadFailed(reason) from error
     except GuestLost as error:
         lost = _renamed(error, path, path.with_name(final))
-        record = _salvaged(task, record)
+        record = _salvaged(task, files, record)
         record = record.but(status=RunStatus.LOST, cause=lost.cause, reason=str(lost))
         raise lost from None
     except LabError as error:
-        record = _salvaged(task, record).but(status=RunStatus.FAILED, reason=str(error))
+        record = _salvaged(task, files, record).but(status=RunStatus.FAILED, reason=str(error))
         raise
     finally:
         record = record.but(seconds=round(time.monotonic() - began, 2))
@@ -198,52 +196,40 @@ def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
     )
 
 
-def _measured(task: Task, run: Manifest) -> Manifest:
+def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
     """Check the machine, decode the recording, take the measures."""
-    directory, capture = task.directory, task.capture
     differences = check_topology(
         task.topology,
         task.kernel,
-        directory,
+        files,
         reserved_mib=_machine(task).trace_memory_mib,
         allow=task.setting.allow_mismatch,
     )
-    recording = _decoded(task)
-    if capture.lost_is_error and not recording.whole:
+    recording = _decoded(task, files)
+    if task.capture.lost_is_error and not recording.whole:
         raise CaptureIncomplete(
             f"{recording.lost} events were lost at {recording.gaps} places;"
             " a larger buffer_mib in [capture] may help"
         )
-    measures = measure(directory, task.topology, task.workload, capture)
-    write_json(directory.measures, [StoredMeasure.of(each).model_dump() for each in measures])
+    files.measure(task.topology, task.workload, task.capture)
     return run.but(trace=recording, topology_differences=differences)
 
 
-def _why_it_failed(task: Task, status: int) -> str:
-    there = task.directory
-    printed = _left(there.stderr) or _left(there.stdout)
-    return explain_failure(task.workload.name, status, printed, _left(there.dmesg))
+def _why_it_failed(task: Task, files: RunFiles, status: int) -> str:
+    return explain_failure(task.workload.name, status, files.printed, files.dmesg)
 
 
-def _left(path: Path) -> str:
-    """Read what a guest left, or nothing if it left none."""
-    with suppress(WorkloadFailed):
-        return left_by_guest(path).decode("utf-8", "replace")
-    return ""
-
-
-def _decoded(task: Task) -> RecordingFacts:
+def _decoded(task: Task, files: RunFiles) -> RecordingFacts:
     """Decode the recording, and say how much of it there is."""
     directory = task.directory
     decoded = decode_trace(directory.trace, task.topology, directory.events)
-    stats = _left(directory.trace_stats)  # a rescued guest may have left none
-    return describe.recording(decoded, parse_trace_stats(stats))
+    return describe.recording(decoded, files.buffer_stats)
 
 
-def _salvaged(task: Task, run: Manifest) -> Manifest:
+def _salvaged(task: Task, files: RunFiles, run: Manifest) -> Manifest:
     """Decode as much of a failed run's recording as there is; it is kept, but gives no result."""
     directory = task.directory
     if directory.trace.exists() and not directory.events.exists():
         with suppress(LabError):
-            return run.but(trace=_decoded(task))
+            return run.but(trace=_decoded(task, files))
     return run

@@ -13,6 +13,7 @@ from typing import Literal
 from numalab.analysis import statistics
 from numalab.analysis.findings import Findings
 from numalab.analysis.statistics import Outcome, Summary
+from numalab.analysis.timeline import Mark
 from numalab.measure import MeasureInfo
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains
@@ -128,14 +129,6 @@ class Span:
     end_ms: float
     task: str
     of_interest: bool
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A moment worth a line across the timeline, such as a change of the tasks' affinity."""
-
-    at_ms: float
-    text: str
 
 
 @dataclass(frozen=True)

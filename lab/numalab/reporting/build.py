@@ -11,7 +11,7 @@ from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
 from numalab.reporting.failed_runs import failed_run, host_line
 from numalab.reporting.placement_rows import placement_line, proof_rows
-from numalab.reporting.timelines import run_timeline
+from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
@@ -23,6 +23,7 @@ from numalab.results.reader import (
     load_domains,
     load_findings,
     load_runs,
+    load_timeline,
 )
 from numalab.study.claims import Claim
 from numalab.study.model import Study
@@ -192,9 +193,9 @@ def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[m
     """Draw the first run of each variant; the table says how the others compare."""
     for name in variants:
         for run in _of(runs, name)[:1]:
-            drawn = run_timeline(run.directory, name, run.id, run.manifest.workload.tasks)
-            if drawn is not None:
-                yield drawn
+            found = load_timeline(run.directory, run.manifest.workload.tasks)
+            if found is not None:
+                yield timeline(found, name, run.id)
 
 
 def _findings(runs: Sequence[StoredRun]) -> Iterator[model.RunFindings]:

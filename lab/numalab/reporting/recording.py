@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.analysis.analyse import analyse_run
-from numalab.analysis.findings import Findings
+from numalab.analysis.analyse import Analysis, analyse_run
 from numalab.analysis.measures.catalogue import (
     families_of_nodes,
     families_that_may_be_never,
 )
-from numalab.analysis.tables.window import Window, find_window
+from numalab.analysis.tables.window import Window
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.files import write_json
 from numalab.measure import Measure
-from numalab.results.run_files import save_findings, scan_events
-from numalab.results.stored import StoredMeasure
+from numalab.results.run_files import scan_events
+from numalab.results.stored_analysis import save_analysis
 from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.model import Topology
@@ -28,9 +26,7 @@ class Recording:
     """What a recording gave. `notes` say what a reader of the measures should know."""
 
     decoded: Decoded
-    window: Window
-    measures: tuple[Measure, ...]
-    findings: Findings
+    analysis: Analysis
     notes: tuple[str, ...]
 
 
@@ -44,7 +40,7 @@ def measure_recording(
 ) -> Recording:
     """Decode `trace` into `directory`, measure it, and write what was found there.
 
-    That is events.parquet, measures.json and analysis.json.
+    That is events.parquet, measures.json, analysis.json and timeline.parquet.
 
     `tasks` are the names of the tasks of interest, `*` and `?` standing for any text and character;
     none means all. `allowed_cpus` are the CPUs that they might use, None means all.
@@ -70,13 +66,9 @@ def measure_recording(
     analysis = analyse_run(
         events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded
     )
-    write_json(
-        directory.measures, [StoredMeasure.of(each).model_dump() for each in analysis.measures]
-    )
-    save_findings(directory, analysis.findings)
-    window = find_window(events)
-    notes = _notes(decoded, window, analysis.measures, topology)
-    return Recording(decoded, window, analysis.measures, analysis.findings, notes)
+    save_analysis(directory, analysis)
+    notes = _notes(decoded, analysis.window, analysis.measures, topology)
+    return Recording(decoded, analysis, notes)
 
 
 def _check_cpus(

@@ -7,8 +7,7 @@ from pathlib import Path
 from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
 from numalab.reporting.recording import Recording
-from numalab.reporting.timelines import run_timeline
-from numalab.run_dir import RunDir
+from numalab.reporting.timelines import timeline
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import render_svg
 
@@ -27,14 +26,13 @@ KEYS = (
 
 
 def recording_report(
-    trace: Path, found: Recording, topology: Topology, directory: RunDir, tasks: Sequence[str]
+    trace: Path, found: Recording, topology: Topology, tasks: Sequence[str]
 ) -> model.StudyReport:
     """Put together the report of a recording that `measure_recording` took."""
-    infos = tuple(each.info for each in found.measures)
-    samples = {each.name: [each.value] for each in found.measures}
+    infos = tuple(each.info for each in found.analysis.measures)
+    samples = {each.name: [each.value] for each in found.analysis.measures}
     there = [name for name in KEYS if samples.get(name, [None])[0] is not None]
-    drawn = found.decoded.events <= MOST_DRAWN
-    timeline = run_timeline(directory, VARIANT, trace.name, tasks) if drawn else None
+    ran = found.analysis.timeline if found.decoded.events <= MOST_DRAWN else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     words = [f"--tasks '{name}'" for name in tasks]
     return model.StudyReport(
@@ -55,18 +53,18 @@ def recording_report(
         key_measures=tuple(there),
         runs=(_run(trace, found),),
         comparisons=compare_variants(infos, tuple(there), [samples]),
-        timelines=() if timeline is None else (timeline,),
-        findings=(model.RunFindings(VARIANT, trace.name, found.findings),),
+        timelines=() if ran is None else (timeline(ran, VARIANT, trace.name),),
+        findings=(model.RunFindings(VARIANT, trace.name, found.analysis.findings),),
         remarks=found.notes,
     )
 
 
 def _verdict(found: Recording) -> str:
-    decoded, seconds = found.decoded, found.window.length_ns / 1e9
+    decoded, seconds = found.decoded, found.analysis.window.length_ns / 1e9
     lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
     return (
         f"{decoded.events:,} events{lost}; NUMA balancing decided "
-        f"{found.findings.decisions_in_all} times in {seconds:.3f} s."
+        f"{found.analysis.findings.decisions_in_all} times in {seconds:.3f} s."
     )
 
 
@@ -76,7 +74,7 @@ def _run(trace: Path, found: Recording) -> model.Run:
         variant=VARIANT,
         seed=0,
         status="ok",
-        readings=tuple(model.Reading(each.name, each.value) for each in found.measures),
+        readings=tuple(model.Reading(each.name, each.value) for each in found.analysis.measures),
         provenance=model.Provenance(
             qemu="none",
             libvirt="none",

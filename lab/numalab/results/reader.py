@@ -4,7 +4,7 @@ What cannot be read, or is not what its model says, is a UserError that names th
 are damaged. Whatever else goes wrong later is not theirs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from numalab.analysis.findings import Findings, read_findings
 from numalab.analysis.tables.event_table import COLUMNS, typed
+from numalab.analysis.timeline import RunTimeline, timeline_of
 from numalab.errors import UserError
 from numalab.measure import Measure, Number
 from numalab.results.cell import Cell
@@ -23,6 +24,7 @@ from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.stored import FORMAT, READABLE, StoredMeasure
+from numalab.results.stored_analysis import parse_domains, read_timeline
 from numalab.results.upgrade import MANIFEST, PLAN, Step, upgraded
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
@@ -165,12 +167,20 @@ def load_findings(directory: RunDir) -> Findings | None:
         return read_findings(_read(directory.analysis))
 
 
-def load_events(directory: RunDir) -> pl.DataFrame:
-    """Load what the measures and the timeline read of a run's events. Raises UserError."""
+def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None:
+    """Read who ran where in a run, from its events where that is not stored.
+
+    `tasks` are those of interest. None for a run whose recording does not tell. Raises UserError.
+    """
+    if directory.timeline.exists():
+        with _damage_explained(directory.timeline):
+            _only_file(directory.timeline)
+            return read_timeline(directory)
     with _damage_explained(directory.events):
         table = pl.scan_parquet(_only_file(directory.events))
         there = table.collect_schema()
-        return typed(table).select([name for name in COLUMNS if name in there]).collect()
+        events = typed(table).select([name for name in COLUMNS if name in there]).collect()
+    return timeline_of(events, tasks)
 
 
 def load_all_events(directory: RunDir) -> pl.DataFrame:
@@ -180,6 +190,12 @@ def load_all_events(directory: RunDir) -> pl.DataFrame:
 
 
 def load_domains(directory: RunDir) -> SchedLog:
-    """Read the sched domains that a run's kernel printed. Raises UserError."""
+    """Read the sched domains that a run's kernel printed, from its log where they are not stored.
+
+    Raises UserError.
+    """
+    if directory.domains.exists():
+        with _damage_explained(directory.domains):
+            return parse_domains(_read(directory.domains))
     with _damage_explained(directory.dmesg):
         return parse_sched_verbose(_read(directory.dmesg).decode("utf-8", "replace"))

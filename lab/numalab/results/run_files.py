@@ -1,28 +1,128 @@
-"""Takes the measures of one run out of its folder."""
+"""What a guest left of one run, each file read once, on its first use; and the analysis of it."""
 
-import json
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from numalab.analysis.analyse import analyse_run
-from numalab.analysis.findings import Findings
 from numalab.analysis.measures.run_data import CommandData
 from numalab.analysis.tables.event_table import COLUMNS
-from numalab.capture.counters import difference, parse_numastat, parse_schedstat, parse_vmstat
+from numalab.capture.counters import (
+    BufferStats,
+    difference,
+    parse_numastat,
+    parse_schedstat,
+    parse_trace_stats,
+    parse_vmstat,
+)
 from numalab.capture.perf_stat import perf_counts
 from numalab.capture.samples import Samples, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
-from numalab.files import left_by_guest, write_text
-from numalab.measure import Measure
+from numalab.files import left_by_guest
+from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
+from numalab.topology.observed.guest import GuestView, parse_guest_view
 from numalab.workload.model import BoundWorkload
 from numalab.workload.parse import parse_metrics
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run that has ended."""
+
+    directory: RunDir
+
+    @cached_property
+    def dmesg(self) -> str:
+        """The kernel log; empty where a guest left none."""
+        return _text_if_there(self.directory.dmesg)
+
+    @cached_property
+    def guest_view(self) -> GuestView:
+        """The machine as its guest reports it. Raises WorkloadFailed where it left no report."""
+        nodes = self.directory.sysfs
+        return parse_guest_view(
+            {str(path.relative_to(nodes)): _text(path) for path in sorted(nodes.glob("node*/*"))},
+            _text(self.directory.sched_domains),
+            self.dmesg,
+        )
+
+    @property
+    def printed(self) -> str:
+        """What the command had to say: its errors, else its output."""
+        return _text_if_there(self.directory.stderr) or _text_if_there(self.directory.stdout)
+
+    @property
+    def buffer_stats(self) -> tuple[BufferStats, ...]:
+        """The ring buffer's own statistics; a rescued guest may have left none."""
+        return parse_trace_stats(_text_if_there(self.directory.trace_stats))
+
+    def measure(self, topology: Topology, workload: BoundWorkload, capture: CaptureSpec) -> None:
+        """Compute all that reports need from the decoded events, the counters and what was printed,
+        and write it beside them.
+
+        Raises WorkloadFailed when the command did not print a metric that its workload file
+        requires.
+        """
+        directory = self.directory
+        before, after = (
+            parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
+        )
+        analysis = analyse_run(
+            scan_events(directory),
+            topology,
+            tasks=workload.tasks,
+            allowed_cpus=workload.allowed_cpus or None,
+            recorded=self._recorded(capture),
+            counters=difference(before, after),
+            samples=self._samples(capture),
+            command=self._command(workload, capture),
+            directory=directory,
+        )
+        save_domains(directory, self.guest_view.sched_log)
+        save_analysis(directory, analysis)
+
+    def _command(self, workload: BoundWorkload, capture: CaptureSpec) -> CommandData:
+        """Read what the command printed and took, and what was counted before and after it."""
+        directory = self.directory
+        before, after = (
+            parse_schedstat(_text_if_there(path))
+            for path in (directory.schedstat_before, directory.schedstat_after)
+        )
+        numastat = None
+        if capture.numastat:
+            numastat = (
+                parse_numastat(_text_if_there(directory.numastat_before)),
+                parse_numastat(_text_if_there(directory.numastat_after)),
+            )
+        return CommandData(
+            workload.name,
+            parse_metrics(workload.metrics, _text(directory.stdout)),
+            parse_times(_text_if_there(directory.times)),
+            perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
+            (before, after),
+            numastat,
+        )
+
+    def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:
+        """Return the `system:event` names that were recorded: those asked for that the kernel
+        has."""
+        absent = _text_if_there(self.directory.absent_events).split()
+        return tuple(
+            event.name for event in capture.events if not (event.optional and event.name in absent)
+        )
+
+    def _samples(self, capture: CaptureSpec) -> Samples | None:
+        """Return what was sampled, if its times are those of the trace."""
+        if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
+            return None
+        return parse_samples(_text_if_there(self.directory.samples))
 
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:
@@ -30,74 +130,6 @@ def scan_events(directory: RunDir) -> pl.LazyFrame:
     table = pl.scan_parquet(directory.events)
     names = table.collect_schema().names()
     return table.select([name for name in COLUMNS if name in names])
-
-
-def save_findings(directory: RunDir, findings: Findings) -> None:
-    """Write what the analysis of a run found, without the blanks that would double its size."""
-    write_text(directory.analysis, json.dumps(asdict(findings), separators=(",", ":")) + "\n")
-
-
-def measure(
-    directory: RunDir, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
-) -> tuple[Measure, ...]:
-    """Compute every measure of a run from its decoded events, its counters and what it printed.
-
-    The findings of its analysis are written beside it. Raises
-    WorkloadFailed when the command did not print a metric that its workload file requires.
-    """
-    before, after = (
-        parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
-    )
-    analysis = analyse_run(
-        scan_events(directory),
-        topology,
-        tasks=workload.tasks,
-        allowed_cpus=workload.allowed_cpus or None,
-        recorded=recorded(directory, capture),
-        counters=difference(before, after),
-        samples=_samples(directory, capture),
-        command=_command(directory, workload, capture),
-        directory=directory,
-    )
-    save_findings(directory, analysis.findings)
-    return analysis.measures
-
-
-def _command(directory: RunDir, workload: BoundWorkload, capture: CaptureSpec) -> CommandData:
-    """Read what the command printed and took, and what was counted before and after it."""
-    before, after = (
-        parse_schedstat(_text_if_there(path))
-        for path in (directory.schedstat_before, directory.schedstat_after)
-    )
-    numastat = None
-    if capture.numastat:
-        numastat = (
-            parse_numastat(_text_if_there(directory.numastat_before)),
-            parse_numastat(_text_if_there(directory.numastat_after)),
-        )
-    return CommandData(
-        workload.name,
-        parse_metrics(workload.metrics, _text(directory.stdout)),
-        parse_times(_text_if_there(directory.times)),
-        perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
-        (before, after),
-        numastat,
-    )
-
-
-def recorded(directory: RunDir, capture: CaptureSpec) -> tuple[str, ...]:
-    """Return the `system:event` names that were recorded: those asked for that the kernel has."""
-    absent = _text_if_there(directory.absent_events).split()
-    return tuple(
-        event.name for event in capture.events if not (event.optional and event.name in absent)
-    )
-
-
-def _samples(directory: RunDir, capture: CaptureSpec) -> Samples | None:
-    """Return what was sampled, if its times are those of the trace."""
-    if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
-        return None
-    return parse_samples(_text_if_there(directory.samples))
 
 
 def _text(path: Path) -> str:

@@ -29,10 +29,10 @@ def test_a_recording_without_what_a_measure_needs_gives_no_0(
     marker = write.trace_dat([write.page(1000, write.item(0, write.marker(5, b"hello")))])
     for data in (empty, marker):
         found = measured(tmp_path, topology, data)
-        values = {each.name: each.value for each in found.measures}
+        values = {each.name: each.value for each in found.analysis.measures}
         assert values.pop("unknown_time") == 0
         assert set(values.values()) == {None}
-        assert not found.window.begun
+        assert not found.analysis.window.begun
 
 
 def test_two_switches_show_who_ran_and_no_more(
@@ -43,7 +43,7 @@ def test_two_switches_show_who_ran_and_no_more(
         write.item(1000, write.switch(8, b"y", 0, 7, b"x")),
     ]
     found = measured(tmp_path, topology, write.trace_dat([write.page(1000, *switches)]))
-    values = {each.name: each.value for each in found.measures}
+    values = {each.name: each.value for each in found.analysis.measures}
     assert values["task_busy_share_cpu0"] == 100
     assert values["task_migrations"] is None
     assert values["idle_while_overloaded"] is None

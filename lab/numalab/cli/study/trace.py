@@ -62,7 +62,7 @@ def command(
         page = None
         if output is not None and machine is not None:
             page = Results(output).html
-            report = recording_report(file, found, machine, directory, tasks or ())
+            report = recording_report(file, found, machine, tasks or ())
             write_text(page, render_html(report))
     written = RunDir(output).events if output is not None else None
     document = {
@@ -70,9 +70,9 @@ def command(
         "topology": machine.name if machine else None,
         "tasks": tasks or [],
         "cpus": allowed,
-        "window": {**asdict(found.window), "length_ns": found.window.length_ns},
+        "window": {**asdict(found.analysis.window), "length_ns": found.analysis.window.length_ns},
         "recording": {**asdict(found.decoded), "whole": found.decoded.whole},
-        "measures": [StoredMeasure.of(each).model_dump() for each in found.measures],
+        "measures": [StoredMeasure.of(each).model_dump() for each in found.analysis.measures],
         "notes": found.notes,
         "events": written,
         "page": page,
@@ -101,7 +101,7 @@ def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
 def _text(
     found: Recording, machine: Topology | None, written: Path | None, page: Path | None
 ) -> RenderableType:
-    window, decoded = found.window, found.decoded
+    window, decoded = found.analysis.window, found.decoded
     marked = "between the markers" if window.begun and window.ended else "see the notes"
     facts = [
         ("machine", machine.summary if machine else "not known"),
@@ -119,7 +119,7 @@ def _text(
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("unit")
-    for each in found.measures:
+    for each in found.analysis.measures:
         places = figures.decimals([each.value])
         table.add_row(each.name, figures.number(each.value, places, grouped=True), each.info.unit)
     notes = [Text(f"note: {figures.printable(note)}", "dim") for note in found.notes]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from numalab.analysis.findings import Decision
+from numalab.analysis.timeline import Mark
 from numalab.report.figures import printable
-from numalab.report.model import Mark, Span, Timeline
+from numalab.report.model import Span, Timeline
 from numalab.topology.model import Topology
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"

@@ -1,0 +1,74 @@
+"""Who ran where in the window of a recording, for a drawing of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from numalab.analysis.tables.on_cpu import IDLE_PID, spans
+from numalab.analysis.tables.window import Window, find_window, marks
+from numalab.analysis.tasks import of_interest
+
+SPANS = {
+    "cpu": pl.Int16,
+    "node": pl.Int16,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "of_interest": pl.Boolean,
+}
+MARKER = "numalab: "
+MOST_MARKS = 50
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment worth a line across the timeline, such as a change of the tasks' affinity."""
+
+    at_ms: float
+    text: str
+
+
+@dataclass(frozen=True)
+class RunTimeline:
+    """`spans` has the columns of `SPANS`, a row for each time that a task was on a CPU, idle and
+    unknown time left out. All times are since the window's begin."""
+
+    length_ns: int
+    spans: pl.DataFrame
+    marks: tuple[Mark, ...] = ()
+
+
+def timeline_of(events: pl.DataFrame, tasks: Sequence[str]) -> RunTimeline | None:
+    """Return who ran where in the window of a table of events; `tasks` are those of interest.
+
+    None for a recording without sched_switch, which does not tell who ran.
+    """
+    window = find_window(events)
+    return run_timeline(events, spans(events, window), window, tasks)
+
+
+def run_timeline(
+    events: pl.DataFrame, ran: pl.DataFrame, window: Window, tasks: Sequence[str]
+) -> RunTimeline | None:
+    """Return what `timeline_of` does; `ran` are the `spans` of the events in the window."""
+    if not ran["known"].any():
+        return None
+    inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+    told = marks(events).filter(inside).head(MOST_MARKS)
+    return RunTimeline(
+        window.length_ns,
+        ran.filter(pl.col("pid") != IDLE_PID).select(
+            "cpu",
+            "node",
+            pl.col("start_ns", "end_ns") - window.start_ns,
+            "pid",
+            "comm",
+            of_interest=of_interest(tasks),
+        ),
+        tuple(
+            Mark((time - window.start_ns) / 1e6, text.removeprefix(MARKER))
+            for time, text in told.iter_rows()
+        ),
+    )

@@ -1,0 +1,107 @@
+"""What the analysis of a run leaves: measures, findings, sched domains, and who ran where.
+
+A report is made of these files alone. Results of an older numalab have no sched domains and no
+timeline, nor has a recording that is longer than the analysis holds at once a timeline: these are
+then taken out of the kernel log and the events (`reader`).
+"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import polars as pl
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+
+from numalab.analysis.analyse import Analysis
+from numalab.analysis.timeline import SPANS, Mark, RunTimeline
+from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.files import replacing, write_json, write_text
+from numalab.results.stored import Count, Stored, StoredMeasure
+from numalab.run_dir import RunDir
+from numalab.topology.observed.sched_log import SchedLog
+from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+
+_MARKS = TypeAdapter(tuple[Mark, ...])
+_NEVER_NULL = ("cpu", "start_ns", "end_ns", "pid", "of_interest")
+
+
+def _cpus(found: object) -> object:
+    return parse_cpulist(found) if isinstance(found, str) else found
+
+
+_Cpus = Annotated[tuple[int, ...], BeforeValidator(_cpus), PlainSerializer(format_cpulist)]
+
+
+class _Group(Stored):
+    span: _Cpus
+    mask: _Cpus
+    capacity: Count
+
+
+class _Domain(Stored):
+    level: Count
+    name: str
+    span: _Cpus
+    groups: tuple[_Group, ...]
+
+
+class _Cpu(Stored):
+    cpu: Count
+    domains: tuple[_Domain, ...]
+
+
+class _Log(Stored):
+    cpus: tuple[_Cpu, ...]
+    errors: tuple[str, ...]
+
+
+def save_analysis(directory: RunDir, analysis: Analysis) -> None:
+    """Write measures.json, analysis.json and, where it is known who ran, timeline.parquet."""
+    stored = [StoredMeasure.of(each).model_dump() for each in analysis.measures]
+    # Without the blanks that would double its size.
+    findings = json.dumps(asdict(analysis.findings), separators=(",", ":"))
+    write_text(directory.analysis, findings + "\n")
+    if (timeline := analysis.timeline) is not None:
+        about = {
+            "length_ns": str(timeline.length_ns),
+            "marks": _MARKS.dump_json(timeline.marks).decode(),
+        }
+        with replacing(directory.timeline) as temporary:
+            timeline.spans.write_parquet(temporary, metadata=about)
+    write_json(directory.measures, stored)
+
+
+def read_timeline(directory: RunDir) -> RunTimeline:
+    """Read a timeline that `save_analysis` wrote.
+
+    Raises ValueError, OSError or PolarsError for a damaged file.
+    """
+    about = pl.read_parquet_metadata(directory.timeline)
+    if missing := {"length_ns", "marks"} - about.keys():
+        raise ValueError(f"without {', '.join(sorted(missing))}")
+    spans = pl.read_parquet(directory.timeline)
+    if spans.schema != pl.Schema(SPANS):
+        raise ValueError("other columns than a timeline has")
+    if any(spans.select(_NEVER_NULL).null_count().row(0)):
+        raise ValueError("a span without a CPU, a time or a task")
+    return RunTimeline(int(about["length_ns"]), spans, _MARKS.validate_json(about["marks"]))
+
+
+def save_domains(directory: RunDir, log: SchedLog) -> None:
+    """Write domains.json: the sched domains that a guest's kernel printed."""
+    write_text(directory.domains, _Log.model_validate(asdict(log)).model_dump_json() + "\n")
+
+
+def parse_domains(text: bytes) -> SchedLog:
+    """Read what `save_domains` wrote. Raises ValueError for a damaged file."""
+    stored = _Log.model_validate_json(text)
+    return SchedLog(tuple(_cpu(each) for each in stored.cpus), stored.errors)
+
+
+def _cpu(stored: _Cpu) -> CpuDomains:
+    return CpuDomains(stored.cpu, tuple(_domain(each) for each in stored.domains))
+
+
+def _domain(stored: _Domain) -> SchedDomain:
+    groups = tuple(SchedGroup(each.span, each.mask, each.capacity) for each in stored.groups)
+    return SchedDomain(stored.level, stored.name, stored.span, (), groups)
