@@ -62,6 +62,7 @@ def boot(
     keep: Path | None = None,
     allow_mismatch: bool = False,
     on_beat: Callable[[Beat], None] | None = None,
+    limits: Limits | None = None,
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
@@ -72,7 +73,9 @@ def boot(
     job = Job(argv=argv, events=events)
     with _tidied(path, keep=keep is not None):
         directory = RunDir(path)
-        outcome = run_guest(machine, job, directory, connection=connection, on_beat=on_beat)
+        outcome = run_guest(
+            machine, job, directory, connection=connection, limits=limits, on_beat=on_beat
+        )
         differences = check_topology(
             machine.topology,
             kernel,

@@ -1,20 +1,41 @@
 """`numalab doctor`."""
 
 import shlex
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from numalab.cli.output import emit, progress_lines, say
+from numalab.campaign.boot import boot, guest
+from numalab.campaign.prepare import choose_mode, prepare
+from numalab.cli.by_hand import PagesOption
+from numalab.cli.output import Progress, emit, progress_lines, say
+from numalab.errors import LabError, UserError
+from numalab.files import write_json
 from numalab.guest.doctor import Check, checks
+from numalab.guest.host_report.private import names_here
+from numalab.guest.host_report.report import ProbeResult, render_report
 from numalab.guest.install import commands_for, install
 from numalab.guest.kvm import pick_mode
-from numalab.guest.verdicts import forget_verdicts
+from numalab.guest.verdicts import any_verdict, forget_verdicts, unusable_device
+from numalab.guest.watch import Limits
+from numalab.host.read import read_host
+from numalab.host.speed import slowness
 from numalab.image.build import built_image
 from numalab.image.recipe import load_recipe
 from numalab.kernel.build import built_kernel
 from numalab.kernel.catalogue import find_kernel
+from numalab.machine.model import PageKind
+from numalab.qemu.hypervisor import EMBED
+from numalab.topology.load import load_topology
+
+_PROBED = "ring-2"
+_PLANNED = ("ring-2", "ring-4", "mesh-8")
+# A guest that does nothing is done within seconds; a host on which it hangs is to say so soon.
+_LIMITS = Limits(boot=60.0, silence=60.0, total=600.0)
 
 
 def command(
@@ -25,10 +46,22 @@ def command(
     probe_again: Annotated[
         bool, typer.Option("--probe-again", help="Try anew whether KVM runs a guest here.")
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Try a guest in kvm mode, and write what to send of this host here."),
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="The report's guest: its kernel.")] = "debian-6.12",
+    image: Annotated[str, typer.Option(help="The report's guest: its root.")] = "base",
+    pages: PagesOption = "memfd",
+    cmdline: Annotated[
+        list[str] | None, typer.Option(help="The report's guest: a word for its kernel.")
+    ] = None,
 ) -> None:
     """Say what this host has and lacks; each miss comes with the command that fixes it.
 
     `MISS` is what every run needs, and ends with exit code 3; `lacks` only some uses need.
+    `--report FILE` boots a guest of two nodes where KVM can, and writes what was found as JSON:
+    the host's shape, versions, verdicts, plans and that guest's proof; no names, no paths.
     """
     if probe_again:
         _probe_again()
@@ -37,6 +70,11 @@ def command(
         for line in commands_for(found):
             say(f"+ {shlex.join(line)}")
             install(line)
+        found = checks()
+    if report is not None:
+        if not report.absolute().parent.is_dir():
+            raise UserError("there is no such folder", file=report.parent, key="--report")
+        _report(report, kernel, image, pages, tuple(cmdline or ()))
         found = checks()
     emit(found, as_json, _table(found))
     if any(check.needed and not check.ok for check in found):
@@ -50,6 +88,53 @@ def _probe_again() -> None:
     if kernel is not None and image is not None:
         with progress_lines("doctor") as tell:
             pick_mode("auto", kernel.bzimage, image.path, on_progress=tell)
+
+
+def _report(path: Path, kernel: str, image: str, pages: PageKind, words: tuple[str, ...]) -> None:
+    with progress_lines("doctor") as tell:
+        probe = _probe(kernel, image, pages, words, tell)
+    try:
+        own = version("numalab")
+    except PackageNotFoundError:
+        own = "not installed"
+    topologies = [load_topology(name) for name in _PLANNED]
+    value = render_report(
+        read_host(), checks(), any_verdict(), topologies, probe, version=own, names=names_here()
+    )
+    write_json(path, value)
+    say(f"read {path} before you send it: it is to hold no name and no path of yours")
+
+
+def _probe(
+    kernel: str, image: str, pages: PageKind, words: tuple[str, ...], tell: Progress
+) -> ProbeResult:
+    """Boot a guest in kvm mode; whatever stands against it is what the report is to say."""
+    nothing = ProbeResult(_PROBED, pages)
+    unusable = unusable_device()
+    if unusable:
+        return replace(nothing, failed=str(unusable))
+    try:
+        spec = find_kernel(kernel)
+        built = prepare([spec], load_recipe(image), on_progress=tell)
+        choice = choose_mode("auto", built, EMBED, tell, words=words)
+        if choice.mode != "kvm":
+            return replace(nothing, failed=choice.reason)
+        tell("booting a guest in kvm mode", None)
+        machine = replace(
+            guest(load_topology(_PROBED), kernel, built, choice), extra_cmdline=words, pages=pages
+        )
+        booted = boot(
+            machine, spec, ("true",), allow_mismatch=True,
+            limits=_LIMITS.on_a_host(slowness()),
+        )  # fmt: skip
+    except LabError as error:
+        return replace(nothing, failed=str(error))
+    came = booted.outcome
+    return replace(
+        nothing, status=came.status, wall_seconds=came.wall_seconds,
+        guest_seconds=came.guest_seconds, timing=came.timing, proof=came.proof,
+        notes=came.notes, differs=booted.differences,
+    )  # fmt: skip
 
 
 def _table(found: tuple[Check, ...]) -> Table:

@@ -1,0 +1,84 @@
+"""Takes out of a report what belongs to a person or to one machine. Pure but for `names_here`."""
+
+import os
+import platform
+import pwd
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+# What every Linux has, and so tells nothing; every other absolute path goes.
+_COMMON = ("/dev", "/proc", "/sys", "/usr")
+_PATH = re.compile(r"(?<![\w.:/])/[^\s'\",;:()<>]+")
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
+_SHORTEST = 2  # a name of one letter would take that letter out of everything
+
+
+@dataclass(frozen=True)
+class PrivateNames:
+    """Names that must not leave this host, each kind longest first."""
+
+    homes: tuple[str, ...]
+    users: tuple[str, ...]
+    hosts: tuple[str, ...]
+
+
+def private_names(homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> PrivateNames:
+    """Make it of names as they are; `root` and `localhost` are nobody's."""
+
+    def kept(names: Iterable[str]) -> tuple[str, ...]:
+        own = {name for name in names if len(name) >= _SHORTEST} - {"root", "localhost"}
+        return tuple(sorted(own, key=lambda name: (-len(name), name)))
+
+    whole = list(hosts)
+    short = [name.partition(".")[0] for name in whole]
+    domains = [name.partition(".")[2] for name in whole]
+    return PrivateNames(kept(homes), kept(users), kept([*whole, *short, *domains]))
+
+
+def names_here() -> PrivateNames:
+    """Return the names of this host and of who runs this process, also by sudo."""
+    users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
+    homes = {os.environ.get("HOME", ""), str(Path.home())}
+    entries = []
+    with suppress(KeyError):
+        entries.append(pwd.getpwuid(os.getuid()))
+    for user in users:
+        with suppress(KeyError):
+            entries.append(pwd.getpwnam(user))
+    users |= {entry.pw_name for entry in entries}
+    homes |= {entry.pw_dir for entry in entries}
+    return private_names(homes - {"/"}, users, [platform.node()])
+
+
+def without_private(value: object, names: PrivateNames) -> object:
+    """Return plain values (as of JSON) with every text in them cleaned, keys too."""
+    if isinstance(value, str):
+        return clean(value, names)
+    if isinstance(value, Mapping):
+        return {clean(str(key), names): without_private(one, names) for key, one in value.items()}
+    if isinstance(value, Sequence):
+        return [without_private(one, names) for one in value]
+    return value
+
+
+def clean(text: str, names: PrivateNames) -> str:
+    """Replace homes, paths, names of users and hosts, UUIDs and hardware addresses."""
+    for home in names.homes:
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])[^\s'\",;:()<>]*", "<path>", text)
+    text = _PATH.sub(_path, text)
+    text = _MAC.sub("<address>", _UUID.sub("<uuid>", text))
+    for kind, words in (("<host>", names.hosts), ("<user>", names.users)):
+        for word in words:
+            pattern = rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])"
+            text = re.sub(pattern, kind, text, flags=re.IGNORECASE)
+    return text
+
+
+def _path(match: re.Match[str]) -> str:
+    path = match[0]
+    common = any(path == each or path.startswith(f"{each}/") for each in _COMMON)
+    return path if common else "<path>"

@@ -1,0 +1,168 @@
+"""One report on kvm mode on this host: facts, verdict, plans, and a guest's proof."""
+
+import os
+import platform
+import re
+import resource
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from numalab.errors import LabError
+from numalab.guest.doctor import Check, components
+from numalab.guest.host_report.private import PrivateNames, without_private
+from numalab.guest.proof import Proof
+from numalab.guest.verdicts import Verdict
+from numalab.guest.witness import Timing
+from numalab.host.facts import Host, host_to_dict
+from numalab.placement.admission import may_lock_memory
+from numalab.placement.planner import plan
+from numalab.topology.model import Topology
+
+FORMAT = 1
+_MOST_TEXT = 4000
+# Of a CPU: what KVM, pinned timing and clocks depend on.
+_FLAGS = frozenset(
+    (
+        "hypervisor", "vmx", "svm", "npt", "ept", "vnmi", "avic", "x2apic", "tsc",
+        "constant_tsc", "nonstop_tsc", "tsc_adjust", "tsc_deadline_timer", "tsc_scale",
+        "arch_capabilities", "la57", "xsave", "pdpe1gb", "arch_perfmon",
+    )
+)  # fmt: skip
+_PARAMETERS = frozenset(
+    (
+        "nested", "npt", "ept", "avic", "enable_apicv", "halt_poll_ns", "nx_huge_pages",
+        "tdp_mmu", "preemption_timer",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What came of one guest in kvm mode: its command's status, times in seconds, and its proof.
+
+    `failed` says in words why there is none; the rest is then empty. `differs`: what of the guest
+    is not as predicted.
+    """
+
+    topology: str
+    pages: str
+    failed: str = ""
+    status: int | None = None
+    wall_seconds: Mapping[str, float] | None = None
+    guest_seconds: float = 0.0
+    timing: Timing | None = None
+    proof: Proof | None = None
+    notes: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedGuest:
+    """Where a machine would run here: `plan`'s answer, or in words why it cannot."""
+
+    topology: str
+    host_nodes: tuple[int, ...] = ()
+    vcpus: tuple[int, ...] = ()
+    emulator: tuple[int, ...] = ()
+    timing: bool = False
+    distorts: tuple[str, ...] = ()
+    failed: str = ""
+
+
+def render_report(
+    host: Host,
+    checks: Iterable[Check],
+    verdict: Verdict | None,
+    topologies: Iterable[Topology],
+    probe: ProbeResult,
+    *,
+    version: str,
+    names: PrivateNames,
+) -> dict[str, object]:
+    """Return the report as plain values for JSON, with `names` and paths taken out.
+
+    `version` is numalab's. Raises nothing for a host that lacks things: that is what it tells.
+    """
+    root = Path("/")
+    value = {
+        "report": FORMAT,
+        "numalab": version,
+        "versions": {"linux": platform.release(), **dict(components()), **_distribution(root)},
+        "cpu": _cpu(root),
+        "kvm": {
+            "verdict": None if verdict is None else asdict(verdict),
+            "parameters": _parameters(root),
+            "clocksource": _line(
+                root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
+            ),
+        },
+        "rights": {
+            "root": os.getuid() == 0,
+            "may_lock_memory": may_lock_memory(),
+            "memlock_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+            "cpus": len(os.sched_getaffinity(0)),
+        },
+        "host": host_to_dict(host),
+        "checks": [
+            {"name": one.name, "ok": one.ok, "needed": one.needed, "found": one.found[:_MOST_TEXT]}
+            for one in checks
+        ],
+        "plans": [asdict(_planned(topology, host)) for topology in topologies],
+        "probe": asdict(probe),
+    }
+    cleaned = without_private(value, names)
+    assert isinstance(cleaned, dict)
+    return cleaned
+
+
+def _planned(topology: Topology, host: Host) -> PlannedGuest:
+    try:
+        made = plan(topology, host, "kvm")
+    except LabError as error:
+        return PlannedGuest(topology.name, failed=str(error)[:_MOST_TEXT])
+    return PlannedGuest(
+        topology.name,
+        host_nodes=made.host_nodes,
+        vcpus=made.vcpus,
+        emulator=made.emulator,
+        timing=made.timing,
+        distorts=made.distorts,
+    )
+
+
+def _distribution(root: Path) -> dict[str, str]:
+    text = _text(root / "etc/os-release")
+    found = dict(re.findall(r'^(ID|VERSION_ID)="?([\w.-]{1,40})"?$', text, re.MULTILINE))
+    return {"distribution": " ".join(found[key] for key in ("ID", "VERSION_ID") if key in found)}
+
+
+def _cpu(root: Path) -> dict[str, object]:
+    """Read what the first processor says of itself in /proc/cpuinfo; it holds no serial number."""
+    first = _text(root / "proc/cpuinfo").partition("\n\n")[0]
+    fields = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
+    told = {name.strip(): value.strip() for name, value in fields.items()}
+    names = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode")
+    found: dict[str, object] = {name: told[name] for name in names if name in told}
+    found["flags"] = sorted(_FLAGS & set(told.get("flags", "").split()))
+    return found
+
+
+def _parameters(root: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(root.glob("sys/module/kvm*/parameters/*")):
+        if path.name in _PARAMETERS:
+            found[f"{path.parts[-3]}.{path.name}"] = _line(path)
+    return found
+
+
+def _line(path: Path) -> str:
+    return _text(path).partition("\n")[0][:80]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return ""
