@@ -108,6 +108,7 @@ class RunFiles:
             perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
             (before, after),
             numastat,
+            workload.memory_mib,
         )
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import pytest
 from numalab.analysis.analyse import analyse_run, compute_measures
 from numalab.analysis.measures.catalogue import explain, families
 from numalab.analysis.measures.placement import BUSY_SHARE
+from numalab.analysis.measures.run_data import CommandData
 from numalab.analysis.tables.event_table import COLUMNS
 from numalab.errors import UserError
 from numalab.measure import Measure
@@ -210,3 +211,22 @@ def test_families_have_different_names_and_all_they_need() -> None:
         assert family.unit
         assert family.sources
     assert BUSY_SHARE.of(1.5, cpu=3).name == "task_busy_share_cpu3"
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "counters", "passes"),
+    [
+        (2.0, {"numa_pte_updates": 1024}, 2),
+        (2.0, {"numa_pte_updates": 512, "numa_huge_pte_updates": 1}, 2),
+        (2.0, {"numa_hint_faults": 1}, None),
+        (0.0, {"numa_pte_updates": 1024}, "not there"),
+    ],
+)
+def test_passes_over_the_memory(
+    trace: Any, three_nodes: Topology, memory_mib: float, counters: dict[str, int], passes: Any
+) -> None:
+    command = CommandData("w", memory_mib=memory_mib)
+    every = compute_measures(
+        a_run(trace), three_nodes, tasks=["hog"], counters=counters, command=command
+    )
+    assert values(every).get("numa_scan_passes", "not there") == passes

@@ -2,8 +2,15 @@
 
 from collections.abc import Iterator
 
-from numalab.analysis.autonuma import autonuma_cost, local_percent
-from numalab.analysis.measures.family import HIGHER, LOWER, NONE, MeasureFamily, MeasureGroup
+from numalab.analysis.autonuma import autonuma_cost, local_percent, page_range_updates
+from numalab.analysis.measures.family import (
+    HIGHER,
+    LOWER,
+    NONE,
+    MeasureFamily,
+    MeasureGroup,
+    guest,
+)
 from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure, MeasureSource, SourceKind
 
@@ -29,6 +36,19 @@ AUTONUMA_COST = MeasureFamily(
     "a PTE update, 5000 for a hinting fault, 19 for a page migrated, copying left out.",
     _counters("numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"),
 )
+PAGES_OF_A_MIB = 256
+SCAN_PASSES = MeasureFamily(
+    "numa_scan_passes",
+    "passes",
+    NONE,
+    "How often NUMA balancing marked the memory that the workload allocates: base pages marked, "
+    "512 for a huge one, by those of its `memory_mib`. A page that is still marked is not counted "
+    "again.",
+    (
+        *_counters("numa_pte_updates", "numa_huge_pte_updates"),
+        guest("memory_mib of the workload"),
+    ),
+)
 VMSTAT = MeasureFamily(
     "vmstat_{counter}",
     "count",
@@ -43,9 +63,13 @@ def _compute(data: RunData) -> Iterator[Measure]:
         return
     yield LOCAL_FAULTS.of(local_percent(data.vmstat))
     yield AUTONUMA_COST.of(autonuma_cost(data.vmstat))
+    if data.command is not None and data.command.memory_mib:
+        marked = page_range_updates(data.vmstat)
+        pages = PAGES_OF_A_MIB * data.command.memory_mib
+        yield SCAN_PASSES.of(None if marked is None else marked / pages)
     for name, value in sorted(data.vmstat.items()):
         if name.startswith(COUNTERS):
             yield VMSTAT.of(value, counter=name)
 
 
-GROUP = MeasureGroup("locality", (LOCAL_FAULTS, AUTONUMA_COST, VMSTAT), _compute)
+GROUP = MeasureGroup("locality", (LOCAL_FAULTS, AUTONUMA_COST, SCAN_PASSES, VMSTAT), _compute)

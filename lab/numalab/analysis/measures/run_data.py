@@ -16,7 +16,8 @@ NodeCounters = Mapping[int, Mapping[str, int]]
 @dataclass(frozen=True)
 class CommandData:
     """What was read of the workload's command: its times, what perf counted, what it printed, and
-    counters before and after it (`numastat` is None where it was not asked for)."""
+    counters before and after it (`numastat` is None where it was not asked for). `memory_mib` is
+    about what it allocates, 0 where its file does not say."""
 
     workload: str
     metrics: tuple[Metric, ...] = ()
@@ -24,6 +25,7 @@ class CommandData:
     perf: Mapping[str, Number] | None = None
     schedstat: tuple[Sequence[CpuSchedstat], Sequence[CpuSchedstat]] = ((), ())
     numastat: tuple[NodeCounters, NodeCounters] | None = None
+    memory_mib: float = 0.0
 
 
 @dataclass(frozen=True)
