@@ -1,0 +1,71 @@
+"""docs/studies/claims.md: its tables are made from the studies' files and their stored results."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from numalab.places import project_dir
+from numalab.report.model import ClaimOutcome
+from numalab.reporting.build import gather
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.study.claims import Claim
+from numalab.study.model import find_study
+from numalab.study.plan import plan_study
+
+PAGE = project_dir() / "docs" / "studies" / "claims.md"
+_HEAD = "| claim | published | measured | verdict |\n|---|---|---|---|"
+_TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Outcomes = Mapping[tuple[Cell, str], ClaimOutcome]
+
+
+def render(page: str) -> str:
+    """Return the page with a table of each study between `<!-- claims: NAME -->` and
+    `<!-- end -->`."""
+
+    def table(found: re.Match[str]) -> str:
+        return "\n".join([found[1] + _HEAD, *_rows(found[2]), found[3]])
+
+    return _TABLE.sub(table, page)
+
+
+def studies_of(page: str) -> list[str]:
+    """Return the studies that a page has a table of."""
+    return [found[2] for found in _TABLE.finditer(page)]
+
+
+def _rows(study: str) -> Iterator[str]:
+    plan = plan_study(find_study(study))
+    example = project_dir() / "reports" / "examples" / study
+    reports = gather(Results(example))
+    outcomes = {
+        (Cell(report.topology.name, report.workload_label), claim.text): claim
+        for report in reports
+        for claim in report.claims
+    }
+    modes = {Cell(report.topology.name, report.workload_label): report.mode for report in reports}
+    for claim in plan.study.claims:
+        for cell in plan.cells:
+            if claim.is_about(cell.topology, cell.label):
+                found = outcomes.get((cell, claim.text))
+                yield _row(claim, cell, found, modes.get(cell, ""), study)
+
+
+def _row(claim: Claim, cell: Cell, found: ClaimOutcome | None, mode: str, study: str) -> str:
+    text = claim.text if cell.label in claim.text else f"{cell}: {claim.text}"
+    if found is None:
+        return f"| {text} | {claim.published} | | not run |"
+    measured = re.sub(r", difference .*|, \d+ and \d+ runs?$", "", found.measured)
+    interval = re.search(r"difference (\S+ to \S+) \(95 %\)", found.measured)
+    told = f"{measured}; {interval[1]}" if interval else measured
+    link = f"../../reports/examples/{study}/changelog.txt"
+    return f"| {text} | {found.published} | {told} | [{_verdict(found, mode)}]({link}) |"
+
+
+def _verdict(found: ClaimOutcome, mode: str) -> str:
+    if not found.verdict:
+        return "holds" if found.holds else "does not hold"
+    verdict = found.verdict.partition(" in this mode")[0]
+    if verdict == "cannot be seen":
+        return f"{verdict} ({mode})"
+    return f"{verdict} (modelled)" if found.kind == "modelled" else verdict

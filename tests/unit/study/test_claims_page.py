@@ -1,0 +1,32 @@
+"""docs/studies/claims.md says what the stored results say, and leaves no study of a post out."""
+
+import re
+
+import pytest
+
+from numalab.places import project_dir
+from support.claims_page import PAGE, render, studies_of
+
+OF_NO_POST = {"what-distance-costs", "what-balancing-gains"}
+
+
+def test_the_page_is_what_the_stored_results_say(request: pytest.FixtureRequest) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rendered = render(page)
+    if request.config.getoption("--regenerate"):
+        PAGE.write_text(rendered, encoding="utf-8")
+    assert rendered == PAGE.read_text(encoding="utf-8")
+
+
+def test_it_has_every_study_of_a_post() -> None:
+    there = {path.stem for path in (project_dir() / "studies").glob("*.toml")} - OF_NO_POST
+    assert sorted(studies_of(PAGE.read_text(encoding="utf-8"))) == sorted(there)
+
+
+def test_every_row_has_a_verdict_and_every_number_a_result() -> None:
+    rows = re.findall(r"^\| (?!claim|---)(.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split(" | ")] for row in rows]
+    measured = [row for row in cells if len(row) == 4 and row[2]]
+    assert len(measured) > 40
+    assert all("../../reports/examples/" in row[3] for row in measured)
+    assert all(row[-1] for row in cells)
