@@ -47,10 +47,11 @@ def plan(
 ) -> PlacementPlan:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
-    Guest nodes go to host nodes of their own where there are enough, chosen so that distances
-    correspond best; whole cores come before SMT siblings, and among those isolated CPUs first.
-    A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU of each
-    vCPU, and `nodes` the host node of each guest node, by their ids; only the rest is planned then.
+    Guest nodes go to host nodes of their own where there are enough (with memory enough, if there
+    are such), chosen so that distances correspond best; whole cores come before SMT siblings, and
+    among those isolated CPUs first. A host that is too small is overcommitted evenly. `pinned`, if
+    given, is the host CPU of each vCPU, and `nodes` the host node of each guest node, by their ids;
+    only the rest is planned then.
     Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
     it has more CPUs than any guest can have.
     """
@@ -194,10 +195,15 @@ def _places(topology: Topology, host: Host, usable: set[int]) -> tuple[int, ...]
     """Choose the host node (its place in `host.nodes`) of each guest node."""
     free = [sum(cpu in usable for cpu in node.cpus) for node in host.nodes]
     need = max(len(node.cpus) for node in topology.nodes)
+    most = max(node.memory_mib for node in topology.nodes)
     count = len(topology.nodes)
-    roomy = [place for place, cpus in enumerate(free) if cpus >= need]
     some = [place for place, cpus in enumerate(free) if cpus]
-    if len(roomy) >= count:
+    roomy = [place for place in some if free[place] >= need]
+    # Strict memory has to be there: a host node may have CPUs, and little memory or none.
+    rich = [place for place in roomy if host.nodes[place].memory_mib >= most]
+    if len(rich) >= count:
+        slots = rich
+    elif len(roomy) >= count:
         slots = roomy
     elif len(some) >= count:
         slots = some

@@ -87,6 +87,20 @@ def test_a_node_with_too_few_cpus_is_passed_over() -> None:
     )
 
 
+@pytest.mark.parametrize("poor", [0, 1, 2, 3])
+def test_a_node_with_too_little_memory_is_passed_over(poor: int) -> None:
+    host = small_host(4, 4, 1)
+    nodes = tuple(
+        replace(node, memory_mib=0 if node.id == poor else node.memory_mib) for node in host.nodes
+    )
+    made = plan(load_topology("ring-2"), replace(host, nodes=nodes), "kvm")
+    assert poor not in made.host_nodes
+    assert made.timing
+    # Where all are needed, it is used and named.
+    whole = plan(load_topology("ring-4"), replace(host, nodes=nodes), "kvm")
+    assert sorted(whole.host_nodes) == [0, 1, 2, 3] and not whole.timing
+
+
 @pytest.mark.parametrize("mode", ["icount", "tcg"])
 def test_emulation_has_one_cpu_and_its_node(mode: Mode) -> None:
     made = plan(MESH, FOUR, mode)
