@@ -228,6 +228,8 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 		wait_ps = traffic_read(&memory->traffic, access.cpu, place.home);
 		*cost_ps = latency[place.home];
 		row->from[place.home]++;
+		row->loads += !access.store;
+		row->far_loads += !access.store && place.home != core->node;
 	}
 	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
 	row->waited_ps += wait_ps;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER = 8, FIXED_COLUMNS = 9, TRAFFIC_COLUMNS = 4 };
+enum { VERSION = 2, HEADER = 8, FIXED_COLUMNS = 11, TRAFFIC_COLUMNS = 4 };
 
 #define MAGIC UINT64_C(0x0000656c6361726f) /* "oracle" */
 #define PS_OF_NS 1000
@@ -12,7 +12,7 @@ enum { HEADER = 8, FIXED_COLUMNS = 9, TRAFFIC_COLUMNS = 4 };
 static void put_header(struct oracle *oracle, struct table *table, bool finished)
 {
 	uint64_t header[HEADER] = {MAGIC,
-				   1,
+				   VERSION,
 				   table->columns,
 				   oracle->config->nodes,
 				   oracle->config->slice_ps / PS_OF_NS,
@@ -43,7 +43,8 @@ static void put_counts(struct oracle *oracle, const struct row *row)
 {
 	uint64_t values[FIXED_COLUMNS + 2 * MAX_NODES] = {
 		row->slice_ns,    row->cpu,	 row->task, row->since_ns,   row->second_hits,
-		row->last_hits,   row->told, row->stalled_ps, row->waited_ps};
+		row->last_hits,   row->told, row->stalled_ps, row->waited_ps, row->loads,
+		row->far_loads};
 	unsigned nodes = oracle->config->nodes;
 	uint64_t any = row->second_hits | row->last_hits | row->told;
 

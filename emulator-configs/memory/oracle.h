@@ -6,7 +6,8 @@
  *   header   magic, version, columns, nodes, slice in ns, rows, rows left out, 0
  *   counts   slice's start in ns, cpu, task, on this CPU since (ns), second-level hits,
  *            last-level hits, stores that had to tell others, stalled ps, of it waited ps,
- *            lines from the memory of node 0, 1, ..., from a cache on node 0, 1, ...
+ *            loads from any memory, loads from another node's memory (what perf calls node-loads
+ *            and node-load-misses), lines from the memory of node 0, 1, ..., from a cache on node 0, 1, ...
  *   traffic  slice's start in ns, server, lines, waited ps
  *
  * `rows` is 0 in a table that was not finished: then the file's size says it. A task is the
@@ -23,7 +24,7 @@ enum { TASKS_OF_CPU = 16 }; /* rows of a CPU that are open at a time */
 
 struct row {
 	uint64_t slice_ns, cpu, task, since_ns;
-	uint64_t second_hits, last_hits, told, stalled_ps, waited_ps;
+	uint64_t second_hits, last_hits, told, stalled_ps, waited_ps, loads, far_loads;
 	uint64_t from[2 * MAX_NODES]; /* memories, then caches */
 };
 

@@ -75,7 +75,8 @@ static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 
 /*
  * Linux on x86-64 switches tasks in one place, __switch_to_asm(), by loading the next one's stack
- * pointer: mov TASK_threadsp(%rsi), %rsp. Nothing else in the kernel loads it from there.
+ * pointer: mov TASK_threadsp(%rsi), %rsp. Nothing else in the kernel loads it from there. (It only
+ * reads; QEMU 7.2 never calls back for QEMU_PLUGIN_MEM_R, which it takes for 2 in op_rw().)
  */
 static bool switches_task(const struct qemu_plugin_insn *instruction)
 {
@@ -98,7 +99,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 		if (switches_task(instruction))
 			qemu_plugin_register_vcpu_mem_cb(instruction, on_switch,
 							 QEMU_PLUGIN_CB_NO_REGS,
-							 QEMU_PLUGIN_MEM_R, NULL);
+							 QEMU_PLUGIN_MEM_RW, NULL);
 	}
 }
 

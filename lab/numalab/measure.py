@@ -3,7 +3,7 @@
 The words that every room uses for it. What measures there are says `numalab.analysis.measures`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Number = float | int | None
@@ -22,8 +22,8 @@ class MeasureKind(StrEnum):
 
     `placement` (which CPU or node, how often) is true of the run in every mode, and of hardware as
     far as what decided it did not depend on time, or the mode's clock is like hardware's;
-    `modelled` is a time or count of the memory model of mode `timed`; `timing` is what a clock or
-    the CPU's own counters said.
+    `modelled` is a time or count of the model that mode `timed` is, its memory included; `timing`
+    is what a clock or the CPU's own counters said.
     """
 
     PLACEMENT = "placement"
@@ -94,6 +94,13 @@ class Measure:
     def name(self) -> str:
         """The measure's full name."""
         return self.info.name
+
+
+def modelled(measure: Measure) -> Measure:
+    """Return a measure of mode timed: what a clock said there, its model said."""
+    if measure.info.kind is not MeasureKind.TIMING:
+        return measure
+    return replace(measure, info=replace(measure.info, kind=MeasureKind.MODELLED))
 
 
 def percent(part: float, whole: float) -> Number:

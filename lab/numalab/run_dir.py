@@ -151,6 +151,16 @@ class RunDir:
         return self.path / "memory.traffic"
 
     @property
+    def memory_counts_table(self) -> Path:
+        """The memory model's counts with the tasks' names, on the trace's clock, Parquet."""
+        return self.path / "memory-counts.parquet"
+
+    @property
+    def memory_traffic_table(self) -> Path:
+        """The memory model's traffic on the trace's clock, Parquet."""
+        return self.path / "memory-traffic.parquet"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU and libvirt said about a guest that was lost."""
         return self.path / "qemu.log"

@@ -13,6 +13,7 @@ from numalab.analysis.tables.chunks import ROWS
 from numalab.analysis.tables.recorded import read_run
 from numalab.analysis.tables.window import Window
 from numalab.analysis.timeline import RunTimeline
+from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
 from numalab.measure import Measure
 from numalab.run_dir import RunDir
@@ -65,6 +66,7 @@ def analyse_run(
     samples: Samples | None = None,
     command: CommandData | None = None,
     directory: RunDir | None = None,
+    memory: JoinedTables | None = None,
     rows: int = ROWS,
 ) -> Analysis:
     """Compute every measure of a run, and its findings.
@@ -79,7 +81,8 @@ def analyse_run(
     that was not is None, not 0; without it all were. `counters` is how much each counter of
     /proc/vmstat grew.
     `samples` are counters sampled on the trace's clock. `command` is what was read of the command,
-    and `directory` the run's files, for measures that are taken of these.
+    and `directory` the run's files, for measures that are taken of these. `memory` is what the
+    memory model of mode timed counted.
     """
     run = read_run(
         events,
@@ -90,5 +93,5 @@ def analyse_run(
         samples=samples,
         rows=rows,
     )
-    measures = catalogue.compute_measures(RunData(run, counters, command, directory))
-    return Analysis(measures, collect_findings(run), run.window, run.sums.timeline)
+    measures = catalogue.compute_measures(RunData(run, counters, command, directory, memory))
+    return Analysis(measures, collect_findings(run, memory), run.window, run.sums.timeline)

@@ -12,14 +12,16 @@ from numalab.analysis.findings import (
     TimeSeries,
     Violation,
 )
+from numalab.analysis.memory import memory_matrix, memory_series, task_memory
 from numalab.analysis.migrations import who_moved
 from numalab.analysis.numa_decisions import matrices
 from numalab.analysis.residence import CONVERGED_PERCENT, describe
 from numalab.analysis.series import fault_nodes, fault_series, page_series, waiting_series
 from numalab.analysis.tables.recorded import LEVELS, WAITING_EVENTS, RecordedRun
+from numalab.capture.guest_time import JoinedTables
 
 
-def collect_findings(run: RecordedRun) -> Findings:
+def collect_findings(run: RecordedRun, memory: JoinedTables | None = None) -> Findings:
     """Put together everything that `Findings` holds."""
     slices, start = run.scope.slices, run.window.start_ns
     ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
@@ -36,8 +38,8 @@ def collect_findings(run: RecordedRun) -> Findings:
         length_ms=run.window.length_ns / 1e6,
         slice_ends_ms=slices.ends_ms,
         convergence_percent=CONVERGED_PERCENT,
-        matrices=_matrices(run),
-        series=_series(run),
+        matrices=(*_matrices(run), *(memory_matrix(run, memory) if memory else ())),
+        series=(*(memory_series(run, memory) if memory else ()), *_series(run)),
         decisions=_decisions(run),
         decisions_in_all=run.decided.height,
         residence=tuple(listed),
@@ -50,6 +52,7 @@ def collect_findings(run: RecordedRun) -> Findings:
         storms=run.storms[: MAX_LISTED if told else 0],
         storms_in_all=len(run.storms) if told else None,
         moves=who_moved(run.moved, run.returned) if told else (),
+        memory=task_memory(run, memory) if memory else (),
         notes=_notes(run),
     )
 

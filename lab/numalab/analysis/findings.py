@@ -35,7 +35,8 @@ class Matrix:
 class TimeSeries:
     """A curve: `values[i]` belongs to the time from `at_ms[i - 1]` (or 0) to `at_ms[i]`.
 
-    TimeSeries with one `name` belong in one diagram; `node` tells them apart.
+    TimeSeries with one `name` belong in one diagram; `node` tells them apart, or `link`, the nodes
+    that one direction of a link leads from and to.
     """
 
     name: str
@@ -44,10 +45,13 @@ class TimeSeries:
     node: int | None
     at_ms: tuple[float, ...]
     values: tuple[float | None, ...]
+    link: tuple[int, int] | None = None
 
     @property
     def label(self) -> str:
         """What tells it apart in its diagram, for people."""
+        if self.link is not None:
+            return f"link {self.link[0]}-{self.link[1]}"
         return "" if self.node is None else f"node {self.node}"
 
 
@@ -136,6 +140,23 @@ class Moves:
 
 
 @dataclass(frozen=True)
+class TaskMemory:
+    """What the memory model of mode timed counted for a task in the window.
+
+    It stood still for `stalled_ms` of its `cpu_ms`, `queued_ms` of that in queues for memories and
+    links. `lines` came from each node's memory and caches, `local` of them from the CPU's own node.
+    """
+
+    pid: int
+    name: str
+    cpu_ms: float
+    stalled_ms: float
+    queued_ms: float
+    local: float
+    lines: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Findings:
     """All of one run. `notes` say what could not be analysed, and why.
 
@@ -157,6 +178,7 @@ class Findings:
     storms: tuple[Storm, ...] = ()
     storms_in_all: int | None = 0
     moves: tuple[Moves, ...] = ()
+    memory: tuple[TaskMemory, ...] = ()
     notes: tuple[str, ...] = ()
 
 

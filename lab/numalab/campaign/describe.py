@@ -17,11 +17,13 @@ from numalab.guest.run import Outcome
 from numalab.kernel.build import BuiltKernel
 from numalab.machine.model import SHIFTS
 from numalab.results.manifest import (
+    CacheFacts,
     EmulatorFacts,
     HostFacts,
     ImageFacts,
     KernelFacts,
     Manifest,
+    MemoryFacts,
     RecordingFacts,
     Versions,
     WorkloadFacts,
@@ -29,6 +31,8 @@ from numalab.results.manifest import (
 from numalab.results.plan import PlannedRun
 from numalab.study.plan import Plan
 from numalab.topology.load import topology_to_dict
+from numalab.topology.memory.model import memory_model
+from numalab.topology.model import Topology
 
 
 def inputs(plan: Plan, run: PlannedRun, prepared: Builds, choice: Choice) -> Manifest:
@@ -86,6 +90,25 @@ def _emulator(built: BuiltEmulator) -> EmulatorFacts:
         compiler=built.compiler,
         digest=built.digest,
         sha256=built.sha256,
+    )
+
+
+def memory(topology: Topology) -> MemoryFacts:
+    """Describe what the memory model makes of a machine."""
+    model, nodes = memory_model(topology), range(len(topology.nodes))
+    l1, l2, llc = (
+        CacheFacts(kib=each.kib, hit_ns=each.hit_ns) for each in (model.l1, model.l2, model.llc)
+    )
+    return MemoryFacts(
+        latency_ns=model.latency_ns,
+        bandwidth_mb_s=tuple(
+            tuple(round(model.bandwidth_mb_s(a, b), 1) for b in nodes) for a in nodes
+        ),
+        interrupt_ns=model.interrupt_ns,
+        l1=l1,
+        l2=l2,
+        llc=llc,
+        llc_groups=len(set(model.groups)),
     )
 
 

@@ -17,6 +17,7 @@ from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import with_choice, with_kernel
 from numalab.campaign.task import Ended, Task, failed
 from numalab.capture.decode import decode_trace
+from numalab.capture.memory_parquet import keep_memory_tables
 from numalab.capture.spec import render_events
 from numalab.errors import (
     CaptureIncomplete,
@@ -33,7 +34,7 @@ from numalab.guest.watch import Limits
 from numalab.machine.model import DETERMINISTIC, Job, Machine
 from numalab.results.manifest import Manifest, RecordingFacts, RunStatus
 from numalab.results.names import UNFINISHED
-from numalab.results.run_files import RunFiles
+from numalab.results.run_files import RunFiles, scan_events
 from numalab.study.guest import guest_of
 from numalab.workload.parse import explain_failure
 
@@ -75,7 +76,7 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
     if machine.mode in DETERMINISTIC:
         record = record.but(icount_shift=machine.shift)
     if machine.mode == "timed":
-        record = record.but(quantum_ns=machine.quantum_ns)
+        record = record.but(quantum_ns=machine.quantum_ns, memory=describe.memory(task.topology))
     try:
         outcome = _boot_when_free(task, machine, on_phase)
         record = describe.outcome(record, outcome)
@@ -211,8 +212,12 @@ def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
             f"{recording.lost} events were lost at {recording.gaps} places;"
             " a larger buffer_mib in [capture] may help"
         )
+    notes: tuple[str, ...] = ()
+    if run.mode == "timed":
+        events = scan_events(task.directory).collect()
+        notes = keep_memory_tables(task.directory, task.topology, events)
     files.measure(task.topology, task.workload, task.capture)
-    return run.but(trace=recording, topology_differences=differences)
+    return run.but(trace=recording, topology_differences=differences, notes=(*run.notes, *notes))
 
 
 def _why_it_failed(task: Task, files: RunFiles, status: int) -> str:

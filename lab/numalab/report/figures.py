@@ -28,7 +28,10 @@ PLACEMENT_NOTES: dict[Mode, str] = {
     "timed": f"{_PLACEMENT}true of the run, where it depends on time as far as the model is",
     "recording": f"{_PLACEMENT}as the machine did that was recorded",
 }
-MODELLED_NOTE = "modelled: what the memory model says of this machine; not measured on hardware"
+MODELLED_NOTE = (
+    "modelled: what the model of mode timed says, by its instructions, caches, distances and "
+    "queues; repeatable, and never the time of any hardware"
+)
 TIMING_NOTES: dict[Mode, str] = {
     "kvm": "timing: host time; holds only where the host placement of the variants matches",
     "tcg": "timing: emulated CPUs on host time; says nothing about hardware, do not quote",

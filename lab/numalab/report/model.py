@@ -178,7 +178,8 @@ class StudyReport:
 
     Tuples are in the order in which they are shown. `cell` names it ("ring-4, bound-hogs"),
     `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
-    `remarks` say how the runs were chosen, where not by the study's file alone.
+    `remarks` say how the runs were chosen, where not by the study's file alone. `model` are lines
+    that say what the model of mode timed is made of, the first two of them in words.
     """
 
     study: str
@@ -207,6 +208,7 @@ class StudyReport:
     workload_label: str = ""
     parameters: Mapping[str, str | int | float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
 
     @property
     def cell_name(self) -> str:

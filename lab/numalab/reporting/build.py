@@ -10,6 +10,7 @@ from numalab.measure import MeasureInfo
 from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
 from numalab.reporting.failed_runs import failed_run, host_line
+from numalab.reporting.modelled import model_lines
 from numalab.reporting.placement_rows import placement_line, proof_rows
 from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import judge
@@ -97,6 +98,7 @@ def _gather(
         workload_label=cell.label,
         parameters=first.workload.parameters,
         remarks=texts(plan.remarks),
+        model=model_lines(first),
     )
 
 

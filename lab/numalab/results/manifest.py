@@ -59,6 +59,27 @@ class EmulatorFacts(Stored):
     sha256: str
 
 
+class CacheFacts(Stored):
+    """A cache of the memory model: its size, and what a hit costs beyond the instruction."""
+
+    kib: Count
+    hit_ns: Count
+
+
+class MemoryFacts(Stored):
+    """The memory model of mode timed: from a node's CPUs (row) to a node's memory, in ns and
+    10^6 bytes a second; private caches and those of `llc_groups` groups of CPUs; interrupts from
+    node to node in ns."""
+
+    latency_ns: tuple[tuple[Count, ...], ...]
+    bandwidth_mb_s: tuple[tuple[float, ...], ...]
+    interrupt_ns: tuple[tuple[Count, ...], ...]
+    l1: CacheFacts
+    l2: CacheFacts
+    llc: CacheFacts
+    llc_groups: Count
+
+
 class ImageFacts(Stored):
     """The root file system; `packages` as `name=version`."""
 
@@ -147,6 +168,7 @@ class Manifest(Stored):
     started: Annotated[str, Field(max_length=100)] = ""
     icount_shift: Count | None = None
     quantum_ns: Count | None = None
+    memory: MemoryFacts | None = None
     emulator: EmulatorFacts | None = None
     exit_status: Integer | None = None
     guest_seconds: Seconds | None = None

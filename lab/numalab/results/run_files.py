@@ -1,7 +1,7 @@
 """What a guest left of one run, each file read once, on its first use; and the analysis of it."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,12 +18,14 @@ from numalab.capture.counters import (
     parse_trace_stats,
     parse_vmstat,
 )
+from numalab.capture.memory_parquet import read_memory_tables
 from numalab.capture.perf_stat import perf_counts
 from numalab.capture.samples import Samples, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest
+from numalab.measure import modelled
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
@@ -84,7 +86,11 @@ class RunFiles:
             samples=self._samples(capture),
             command=self._command(workload, capture),
             directory=directory,
+            memory=read_memory_tables(directory),
         )
+        if directory.memory_parameters.exists():  # of mode timed
+            measures = tuple(map(modelled, analysis.measures))
+            analysis = replace(analysis, measures=measures)
         save_domains(directory, self.guest_view.sched_log)
         save_analysis(directory, analysis)
 

@@ -248,15 +248,15 @@ def test_the_oracle_counts_by_task_cpu_and_node(
     core.load(0, 1)
     core.finish()
     header, rows = read_table(files[0])
-    assert header[1:6].tolist() == [1, 9 + 2 * NODES, NODES, 1_000_000, 4]
+    assert header[1:6].tolist() == [2, 11 + 2 * NODES, NODES, 1_000_000, 4]
     by_key = {(row[0], row[1], row[2]): row for row in rows.tolist()}
     first = by_key[0, 0, 0xAA]
-    assert first[9:13] == [0, 10, 0, 0]
+    assert first[9:15] == [10, 10, 0, 10, 0, 0]
     assert first[7] == 10 * LATENCY_NS[0][1] * NS
-    assert by_key[0, 0, 0xBB][9:13] == [1, 0, 0, 0]
+    assert by_key[0, 0, 0xBB][9:15] == [0, 0, 1, 0, 0, 0]
     assert by_key[0, 0, 0xBB][3] == 5
-    assert by_key[0, 2, 0][13:17] == [1, 0, 0, 0]
-    assert by_key[1_000_000, 0, 0xBB][9:13] == [1, 0, 0, 0]
+    assert by_key[0, 2, 0][15:19] == [1, 0, 0, 0]
+    assert by_key[1_000_000, 0, 0xBB][9:15] == [1, 0, 1, 0, 0, 0]
     traffic = read_table(files[1])[1].tolist()
     # Node 1's memory and the link from 1 to 0 carried ten lines; the dirty line went home as well.
     assert [row[:3] for row in traffic if row[0] == 0] == [

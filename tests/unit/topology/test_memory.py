@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from numalab.errors import UserError
 from numalab.topology.load import list_topologies, load_topology, load_topology_file
@@ -11,7 +13,8 @@ from numalab.topology.memory.parameters import render_parameters
 from numalab.topology.write_file import render_topology_file
 from support.memory_core import MemoryCore, build_core
 
-RING = Path(__file__).parents[3] / "topologies" / "ring-4.toml"
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+RING, SLOW = TOPOLOGIES / "ring-4.toml", TOPOLOGIES / "slow-memory-3.toml"
 
 
 def ring(folder: Path, memory: str) -> Path:
@@ -79,6 +82,38 @@ def test_caches_keep_their_proportion_to_memory() -> None:
         ("l2_kib = 1024", "memory.l2_kib", "larger than the last-level cache"),
         ("l1_kib = 33", "memory.l1_kib", "33"),
         ("speed = 3", "memory.speed", "speed"),
+        ("latency_ns = -90", "memory.latency_ns", "from 1 to 1000000"),
+        ("latency_ns = nan", "memory.latency_ns", "found nan"),
+        ("latency_ns = inf", "memory.latency_ns", "found inf"),
+        ("latency_ns = 90.5", "memory.latency_ns", "found 90.5"),
+        ('latency_ns = "90"', "memory.latency_ns", "found '90'"),
+        ("latency_ns = true", "memory.latency_ns", "found True"),
+        ("latency_ns = []", "memory.latency_ns", "found []"),
+        ("latency_ns = [90, 90, 90, 90]", "memory.latency_ns", "a table of them"),
+        ("latency_ns = [[90,99,99],[99,90,99],[99,99,90]]", "memory.latency_ns", "4 rows of 4"),
+        (
+            "latency_ns = [[90,99,99,99],[99,90,99,99],[99,99,90],[99,99,99,90]]",
+            "memory.latency_ns",
+            "4 rows of 4",
+        ),
+        (
+            "latency_ns = [[90,99,99,99],[99,90,0,99],[99,99,90,99],[99,99,99,90]]",
+            "memory.latency_ns",
+            "from 1 to",
+        ),
+        ("latency_ns = 2000000", "memory.latency_ns", "from 1 to 1000000"),
+        ("latency_ns = 1000000\nllc_kib = 64", "memory.link_bandwidth_mb_s", "too little to boot"),
+        ("latency_ns = { near = 90 }", "memory.latency_ns", "a table of them"),
+        ("bandwidth_mb_s = [100, 100, 0, 100]", "memory.bandwidth_mb_s", "from 1 to"),
+        ("bandwidth_mb_s = nan", "memory.bandwidth_mb_s", "found nan"),
+        ("link_bandwidth_mb_s = -1", "memory.link_bandwidth_mb_s", "-1"),
+        ("channels = 0", "memory.channels", "0"),
+        ("l1_kib = 256\nl2_kib = 0\nllc_kib = 128", "memory.l1_kib", "larger than the last-level"),
+        ("l2_kib = 16", "memory.l2_kib", "smaller than the first level of 32 KiB"),
+        ("l2_ns = 30", "memory.l2_ns", "takes 30 ns, one in the last level 20 ns"),
+        ("llc_ns = 100", "memory.llc_ns", "node 0 reaches a memory in 90 ns"),
+        ("interrupt_ns = 0", "memory.interrupt_ns", "0"),
+        ("far_may_be_nearer = 1", "memory.far_may_be_nearer", "1"),
     ],
 )
 def test_a_memory_that_makes_no_sense_is_refused(
@@ -112,3 +147,86 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
         for node in range(len(topology.nodes)):
             expected = model.latency_ns[topology.node_of_cpu(cpu)][node] * 1000
             assert core.load(cpu, node * lines + cpu) == expected
+
+
+ODD = st.sampled_from([1, 2, 19, 20, 21, 89, 90, 91, 1000, 65535, 999_999, 1_000_000])
+
+FAR = st.sampled_from([90, 91, 1000, 65535, 1_000_000])
+
+
+@given(
+    table=st.sampled_from([ODD, FAR]).flatmap(
+        lambda ns: st.lists(st.lists(ns, min_size=4, max_size=4), min_size=4, max_size=4)
+    ),
+    caches=st.fixed_dictionaries(
+        {},
+        optional={
+            "l1_kib": st.sampled_from([4, 32, 256]),
+            "l2_kib": st.sampled_from([0, 4, 64, 96, 1024]),
+            "llc_kib": st.sampled_from([4, 64, 768, 1 << 20, 1 << 24]),
+            "l2_ns": ODD,
+            "llc_ns": ODD,
+            "interrupt_ns": ODD,
+            "channels": st.sampled_from([1, 8, 64]),
+            "bandwidth_mb_s": st.sampled_from([1, 569, 10_000_000]),
+            "link_bandwidth_mb_s": st.sampled_from([1, 284, 10_000_000]),
+        },
+    ),
+    nearer=st.booleans(),
+)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_table_is_refused_by_its_key_or_taken_by_the_core(
+    tmp_path: Path, library: Path, table: list[list[int]], caches: dict[str, int], nearer: bool
+) -> None:
+    keys = [f"latency_ns = {table}", f"far_may_be_nearer = {str(nearer).lower()}"]
+    path = ring(tmp_path, "\n".join([*keys, *(f"{key} = {n}" for key, n in caches.items())]))
+    try:
+        topology = load_topology_file(path)
+    except UserError as refused:
+        assert refused.key is not None
+        assert refused.key.startswith("memory.")
+        assert refused.file == path
+        return
+    model = memory_model(topology)
+    text = render_parameters(topology, model, window_ns=10_000, slice_ns=10_000_000)
+    core = MemoryCore(library, text, nodes=4, lines_of_node=64)
+    for cpu in range(8):
+        for node in range(4):
+            assert core.load(cpu, node * 64 + cpu) == table[cpu // 2][node] * 1000
+    core.finish()
+
+
+@given(
+    numbers=st.lists(
+        st.tuples(FAR, st.sampled_from([1, 1024, 1 << 20, 104857600, 1 << 40])),
+        min_size=6,
+        max_size=6,
+    )
+)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_hmat_is_refused_by_its_key_or_taken_by_the_core(
+    tmp_path: Path, library: Path, numbers: list[tuple[int, int]]
+) -> None:
+    pairs = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 0)]
+    tables = [
+        f"[[interconnects]]\ninitiator = {a}\ntarget = {b}\nlatency_ns = {ns}\n"
+        f"bandwidth_kib_s = {kib}\n"
+        for (a, b), (ns, kib) in zip(pairs, numbers, strict=True)
+    ]
+    path = tmp_path / "hmat.toml"
+    path.write_text(SLOW.read_text().partition("[[interconnects]]")[0] + "\n".join(tables))
+    try:
+        topology = load_topology_file(path)
+    except UserError as refused:
+        assert refused.key is not None
+        assert refused.key.startswith(("memory.", "interconnects"))
+        return
+    model = memory_model(topology)
+    text = render_parameters(topology, model, window_ns=10_000, slice_ns=10_000_000)
+    core = MemoryCore(library, text, nodes=3, lines_of_node=64)
+    assert core.load(0, 64) == dict(zip(pairs, numbers, strict=True))[0, 1][0] * 1000
+    core.finish()

@@ -7,6 +7,7 @@ from numalab.analysis.measures import (
     convergence,
     counters,
     locality,
+    memory,
     migrations,
     numa_balancing,
     placement,
@@ -28,6 +29,7 @@ BUILT_IN = (
     numa_balancing.GROUP,
     task_faults.GROUP,
     locality.GROUP,
+    memory.GROUP,
     *counters.GROUPS,
     *command.GROUPS,
 )

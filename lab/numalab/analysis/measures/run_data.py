@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from numalab.analysis.tables.recorded import RecordedRun
 from numalab.capture.counters import CpuSchedstat
+from numalab.capture.guest_time import JoinedTables
 from numalab.capture.times import Times
 from numalab.measure import Number
 from numalab.run_dir import RunDir
@@ -33,10 +34,11 @@ class RunData:
     """All that a run left to measure. What is None was not there to be read.
 
     `vmstat` is how much each counter of /proc/vmstat grew, `directory` where the run's files are
-    (None for a recording from elsewhere).
+    (None for a recording from elsewhere), `memory` what the memory model of mode timed counted.
     """
 
     trace: RecordedRun
     vmstat: Mapping[str, int] | None = None
     command: CommandData | None = None
     directory: RunDir | None = None
+    memory: JoinedTables | None = None

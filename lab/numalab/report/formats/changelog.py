@@ -22,6 +22,8 @@ from numalab.report.tables import (
 
 INDENT = " " * 10
 
+_STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
+
 
 def render_changelog(reports: Sequence[StudyReport]) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
@@ -137,7 +139,7 @@ def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, MeasureCompari
 
 def _title(report: StudyReport, each: MeasureComparison) -> str:
     info = report.measure(each.measure)
-    return f"{info.name} ({info.unit}){'*' if info.kind == 'timing' else ''}"
+    return f"{info.name} ({info.unit}){_STARS.get(info.kind, '')}"
 
 
 def _counts(
@@ -195,6 +197,8 @@ def _footer(reports: Sequence[StudyReport]) -> list[str]:
     notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
     if any(report.measure(each.measure).kind == "timing" for report, each in every):
         notes.append(f"* {figures.kind_note(MeasureKind.TIMING, reports[0].mode)}.")
+    if any(report.measure(each.measure).kind == "modelled" for report, each in every):
+        notes.append(f"+ {figures.MODELLED_NOTE}.")
     if any(each.measure in TIMES for _, each in every):
         notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
     if any(None in each.summaries for _, each in every):

@@ -76,6 +76,8 @@ def _cell(report: StudyReport) -> CellDocument:
             reason=report.mode_reason,
             placement=figures.kind_note(MeasureKind.PLACEMENT, report.mode),
             timing=figures.kind_note(MeasureKind.TIMING, report.mode),
+            modelled=figures.MODELLED_NOTE if report.model else "",
+            model=list(report.model),
         ),
         topology=TopologyDocument(
             name=topology.name,

@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from numalab.analysis.statistics import Outcome
@@ -20,12 +20,17 @@ Number = int | float
 
 @dataclass(frozen=True)
 class ModeDocument:
-    """The mode, why it was chosen, and what figures of each kind are worth in it."""
+    """The mode, why it was chosen, and what figures of each kind are worth in it.
+
+    `model` says in lines of text what the model of mode timed is made of; none in other modes.
+    """
 
     name: Mode
     reason: str
     placement: str
     timing: str
+    modelled: str = ""
+    model: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

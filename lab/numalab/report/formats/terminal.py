@@ -49,6 +49,7 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
         Text(),
         _line("machine", figures.machine_line(report)),
         _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
+        *(_line("" if place else "model", text) for place, text in enumerate(report.model)),
         _line("runs", figures.seeds_line(report)),
         *_measures(report, listed),
         *[_verdict(comparison) for comparison in told],

@@ -11,7 +11,7 @@ from numalab.report.page.charts import Spec, node_color
 from numalab.report.page.diagrams import curve_chart
 
 MOST_STEPS = 100
-NODE_LABEL = "node "
+Place = tuple[int | None, tuple[int, int] | None]  # node, link
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def curves(report: StudyReport) -> list[Curves]:
     """
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
     grid = [length * (step + 1) / MOST_STEPS for step in range(MOST_STEPS)]
-    found: dict[str, dict[int | None, dict[str, list[TimeSeries]]]] = {}
+    found: dict[str, dict[Place, dict[str, list[TimeSeries]]]] = {}
     for run in report.findings:
         for series in run.findings.series:
-            variants = found.setdefault(series.name, {}).setdefault(series.node, {})
+            variants = found.setdefault(series.name, {}).setdefault((series.node, series.link), {})
             variants.setdefault(run.variant, []).append(series)
     return [
         Curves(name, printable(first.title), first.unit, _diagrams(report, nodes, grid))
@@ -74,7 +74,7 @@ def curves(report: StudyReport) -> list[Curves]:
 
 def _diagrams(
     report: StudyReport,
-    nodes: dict[int | None, dict[str, list[TimeSeries]]],
+    nodes: dict[Place, dict[str, list[TimeSeries]]],
     grid: Sequence[float],
 ) -> tuple[Diagram, ...]:
     names = [variant.name for variant in report.variants]
@@ -91,7 +91,7 @@ def _diagrams(
             printable(name),
             tuple(
                 CurveLine(
-                    runs[name][0].label, _color(report, node, place), _points(runs[name], grid)
+                    runs[name][0].label, _color(report, node[0], place), _points(runs[name], grid)
                 )
                 for place, (node, runs) in enumerate(nodes.items())
                 if name in runs

@@ -12,6 +12,7 @@ from numalab.report.model import StudyReport
 from numalab.report.page import charts
 from numalab.report.page.curves import Curves, chart, curves
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
+from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measured import measure_row, run_values
 from numalab.report.page.page import chart_library, data_uri, embedded_json, own, render_template
 from numalab.report.page.provenance import placement_facts, shared_facts
@@ -53,6 +54,8 @@ def render_html(report: StudyReport) -> str:
         "charts": _chart_notes(report, lines),
         "traffic": [(each, Markup.escape(as_text(report.topology, each))) for each in kinds],
         "curves": series,
+        "links": link_traffic(report),
+        "stalled": stalled_rows(report),
         "residence": residence_rows(report),
         "found_nodes": report.findings[0].findings.nodes if report.findings else (),
         "settled": f"{report.findings[0].findings.convergence_percent:g}"

@@ -5,6 +5,7 @@ time and its memory is small, so two things are scaled and keep their proportion
 CPUs can ask for, and caches to memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -15,6 +16,7 @@ from numalab.topology.memory.routes import route_links
 from numalab.topology.model import Topology
 
 LINE_BYTES = 64
+SLOWEST_MB_S = 0.064  # a line in a millisecond; no guest boots with less
 LINES_OF_PAGE = 64
 PS_OF_NS = 1000
 
@@ -119,9 +121,11 @@ def memory_model(topology: Topology) -> MemoryModel:
 
 def check_memory(topology: Topology) -> None:
     """Check what a file says of its memory's speed. Raises the first RuleBroken."""
-    latency = _latency(topology, topology.memory)
-    _l2(topology.memory, _llc(topology, topology.memory))
-    _memory_speeds(topology, topology.memory, latency)
+    given = topology.memory
+    latency = _latency(topology, given)
+    llc = _llc(topology, given)
+    _check_levels(topology, given, latency, (_l2(given, llc), llc))
+    _servers(topology, given, latency)
 
 
 def _latency(topology: Topology, given: MemoryGiven) -> tuple[tuple[int, ...], ...]:
@@ -166,6 +170,43 @@ def _check_far(topology: Topology, given: MemoryGiven, table: tuple[tuple[int, .
                     f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
                     f"{near} ns; if that is meant, say far_may_be_nearer = true in [memory]",
                 )
+
+
+def _check_levels(
+    topology: Topology,
+    given: MemoryGiven,
+    latency: tuple[tuple[int, ...], ...],
+    levels: tuple[Cache, Cache],
+) -> None:
+    """Check that each level is larger and slower than the one before it."""
+    l2, llc = levels
+    l1_kib = given.l1_kib or L1_KIB
+    if l1_kib > llc.kib:
+        raise RuleBroken(
+            "memory.l1_kib",
+            f"a first-level cache of {l1_kib} KiB is larger than the last-level cache of "
+            f"{llc.kib} KiB, which holds what it holds",
+        )
+    if 0 < l2.kib < l1_kib:
+        raise RuleBroken(
+            "memory.l2_kib",
+            f"a second-level cache of {l2.kib} KiB is smaller than the first level of "
+            f"{l1_kib} KiB; 0 is none",
+        )
+    if l2.sets and l2.hit_ns > llc.hit_ns:
+        raise RuleBroken(
+            "memory.l2_ns",
+            f"a hit in the second level takes {l2.hit_ns} ns, "
+            f"one in the last level {llc.hit_ns} ns",
+        )
+    for node in topology.nodes:
+        nearest = min(latency[node.id])
+        if node.cpus and llc.hit_ns > nearest:
+            raise RuleBroken(
+                "memory.llc_ns",
+                f"a hit in the last-level cache takes {llc.hit_ns} ns, and node {node.id} reaches "
+                f"a memory in {nearest} ns",
+            )
 
 
 def _groups(topology: Topology) -> tuple[int, ...]:
@@ -244,7 +285,20 @@ def _servers(
                 places[a, b] = len(servers)
                 servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
         routes[pair] = tuple(places[hop] for hop in hops)
+    _check_speeds(given, servers)
     return tuple(servers), routes
+
+
+def _check_speeds(given: MemoryGiven, servers: Sequence[Server]) -> None:
+    """Refuse what nothing boots with: a latency or an HMAT that leaves next to no bandwidth."""
+    slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
+    if slow is not None:
+        near = slow.ends[0] == slow.ends[1] and given.bandwidth_mb_s is None
+        raise RuleBroken(
+            "memory.bandwidth_mb_s" if near else "memory.link_bandwidth_mb_s",
+            f"latencies and interconnects leave {slow.name} {slow.mb_s:.2g} MB/s, too little to "
+            f"boot with ({SLOWEST_MB_S} MB/s); give a number here",
+        )
 
 
 def _memory_speeds(

@@ -1,0 +1,297 @@
+"""Whose counts are whose: joins the memory model's tables to the trace by the guest's time.
+
+The model's time is QEMU's virtual time, which begins with the machine; the trace's clock begins
+with the kernel, and runs by how fast the kernel found its TSC to be. Both have the moments at which
+CPUs changed tasks: the model by the instruction that loads the next task's stack pointer, the trace
+by `sched_switch`, a microsecond or so before. The line through these pairs turns one into the
+other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from numalab.capture.memory_tables import MemoryTables
+
+_Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+_PAIRS = 5_000_000  # differences that the first guess looks at
+_PPM = 1e-6
+_MOST_DRIFT_PPM = 200  # a kernel that measures its TSC by the PIT is off by fewer
+# Rounds that each look closer: by steps of the rate, bins of the difference, and how many bins in a
+# row one peak may fill.
+_ROUNDS = ((20, 100_000, 2), (2, 10_000, 2))
+_BENDS_NS = 200_000  # 50 ppm, as the first of two measurements of the TSC may be off, in 4 s
+_BEND_BINS = (5_000, 4)
+_MOST_BENDS, _FEWEST_IN_BEND, _LONG_NS = 64, 48, 5e8
+NEAR_NS = 25_000  # a switch and what the trace says of it: tracing lies between them
+_FEWEST = 8
+_SHARE = 0.5  # of the model's switches within the recording that must have their pair
+
+
+@dataclass(frozen=True)
+class GuestTime:
+    """Virtual time is `trace_ns * rate + offset_ns`, and a little more: `bends` are times of the
+    trace and by how much. A kernel finds its TSC's rate once more, a few seconds after its boot.
+    """
+
+    rate: float
+    offset_ns: float
+    bends: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
+
+    def of_trace(self, trace_ns: _Ints) -> _Ints:
+        """Return the virtual time of times of the trace."""
+        more = np.interp(trace_ns, *self._bends())
+        virtual: _Ints = np.rint(trace_ns * self.rate + self.offset_ns + more).astype(np.int64)
+        return virtual
+
+    def _bends(self) -> tuple[list[float], list[float]]:
+        return [time for time, _ in self.bends], [more for _, more in self.bends]
+
+    def of_model(self, virtual_ns: _Ints) -> _Ints:
+        """Return the time of the trace's clock at virtual times."""
+        about = (virtual_ns - self.offset_ns) / self.rate
+        more = np.interp(about, *self._bends())
+        traced: _Ints = np.rint(about - more).astype(np.int64)
+        return traced
+
+
+@dataclass(frozen=True)
+class _Switches:
+    """The switches of one CPU in the trace: when, to whom, and its name when it left the CPU."""
+
+    time_ns: _Ints
+    pid: _Ints
+    comm: list[str]
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """The tables on the trace's clock: `start_ns` and `end_ns` of each slice, null where the clocks
+    could not be joined. `counts` has `pid` and `comm` of each task, null where it is not known."""
+
+    counts: pl.DataFrame
+    traffic: pl.DataFrame
+
+
+def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
+    """Give the model's tables the trace's clock, and its tasks their pids and names.
+
+    `events` has at least time_ns, cpu and event, and of sched_switch prev_pid, prev_comm, next_pid
+    and next_comm.
+    """
+    traced = _switches(events)
+    since = _since(tables.counts)
+    clock = find_guest_time(since, {cpu: each.time_ns for cpu, each in traced.items()})
+    counts, traffic = (
+        _timed(each, clock, tables.length_ns) for each in (tables.counts, tables.traffic)
+    )
+    if clock is None:
+        return JoinedTables(
+            counts.with_columns(pid=pl.lit(None, pl.Int32), comm=pl.lit(None, pl.String)), traffic
+        )
+    return JoinedTables(_named(counts, traced, clock), traffic)
+
+
+def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
+    """Find how the clocks lie to each other; None where fewer than half of the trace's switches
+    have one in the model.
+
+    `since` and `traced` are the times of each CPU's switches, ascending. Of all lines through a
+    pair of switches that on which most pairs lie is taken (Hough 1962), and fitted to them.
+    """
+    cpus = [cpu for cpu in since if len(traced.get(cpu, ()))]
+    if sum(len(since[cpu]) for cpu in cpus) < _FEWEST:
+        return None
+    x, y = _candidates(since, traced, cpus)
+    rate, offset, reach = 0.0, 0.0, _MOST_DRIFT_PPM  # of y - x over x
+    for step, width, bins in _ROUNDS:
+        rates = [rate + ppm * _PPM for ppm in range(-reach, reach + 1, step)]
+        rate, offset = _peak(x, y - x, rates, width, bins)
+        reach, near = step, np.abs(y - x - rate * x - offset) <= 2 * width
+        x, y = x[near], y[near]
+    clock = _fitted(x, y, GuestTime(1.0 + rate, offset))
+    clock = _bent(*_candidates(since, traced, cpus), clock)
+    # A model's row without counts is left out, and so is its switch: not every one of the trace
+    # has its pair. Of one in the model, whose time lies in the recording, all should.
+    first = min(int(traced[cpu][0]) for cpu in cpus)
+    last = max(int(traced[cpu][-1]) for cpu in cpus)
+    begin, end = clock.of_trace(np.array([first, last]))
+    inside = {cpu: since[cpu][(since[cpu] > begin) & (since[cpu] < end)] for cpu in cpus}
+    met = sum(_met(inside[cpu], traced[cpu], clock) for cpu in cpus)
+    known = sum(map(len, inside.values()))
+    return clock if known >= _FEWEST and met >= _SHARE * known else None
+
+
+def _candidates(
+    since: dict[int, _Ints], traced: dict[int, _Ints], cpus: list[int]
+) -> tuple[_Floats, _Floats]:
+    """Return pairs of switches of one CPU, the trace's and the model's time: all, or some of them
+    where they would be too many."""
+    xs, ys = [], []
+    for cpu in cpus:
+        times = traced[cpu]
+        room = max(1, _PAIRS // len(cpus) // len(times))
+        some = since[cpu][:: max(1, -(-len(since[cpu]) // room))]
+        xs.append(np.tile(times, len(some)))
+        ys.append(np.repeat(some, len(times)))
+    return np.concatenate(xs).astype(np.float64), np.concatenate(ys).astype(np.float64)
+
+
+def _peak(
+    x: _Floats, late: _Floats, rates: Sequence[float], width: int, bins: int
+) -> tuple[float, float]:
+    """Return the rate and offset on which most pairs lie, within `bins` bins of `width` ns."""
+    best = (-1, 0.0, 0.0)
+    for rate in rates:
+        places, counts = np.unique(np.floor((late - rate * x) / width), return_counts=True)
+        in_row = counts.copy()
+        for further in range(1, bins):
+            follows = np.searchsorted(places, places + further)
+            there = np.minimum(follows, len(places) - 1)
+            in_row += np.where(places[there] == places + further, counts[there], 0)
+        most = int(np.argmax(in_row))
+        best = max(best, (int(in_row[most]), rate, float((places[most] + bins / 2) * width)))
+    return best[1], best[2]
+
+
+def _met(since: _Ints, traced: _Ints, clock: GuestTime) -> int:
+    """Count the model's switches that have one of the trace near."""
+    times = clock.of_trace(traced)
+    first, end = (np.searchsorted(times, since + side) for side in (-NEAR_NS, NEAR_NS))
+    return int((first < end).sum())
+
+
+def _fitted(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
+    """Fit a line to the pairs near a clock: by least squares, where they are long enough apart."""
+    late = y - x * clock.rate - clock.offset_ns
+    near = np.abs(late) <= NEAR_NS
+    x, late = x[near], late[near]
+    if len(x) < _FEWEST or np.ptp(x) < _LONG_NS:
+        return clock
+    middle = float(x.mean())
+    slope, rest = (float(each) for each in np.polyfit(x - middle, late, 1))
+    return GuestTime(clock.rate + slope, clock.offset_ns + rest - slope * middle)
+
+
+def _bent(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
+    """Bend a line to where most pairs lie in each part of the time, half a second or longer."""
+    late = y - x * clock.rate - clock.offset_ns
+    near = np.abs(late) <= _BENDS_NS
+    x, late = x[near], late[near]
+    parts = min(_MOST_BENDS, len(x) // _FEWEST_IN_BEND, int(np.ptp(x) / _LONG_NS)) if len(x) else 0
+    if parts < 2:
+        return clock
+    ends = np.linspace(x.min(), x.max(), parts + 1)
+    bends = []
+    for begin, end in pairwise(ends.tolist()):
+        here = (x >= begin) & (x <= end)
+        if here.sum() >= _FEWEST_IN_BEND:
+            _, middle = _peak(x[here], late[here], [0.0], *_BEND_BINS)
+            close = np.abs(late[here] - middle) <= NEAR_NS
+            bends.append((float(np.median(x[here])), float(np.median(late[here][close]))))
+    return GuestTime(clock.rate, clock.offset_ns, tuple(bends)) if bends else clock
+
+
+def _since(counts: pl.DataFrame) -> dict[int, _Ints]:
+    known = counts.filter(pl.col("since_ns") > 0).select("cpu", "since_ns").unique()
+    return {
+        int(cpu): np.sort(rows["since_ns"].to_numpy())
+        for (cpu,), rows in known.group_by("cpu")
+        if isinstance(cpu, int)
+    }
+
+
+def _switches(events: pl.DataFrame) -> dict[int, _Switches]:
+    if not {"prev_pid", "prev_comm", "next_pid", "next_comm"} <= set(events.columns):
+        return {}
+    # A fork that becomes another program while it runs is called as that, as when it leaves.
+    left = pl.col("prev_comm").shift(-1).over("cpu")
+    same = pl.col("prev_pid").shift(-1).over("cpu") == pl.col("next_pid")
+    rows = (
+        events.filter(pl.col("event") == "sched_switch")
+        .sort("cpu", "time_ns", maintain_order=True)
+        .select(
+            "cpu",
+            "time_ns",
+            pid=pl.col("next_pid").cast(pl.Int64),
+            comm=pl.when(same).then(left).otherwise("next_comm"),
+        )
+    )
+    return {
+        int(cpu): _Switches(
+            part["time_ns"].to_numpy(), part["pid"].to_numpy(), part["comm"].to_list()
+        )
+        for (cpu,), part in rows.group_by("cpu", maintain_order=True)
+        if isinstance(cpu, int)
+    }
+
+
+def _timed(table: pl.DataFrame, clock: GuestTime | None, length_ns: int) -> pl.DataFrame:
+    if clock is None:
+        never = pl.lit(None, pl.Int64)
+        return table.with_columns(start_ns=never, end_ns=never)
+    begin = table["slice_ns"].to_numpy()
+    return table.with_columns(
+        start_ns=pl.Series(clock.of_model(begin), dtype=pl.Int64),
+        end_ns=pl.Series(clock.of_model(begin + length_ns), dtype=pl.Int64),
+    )
+
+
+def _named(counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime) -> pl.DataFrame:
+    """Name the task of each row by the switch that brought it.
+
+    Where several are near, by the one to the task that its task_struct mostly was; and so where the
+    recording has none.
+    """
+    rows = counts.select("cpu", "task", "since_ns").unique().sort("cpu", "since_ns", "task")
+    named = _by_switch(rows, traced, clock, {})
+    usual = _usual(named)
+    mostly = {task: pid for task, pid, _ in usual.iter_rows()}
+    known = _by_switch(rows, traced, clock, mostly)
+    found = counts.join(known, on=["cpu", "task", "since_ns"], how="left", maintain_order="left")
+    return (
+        found.join(usual, on="task", how="left", maintain_order="left")
+        .with_columns(pid=pl.coalesce("pid", "usual_pid"), comm=pl.coalesce("comm", "usual_comm"))
+        .drop("usual_pid", "usual_comm")
+    )
+
+
+def _by_switch(
+    rows: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime, mostly: dict[int, int]
+) -> pl.DataFrame:
+    """Add `pid` and `comm` of the switch of each row: of those near, one to its task_struct's usual
+    task, else the nearest; null for none."""
+    pids: list[int | None] = []
+    comms: list[str | None] = []
+    for (cpu,), part in rows.group_by("cpu", maintain_order=True):
+        switches = traced.get(cpu) if isinstance(cpu, int) else None
+        times = None if switches is None else clock.of_trace(switches.time_ns)
+        for task, since in part.select("task", "since_ns").iter_rows():
+            place = None
+            if switches is not None and times is not None:
+                first, end = np.searchsorted(times, [since - NEAR_NS, since + NEAR_NS])
+                near = sorted(range(first, end), key=lambda at: abs(int(times[at]) - since))
+                same = [at for at in near if int(switches.pid[at]) == mostly.get(task)]
+                place = next(iter(same or near), None)
+            pids.append(None if switches is None or place is None else int(switches.pid[place]))
+            comms.append(None if switches is None or place is None else switches.comm[place])
+    return rows.with_columns(
+        pid=pl.Series(pids, dtype=pl.Int32), comm=pl.Series(comms, dtype=pl.String)
+    )
+
+
+def _usual(named: pl.DataFrame) -> pl.DataFrame:
+    """Return the task that each task_struct mostly was: task, usual_pid, usual_comm."""
+    return (
+        named.filter(pl.col("pid").is_not_null())
+        .group_by("task", "pid")
+        .agg(pl.len(), comm=pl.col("comm").last())
+        .sort("len", "pid")
+        .group_by("task", maintain_order=True)
+        .agg(usual_pid=pl.col("pid").last(), usual_comm=pl.col("comm").last())
+    )

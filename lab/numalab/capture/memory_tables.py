@@ -1,0 +1,146 @@
+"""Reads what the memory model of mode timed counted: `emulator-configs/memory/oracle.h`.
+
+Two files of little-endian 64-bit numbers, a header of eight and rows. They come from our own
+plugin; what can happen to them is that QEMU or the disk ended before they were whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from numalab.errors import HostError
+from numalab.topology.memory.model import MemoryModel, memory_model
+from numalab.topology.model import Topology
+
+VERSION = 2
+_MAGIC = 0x656C6361726F
+_HEADER = 8
+_WORD = 8
+MAX_BYTES = 4 << 30
+MAX_SLICE_NS = 1_000_000_000
+_LARGEST = 1 << 63
+FIXED = (
+    "slice_ns",
+    "cpu",
+    "task",
+    "since_ns",
+    "l2_hits",
+    "llc_hits",
+    "invalidations",
+    "stalled_ps",
+    "waited_ps",
+    "loads",
+    "far_loads",
+)
+
+
+@dataclass(frozen=True)
+class MemoryTables:
+    """Counts by time slice (`slice_ns` is where it begins in virtual time, `length_ns` its length).
+
+    `counts` has a row for each task (`task` is the address of its task_struct's stack pointer) on
+    each CPU (`node` is the CPU's): hits in the second and last level, stores that had to tell
+    other caches, time it stood still and time of it that it stood in queues, loads from memory and
+    from other nodes' memory, and lines from each node's memory (`memory_<node>`) and caches
+    (`cache_<node>`).
+    `traffic` has a row for each memory and link: `from_node`, `to_node` (the same of a memory),
+    lines, how long CPUs waited in its queue, and how long it needs for a line (`line_ps`).
+    `left_out` are rows of both for which there was no room.
+    """
+
+    counts: pl.DataFrame
+    traffic: pl.DataFrame
+    length_ns: int
+    left_out: int = 0
+
+
+def parse_memory_tables(counts: Path, traffic: Path, topology: Topology) -> MemoryTables:
+    """Read both files of a run on this machine. Raises HostError for what is no such file."""
+    model, nodes = memory_model(topology), len(topology.nodes)
+    names = (*FIXED, *node_columns(nodes))
+    rows, length_ns, left_out = _read(counts, len(names), nodes)
+    lines, same_ns, more_left_out = _read(traffic, 4, nodes)
+    if length_ns != same_ns:
+        raise _damaged(traffic, f"slices of {same_ns} ns, not of {length_ns} ns")
+    _bounded(counts, rows, names, {"cpu": topology.cpu_count})
+    traffic_names = ("slice_ns", "server", "lines", "waited_ps")
+    _bounded(traffic, lines, traffic_names, {"server": len(model.servers)})
+    node_of = np.array([topology.node_of_cpu(cpu) for cpu in range(topology.cpu_count)])
+    columns = {
+        name: rows[:, place] if name == "task" else rows[:, place].astype(np.int64)
+        for place, name in enumerate(names)
+    }
+    return MemoryTables(
+        pl.DataFrame(columns | {"node": node_of[columns["cpu"]]}).with_columns(
+            pl.col("cpu", "node").cast(pl.Int16)
+        ),
+        _with_ends(lines, model),
+        length_ns,
+        left_out + more_left_out,
+    )
+
+
+def node_columns(nodes: int) -> tuple[str, ...]:
+    """Return the columns of lines by node: from each memory, then from each node's caches."""
+    return tuple(f"{kind}_{node}" for kind in ("memory", "cache") for node in range(nodes))
+
+
+def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:
+    ends = np.array([server.ends for server in model.servers], dtype=np.int16)
+    server = lines[:, 1].astype(np.int64)
+    return pl.DataFrame(
+        {
+            "slice_ns": lines[:, 0].astype(np.int64),
+            "from_node": ends[server, 0],
+            "to_node": ends[server, 1],
+            "lines": lines[:, 2].astype(np.int64),
+            "waited_ps": lines[:, 3].astype(np.int64),
+            "line_ps": np.array([each.line_ps for each in model.servers])[server],
+        }
+    )
+
+
+def _read(path: Path, columns: int, nodes: int) -> tuple[np.ndarray, int, int]:
+    """Return a table's rows, the length of its slices, and how many rows it had no room for."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise _damaged(path, f"{size} bytes are more than {MAX_BYTES}")
+        words = np.fromfile(path, dtype="<u8", count=size // _WORD)
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from None
+    if len(words) < _HEADER or words[0] != _MAGIC:
+        raise _damaged(path, "it does not begin as such a table does")
+    _, version, width, of_nodes, length_ns, rows, left_out, _ = (int(w) for w in words[:_HEADER])
+    if (version, width, of_nodes) != (VERSION, columns, nodes):
+        raise _damaged(
+            path,
+            f"version {version} with {width} columns and {of_nodes} nodes, not version {VERSION} "
+            f"with {columns} and {nodes}",
+        )
+    if not 0 < length_ns <= MAX_SLICE_NS or left_out >= _LARGEST:
+        raise _damaged(path, f"slices of {length_ns} ns")
+    room = (size - _HEADER * _WORD) / (columns * _WORD)
+    # A table that was not finished says 0 rows: it has as many as there are.
+    if room != (rows or int(room)):
+        raise _damaged(path, f"it is cut short: {room:g} rows of {rows or 'whole ones'}")
+    return words[_HEADER:].reshape(-1, columns), length_ns, left_out
+
+
+def _bounded(path: Path, rows: np.ndarray, names: Sequence[str], limits: dict[str, int]) -> None:
+    for place, name in enumerate(names):
+        if name == "task" or not len(rows):
+            continue
+        most = int(rows[:, place].max())
+        if most >= limits.get(name, _LARGEST):
+            raise _damaged(path, f"{name} {most} is out of bounds")
+
+
+def _damaged(path: Path, reason: str) -> HostError:
+    return HostError(
+        f"{path}: what the memory model counted cannot be read ({reason}); "
+        "QEMU was ended, or the disk was full"
+    )

@@ -1,0 +1,132 @@
+"""What the memory model counted, as measures and findings: worked out by hand."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.tables.memory import sum_by_slice, sum_within
+from numalab.analysis.tables.slices import Slices
+from numalab.capture.guest_time import JoinedTables
+from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
+from numalab.topology.model import Topology
+
+MS = 1_000_000
+HOG, OTHER = (7, "hog"), (9, "other")
+
+
+def row(start_ms: int, cpu: int, task: tuple[int, str], memory: list[int], **more: int) -> Any:
+    """A row of three nodes, 10 ms long; its CPU is on the node of its number."""
+    lines = {f"memory_{node}": count for node, count in enumerate(memory)}
+    caches = {f"cache_{node}": 0 for node in range(3)}
+    counts = {"stalled_ps": 0, "waited_ps": 0, "loads": 0, "far_loads": 0} | more
+    times = {"start_ns": start_ms * MS, "end_ns": (start_ms + 10) * MS}
+    return (
+        {"cpu": cpu, "node": cpu, "pid": task[0], "comm": task[1]} | times | counts | lines | caches
+    )
+
+
+def traffic(start_ms: int, source: int, target: int, lines: int) -> Any:
+    times = {"start_ns": start_ms * MS, "end_ns": (start_ms + 10) * MS}
+    return times | {"from_node": source, "to_node": target, "lines": lines, "waited_ps": 0}
+
+
+COUNTS = [
+    row(90, 1, HOG, [0, 0, 1000], stalled_ps=10**12),  # before the window
+    row(
+        100, 1, HOG, [0, 30, 10], stalled_ps=8 * 10**9, waited_ps=2 * 10**9, loads=40, far_loads=10
+    ),
+    row(110, 1, HOG, [0, 0, 40], stalled_ps=10**10, loads=40, far_loads=40),
+    row(115, 1, HOG, [0, 20, 0], loads=20),  # half of it in the window
+    row(100, 0, OTHER, [5, 0, 0], stalled_ps=10**9, loads=5),
+]
+TRAFFIC = [traffic(100, 1, 1, 1000), traffic(110, 2, 1, 500), traffic(90, 2, 1, 7)]
+
+
+def a_run(trace: Any, topology: Topology | None, memory: JoinedTables | None) -> Analysis:
+    """Hog 7 runs on CPU 1 all of the window from 100 to 120 ms, other 9 on CPU 0."""
+    events = trace.table(
+        trace.switch(100 * MS, 1, "idle", "hog:7"),
+        trace.switch(100 * MS, 0, "idle", "other:9"),
+        trace.mark(100 * MS, "numalab: begin"),
+        trace.mark(120 * MS, "numalab: end"),
+    )
+    return analyse_run(events, topology, tasks=["hog"], memory=memory)
+
+
+@pytest.fixture
+def joined() -> JoinedTables:
+    return JoinedTables(pl.DataFrame(COUNTS), pl.DataFrame(TRAFFIC))
+
+
+def values(run: Analysis) -> dict[str, Any]:
+    return {each.name: each.value for each in run.measures if each.name.startswith("memory_")}
+
+
+def test_measures_count_what_lies_in_the_window(
+    trace: Any, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    run = a_run(trace, three_nodes, joined)
+    found = values(run)
+    # 40 + 40 and half of 20 lines, of them 30 and 10 from the CPU's own node.
+    assert found["memory_lines"] == 90
+    assert found["memory_local_share"] == pytest.approx(100 * 40 / 90)
+    assert found["memory_stall_share"] == pytest.approx(90)  # 18 of 20 ms
+    assert found["memory_queue_share"] == pytest.approx(100 * 2 / 18)
+    assert (found["memory_node_loads"], found["memory_node_load_misses"]) == (95, 50)
+    # 64 bytes a line, in 20 ms.
+    assert found["memory_traffic_node1"] == pytest.approx(1000 * 64 / 1e6 / 0.02)
+    assert found["memory_traffic_node0"] == 0
+    assert found["memory_traffic_link2to1"] == pytest.approx(500 * 64 / 1e6 / 0.02)
+    kinds = {each.info.kind for each in run.measures if each.name.startswith("memory_")}
+    assert kinds == {MeasureKind.MODELLED}
+
+
+def test_findings_say_it_by_node_pair_over_time_and_by_task(
+    trace: Any, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    findings = a_run(trace, three_nodes, joined).findings
+    (matrix,) = (each for each in findings.matrices if each.name == "lines")
+    # From a node's memory (row) to a node's CPUs (column).
+    assert matrix.cells == ((5, 0, 0), (0, 40, 0), (0, 50, 0))
+    series = {(each.name, each.label): each.values for each in findings.series}
+    assert series["memory_local", ""] == pytest.approx((75.0, 100 * 10 / 50))
+    assert series["memory_stall", ""] == pytest.approx((80.0, 100.0))
+    assert series["memory_node", "node 1"] == pytest.approx((6.4, 0))
+    assert series["memory_link", "link 2-1"] == pytest.approx((0, 3.2))
+    (task,) = findings.memory
+    assert (task.pid, task.name, task.cpu_ms, task.stalled_ms) == (7, "hog", 20, 18)
+    assert (task.local, task.lines) == (40, (0, 40, 50))
+
+
+@pytest.mark.parametrize("lacks", ["model", "nodes", "times"])
+def test_what_is_not_known_is_none_and_not_0(
+    trace: Any, three_nodes: Topology, joined: JoinedTables, lacks: str
+) -> None:
+    never = [pl.lit(None, pl.Int64).alias(name) for name in ("start_ns", "end_ns")]
+    memory = {
+        "model": None,
+        "nodes": joined,
+        "times": JoinedTables(*(t.with_columns(never) for t in (joined.counts, joined.traffic))),
+    }[lacks]
+    run = a_run(trace, None if lacks == "nodes" else three_nodes, memory)
+    assert set(values(run).values()) <= {None}
+    assert bool(values(run)) == (lacks == "times")
+    assert run.findings.memory == ()
+    assert not [each for each in run.findings.series if each.name.startswith("memory_")]
+
+
+def test_a_slice_is_spread_evenly_over_the_slices_of_the_window() -> None:
+    table = pl.DataFrame({"start_ns": [0, 7, 18], "end_ns": [10, 17, 28], "lines": [10, 20, 30]})
+    found = sum_by_slice(table, Slices(5, 25, 10, 2), (), ("lines",))
+    assert dict(found.iter_rows()) == pytest.approx({0: 5 + 16, 1: 4 + 21})
+    assert sum_within(table, 5, 25, (), ("lines",)).item() == pytest.approx(5 + 20 + 21)
+
+
+def test_what_a_clock_said_in_mode_timed_is_modelled() -> None:
+    info = MeasureInfo("t", "s", Direction.LOWER, MeasureKind.TIMING, "", ())
+    assert modelled(Measure(info, 1.5)).info.kind is MeasureKind.MODELLED
+    assert modelled(Measure(info, 1.5)).value == 1.5
+    moves = MeasureInfo("m", "", Direction.LOWER, MeasureKind.PLACEMENT, "", ())
+    assert modelled(Measure(moves, 2)).info is moves

@@ -1,0 +1,70 @@
+"""The drawings of traffic over time, and the table of what tasks waited for."""
+
+from base64 import b64decode
+from dataclasses import replace
+
+import pytest
+
+from numalab.analysis.findings import TaskMemory, TimeSeries
+from numalab.report.model import StudyReport
+from numalab.report.page.curves import curves
+from numalab.report.page.html import render_html
+from numalab.report.page.link_traffic import link_traffic, stalled_rows
+from support.report_sample import sample_report
+
+TASK = TaskMemory(7, "<hog>", 2000.0, 1500.0, 300.0, 25.0, (25.0, 75.0, 0.0, 0.0))
+
+
+def series(
+    rates: tuple[float, ...], *, node: int | None, link: tuple[int, int] | None
+) -> TimeSeries:
+    at = tuple(5000.0 * (step + 1) / len(rates) for step in range(len(rates)))
+    name = "memory_node" if link is None else "memory_link"
+    return TimeSeries(name, name, "MB/s", node, at, rates, link=link)
+
+
+@pytest.fixture
+def report() -> StudyReport:
+    """After, node 0's memory is read over the link to node 1 in the first half of 5 s only."""
+    found = []
+    for run in sample_report().findings:
+        rates = (400.0, 0.0) if run.variant == "after" else (100.0, 100.0)
+        more = (
+            series(rates, node=0, link=None),
+            series(rates, node=None, link=(0, 1)),
+            series((0.0, 0.0), node=None, link=(1, 0)),
+        )
+        every = (*run.findings.series, *more)
+        found.append(replace(run, findings=replace(run.findings, series=every, memory=(TASK,))))
+    return replace(sample_report(), findings=tuple(found), model=("2 ns <each>", "caches", "more"))
+
+
+def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: StudyReport) -> None:
+    shown = dict(link_traffic(report))
+    assert list(shown) == [variant.name for variant in report.variants]
+    first, *_, last = shown["after"]
+    assert first.title == "0 to 1,250 ms"
+    assert first.told == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
+    assert last.told == "memory of node 0 0 MB/s"
+    drawing = b64decode(first.image.partition(",")[2]).decode()
+    assert drawing.count("400 MB/s") == 2
+    assert "100 MB/s" in b64decode(shown["before"][3].image.partition(",")[2]).decode()
+
+
+def test_without_a_memory_model_there_is_nothing_to_draw() -> None:
+    assert link_traffic(sample_report()) == []
+    assert stalled_rows(sample_report()) == []
+    text = render_html(sample_report())
+    assert "Traffic on the links" not in text
+    assert "modelled:" not in text
+
+
+def test_the_page_says_what_the_model_is_made_of(report: StudyReport) -> None:
+    text = render_html(report)
+    assert "Traffic on the links" in text
+    assert "2 ns &lt;each&gt;; caches" in text
+    assert "&lt;hog&gt;/7" in text
+    row = stalled_rows(report)[0]
+    assert (row.stall_percent, row.local_percent) == (75.0, 25.0)
+    links = next(each for each in curves(report) if each.name == "memory_link")
+    assert [line.label for line in links.diagrams[0].lines] == ["link 0-1", "link 1-0"]

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS: does memory follow the threads that use it?
+ *
+ * Each thread has KIB of its own, that it touches first on TOUCH_CPUS. When all have, every thread
+ * is allowed on RUN_CPUS only, and for SECONDS follows pointers through its memory in random order,
+ * one load after the other. Where the memory stays on its first node, each load goes that far.
+ *
+ * Prints how many loads all threads did a second, in each SLICES'th of the time and in all.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "numalab.h"
+
+#define LINE 64
+#define MAX_THREADS 256
+#define MAX_CPUS 1024
+#define SLICES 10
+#define BATCH 1024 /* loads from one look at the clock to the next */
+
+struct worker {
+	pthread_t thread;
+	uint64_t loads[SLICES];
+};
+
+static struct worker workers[MAX_THREADS];
+static cpu_set_t touch_cpus, run_cpus;
+static pthread_barrier_t touched;
+static size_t bytes;
+static int64_t began, length;
+
+/* A cpulist such as `2-3,6`. */
+static cpu_set_t parse_cpulist(const char *text)
+{
+	const char *rest = text;
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	do {
+		char *end;
+		long first = strtol(rest, &end, 10), last = first;
+
+		if (end == rest)
+			die("%s is no list of CPUs", text);
+		if (*end == '-')
+			last = strtol(end + 1, &end, 10);
+		if (first < 0 || last < first || last >= MAX_CPUS || (*end && *end != ','))
+			die("%s is no list of CPUs", text);
+		for (; first <= last; first++)
+			CPU_SET(first, &cpus);
+		rest = *end ? end + 1 : end;
+	} while (*rest);
+	return cpus;
+}
+
+static void allow(cpu_set_t *cpus)
+{
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		die("cannot run on these CPUs: %s", strerror(errno));
+}
+
+/* Link all lines of a buffer to one ring in random order (Sattolo's algorithm). */
+static void *link_lines(char *buffer, uint64_t seed)
+{
+	size_t lines = bytes / LINE;
+	uint32_t *order = malloc(lines * sizeof(*order));
+
+	if (!order)
+		die("no memory");
+	for (size_t i = 0; i < lines; i++)
+		order[i] = i;
+	for (size_t i = lines - 1; i > 0; i--) {
+		size_t other = (random_next(&seed) >> 33) % i;
+		uint32_t kept = order[i];
+
+		order[i] = order[other];
+		order[other] = kept;
+	}
+	for (size_t i = 0; i < lines; i++)
+		*(void **)(buffer + (size_t)order[i] * LINE) =
+			buffer + (size_t)order[(i + 1) % lines] * LINE;
+	free(order);
+	return buffer;
+}
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	char *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void **at;
+
+	if (buffer == MAP_FAILED)
+		die("no memory");
+	allow(&touch_cpus);
+	at = link_lines(buffer, 1 + (worker - workers));
+	pthread_barrier_wait(&touched);
+	allow(&run_cpus);
+	pthread_barrier_wait(&touched); /* the main thread marks the time between the two */
+	pthread_barrier_wait(&touched);
+	for (;;) {
+		int64_t slice = (now() - began) * SLICES / length;
+
+		if (slice >= SLICES)
+			break;
+		for (int i = 0; i < BATCH / 16; i++) {
+#define STEP at = *(void *volatile *)at;
+#define FOUR STEP STEP STEP STEP
+			FOUR FOUR FOUR FOUR
+		}
+		worker->loads[slice] += BATCH;
+	}
+	return at;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t all = 0;
+	int threads;
+
+	if (argc != 6)
+		die("usage: wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS");
+	threads = parse_number("THREADS", argv[1], 1, MAX_THREADS);
+	bytes = parse_number("KIB", argv[2], 64, 1 << 20) * 1024;
+	length = parse_seconds(argv[3]);
+	touch_cpus = parse_cpulist(argv[4]);
+	run_cpus = parse_cpulist(argv[5]);
+	pthread_barrier_init(&touched, NULL, threads + 1);
+	for (int i = 0; i < threads; i++)
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			die("cannot start a thread");
+	pthread_barrier_wait(&touched);
+	pthread_barrier_wait(&touched);
+	mark("numalab: begin");
+	began = now();
+	pthread_barrier_wait(&touched);
+	for (int i = 0; i < threads; i++)
+		pthread_join(workers[i].thread, NULL);
+	mark("numalab: end");
+	for (int slice = 0; slice < SLICES; slice++) {
+		uint64_t loads = 0;
+
+		for (int i = 0; i < threads; i++)
+			loads += workers[i].loads[slice];
+		printf("part %d loads_per_second %.0f\n", slice + 1,
+		       loads / (length / 1e9 / SLICES));
+		all += loads;
+	}
+	printf("total loads %llu per_second %.0f\n", (unsigned long long)all, all / (length / 1e9));
+	return 0;
+}
