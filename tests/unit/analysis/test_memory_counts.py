@@ -89,7 +89,7 @@ def test_findings_say_it_by_node_pair_over_time_and_by_task(
     findings = a_run(trace, three_nodes, joined).findings
     (matrix,) = (each for each in findings.matrices if each.name == "lines")
     # From a node's memory (row) to a node's CPUs (column).
-    assert matrix.cells == ((5, 0, 0), (0, 40, 0), (0, 50, 0))
+    assert [list(line) for line in matrix.cells] == [[5, 0, 0], [0, 40, 0], [0, 50, 0]]
     series = {(each.name, each.label): each.values for each in findings.series}
     assert series["memory_local", ""] == pytest.approx((75.0, 100 * 10 / 50))
     assert series["memory_stall", ""] == pytest.approx((80.0, 100.0))

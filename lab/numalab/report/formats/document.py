@@ -53,6 +53,9 @@ def report_document(reports: Sequence[StudyReport]) -> dict[str, Any]:
             cells=[_cell(report) for report in reports],
         )
     )
+    for cell in document["cells"]:
+        if not cell["mode"]["model"]:  # only mode timed has one
+            del cell["mode"]["model"], cell["mode"]["modelled"]
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     found: dict[str, Any] = json.loads(whole)
