@@ -12,8 +12,9 @@ from pathlib import Path
 import typer
 
 from numalab.cli.main import COMMANDS, application
+from numalab.report.formats.markdown import escaped
 from numalab.reporting.build import gather
-from numalab.reporting.publish import publish
+from numalab.reporting.publish import entries, publish
 from numalab.results.layout import Results
 
 ROOT = Path(__file__).parents[2]
@@ -34,8 +35,10 @@ def main(target: Path) -> None:
     reference = target / "docs/reference/commands.md"
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(commands(), encoding="utf-8")
+    pages = ["# The pages of the examples", "", "Built from the stored runs of each.", ""]
     for plan in sorted(ROOT.glob("reports/examples/*/plan.json")):
-        report(plan.parent, target / plan.parent.relative_to(ROOT))
+        pages += report(plan.parent, target / plan.parent.relative_to(ROOT))
+    (target / "reports/examples/pages.md").write_text("\n".join(pages), encoding="utf-8")
 
 
 def commands() -> str:
@@ -51,12 +54,20 @@ def commands() -> str:
     return "\n".join(lines)
 
 
-def report(example: Path, target: Path) -> None:
-    """Write the pages of an example; the runs themselves stay in the repository."""
+def report(example: Path, target: Path) -> list[str]:
+    """Write the pages of an example, and return what leads to them; the runs themselves stay in the
+    repository."""
     shutil.copytree(example, target, dirs_exist_ok=True)
     results = Results(target)
-    publish(gather(results), results)
+    reports = gather(results)
+    publish(reports, results)
     shutil.rmtree(target / "runs")
+    lines = [f"## {example.name}", "", escaped(reports[0].question), ""]
+    for report, entry in zip(reports, entries(reports, results, target.parent), strict=True):
+        picture = f"{entry.link.rpartition('/')[0]}/picture.png"
+        lines += [f"[{report.cell}]({entry.link}): {escaped(report.verdict)}", ""]
+        lines += [f"[![]({picture})]({entry.link})", ""]
+    return lines
 
 
 if __name__ == "__main__":

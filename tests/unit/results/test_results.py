@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.document import render_document
+from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.reporting.build import gather
+from numalab.reporting.publish import entries
 from numalab.results.layout import Results
 
 EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
@@ -25,11 +28,18 @@ def copied(tmp_path: Path) -> Results:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_are_what_their_runs_give(path: Path) -> None:
-    """The committed changelogs and documents are those of the committed runs."""
+    """The committed changelogs and documents are those of the committed runs, and pages are made of
+    the same."""
     example = Results(path)
     reports = gather(example)
     assert render_changelog(reports) == example.changelog.read_text(encoding="utf-8")
     assert render_document(reports) == example.document.read_text(encoding="utf-8")
+    for report in reports:
+        page = unescape(render_html(report))
+        assert len(page.encode()) < MOST_BYTES
+        assert all(claim.text in page for claim in report.claims)
+        assert all(timeline.run in page for timeline in report.timelines)
+    assert len({entry.link for entry in entries(reports, example)}) == len(reports)
 
 
 def test_the_readme_shows_the_example() -> None:
