@@ -109,7 +109,7 @@ def hostile_findings(found: Findings, texts: Sequence[str]) -> Findings:
     return replace(
         found,
         decisions=tuple(
-            replace(each, task=texts[place % len(texts)], other_task=texts[0], reason=texts[1])
+            replace(each, task=texts[place % len(texts)], other_task=texts[0])
             for place, each in enumerate(found.decisions)
         ),
         residence=tuple(

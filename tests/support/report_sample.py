@@ -21,6 +21,7 @@ from numalab.report.model import (
     VariantInfo,
 )
 from numalab.reporting.comparisons import compare_variants
+from numalab.results.manifest import RunStatus
 from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 from numalab.topology.view.drawing import render_svg
@@ -157,7 +158,7 @@ def run(variant: str, seed: int) -> Run:
         id=f"{variant}-s{seed}",
         variant=variant,
         seed=seed,
-        status="ok",
+        status=RunStatus.OK,
         readings=readings,
         seconds=21.4 + seed / 10,
         provenance=Provenance(
@@ -297,7 +298,7 @@ def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
         text="the patch speeds it up", expected="from before to after: higher", holds=True,
         measured="22801 to 27059 ops/s (+18.7%), 3 and 3 runs", measure="throughput",
         kind="timing", published="+19%", required=False,
-        verdict="cannot be seen in this mode because icount counts instructions",
+        verdict="cannot be seen", reason="icount counts instructions",
     )  # fmt: skip
     return replace(
         report,
@@ -335,7 +336,8 @@ def hostile_report() -> StudyReport:
         runs=(
             replace(
                 first,
-                status=HOSTILE[1],
+                status=RunStatus.FAILED,
+                reason=HOSTILE[1],
                 provenance=replace(
                     first.provenance, host=HOSTILE[7], proof=(PlacementFact(*HOSTILE[:3]),)
                 ),

@@ -10,6 +10,7 @@ from numalab.analysis.findings import (
     Findings,
     Matrix,
     TimeSeries,
+    Undone,
     Violation,
 )
 from numalab.analysis.memory import memory_matrix, memory_series, task_memory
@@ -119,7 +120,7 @@ def _decisions(run: RecordedRun) -> tuple[Decision, ...]:
     }
     found = []
     for number, row in enumerate(run.decided.head(MAX_DECISIONS).iter_rows(named=True)):
-        undone = "failed" if row["failed"] else ""
+        undone: Undone = "failed" if row["failed"] else ""
         if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
             undone = "moved back"
         found.append(

@@ -19,6 +19,8 @@ MAX_SLICES = 120
 DecisionKind = Literal["move", "swap", "stick"]
 Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
 Level = Literal["task", "process", "group"]
+StickReason = Literal["", "no destination", "failed", "not allowed there"]
+Undone = Literal["", "failed", "moved back"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class Decision:
     to_node: int | None
     other_pid: int | None = None
     other_task: str = ""
-    reason: str = ""
-    undone: str = ""
+    reason: StickReason = ""
+    undone: Undone = ""
     nearer: int | None = None
 
 

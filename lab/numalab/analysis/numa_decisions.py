@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from numalab.analysis.findings import Matrix
+from numalab.analysis.findings import Matrix, StickReason
 from numalab.analysis.tables.machine import RecordedMachine
 from numalab.analysis.tables.window import Window
 
@@ -27,7 +27,9 @@ SCHEMA = {
     "other_pid": pl.Int32,
 }
 KINDS = {"sched_move_numa": "move", "sched_swap_numa": "swap", "sched_stick_numa": "stick"}
-NO_DESTINATION, FAILED, NOT_ALLOWED = "no destination", "failed", "not allowed there"
+NO_DESTINATION: StickReason = "no destination"
+FAILED: StickReason = "failed"
+NOT_ALLOWED: StickReason = "not allowed there"
 
 
 def numa_decisions(

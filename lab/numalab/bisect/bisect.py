@@ -12,6 +12,7 @@ from numalab.bisect.history import History, Step
 from numalab.bisect.search import places, start_search
 from numalab.campaign.stopping import StoppingRule
 from numalab.measure import Direction
+from numalab.reporting.verdicts import Untimed
 from numalab.units import runs_of
 
 Side = Literal["good", "bad", "skipped"]
@@ -21,14 +22,14 @@ Side = Literal["good", "bad", "skipped"]
 class StepValues:
     """What the runs of a step measured; or why there are none, and the exit code of that.
 
-    `untimed` says why times among them would mean nothing; empty where they mean something, and
+    `untimed` says why times among them would mean nothing; None where they mean something, and
     for a measure that is none of time.
     """
 
     values: Values = ()
     skipped: str = ""
     exit_code: int = 0
-    untimed: str = ""
+    untimed: Untimed | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
 from numalab.qemu.hypervisor import EMBED
-from numalab.reporting.verdicts import untimed
+from numalab.reporting.verdicts import Untimed, untimed
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import planned_run
@@ -148,10 +148,10 @@ class Measuring:
         values = tuple(run.value(self._measure) for run in runs)
         return StepValues(values, untimed=self._untimed(runs))
 
-    def _untimed(self, runs: Sequence[StoredRun]) -> str:
+    def _untimed(self, runs: Sequence[StoredRun]) -> Untimed | None:
         found = (run.measures.get(self._measure) for run in runs)
         timing = any(each is not None and each.info.kind == MeasureKind.TIMING for each in found)
-        return untimed(runs) if timing else ""
+        return untimed(runs) if timing else None
 
 
 def run_bisection(

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist, parse_cpulist
-from numalab.guest.usage import Usage
+from numalab.guest.usage import VCPU, Usage, is_vcpu
 from numalab.machine.memory import HeldMemory
 from numalab.placement.placement import Placement
-
-_VCPU = "vcpu "
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def prove_threads(
             continue  # it ended between listing and reading
         vcpus = roles.get(thread, [])
         planned = {placement.vcpus[vcpu] for vcpu in vcpus} or set(placement.emulator)
-        role = f"{_VCPU}{format_cpulist(vcpus)}" if vcpus else _comm(path)
+        role = f"{VCPU}{format_cpulist(vcpus)}" if vcpus else _comm(path)
         threads.append(ThreadProof(role, thread, tuple(sorted(planned)), allowed))
     return tuple(threads)
 
@@ -83,7 +81,7 @@ def pin_others(threads: Iterable[ThreadProof]) -> None:
     that ran first; libvirt, which pinned the others before, never sees it.
     """
     for thread in threads:
-        if not thread.role.startswith(_VCPU) and not _is_placed(thread):
+        if not is_vcpu(thread.role) and not _is_placed(thread):
             with suppress(OSError):  # it has ended, or the host does not let it be moved
                 os.sched_setaffinity(thread.thread, thread.planned)
 
@@ -192,7 +190,7 @@ def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
 
 def _is_placed(thread: ThreadProof) -> bool:
     """Tell whether a vCPU runs on exactly its CPU, another thread on some of those planned."""
-    if thread.role.startswith(_VCPU):
+    if is_vcpu(thread.role):
         return thread.allowed == thread.planned
     return set(thread.allowed) <= set(thread.planned)
 

@@ -16,6 +16,14 @@ MOST_SWITCHES = 10.0  # involuntary, in a second
 MOST_LOST = 0.01  # of the time, waited for the host CPU or stolen from it
 
 
+VCPU = "vcpu "  # begins the role of a thread that runs vCPUs
+
+
+def is_vcpu(role: str) -> bool:
+    """Tell whether a thread of this role runs vCPUs."""
+    return role.startswith(VCPU)
+
+
 @dataclass(frozen=True)
 class ThreadUsage:
     """A thread of QEMU: switches and faults (numbers), time it ran and waited for a CPU (ms).

@@ -189,15 +189,16 @@ def moment(text: str) -> str:
 
 def verdict_words(claim: ClaimOutcome) -> str:
     """Say what became of a claim: its verdict, and whether a condition of the study failed."""
-    if not claim.verdict:
+    verdict = claim.verdict_text
+    if not verdict:
         return "holds" if claim.holds else "FAILS"
-    return claim.verdict if claim.holds else f"FAILS: {claim.verdict}"
+    return verdict if claim.holds else f"FAILS: {verdict}"
 
 
 def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
     """Return `verdict_words`, and apart from them why something cannot be seen, or ""."""
-    words, _, reason = verdict_words(claim).partition(" because ")
-    return words, reason
+    words = verdict_words(claim)
+    return words.removesuffix(f" because {claim.reason}"), claim.reason
 
 
 def machine_line(report: StudyReport) -> str:
@@ -229,7 +230,7 @@ def seeds_line(report: StudyReport) -> str:
 
 def runs_that_failed(report: StudyReport) -> int:
     """Count the runs that did not end well; their figures are in no mean."""
-    return sum(run.status != "ok" for run in report.runs)
+    return sum(not run.ok for run in report.runs)
 
 
 def notes(report: StudyReport) -> list[str]:

@@ -15,11 +15,13 @@ from numalab.analysis.findings import Findings
 from numalab.analysis.statistics import Outcome, Summary
 from numalab.analysis.timeline import Mark
 from numalab.measure import MeasureInfo
+from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains
 
 # `recording`: a trace.dat from anywhere, with no guest of ours.
 Mode = Literal["kvm", "tcg", "icount", "timed", "recording"]
+ANY, ANY_NODE = "any", "any host node"  # of a placement: nothing in particular
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,17 @@ class VariantInfo:
 class PlacementFact:
     """One placement fact: what was asked for and what was read back from the running process.
 
-    An `asked` that begins with `any` asks for nothing in particular, so nothing can disagree.
+    `asked` may be `ANY` or `ANY_NODE`: then nothing can disagree.
     """
 
     subject: str
     asked: str
     found: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is as asked."""
+        return self.asked in (ANY, ANY_NODE, self.found)
 
 
 @dataclass(frozen=True)
@@ -73,15 +80,26 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Run:
-    """One boot of one variant with one seed. `status` is `ok` or the reason it is not."""
+    """One boot of one variant with one seed. `reason` says why it did not end well."""
 
     id: str
     variant: str
     seed: int
-    status: str
+    status: RunStatus
     readings: tuple[Reading, ...]
     provenance: Provenance
     seconds: float | None = None
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended well; the figures of another are in no mean."""
+        return self.status is RunStatus.OK
+
+    @property
+    def ending(self) -> str:
+        """How it ended, for people: `ok`, or why not."""
+        return self.reason or str(self.status)
 
 
 @dataclass(frozen=True)
@@ -155,8 +173,8 @@ class RunFindings:
 class ClaimOutcome:
     """What the study says should be seen, and what was.
 
-    `verdict` is that of a comparison between variants in words (empty for bounds on one variant):
-    `reproduced`, `opposite`, `no difference shown`, or `cannot be seen in this mode because ...`;
+    `verdict` is that of a comparison between variants (empty for bounds on one variant):
+    `reproduced`, `opposite`, `no difference shown` or `cannot be seen`, which has a `reason`;
     `published` is what the source says of it. A claim that is not `required` is only told: it
     always holds.
     """
@@ -170,6 +188,12 @@ class ClaimOutcome:
     published: str = ""
     verdict: str = ""
     required: bool = True
+    reason: str = ""
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words, with its reason."""
+        return f"{self.verdict} in this mode because {self.reason}" if self.reason else self.verdict
 
 
 @dataclass(frozen=True)
@@ -230,7 +254,7 @@ class StudyReport:
         return tuple(
             float(reading.value)
             for run in self.runs
-            if run.variant == variant and run.status == "ok"
+            if run.variant == variant and run.ok
             for reading in run.readings
             if reading.measure == measure and reading.value is not None and isfinite(reading.value)
         )

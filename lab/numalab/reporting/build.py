@@ -16,7 +16,7 @@ from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest
+from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.plan import StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
@@ -169,7 +169,7 @@ def _run(run: StoredRun, infos: Sequence[MeasureInfo]) -> model.Run:
         id=about.run,
         variant=about.variant,
         seed=about.seed,
-        status=str(about.status),
+        status=about.status or RunStatus.FAILED,
         readings=tuple(model.Reading(info.name, run.value(info.name)) for info in infos),
         provenance=model.Provenance(
             qemu=about.versions.qemu,
@@ -222,7 +222,7 @@ def _verdict(claims: Sequence[model.ClaimOutcome], finished: int, planned: int) 
     if claims:
         told: dict[str, list[str]] = {}
         for claim in claims:
-            told.setdefault(claim.verdict, []).append(claim.text)
+            told.setdefault(claim.verdict_text, []).append(claim.text)
         parts = [f"{said[:1].upper()}{said[1:]}: {'; '.join(of)}" for said, of in told.items()]
         return f"{'. '.join(parts)}{missing}."
     return f"{finished} of {runs_of(planned)} finished{missing}."

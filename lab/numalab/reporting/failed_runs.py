@@ -1,7 +1,7 @@
 """Runs that gave no result, as a report lists them."""
 
 from numalab.report import model
-from numalab.results.manifest import UNKNOWN, Manifest
+from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 
 
 def failed_run(run: Manifest) -> model.Run:
@@ -10,7 +10,7 @@ def failed_run(run: Manifest) -> model.Run:
         id=run.run,
         variant=run.variant,
         seed=run.seed,
-        status=run.reason or str(run.status),
+        status=run.status or RunStatus.FAILED,
         readings=(),
         provenance=model.Provenance(
             qemu=run.versions.qemu,
@@ -23,6 +23,7 @@ def failed_run(run: Manifest) -> model.Run:
             lost_events=0,
         ),
         seconds=run.seconds,
+        reason=run.reason,
     )
 
 

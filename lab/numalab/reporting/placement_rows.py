@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from numalab.cpulist import format_cpulist
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
-from numalab.guest.usage import ThreadUsage, Usage
+from numalab.guest.usage import ThreadUsage, Usage, is_vcpu
 from numalab.guest.witness import Timing
 from numalab.report import model
 from numalab.results.manifest import UNKNOWN
-
-_VCPU = "vcpu"
 
 
 def placement_line(proof: Proof | None, timing: Timing | None) -> str:
@@ -36,7 +34,7 @@ def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.Placem
 def _thread(thread: ThreadProof) -> model.PlacementFact:
     asked, found = (f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed))
     # QEMU's other threads may run on fewer CPUs than they were given.
-    within = not thread.role.startswith(_VCPU) and set(thread.allowed) <= set(thread.planned)
+    within = not is_vcpu(thread.role) and set(thread.allowed) <= set(thread.planned)
     return model.PlacementFact(thread.role, asked, asked if within else found)
 
 
@@ -47,7 +45,7 @@ def _memory(memory: MemoryProof) -> model.PlacementFact:
         size = f"{pages.get(planned, 0)} pages of {memory.page_kib} KiB"
         return model.PlacementFact(f"{subject}, {size}", where, where)
     each = (f"{n} pages of {memory.page_kib} KiB on host node {at}" for at, n in pages.items())
-    asked = "any host node" if planned is None else f"host node {planned}"
+    asked = model.ANY_NODE if planned is None else f"host node {planned}"
     return model.PlacementFact(subject, asked, ", ".join(each) or "no page touched")
 
 
@@ -55,16 +53,16 @@ def _usage(usage: Usage | None) -> Iterable[model.PlacementFact]:
     """Sum up what the host did to QEMU's threads; the manifest has each of them."""
     if usage is None:
         return
-    vcpus = [thread for thread in usage.threads if thread.role.startswith(_VCPU)]
-    others = [thread for thread in usage.threads if not thread.role.startswith(_VCPU)]
+    vcpus = [thread for thread in usage.threads if is_vcpu(thread.role)]
+    others = [thread for thread in usage.threads if not is_vcpu(thread.role)]
     for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", others)):
         if threads:
             used = _used(threads, usage.seconds)
-            yield model.PlacementFact(f"{what} while the workload ran", "any", used)
+            yield model.PlacementFact(f"{what} while the workload ran", model.ANY, used)
     stolen = [f"{ms} ms of host CPU {cpu}" for cpu, ms in usage.stolen_ms.items() if ms]
     if usage.stolen_ms:
         found = ", ".join(stolen) or "nothing"
-        yield model.PlacementFact("stolen by a hypervisor below", "any", found)
+        yield model.PlacementFact("stolen by a hypervisor below", model.ANY, found)
 
 
 def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
@@ -91,4 +89,4 @@ def _timing(timing: Timing | None) -> Iterable[model.PlacementFact]:
         found = "; ".join(["mean something", *timing.disturbs])
     else:
         found = f"mean nothing: {'; '.join(timing.against)}"
-    yield model.PlacementFact("timing figures", "any", found)
+    yield model.PlacementFact("timing figures", model.ANY, found)

@@ -18,6 +18,7 @@ from numalab.results.run_files import scan_events
 from numalab.results.stored_analysis import save_analysis
 from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
+from numalab.topology.importers.common import ChangeKind
 from numalab.topology.model import Topology
 
 
@@ -103,8 +104,8 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
         replace(node, cpus=tuple(sorted(old[cpu] for cpu in node.cpus)))
         for node in imported.topology.nodes
     )
-    notes = tuple(note for note in imported.notes if not note.startswith("numbered CPUs anew"))
-    return replace(imported.topology, nodes=nodes), notes
+    kept = (each for each in imported.changes if each.kind is not ChangeKind.CPU_NUMBERS)
+    return replace(imported.topology, nodes=nodes), tuple(change.text for change in kept)
 
 
 def _notes(

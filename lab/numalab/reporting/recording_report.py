@@ -8,6 +8,7 @@ from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
 from numalab.reporting.recording import Recording
 from numalab.reporting.timelines import timeline
+from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import render_svg
 
@@ -73,7 +74,7 @@ def _run(trace: Path, found: Recording) -> model.Run:
         id=trace.name,
         variant=VARIANT,
         seed=0,
-        status="ok",
+        status=RunStatus.OK,
         readings=tuple(model.Reading(each.name, each.value) for each in found.analysis.measures),
         provenance=model.Provenance(
             qemu="none",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from numalab.analysis.statistics import FEWEST, Comparison, compare_samples
 from numalab.campaign.stopping import PRECISION
@@ -64,10 +65,28 @@ class _Seen:
     verdict: ClaimVerdict
     reason: str = ""
 
+
+class NoTimes(StrEnum):
+    """Why figures of time say nothing of hardware."""
+
+    ICOUNT = (
+        "icount counts instructions, those of all CPUs on one clock: "
+        "neither an idle CPU nor an access to far memory costs time"
+    )
+    TCG = "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
+    PLACEMENT = "of how a guest was placed"
+    HOST_CPUS = "the runs were not on the same host CPUs"
+
+
+@dataclass(frozen=True)
+class Untimed:
+    """Why figures of time from some runs say nothing; `detail` says what of the placement."""
+
+    cause: NoTimes
+    detail: str = ""
+
     def __str__(self) -> str:
-        if self.verdict == "cannot be seen":
-            return f"cannot be seen in this mode because {self.reason}"
-        return self.verdict
+        return f"{self.cause}: {self.detail}" if self.detail else str(self.cause)
 
 
 def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.ClaimOutcome:
@@ -86,7 +105,8 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.Cla
         measure=claim.measure,
         kind=kind,
         published=claim.published,
-        verdict=str(seen) if claim.direction else "",
+        verdict=seen.verdict if claim.direction else "",
+        reason=seen.reason if claim.direction else "",
         required=bool(claim.expect or claim.bounds),
     )
 
@@ -125,8 +145,8 @@ def _change(found: Comparison) -> float | None:
 def _seen(claim: Claim, found: Comparison, kind: str, runs: Sequence[StoredRun]) -> _Seen:
     if found.outcome == "not comparable":
         return _Seen("cannot be seen", found.verdict)
-    if kind == MeasureKind.TIMING and (reason := untimed(runs)):
-        return _Seen("cannot be seen", reason)
+    if kind == MeasureKind.TIMING and (why := untimed(runs)):
+        return _Seen("cannot be seen", str(why))
     if found.outcome == "no difference shown":
         same = claim.direction == "same" and _same(found)
         return _Seen("reproduced" if same else "no difference shown")
@@ -144,22 +164,19 @@ def _same(found: Comparison) -> bool:
     return all(end is not None and abs(end) <= PRECISION for end in ends)
 
 
-def untimed(runs: Sequence[StoredRun]) -> str:
-    """Say why figures of time from these runs say nothing of hardware; empty where they may."""
+def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
+    """Say why figures of time from these runs say nothing of hardware; None where they may."""
     modes = {run.manifest.mode for run in runs}
     if "icount" in modes:
-        return (
-            "icount counts instructions, those of all CPUs on one clock: "
-            "neither an idle CPU nor an access to far memory costs time"
-        )
+        return Untimed(NoTimes.ICOUNT)
     if "tcg" in modes:
-        return "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
+        return Untimed(NoTimes.TCG)
     for run in runs:
         if against := _against(run.manifest):
-            return f"of how a guest was placed: {against}"
+            return Untimed(NoTimes.PLACEMENT, against)
     if len({run.manifest.planned_cpus for run in runs}) > 1:
-        return "the runs were not on the same host CPUs"
-    return ""
+        return Untimed(NoTimes.HOST_CPUS)
+    return None
 
 
 def _against(run: Manifest) -> str:

@@ -30,6 +30,7 @@ from numalab.guest.kvm import Choice
 from numalab.image.build import BuiltImage
 from numalab.kernel.catalogue import KernelSpec, find_kernel
 from numalab.kernel.find import find_series
+from numalab.reporting.verdicts import NoTimes, Untimed
 from numalab.results.layout import Results
 from numalab.study.plan import plan_study
 from support.fake_executor import MATRIX, fake, kernel, ledger, order
@@ -160,7 +161,7 @@ def test_runs_are_added_until_a_step_is_like_one_end() -> None:
             4,
             "one of the two ends, gave no result: it",
         ),
-        (StepValues(MEASURED, untimed="it is emulated"), 1, "because it is emulated"),
+        (StepValues(MEASURED, untimed=Untimed(NoTimes.TCG)), 1, "because tcg emulates the CPUs"),
     ],
 )
 def test_ends_that_do_not_differ_end_it(taken: StepValues, code: int, words: str) -> None:

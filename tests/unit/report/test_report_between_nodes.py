@@ -119,9 +119,9 @@ def test_a_decision_says_what_was_decided() -> None:
     )
     swap = Decision(1.0, "swap", 7, "hog", 2, 1, 6, 3, other_pid=9, other_task=HOSTILE[3])
     assert charts.decision_mark(swap)["what"].endswith("with \\u202egnp.exe\\u2066/9")
-    stick = Decision(1.0, "stick", 7, "hog", 2, 1, None, 3, reason="preferred node full", nearer=0)
+    stick = Decision(1.0, "stick", 7, "hog", 2, 1, None, 3, reason="not allowed there", nearer=0)
     assert charts.decision_mark(stick)["what"] == (
-        "stick: CPU 2 (node 1) to node 3, preferred node full, as far from its preferred node"
+        "stick: CPU 2 (node 1) to node 3, not allowed there, as far from its preferred node"
     )
 
 

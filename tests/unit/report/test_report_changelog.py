@@ -21,6 +21,7 @@ from numalab.report.tables import (
     table_of_sums,
     table_of_times,
 )
+from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 # "SPECjbb2005 results on an 8 NUMA nodes machine with mesh topology", from the mail "[RFC 2/3]
@@ -154,7 +155,8 @@ def test_lost_events_and_failed_runs_are_said() -> None:
     report = sample_report()
     first = replace(
         report.runs[0],
-        status="guest panicked",
+        status=RunStatus.LOST,
+        reason="guest panicked",
         provenance=replace(report.runs[0].provenance, lost_events=17),
     )
     text = render_changelog([replace(report, runs=(first, *report.runs[1:]))])

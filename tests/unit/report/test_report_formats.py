@@ -20,6 +20,7 @@ from numalab.report.formats.markdown import escaped, render_markdown
 from numalab.report.formats.threads import render_threads
 from numalab.report.model import MeasureComparison, StudyReport
 from numalab.report.page.html import render_html
+from numalab.results.manifest import RunStatus
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 # From "[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology", 2017.
@@ -143,7 +144,7 @@ def test_a_claim_that_does_not_hold_is_a_failure() -> None:
 
 def test_a_run_that_failed_is_an_error() -> None:
     report = sample_report()
-    runs = (replace(report.runs[0], status="lost"), *report.runs[1:])
+    runs = (replace(report.runs[0], status=RunStatus.LOST), *report.runs[1:])
     root = ET.fromstring(render_junit([replace(report, runs=runs)]))
     assert (root.get("tests"), root.get("errors")) == ("3", "1")
     error = root.find("testsuite/testcase/error")
@@ -180,7 +181,7 @@ def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
     """Nothing is known of it but that its runs failed; every form says so or leaves it out."""
     whole = sample_report()
     failed = tuple(
-        replace(run, status="lost", readings=()) if run.variant == "after" else run
+        replace(run, status=RunStatus.LOST, readings=()) if run.variant == "after" else run
         for run in whole.runs
     )
     report = replace(

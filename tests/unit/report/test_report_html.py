@@ -14,6 +14,7 @@ from numalab.report.page import charts
 from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.report.page.page import embedded_json
 from numalab.report.page.timeline import on_cpus
+from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, ring, sample_report, timeline
 
 
@@ -151,7 +152,8 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
     report = sample_report()
     lost = replace(
         report.runs[0],
-        status="guest panicked",
+        status=RunStatus.LOST,
+        reason="guest panicked",
         readings=(),
         provenance=replace(report.runs[0].provenance, lost_events=12),
     )

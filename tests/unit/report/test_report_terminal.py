@@ -7,6 +7,7 @@ from rich.console import Console
 
 from numalab.report.formats.terminal import render_terminal
 from numalab.report.model import StudyReport
+from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, sample_report
 
 
@@ -67,7 +68,8 @@ def test_what_spoils_the_figures_is_said() -> None:
     report = sample_report()
     first = replace(
         report.runs[0],
-        status="guest hung",
+        status=RunStatus.LOST,
+        reason="guest hung",
         provenance=replace(report.runs[0].provenance, lost_events=3),
     )
     claims = (replace(report.claims[0], holds=False),)

@@ -13,6 +13,7 @@ from numalab.report.formats.annotations import Problem, problems, render_code_qu
 from numalab.report.model import ClaimOutcome, StudyReport
 from numalab.reporting.artifacts import announce, find_problems, junit, write_artifacts
 from numalab.results.layout import Results
+from numalab.results.manifest import RunStatus
 from support.report_sample import sample_report
 
 LOST = Failure(
@@ -23,7 +24,7 @@ LOST = Failure(
 def broken() -> StudyReport:
     report = sample_report()
     claims = (ClaimOutcome("hogs, 50% of them: move", "> 3", "0 to 1", False, verdict="opposite"),)
-    run = replace(report.runs[0], status="it panicked\nat once")
+    run = replace(report.runs[0], status=RunStatus.LOST, reason="it panicked\nat once")
     return replace(report, claims=claims, runs=(run, *report.runs[1:]), cell="ring-4, hogs")
 
 

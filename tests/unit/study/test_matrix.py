@@ -224,7 +224,7 @@ def test_time_is_not_judged_where_it_is_not_that_of_hardware(
     mode: str, kind: str, verdict: str
 ) -> None:
     found = judge(compared(), runs(LOW, HIGH, mode=mode, kind=kind))
-    assert found.verdict.startswith(verdict)
+    assert found.verdict_text.startswith(verdict)
     assert found.kind == ("modelled" if mode == "timed" else kind)
     change = "1 to 9.075 moves (+807.5%), difference +7.92 to +8.23 (95 %), 4 and 4 runs"
     assert found.measured == change
@@ -247,7 +247,7 @@ def test_time_is_judged_where_the_proof_of_placement_held(timing: Timing, verdic
     about = {"mode": "kvm", "kind": "timing"}
     every = runs(LOW, HIGH, timing=Timing(True, (), ()), **about)
     every[-1] = stored("after", HIGH[-1], timing=timing, **about)
-    assert judge(compared(), every).verdict.endswith(verdict)
+    assert judge(compared(), every).verdict_text.endswith(verdict)
 
 
 def test_a_claim_about_large_numbers() -> None:
@@ -259,7 +259,7 @@ def test_a_claim_about_large_numbers() -> None:
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
     found = judge(compared(), [stored("before", None), stored("after", 3)])
-    assert found.verdict.startswith("cannot be seen in this mode because no run before")
+    assert found.verdict_text.startswith("cannot be seen in this mode because no run before")
 
 
 def test_an_expected_verdict_and_a_threshold_are_conditions() -> None:

@@ -28,12 +28,12 @@ def _problems(reports: Sequence[StudyReport]) -> Iterator[Problem]:
         for claim in report.claims:
             if not claim.holds:
                 found = f"expected {claim.expected}, measured {claim.measured}"
-                verdict = f" ({claim.verdict})" if claim.verdict else ""
+                verdict = f" ({claim.verdict_text})" if claim.verdict else ""
                 title = f"{report.study}, {report.cell}: {claim.text}"
                 yield Problem(report.study, title, found + verdict)
         for run in report.runs:
-            if run.status != "ok":
-                yield Problem(report.study, f"run {run.id}", run.status)
+            if not run.ok:
+                yield Problem(report.study, f"run {run.id}", run.ending)
 
 
 def render_github(found: Sequence[Problem]) -> str:

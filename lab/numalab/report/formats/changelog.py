@@ -176,9 +176,7 @@ def _counts(
 def _runs(report: StudyReport, index: int) -> str:
     """Write how many runs there are of both variants: `5`, or `4 and 5`."""
     names = (report.variants[0].name, report.variants[index].name)
-    counts = [
-        sum(run.variant == name and run.status == "ok" for run in report.runs) for name in names
-    ]
+    counts = [sum(run.variant == name and run.ok for run in report.runs) for name in names]
     return " and ".join(map(str, sorted(set(counts))))
 
 
@@ -208,6 +206,6 @@ def _footer(reports: Sequence[StudyReport]) -> list[str]:
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")
-    if failed := sum(run.status != "ok" for run in runs):
+    if failed := sum(not run.ok for run in runs):
         notes.append(f"{failed} of {len(runs)} runs failed and are in no figure.")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

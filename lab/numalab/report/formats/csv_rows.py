@@ -39,7 +39,7 @@ def _rows(report: StudyReport) -> Iterator[list[str]]:
             kernels.get(run.variant, ""),
             str(run.seed),
             run.id,
-            run.status,
+            run.ending,
         ]
         for reading in run.readings:
             info = report.measure(reading.measure)

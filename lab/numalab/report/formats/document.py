@@ -15,6 +15,7 @@ from numalab.report.formats.document_format import (
     FORMAT,
     VERSION,
     CellDocument,
+    ClaimDocument,
     ComparisonDocument,
     MeasureDocument,
     ModeDocument,
@@ -24,7 +25,7 @@ from numalab.report.formats.document_format import (
     TopologyDocument,
     WorkloadDocument,
 )
-from numalab.report.model import MeasureComparison, Run, StudyReport
+from numalab.report.model import ClaimOutcome, MeasureComparison, Run, StudyReport
 
 _VERSUS = (
     *("difference", "interval", "test", "p_value", "corrected", "family", "smallest_effect"),
@@ -100,7 +101,21 @@ def _cell(report: StudyReport) -> CellDocument:
         runs=[_run(run) for run in report.runs],
         comparisons=[_comparison(each, names) for each in report.comparisons],
         sched_domains=list(report.domains),
-        claims=list(report.claims),
+        claims=[_claim(each) for each in report.claims],
+    )
+
+
+def _claim(claim: ClaimOutcome) -> ClaimDocument:
+    return ClaimDocument(
+        text=claim.text,
+        expected=claim.expected,
+        measured=claim.measured,
+        holds=claim.holds,
+        measure=claim.measure,
+        kind=claim.kind,
+        published=claim.published,
+        verdict=claim.verdict_text,
+        required=claim.required,
     )
 
 
@@ -115,7 +130,7 @@ def _run(run: Run) -> RunDocument:
         id=run.id,
         variant=run.variant,
         seed=run.seed,
-        status=run.status,
+        status=run.ending,
         seconds=run.seconds,
         measures={reading.measure: _finite(reading.value) for reading in run.readings},
         provenance=run.provenance,

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from numalab.analysis.statistics import Outcome
 from numalab.measure import Direction, MeasureKind
-from numalab.report.model import ClaimOutcome, Mode, Provenance, SchedDomains, VariantInfo
+from numalab.report.model import Mode, Provenance, SchedDomains, VariantInfo
 from numalab.topology.model import Node
 
 FORMAT: Final = "numalab-report"
@@ -117,6 +117,21 @@ class ComparisonDocument:
 
 
 @dataclass(frozen=True)
+class ClaimDocument:
+    """What the study says should be seen, and what was; `verdict` in words, with its reason."""
+
+    text: str
+    expected: str
+    measured: str
+    holds: bool
+    measure: str
+    kind: str
+    published: str
+    verdict: str
+    required: bool
+
+
+@dataclass(frozen=True)
 class CellDocument:
     """Everything of one cell: a topology with a use of a workload."""
 
@@ -132,7 +147,7 @@ class CellDocument:
     runs: list[RunDocument]
     comparisons: list[ComparisonDocument]
     sched_domains: list[SchedDomains]
-    claims: list[ClaimOutcome]
+    claims: list[ClaimDocument]
 
 
 @dataclass(frozen=True)

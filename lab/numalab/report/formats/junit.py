@@ -42,7 +42,7 @@ def render_junit_errors(runs: Sequence[tuple[str, str]]) -> str:
 
 def _suite(suites: ET.Element, report: StudyReport) -> None:
     broken = [claim for claim in report.claims if not claim.holds]
-    failed = [run for run in report.runs if run.status != "ok"]
+    failed = [run for run in report.runs if not run.ok]
     seconds = sum(run.seconds or 0 for run in report.runs)
     counts = {
         "name": _text(f"{report.study}: {report.cell}" if report.cell else report.study),
@@ -78,7 +78,7 @@ def _claim(suite: ET.Element, report: StudyReport, claim: ClaimOutcome) -> None:
     case = _case(suite, report, claim.text)
     told = f"expected {claim.expected}, measured {claim.measured}"
     if claim.verdict:
-        told = f"{told}: {claim.verdict}"
+        told = f"{told}: {claim.verdict_text}"
     if claim.holds:
         ET.SubElement(case, "system-out").text = _text(told)
     else:
@@ -87,7 +87,7 @@ def _claim(suite: ET.Element, report: StudyReport, claim: ClaimOutcome) -> None:
 
 def _failed(suite: ET.Element, report: StudyReport, run: Run) -> None:
     case = _case(suite, report, f"run {run.id}")
-    ET.SubElement(case, "error", {"message": _text(run.status), "type": "run"})
+    ET.SubElement(case, "error", {"message": _text(run.ending), "type": "run"})
 
 
 def _case(suite: ET.Element, report: StudyReport, name: str) -> ET.Element:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from numalab.report.model import PlacementFact, Run
+from numalab.report.model import Run
 
 
 def shared_facts(runs: Sequence[Run]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -33,13 +33,9 @@ def _ids_with(runs: Sequence[Run], values: Sequence[str], wanted: str) -> list[s
 
 def placement_facts(runs: Sequence[Run]) -> dict[str, Any]:
     """Return how the runs were placed, and every fact with its run and whether it agrees."""
-    facts = [(run.id, fact, _agrees(fact)) for run in runs for fact in run.provenance.proof]
+    facts = [(run.id, fact, fact.agrees) for run in runs for fact in run.provenance.proof]
     return {
         "summaries": _by_value(runs, [run.provenance.placement for run in runs]),
         "facts": facts,
         "agreeing": sum(agrees for _, _, agrees in facts),
     }
-
-
-def _agrees(fact: PlacementFact) -> bool:
-    return fact.asked == fact.found or fact.asked.split()[:1] == ["any"]

@@ -1,7 +1,8 @@
 """Turns what another machine says about itself into a topology: the part all importers share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from numalab.errors import UserError
@@ -28,16 +29,38 @@ class FoundNode:
     memory_mib: int
 
 
+class ChangeKind(StrEnum):
+    """What had to be changed of an imported machine."""
+
+    DISTANCES = "distances"
+    NODES = "nodes"
+    CPU_NUMBERS = "CPU numbers"
+    PACKAGING = "packaging"
+
+
+@dataclass(frozen=True)
+class ImportChange:
+    """A change of an imported machine: of what, and in words for people."""
+
+    kind: ChangeKind
+    text: str
+
+
 @dataclass(frozen=True)
 class Imported:
-    """A topology, and what had to be changed to make one: for people to read.
+    """A topology, and what had to be changed to make one.
 
     `old_cpus` are the CPUs' numbers on the machine itself, in the order of their new numbers.
     """
 
     topology: Topology
-    notes: tuple[str, ...]
+    changes: tuple[ImportChange, ...]
     old_cpus: tuple[int, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The changes, in words alone."""
+        return tuple(change.text for change in self.changes)
 
 
 def imported_topology(
@@ -58,24 +81,27 @@ def imported_topology(
     nor memory is left out. Raises UserError when the machine is too large or its table is not one.
     """
     _check_nodes(found, file)
-    notes: list[str] = []
+    changes: list[ImportChange] = []
     if distances is None:
         distances = _without_slit(len(found))
         if len(found) > 1:
-            notes.append("no table of distances: 20 between nodes, as kernels have it without one")
+            text = "no table of distances: 20 between nodes, as kernels have it without one"
+            changes.append(ImportChange(ChangeKind.DISTANCES, text))
     _check_distances(found, distances, file)
     kept = [place for place, node in enumerate(found) if node.cpus or node.memory_mib]
     if len(kept) < len(found):
         empty = [found[place].id for place in range(len(found)) if place not in kept]
-        notes.append(f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}")
+        text = f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}"
+        changes.append(ImportChange(ChangeKind.NODES, text))
     kept.sort(key=lambda place: found[place].id)
     if [found[place].id for place in kept] != list(range(len(kept))):
         pairs = (f"{found[place].id} is now {new}" for new, place in enumerate(kept))
-        notes.append(f"numbered nodes anew: {', '.join(pairs)}")
+        text = f"numbered nodes anew: {', '.join(pairs)}"
+        changes.append(ImportChange(ChangeKind.NODES, text))
     node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in found[place].cpus}
     size = even_size([len(found[place].cpus) for place in kept])
     packaging = pack(node_of_cpu, _known(places, node_of_cpu), size)
-    notes += _notes(packaging)
+    changes += _changes(packaging)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
     nodes = tuple(
         Node(
@@ -95,7 +121,7 @@ def imported_topology(
             f"{MAX_APIC_ID}",
             file=file,
         )
-    return Imported(topology, tuple(notes), packaging.order)
+    return Imported(topology, tuple(changes), packaging.order)
 
 
 def _known(
@@ -107,22 +133,24 @@ def _known(
     return {cpu: places[cpu] for cpu in node_of_cpu}
 
 
-def _notes(packaging: Packaging) -> list[str]:
-    order, notes = packaging.order, []
+def _changes(packaging: Packaging) -> Iterator[ImportChange]:
+    order = packaging.order
     if list(order) != sorted(order):
-        notes.append("numbered CPUs anew: those of a core, a die and a socket follow each other")
+        text = "numbered CPUs anew: those of a core, a die and a socket follow each other"
+        yield ImportChange(ChangeKind.CPU_NUMBERS, text)
     elif order != tuple(range(len(order))):
-        notes.append("numbered CPUs anew, without the gaps")
+        yield ImportChange(ChangeKind.CPU_NUMBERS, "numbered CPUs anew, without the gaps")
     if packaging.lost and packaging.shape is not None:
         shape = packaging.shape
-        notes.append(
+        text = (
             f"{' and '.join(packaging.lost)}: packaged as {shape.sockets} sockets of {shape.dies} "
             f"dies, {shape.cores} cores and {shape.threads} threads"
         )
+        yield ImportChange(ChangeKind.PACKAGING, text)
     if packaging.shape is None:
         lost = " and ".join(packaging.lost) or "CPUs are not in even blocks"
-        notes.append(f"{lost}: each CPU becomes a socket of its own")
-    return notes
+        text = f"{lost}: each CPU becomes a socket of its own"
+        yield ImportChange(ChangeKind.PACKAGING, text)
 
 
 def _without_slit(nodes: int) -> list[list[int]]:
