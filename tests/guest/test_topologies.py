@@ -15,6 +15,7 @@ from numalab.topology.predict.prediction import predict
 from support.guest_types import Boot, MakeMachine
 
 ODD = Path(__file__).parents[1] / "data" / "topology" / "boots"
+SHOW = "debian-6.12-show-predicted"
 UNDO = "debian-6.12-undo-group-construction"
 
 
@@ -42,6 +43,15 @@ def test_a_shipped_machine(boot: Boot, make_machine: MakeMachine, name: str) -> 
 @pytest.mark.parametrize("name", ["ring-4", "mesh-8", "opteron-8", "line-4"])
 def test_the_old_group_construction(boot: Boot, make_machine: MakeMachine, name: str) -> None:
     agrees(boot, make_machine, name, UNDO)
+
+
+@pytest.mark.timeout(1800)  # where the kernel is not built yet
+@pytest.mark.parametrize("name", ["mesh-8", "backplane-8", "pairs-4", "epyc-nps4"])
+def test_the_type_and_the_allowed_imbalance(
+    boot: Boot, make_machine: MakeMachine, name: str
+) -> None:
+    """What only the kernel's memory shows, printed by one that has three more lines."""
+    agrees(boot, make_machine, name, SHOW)
 
 
 @pytest.mark.parametrize("name", ["uneven", "cpuless1", "swap", "snc"])

@@ -52,7 +52,7 @@ class PageSource:
         self._spool: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
         self._places: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
         plain = [
-            (data.cpu, self._unpacked(data) if data.compressed else (data.offset, data.size))
+            (data, self._unpacked(data) if data.compressed else (data.offset, data.size))
             for data in self._apart()
         ]
         self._spool.flush()
@@ -60,13 +60,15 @@ class PageSource:
         self._memory: memoryview | mmap.mmap = trace.data
         if packed:
             self._memory = mmap.mmap(self._spool.fileno(), 0, access=mmap.ACCESS_READ)
-        arrays = [(cpu, self._array(offset, size)) for cpu, (offset, size) in plain]
-        arrays = sorted((pair for pair in arrays if len(pair[1])), key=lambda pair: pair[0])
+        arrays = [(data, self._array(offset, size)) for data, (offset, size) in plain]
+        arrays = sorted((pair for pair in arrays if len(pair[1])), key=lambda pair: pair[0].cpu)
         self._arrays = [pages for _, pages in arrays]
         self._begin = np.cumsum([0, *map(len, self._arrays)])  # the first page of each array
-        self._cpu = np.repeat(np.array([cpu for cpu, _ in arrays], np.int64), np.diff(self._begin))
+        cpus = np.array([data.cpu for data, _ in arrays], np.int64)
+        self._cpu = np.repeat(cpus, np.diff(self._begin))
         self.kinds = np.zeros(MAX_KINDS, np.bool_)
         self._find_all()
+        self._find_what_is_missing([(data.buffer, data.cpu) for data, _ in arrays])
 
     def close(self) -> None:
         """Give the temporary files back; chunks that were yielded stay valid."""
@@ -124,6 +126,24 @@ class PageSource:
             places["word"] = found.word - found.page * words.shape[1]
             self._places.write(places.data)
         self._first = np.concatenate([[0], np.cumsum(self._count)])
+
+    def _find_what_is_missing(self, origin: list[tuple[str, int]]) -> None:
+        """Compare the pages with each other, and their records with what the kernel counted.
+
+        The kernel hands out no empty page, and of a CPU none older than the one before it
+        (`ring_buffer_read_page()`); what it counted as read is what lies in the pages it gave.
+        """
+        found = dict.fromkeys(self._trace.read_events, 0)
+        for number, (buffer, cpu) in enumerate(origin):
+            pages = slice(*self._begin[number : number + 2].tolist())
+            self._unsound[pages][1:] |= np.diff(self._time[pages]) < 0
+            if (buffer, cpu) in found:
+                found[buffer, cpu] += int(self._count[pages].sum())
+        for (buffer, cpu), counted in self._trace.read_events.items():
+            if counted != found[buffer, cpu]:
+                name = f"buffer {buffer!r}, CPU {cpu}" if buffer else f"CPU {cpu}"
+                text = f"{name}: {found[buffer, cpu]} events where the kernel counted {counted}"
+                self._trace.problems.append(text)
 
     def _records(self, taken: Ints) -> Records:
         """Return the records of these pages, which are in order, with places in their words."""

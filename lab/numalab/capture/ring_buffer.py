@@ -65,7 +65,7 @@ def find_records(pages: Words, layout: PageLayout) -> Records:
     first = layout.data_offset // 4
     used = pages[:, 2].astype(np.int64)
     size = used & _USED_BYTES
-    unsound = size > layout.page_bytes - layout.data_offset
+    unsound = (size > layout.page_bytes - layout.data_offset) | (size == 0)
     size = np.minimum(size, layout.page_bytes - layout.data_offset)
     walk = _Walk(pages, first, first + size // 4, page_times(pages), unsound)
     steps = list(walk.steps(page_words))

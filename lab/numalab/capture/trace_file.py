@@ -24,6 +24,8 @@ _MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536
 _OPTION_BUFFER, _OPTION_CPUSTAT, _OPTION_CPUCOUNT, _OPTION_TSC2NSEC = 3, 2, 8, 14
 _OPTION_SECTIONS = {16: "header", 17: "ftrace", 18: "events", 21: "cmdlines"}
 _COMPRESSED = 1
+_STAT_BUFFER = re.compile(r"\s*Buffer: (.+?)\s*")
+_STAT_CPU = re.compile(r"\s*CPU: (\d{1,4})$.*^read events: (\d{1,18})$", re.MULTILINE | re.DOTALL)
 
 
 class Damaged(Exception):
@@ -43,7 +45,12 @@ class CpuData:
 
 @dataclass
 class TraceFile:
-    """What a trace.dat says about itself. Filled while it is read; `problems` are for people."""
+    """What a trace.dat says about itself. Filled while it is read; `problems` are for people.
+
+    `read_events`: how many events the kernel counted as read, by buffer and CPU, from the texts of
+    `per_cpu/cpuN/stats` that trace-cmd stores (`tracing_stats_read()` in kernel/trace/trace.c); the
+    buffer is "" for the one that is no instance.
+    """
 
     data: memoryview
     version: int
@@ -52,7 +59,8 @@ class TraceFile:
     formats: dict[int, EventFormat] = field(default_factory=dict)
     comms: dict[int, str] = field(default_factory=dict)
     cpus: list[CpuData] = field(default_factory=list)
-    cpu_stats: list[str] = field(default_factory=list)
+    read_events: dict[tuple[str, int], int] = field(default_factory=dict)
+    stats_of: str = ""
     clock: str = ""
     tsc: tuple[int, int, int] | None = None
     problems: list[str] = field(default_factory=list)
@@ -216,9 +224,17 @@ def _options_v7(
 
 def _option(trace: TraceFile, option: int, body: memoryview) -> None:
     if option == _OPTION_CPUSTAT:
-        trace.cpu_stats.append(bytes(body).rstrip(b"\0").decode("utf-8", "replace"))
+        _cpu_stat(trace, bytes(body[:4096]).rstrip(b"\0").decode("utf-8", "backslashreplace"))
     elif option == _OPTION_TSC2NSEC and len(body) >= 16:
         trace.tsc = struct.unpack_from("<IIQ", body)
+
+
+def _cpu_stat(trace: TraceFile, text: str) -> None:
+    """Read one text: the name of an instance, or what a CPU of the buffer named before counted."""
+    if found := _STAT_BUFFER.fullmatch(text):
+        trace.stats_of = found[1]
+    elif found := _STAT_CPU.match(text):
+        trace.read_events[trace.stats_of, int(found[1])] = int(found[2])
 
 
 def _buffer_v7(trace: TraceFile, cursor: Cursor) -> None:

@@ -209,6 +209,37 @@ def test_a_damaged_page_is_read_as_far_as_it_is_sound(tmp_path: Path, write: Any
     assert decoded.unsound == 1
 
 
+def zeroed(whole: bytes, at: int, size: int) -> bytes:
+    return whole[:at] + bytes(size) + whole[at + size :]
+
+
+def test_zeroed_bytes_are_never_whole(ring4_dat: Path, tmp_path: Path) -> None:
+    """Whatever is zeroed where the pages are: all events are there, or the loss is told."""
+    whole = ring4_dat.read_bytes()
+    cpus = open_trace(memoryview(whole), ring4_dat).cpus
+    begin = [at for cpu in cpus for at in range(cpu.offset, cpu.offset + cpu.size, 4096)]
+    places = [(at, 4096) for at in begin] + [(at + n, 8) for at in begin[::7] for n in (0, 8, 2000)]
+    events = decode(ring4_dat)[0].events
+    for at, size in places:
+        found, _ = decode_bytes(tmp_path, zeroed(whole, at, size))
+        assert found.events == events or not found.whole, (at, size)
+
+
+def test_the_kernels_own_counts_tell_what_is_missing(ring4_dat: Path, tmp_path: Path) -> None:
+    """A record that says that it is padding is passed over, and nothing else shows it."""
+    data = bytearray(ring4_dat.read_bytes())
+    trace = open_trace(memoryview(bytes(data)), ring4_dat)
+    assert set(trace.read_events) == {(name, cpu) for name in ("", "lab") for cpu in range(8)}
+    head = trace.cpus[0].offset + 16
+    kind = data[head] & 31
+    struct.pack_into("<II", data, head, 29 | 1 << 5, kind * 4)
+    found, _ = decode_bytes(tmp_path, bytes(data))
+    assert (found.unsound, found.unreadable) == (0, 0)
+    counted = trace.read_events["lab", 0]
+    text = f"buffer 'lab', CPU 0: {counted - 1} events where the kernel counted {counted}"
+    assert found.problems == (text,)
+
+
 def test_records_that_fit_no_event_are_counted(tmp_path: Path, write: Any) -> None:
     short = write.item(1, write.wakeup(1, b"a", 0)[:16])
     stranger = write.item(1, struct.pack("<HBBi", 999, 0, 0, 1) + b"\0" * 8)

@@ -34,8 +34,8 @@ def compare_guest(
     """Compare a guest's report with the topology and with the prediction for its kernel.
 
     Compares node numbers, CPUs, distances and memory of every node, and the sched domains, flags,
-    groups and balance masks of every CPU, in the kernel's order; and the kernel's errors and
-    warnings about them. Group capacities are left out: a busy boot lowers them. Memory is what the
+    groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings
+    about them; and what only a kernel with the series `show-predicted` prints. Group capacities are left out: a busy boot lowers them. Memory is what the
     firmware gave each node, less `reserved_mib`, which is set aside for the trace in the first node
     that has memory. Returns all differences, none when both sides agree.
     """
@@ -44,6 +44,7 @@ def compare_guest(
         *_domains(prediction, guest),
         *_errors(prediction, guest),
         *_warnings(prediction, guest),
+        *_shown(prediction, guest),
     )
 
 
@@ -154,6 +155,18 @@ def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     if bool(others) != bool(found):
         nothing = "no warning of kernel/sched/topology.c"
         yield Difference("kernel log", "; ".join(others) or nothing, "; ".join(found) or nothing)
+
+
+def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the topology's type and each domain's `imb_numa_nr`, where the kernel prints them."""
+    log = guest.sched_log
+    if log.numa_type is not None and log.numa_type != prediction.numa_type:
+        yield Difference("sched_numa_topology_type", prediction.numa_type, log.numa_type)
+    for (cpu, level), found in sorted(log.imb_numa_nr.items()):
+        all_of_cpu = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
+        if level < len(all_of_cpu) and found != all_of_cpu[level]:
+            what = f"CPU {cpu}, domain {level}, imb_numa_nr"
+            yield Difference(what, str(all_of_cpu[level]), str(found))
 
 
 def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:

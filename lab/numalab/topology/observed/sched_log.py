@@ -7,9 +7,11 @@ as several records, and an `ERROR:` in the middle of a list splits it.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numalab.cpulist import parse_cpulist
+from numalab.topology.predict.numa_levels import NUMA_TYPES, NumaType
 from numalab.topology.sched_domains import SCHED_CAPACITY_SCALE, CpuDomains, SchedDomain, SchedGroup
 
 MAX_ERRORS = 1000  # a guest may print without end
@@ -19,6 +21,7 @@ MAX_LIST = 1 << 20  # characters of one list of groups
 _PREFIX = re.compile(r"^(?:<\d+>)?(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s*")
 _CPU = re.compile(r"CPU(\d{1,5}) attaching (NULL sched-domain\.|sched-domain\(s\):)")
 _DOMAIN = re.compile(r"domain-(\d{1,2}): span=([\d,-]*) level=(\S{1,32})$")
+_IMBALANCE = re.compile(r"domain-(\d{1,2}): imb_numa_nr=(\d{1,10}) numa_topology_type=([012])$")
 _GROUPS = re.compile(r"groups:(.*)$")
 _CONTINUED = re.compile(r"\d+:\{|span=|mask=|cap=|[},]")
 _GROUP = re.compile(r"\d+:\{ span=([\d,-]*)(?: mask=([\d,-]*))?(?: cap=(\d{1,12}))? *\}")
@@ -29,11 +32,14 @@ class SchedLog:
     """What the last build of the domains in a log was.
 
     `errors` are the lines in which the kernel found its own domains wrong (`ERROR:` under
-    sched_verbose, `BUG: arch topology borken`), in order of the log.
+    sched_verbose, `BUG: arch topology borken`), in order of the log. `imb_numa_nr` of each CPU's
+    domain levels and `numa_type` only a kernel with the series `show-predicted` prints.
     """
 
     cpus: tuple[CpuDomains, ...]
     errors: tuple[str, ...]
+    imb_numa_nr: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    numa_type: NumaType | None = None
 
 
 @dataclass
@@ -44,6 +50,9 @@ class _Reader:
     errors: list[str] = field(default_factory=list)
     domains: list[SchedDomain] | None = None
     listed: str | None = None
+    cpu: int = 0
+    imb_numa_nr: dict[tuple[int, int], int] = field(default_factory=dict)
+    numa_type: NumaType | None = None
 
     def end_list(self) -> None:
         """Give the groups listed so far to the domain that they belong to."""
@@ -60,12 +69,16 @@ class _Reader:
                 self.errors.append(line[:500])
         elif found := _CPU.match(line):
             self.end_list()
-            self.domains = self.cpus[int(found[1])] = []
+            self.cpu = int(found[1])
+            self.domains = self.cpus[self.cpu] = []
         elif found := _DOMAIN.match(line):
             self.end_list()
             if self.domains is not None:
                 span = _cpus(found[2])
                 self.domains.append(SchedDomain(int(found[1]), found[3], span, (), ()))
+        elif found := _IMBALANCE.match(line):
+            self.imb_numa_nr[self.cpu, int(found[1])] = int(found[2])
+            self.numa_type = NUMA_TYPES[int(found[3])]
         elif found := _GROUPS.match(line):
             self.end_list()
             self.listed = found[1]
@@ -86,7 +99,7 @@ def parse_sched_verbose(text: str) -> SchedLog:
         reader.take(_PREFIX.sub("", raw, count=1).rstrip())
     reader.end_list()
     cpus = tuple(CpuDomains(cpu, tuple(found)) for cpu, found in sorted(reader.cpus.items()))
-    return SchedLog(cpus, tuple(reader.errors))
+    return SchedLog(cpus, tuple(reader.errors), reader.imb_numa_nr, reader.numa_type)
 
 
 def _groups(listed: str) -> tuple[SchedGroup, ...]:

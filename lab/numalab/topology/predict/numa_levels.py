@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from numalab.topology.predict.bits import cpus_of, first, mask_of
 from numalab.topology.predict.firmware import GuestMachine
 from numalab.topology.predict.rules import KernelRules
 
 NumaType = Literal["direct", "glueless mesh", "backplane"]
+NUMA_TYPES: tuple[NumaType, ...] = get_args(NumaType)  # as `enum numa_topology_type` numbers them
 
 
 @dataclass(frozen=True)
