@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from numalab.errors import LabError
 from numalab.report.formats.perfetto import PerfettoFormat
 from numalab.reporting.build import gather
@@ -193,7 +195,21 @@ def _number_of_runs(rng: random.Random, path: Path, _outside: Path) -> None:
     (path / "plan.json").write_text(json.dumps(plan))
 
 
+def _columns(rng: random.Random, path: Path, _outside: Path) -> None:
+    """Take a column out of a table, or give it another type."""
+    target = rng.choice(sorted(path.rglob("*.parquet")))
+    table = pl.read_parquet(target)
+    for name in rng.sample(table.columns, rng.choice([1, 1, 3])):
+        kinds = (None, pl.String, pl.Float64, pl.Boolean, pl.Binary, pl.List(pl.Int8))
+        match rng.choice(kinds):
+            case None:
+                table = table.drop(name)
+            case kind:
+                table = table.with_columns(pl.lit(None).cast(kind).alias(name))
+    table.write_parquet(target)
+
+
 _WAYS = [
     _number_of_runs, _rename, _value, _value, _value, _key, _key, _name, _literal, _swap, _flip,
-    _flip, _cut, _replace,
+    _flip, _cut, _replace, _columns, _columns,
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from numalab.analysis.findings import Findings, read_findings
-from numalab.analysis.tables.event_table import COLUMNS, typed
+from numalab.analysis.tables.event_table import typed
 from numalab.analysis.timeline import RunTimeline, timeline_of
 from numalab.errors import UserError
 from numalab.measure import Measure, Number
@@ -179,7 +179,12 @@ def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None
     with _damage_explained(directory.events):
         table = pl.scan_parquet(_only_file(directory.events))
         there = table.collect_schema()
-        events = typed(table).select([name for name in COLUMNS if name in there]).collect()
+        for name in ("time_ns", "cpu", "pid"):
+            if not there.get(name, pl.Null).is_integer():
+                raise ValueError(f"it has no column of numbers {name}")
+        if there.get("event") != pl.String:
+            raise ValueError("it has no column of texts event")
+        events = typed(table).collect()
     return timeline_of(events, tasks)
 
 

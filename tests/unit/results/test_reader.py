@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from pydantic import ValidationError
 
@@ -17,7 +18,14 @@ from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.names import is_plain
 from numalab.results.plan import PlannedRun, StoredPlan, planned_run
-from numalab.results.reader import load_findings, load_manifest, load_plan, load_run, load_runs
+from numalab.results.reader import (
+    load_findings,
+    load_manifest,
+    load_plan,
+    load_run,
+    load_runs,
+    load_timeline,
+)
 from numalab.results.remarks import (
     BudgetRemark,
     Decided,
@@ -192,6 +200,28 @@ def test_a_number_that_is_out_of_all_bounds(
     assert path.read_text() != text
     with pytest.raises(UserError, match=str(path)):
         load_runs(copied)
+
+
+SPOILED = {
+    "no column of numbers cpu": [pl.lit("x").alias("cpu")],
+    "no column of numbers time_ns": [pl.col("time_ns").cast(pl.Float64)],
+    "no column of texts event": [pl.lit(1).alias("event")],
+}
+
+
+@pytest.mark.parametrize("reason", SPOILED)
+def test_events_of_other_columns_are_damage(copied: Results, reason: str) -> None:
+    directory = copied.run(RUN)
+    table = pl.read_parquet(directory.events)
+    table.with_columns(SPOILED[reason]).write_parquet(directory.events)
+    with pytest.raises(UserError, match=reason):
+        load_timeline(directory, [])
+
+
+def test_events_may_lack_what_was_not_recorded(copied: Results) -> None:
+    directory = copied.run(RUN)
+    pl.read_parquet(directory.events).drop("next_pid", "next_comm").write_parquet(directory.events)
+    assert load_timeline(directory, []) is not None
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"matrices": 7}', "\udce4", "[" * 10_000])

@@ -35,9 +35,10 @@ def compare_guest(
 
     Compares node numbers, CPUs, distances and memory of every node, and the sched domains, flags,
     groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings
-    about them; and what only a kernel with the series `show-predicted` prints. Group capacities are left out: a busy boot lowers them. Memory is what the
-    firmware gave each node, less `reserved_mib`, which is set aside for the trace in the first node
-    that has memory. Returns all differences, none when both sides agree.
+    about them; and what only a kernel with the series `show-predicted` prints. Group capacities
+    are left out: a busy boot lowers them. Memory is what the firmware gave each node, less
+    `reserved_mib`, which is set aside for the trace in the first node that has memory. Returns all
+    differences, none when both sides agree.
     """
     return (
         *_nodes(topology, prediction, guest, reserved_mib),
