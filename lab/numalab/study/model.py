@@ -14,6 +14,7 @@ from numalab.guest.watch import Limits
 from numalab.places import find_input, list_inputs
 from numalab.study.claims import Claim, Name
 from numalab.study.machine_table import MachineTable
+from numalab.topology.file_format import TopologyFile
 
 Parameter = str | int | float
 # A name, or the path of what is built already; kernels may also be packages and sources.
@@ -92,6 +93,20 @@ class LimitsTable(Document):
     run: float = Field(default=Limits.total, gt=0, allow_inf_nan=False)
 
 
+class CaseTable(Document):
+    """What a case of `numalab hunt` shows, and on which kernels it was seen or not.
+
+    `value` is that of the property, `most` what it may be at most.
+    """
+
+    property: Name
+    value: float
+    most: float
+    sentence: str
+    violated_by: tuple[NameOrPath, ...] = ()
+    holds_on: tuple[NameOrPath, ...] = ()
+
+
 class Study(Document):
     """A study file, whole and valid in itself; `numalab.study.plan` checks what it refers to.
 
@@ -116,6 +131,9 @@ class Study(Document):
     key_measures: tuple[str, ...] = ()
     limits: LimitsTable = LimitsTable()
     machine: MachineTable = MachineTable()
+    # Machines that only this study has, by the names that `topologies` gives them.
+    machines: dict[Name, TopologyFile] = Field(default_factory=dict)
+    case: CaseTable | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":
@@ -196,7 +214,9 @@ def load_study(path: Path, preset: str | None = None) -> Study:
 
 def study_table(study: Study) -> dict[str, Any]:
     """Return a study as the plain values of a file."""
-    return study.model_dump(mode="json", by_alias=True)
+    table = study.model_dump(mode="json", by_alias=True)
+    # What few studies have; without it, the results of the others stay what they are.
+    return {key: value for key, value in table.items() if value or key not in ("machines", "case")}
 
 
 def _with(study: Study, preset: Preset) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from numalab.results.plan import PlannedRun, StoredPlan, planned_run
 from numalab.results.remarks import Remark
 from numalab.study.guest import check_guests
 from numalab.study.model import Study, load_study, study_table
+from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.build import build_topology
 from numalab.topology.load import load_topology
 from numalab.topology.model import Topology
 from numalab.workload.model import BoundWorkload, load_workload, resolve
@@ -138,7 +140,7 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     """Load the topologies, and check that what the file says of some is about one of them."""
     found: dict[str, Topology] = {}
     for place, text in enumerate(study.topologies):
-        topology = load_topology(text)
+        topology = machine_of_table(study, text, path) or load_topology(text)
         if topology.name in found:
             reason = f"two topologies are called {topology.name}"
             raise UserError(reason, file=path, key=f"topologies[{place}]")
@@ -156,6 +158,16 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
                 f"no topology {name!r} in this study", file=path, key=key, choices=found
             )
     return found
+
+
+def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:
+    """Return the machine that the study itself describes under a name, None where it has none."""
+    if name not in study.machines:
+        return None
+    try:
+        return build_topology(name, study.machines[name])
+    except RuleBroken as broken:
+        raise UserError(broken.message, file=path, key=f"machines.{name}.{broken.key}") from None
 
 
 def _is_topology(name: str) -> bool:

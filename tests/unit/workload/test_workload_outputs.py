@@ -29,6 +29,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
         ("handover_ns", "0-0"): 21.53,
     },
     "hackbench": {("elapsed", ""): 1.123},
+    "hunt": {("loads_done", ""): 2},
     "linpack": {("speed", ""): 0.029119},
     "numa-mem": {("speed", ""): 0.109},
     "numa01": {("thread_runtime", ""): 7.039, ("speed", ""): 0.068},

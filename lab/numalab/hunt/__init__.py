@@ -1,0 +1,1 @@
+"""Looks for machines and loads on which a kernel misbehaves, and makes them small."""

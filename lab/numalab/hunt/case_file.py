@@ -1,0 +1,105 @@
+"""A case as a file: a study of its own, with its machine and a sentence of what happens."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from numalab.errors import UserError
+from numalab.hunt.case import Case
+from numalab.hunt.finding import Finding
+from numalab.hunt.load import parse_loads, render_loads
+from numalab.hunt.properties.catalogue import NAMES, meaning
+from numalab.places import lab_folders
+from numalab.study.model import CaseTable, Study, load_study
+from numalab.study.plan import machine_of_table
+from numalab.topology.write_file import render_topology_file
+
+FOLDER = "hunts"
+MACHINE = "hunted"
+_TABLE = re.compile(r"(\[\[?)([a-z_]+)(\]\]?)")
+
+
+def render_case(
+    case: Case, finding: Finding, *, seed: int, violated_by: Sequence[str], holds_on: Sequence[str]
+) -> str:
+    """Write the file of a case, which `numalab run` takes as a study."""
+    kernels = [*violated_by, *holds_on]
+    lines = [
+        f"question = {_text(f'Does {finding.prop} hold: {meaning(finding.prop)}')}",
+        f"summary = {_text(finding.text)}",
+        "",
+        f'topologies = ["{MACHINE}"]',
+        f"seeds = [{seed}]",
+        'mode = "icount"',
+        "",
+        "[case]",
+        f"property = {_text(finding.prop)}",
+        f"value = {finding.value}",
+        f"most = {finding.most}",
+        f"sentence = {_text(finding.text)}",
+        f"violated_by = {_texts(violated_by)}",
+        f"holds_on = {_texts(holds_on)}",
+        "",
+    ]
+    for place, kernel in enumerate(kernels):
+        name = "violates" if kernel in violated_by else "holds"
+        lines += [f"[variants.{name}{place or ''}]", f"kernel = {_text(kernel)}", ""]
+    seconds = sum(load.ms + 300 for load in case.loads) / 1000
+    lines += [
+        "[[workloads]]",
+        'name = "hunt"',
+        f"parameters = {{ seconds = {seconds}, loads = {_text(render_loads(case.loads))} }}",
+        "",
+        "[capture]",
+        'sets = ["balance"]',
+        "",
+    ]
+    return "\n".join(lines) + _machine(case)
+
+
+def _machine(case: Case) -> str:
+    """Write the topology file as a table of the study."""
+    found = [f"[machines.{MACHINE}]"]
+    for line in render_topology_file(case.machine).splitlines():
+        if opened := _TABLE.fullmatch(line):
+            found.append(f"{opened[1]}machines.{MACHINE}.{opened[2]}{opened[3]}")
+        else:
+            found.append(line)
+    return "\n".join(found) + "\n"
+
+
+def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
+    """Read the file of a case. Raises UserError."""
+    study = load_study(path)
+    if study.case is None or not study.machines:
+        raise UserError("is no case: it lacks [case] or [machines.NAME]", file=path)
+    if study.case.property not in NAMES:
+        raise UserError(
+            f"no property {study.case.property!r}", file=path, key="case.property", choices=NAMES
+        )
+    machine = machine_of_table(study, study.topologies[0], path)
+    if machine is None:
+        raise UserError("the first topology is not in [machines]", file=path, key="topologies")
+    text = study.workloads[0].parameters.get("loads")
+    try:
+        loads = parse_loads(str(text))
+    except ValueError as error:
+        raise UserError(str(error), file=path, key="workloads[0].parameters.loads") from None
+    return Case(machine, loads), study.case, study
+
+
+def find_cases() -> list[Path]:
+    """Return the cases of the lab folders, by name."""
+    found: dict[str, Path] = {}
+    for folder in reversed(lab_folders()):
+        found |= {path.name: path for path in (folder / FOLDER).glob("*.toml")}
+    return [found[name] for name in sorted(found)]
+
+
+def _text(text: str) -> str:
+    clean = "".join(char if char.isprintable() else " " for char in text)
+    return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _texts(texts: Sequence[str]) -> str:
+    return "[" + ", ".join(map(_text, texts)) + "]"

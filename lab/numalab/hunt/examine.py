@@ -1,0 +1,148 @@
+"""One case on one kernel, booted once and judged."""
+
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from numalab.campaign.boot import guest
+from numalab.campaign.check import check_topology
+from numalab.campaign.prepare import Builds
+from numalab.capture.decode import decode_trace
+from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
+from numalab.files import left_by_guest
+from numalab.guest.kvm import Choice
+from numalab.guest.remark import RemarkKind
+from numalab.guest.run import Outcome, run_guest
+from numalab.guest.watch import Limits
+from numalab.hunt.case import Case
+from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.load import render_loads
+from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT, judge
+from numalab.hunt.recording import read_loads
+from numalab.kernel.catalogue import KernelSpec
+from numalab.machine.model import Job
+from numalab.places import cache_dir
+from numalab.qemu.hypervisor import EMBED
+from numalab.results.run_files import RunFiles
+from numalab.run_dir import RunDir
+from numalab.workload.model import IN_GUEST
+
+WORKLOAD = "hunt"
+EVENTS = (
+    "sched:sched_switch",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched:sched_migrate_task",
+    "sched:sched_move_numa",
+    "sched:sched_swap_numa",
+)
+_TRACE_MIB = 48
+_WAIT = 2.0  # seconds between two looks at a host whose CPUs others have
+_SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
+
+
+@dataclass(frozen=True)
+class HuntBench:
+    """What cases are examined with: a kernel, what is built, the mode, and a host CPU.
+
+    `wall` is the most wall seconds of one boot.
+    """
+
+    kernel: KernelSpec
+    builds: Builds
+    choice: Choice
+    connection: str = EMBED
+    host_cpus: tuple[int, ...] = ()
+    wall: float = 600.0
+
+
+def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
+    """Boot the machine of a case, do its loads, and say how each property came out.
+
+    What the host or numalab fails at is an `error` of the result; Ctrl-C goes on to the caller.
+    """
+    began = time.monotonic()
+    path = Path(tempfile.mkdtemp(prefix="hunt-", dir=cache_dir("boots")))
+    try:
+        found, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
+    except GuestLost as lost:
+        found, error = (), str(lost)
+        if lost.cause is LossCause.GUEST:
+            found, error = (Finding(LOST, None, 1.0, 0.0, lost.reason.splitlines()[0]),), ""
+    except LabError as other:
+        found, error = (), str(other)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+    return Examined(tuple(found), round(time.monotonic() - began, 2), error)
+
+
+def _boot_and_judge(
+    case: Case, bench: HuntBench, seed: int, directory: RunDir
+) -> tuple[Finding, ...]:
+    machine = replace(
+        guest(case.machine, bench.kernel.name, bench.builds, bench.choice, trace_mib=_TRACE_MIB),
+        seed=seed,
+        name="hunt",
+        host_cpus=bench.host_cpus,
+    )
+    job = Job(
+        argv=(f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads)),
+        events=EVENTS,
+        files=bench.builds.files[WORKLOAD],
+        buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
+    )
+    deadline = time.monotonic() + bench.wall
+    while True:
+        try:
+            limits = Limits(total=bench.wall)
+            outcome = run_guest(
+                machine, job, directory, connection=bench.connection, limits=limits, rescue=False
+            )
+            break
+        except HostBusy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_WAIT)
+    return _judged(case, bench, directory, outcome, machine.trace_memory_mib)
+
+
+def _judged(
+    case: Case, bench: HuntBench, directory: RunDir, outcome: Outcome, reserved_mib: int
+) -> tuple[Finding, ...]:
+    stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
+    if outcome.status != 0:
+        errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
+        raise HostError(f"the driver ended with {outcome.status}: {errors[-300:]}")
+    differences = check_topology(
+        case.machine, bench.kernel, RunFiles(directory), reserved_mib=reserved_mib, allow=True
+    )
+    found = [_domains(differences), _splat(outcome, directory, differences)]
+    decode_trace(directory.trace, case.machine, directory.events)
+    events = pl.read_parquet(directory.events)
+    for run in read_loads(events, stdout, case.machine, case.loads):
+        found += judge(run)
+    return tuple(found)
+
+
+def _domains(differences: tuple[str, ...]) -> Finding:
+    about = [text for text in differences if text.startswith(("CPU ", "sched"))]
+    text = about[0] if about else "all as predicted"
+    return Finding(DOMAINS, None, float(len(about)), 0.0, text)
+
+
+def _splat(outcome: Outcome, directory: RunDir, differences: tuple[str, ...]) -> Finding:
+    """Take complaints in the kernel log, less those about machines that were predicted."""
+    texts = [each.text for each in outcome.remarks if each.kind is RemarkKind.COMPLAINT]
+    log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
+    found = [line for line in log.splitlines() if _SPLAT.search(line)]
+    # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
+    new = [line for line in found if "sched/topology.c" not in line]
+    new += [text for text in differences if text.startswith("kernel log")]
+    new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
+    text = new[0][:300] if new else "no warning"
+    return Finding(SPLAT, None, float(len(new)), 0.0, text)

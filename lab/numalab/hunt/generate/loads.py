@@ -1,0 +1,231 @@
+"""Loads from a seed, for one machine: each family asks the scheduler for something else."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from numalab.hunt.generate.machines import far_pairs
+from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part
+from numalab.topology.model import Topology
+
+Family = Callable[[random.Random, Topology], Load | None]
+
+
+def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
+    """Draw loads of different families, as far as the machine has what they need."""
+    families = list(FAMILIES)
+    found: list[Load] = []
+    while families and len(found) < count:
+        weights = [FAMILIES[family] for family in families]
+        family = rng.choices(families, weights)[0]
+        families.remove(family)
+        if (load := family(rng, machine)) is not None:
+            found.append(load)
+    return tuple(found)
+
+
+def spread(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs that start on one node and may then run on others, too; far ones more often."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(allowed) < 2:
+        return None
+    count = rng.choice((len(allowed), len(allowed) * 2, len(allowed) + rng.randint(1, 3)))
+    return Load(rng.choice((1000, 1500)), (Part("hog", count, allowed, start),))
+
+
+def steady(rng: random.Random, machine: Topology) -> Load | None:
+    """No more hogs than CPUs: once they are spread there is no reason to move any."""
+    allowed = _everywhere(machine)
+    count = rng.choice((len(allowed), max(1, len(allowed) // 2), rng.randint(1, len(allowed))))
+    return Load(1200, (Part("hog", count, allowed),))
+
+
+def pinned(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs bound to some CPUs, beside others that may run everywhere."""
+    allowed = _everywhere(machine)
+    bound = tuple(sorted(rng.sample(allowed, rng.randint(1, max(1, len(allowed) // 2)))))
+    few = tuple(sorted(rng.sample(allowed, min(len(allowed), rng.choice((1, 2, 3))))))
+    parts = (
+        Part("hog", len(bound) * rng.choice((1, 2)), bound),
+        Part("hog", rng.randint(1, 3), few),
+        Part("hog", rng.randint(1, len(allowed)), allowed),
+    )
+    return Load(1200, parts)
+
+
+def weighted(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs of different weights."""
+    allowed = _everywhere(machine)
+    parts = tuple(
+        Part("hog", rng.randint(1, len(allowed)), allowed, nice=nice)
+        for nice in rng.sample((-10, -5, 0, 5, 10, 19), 2)
+    )
+    return Load(1500, parts)
+
+
+def sleepers(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that work and sleep in turns, about as many as the CPUs can do."""
+    allowed = _everywhere(machine)
+    run = rng.choice((300, 1000, 3000, 8000))
+    count = max(1, len(allowed) * rng.choice((1, 2, 3)) // 2)
+    return Load(1000, (Part("sleeper", count, allowed, run_us=run, sleep_us=run),))
+
+
+def churn(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs that start on one node, and sleepers that leave CPUs idle time and again."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(allowed) < 2:
+        return None
+    parts = (
+        Part("hog", len(allowed), allowed, start),
+        Part("sleeper", len(allowed), allowed, run_us=rng.choice((1000, 4000)), sleep_us=1000),
+    )
+    return Load(1000, parts)
+
+
+def wakers(rng: random.Random, machine: Topology) -> Load | None:
+    """Pairs that wake each other, on a machine that has idle CPUs for all of them."""
+    allowed = _everywhere(machine)
+    pairs = max(1, len(allowed) // 4)
+    run = rng.choice((500, 2000, 5000))
+    return Load(1000, (Part("waker", pairs, allowed, run_us=run, sleep_us=2 * run),))
+
+
+def moving_wakers(rng: random.Random, machine: Topology) -> Load | None:
+    """Pairs whose mask changes at half of the time, beside hogs."""
+    allowed = _everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    later = tuple(sorted(rng.sample(allowed, rng.randint(1, len(allowed) - 1))))
+    first = tuple(sorted(rng.sample(allowed, rng.randint(1, len(allowed)))))
+    parts = (
+        Part("waker", 2, first, later=later, run_us=500, sleep_us=rng.choice((700, 3000))),
+        Part("sleeper", 2, first, later=later, run_us=700, sleep_us=1500),
+    )
+    return Load(1000, parts)
+
+
+def forkers(rng: random.Random, machine: Topology) -> Load | None:
+    """Parents whose children find their CPUs when they are made."""
+    allowed = _everywhere(machine)
+    if rng.random() < 0.3 and len(allowed) > 2:
+        allowed = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
+    burst = rng.choice((1, max(1, len(allowed) - 1), max(1, len(allowed) // 2)))
+    run = rng.choice((3000, 10000, 20000))
+    return Load(1000, (Part("forker", 1, allowed, burst=burst, run_us=run, sleep_us=5000),))
+
+
+def memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Memory users whose memory was first touched elsewhere: on another node or without CPUs."""
+    if len(machine.nodes) < 2:
+        return None
+    allowed = _everywhere(machine)
+    node = rng.choice([node.id for node in machine.nodes if node.memory_mib])
+    count = max(1, min(len(allowed) // 2, rng.randint(1, 3)))
+    apart = [cpu for cpu in allowed if machine.node_of_cpu(cpu) != node] or list(allowed)
+    start = (rng.choice(apart),)
+    part = Part("memory", count, allowed, start, mib=rng.choice((2, 4)), node=node)
+    return Load(3000, (part,))
+
+
+def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Two processes whose threads share memory, with idle CPUs or without."""
+    allowed = _everywhere(machine)
+    if len(machine.nodes) < 2 or len(allowed) < 4:
+        return None
+    count = rng.choice((len(allowed) // 4, len(allowed) // 2))
+    parts = tuple(
+        Part("memory", max(1, count), allowed, mib=4, threads=True, node=node.id)
+        for node in rng.sample([node for node in machine.nodes if node.memory_mib], 1)
+    )
+    return Load(3000, parts * 2)
+
+
+def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Memory users that are each bound to some CPUs, full machine: what swaps tasks has to look."""
+    allowed = _everywhere(machine)
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(holders) < 2 or len(allowed) < 3:
+        return None
+    one, other = rng.sample(holders, 2)
+    half = tuple(sorted(rng.sample(allowed, max(1, len(allowed) // 2))))
+    parts = (
+        Part("memory", len(one.cpus), allowed, one.cpus, mib=2, node=other.id),
+        Part("memory", len(other.cpus), other.cpus[:1], mib=2, node=one.id),
+        Part("memory", max(1, len(half) // 2), half, mib=2, node=one.id),
+    )
+    return Load(2500, parts)
+
+
+def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Memory that nobody touches for a while, and whose user then is on another node."""
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(holders) < 2:
+        return None
+    one, other = rng.sample(holders, 2)
+    part = Part("memory", 1, one.cpus, later=other.cpus, mib=2, rest=True)
+    return Load(4000, (part,))
+
+
+def hotplug(rng: random.Random, machine: Topology) -> Load | None:
+    """A CPU that goes and comes back under hogs; afterwards it has to get work again."""
+    allowed = _everywhere(machine)
+    cpu = rng.choice(allowed[1:]) if len(allowed) > 1 else 0
+    if not cpu:
+        return None
+    count = rng.choice((len(allowed), len(allowed) * 2))
+    parts = [Part("hog", count, allowed)]
+    if rng.random() < 0.6:
+        others = tuple(each for each in allowed if each != cpu)
+        some = rng.sample(others, rng.randint(1, len(others)))
+        parts.append(Part("hog", len(some), tuple(sorted({cpu, *some}))))
+    return Load(2000, tuple(parts), (Hotplug(cpu, 300, 700),))
+
+
+def cpuset(rng: random.Random, machine: Topology) -> Load | None:
+    """A cpuset whose CPUs change under tasks that have masks of their own."""
+    allowed = _everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    before = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
+    mine = tuple(sorted(rng.sample(before, rng.randint(1, len(before) - 1))))
+    after = tuple(sorted({*allowed} if rng.random() < 0.5 else {*mine, rng.choice(allowed)}))
+    parts = (Part("hog", 2 * len(mine), mine), Part("sleeper", 2, mine[:1]))
+    return Load(1200, parts, cpuset=CpusetChange(before, after, 400))
+
+
+FAMILIES: dict[Family, float] = {
+    spread: 3.0,
+    steady: 1.5,
+    pinned: 1.5,
+    weighted: 0.7,
+    sleepers: 1.0,
+    churn: 1.5,
+    wakers: 1.0,
+    moving_wakers: 0.8,
+    forkers: 1.2,
+    memory: 1.2,
+    shared_memory: 0.6,
+    bound_memory: 1.0,
+    resting_memory: 0.6,
+    hotplug: 0.7,
+    cpuset: 0.7,
+}
+
+
+def _everywhere(machine: Topology) -> Cpus:
+    return tuple(sorted(cpu for node in machine.nodes for cpu in node.cpus))
+
+
+def _start_and_allowed(rng: random.Random, machine: Topology) -> tuple[Cpus, Cpus]:
+    """Choose where tasks start and where else they may run: two far nodes, several, or all."""
+    holders = [node.id for node in machine.nodes if node.cpus]
+    if len(holders) < 2:
+        cpus = _everywhere(machine)
+        return cpus[:1], cpus
+    if rng.random() < 0.6:
+        nodes: Sequence[int] = rng.choice(far_pairs(machine))
+    else:
+        nodes = rng.sample(holders, rng.randint(2, len(holders)))
+    first = rng.choice(list(nodes))
+    allowed = sorted(cpu for node in nodes for cpu in machine.nodes[node].cpus)
+    return machine.nodes[first].cpus, tuple(allowed)

@@ -1,0 +1,125 @@
+"""Machines from a seed: shapes, random graphs and tables, uneven nodes, SMT, no last-level cache.
+
+They are small, so that a boot takes seconds; what balancing does wrong shows with one or two CPUs
+for each node. Of a few that are drawn the one is taken that `topology predict` warns about most.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import accumulate
+
+from numalab.hunt.case import machine_of
+from numalab.topology.graph import diameter
+from numalab.topology.model import Topology
+from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.prediction import predict
+from numalab.topology.shapes.shape import SHAPES
+
+MOST_CPUS = 12
+NODE_MIB = 256
+FIRST_MIB = 512  # the kernel, and the trace
+_DRAWN = 3
+# What each hazard is worth; those not named, 1.
+_WORTH = {
+    "group construction": 4.0,
+    "diameter above 2": 3.0,
+    "nodes that are never balanced": 3.0,
+    "asymmetric distances": 2.0,
+    "renumbered nodes": 0.2,
+    "caches not seen": 0.2,
+}
+
+
+def draw_machine(rng: random.Random) -> Topology:
+    """Draw a machine; hazards make it likelier."""
+    drawn = [_one(rng) for _ in range(_DRAWN)]
+    return rng.choices(drawn, [1 + worth(each) for each in drawn])[0]
+
+
+def worth(machine: Topology) -> float:
+    """Return how much of a hazard a machine is to a scheduler, and how much of it overlaps."""
+    prediction = predict(machine)
+    found = {each.name for each in hazards(machine, prediction)}
+    return sum(_WORTH.get(name, 1.0) for name in found)
+
+
+def far_pairs(machine: Topology) -> list[tuple[int, int]]:
+    """Return the pairs of nodes with CPUs that are more than a hop apart, else all pairs."""
+    ids = [node.id for node in machine.nodes if node.cpus]
+    pairs = [(a, b) for a in ids for b in ids if a < b]
+    linked = set(machine.links)
+    return [pair for pair in pairs if pair not in linked] or pairs
+
+
+def _one(rng: random.Random) -> Topology:
+    while True:
+        machine = machine_of(_text(rng))
+        if machine is not None and machine.cpu_count >= 2:
+            return machine
+
+
+def _text(rng: random.Random) -> str:
+    nodes = rng.choice((1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 8))
+    cpus = _cpus(rng, nodes)
+    table = _table(rng, nodes)
+    lines = ['summary = "Drawn by numalab hunt"', f"nodes = {nodes}", f"cpus = {cpus}"]
+    lines += [f"memory_mib = {_memory(rng, cpus)}", *table, *_cpu_table(rng, cpus)]
+    return "\n".join([*lines, *([] if table else _shape(rng, nodes)), ""])
+
+
+def _cpus(rng: random.Random, nodes: int) -> list[int]:
+    most = max(1, min(4, MOST_CPUS // nodes))
+    if rng.random() < 0.65:
+        return [rng.randint(1, most)] * nodes
+    cpus = [rng.choice((0, *range(1, most + 1), *range(1, most + 1))) for _ in range(nodes)]
+    return cpus if any(cpus) else [1] * nodes
+
+
+def _memory(rng: random.Random, cpus: Sequence[int]) -> list[int]:
+    memory = [FIRST_MIB, *[NODE_MIB] * (len(cpus) - 1)]
+    if rng.random() < 0.15:
+        for node, count in enumerate(cpus):
+            if node and count and rng.random() < 0.4:
+                memory[node] = 0
+    return memory
+
+
+def _table(rng: random.Random, nodes: int) -> list[str]:
+    kind = rng.choice(("shape", "shape", "links", "table", "asymmetric"))
+    if kind == "shape" or nodes == 1:
+        return []
+    if kind == "links":
+        links = {(rng.randrange(node), node) for node in range(1, nodes)}
+        links |= {(a, b) for b in range(nodes) for a in range(b) if rng.random() < 0.25}
+        return [f"links = {[[a, b, rng.choice((16, 20, 21))] for a, b in sorted(links)]}"]
+    values = rng.sample((12, 16, 17, 20, 21, 28, 32, 40, 80), rng.choice((2, 3)))
+    rows = [[10 if a == b else rng.choice(values) for b in range(nodes)] for a in range(nodes)]
+    if kind == "table" or rng.random() < 0.7:
+        rows = [[rows[min(a, b)][max(a, b)] for b in range(nodes)] for a in range(nodes)]
+    return [f"matrix = {rows}"]
+
+
+def _shape(rng: random.Random, nodes: int) -> list[str]:
+    kinds = ["ring", "ring", "full", "line", "star", "mesh"]
+    kind = rng.choice([*kinds, "hypercube"] if nodes.bit_count() == 1 else kinds)
+    keys: dict[str, int] = {}
+    if kind == "mesh":
+        rows = rng.choice([n for n in range(1, nodes + 1) if nodes % n == 0])
+        keys = {"rows": rows, "columns": nodes // rows}
+    shape = SHAPES.find(kind).model_validate(
+        {"kind": kind, "distances": [10], **keys}, strict=False
+    )
+    steps = [rng.choice((6, 10, 11)) for _ in range(diameter(shape.hops(nodes)))]
+    lines = [f"{key} = {value}" for key, value in keys.items()]
+    return ["", "[shape]", f'kind = "{kind}"', *lines,
+            f"distances = {[*accumulate(steps, initial=10)]}"]  # fmt: skip
+
+
+def _cpu_table(rng: random.Random, cpus: Sequence[int]) -> list[str]:
+    total, holders = sum(cpus), {count for count in cpus if count}
+    if len(holders) > 1 or rng.random() < 0.3:
+        return []
+    each = holders.pop()
+    threads = rng.choice([n for n in (1, 1, 2, 4) if each % n == 0])
+    sockets = rng.choice([total // each, total // each, total // threads])
+    return ["", "[cpu]", f"sockets = {sockets}", f"threads = {threads}"]

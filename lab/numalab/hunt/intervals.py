@@ -1,0 +1,70 @@
+"""Sets of time spans: sorted, apart from each other, as pairs of arrays of nanoseconds."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Spans = tuple[Ints, Ints]
+NOTHING: Spans = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Ints, end: Ints) -> Spans:
+    """Return the time that some span covers; spans come in any order, and may be empty."""
+    full = end > start
+    start, end = start[full], end[full]
+    if not len(start):
+        return NOTHING
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
+    last = np.append(first[1:] - 1, len(start) - 1)
+    return start[first], reach[last]
+
+
+def joined(sets: Iterable[Spans]) -> Spans:
+    """Return the time that any of several sets covers."""
+    each = list(sets)
+    if not each:
+        return NOTHING
+    return union(np.concatenate([s[0] for s in each]), np.concatenate([s[1] for s in each]))
+
+
+def met(one: Spans, other: Spans) -> Spans:
+    """Return the time that both sets cover."""
+    if not len(one[0]) or not len(other[0]):
+        return NOTHING
+    first = np.searchsorted(other[1], one[0], "right")
+    count = np.maximum(np.searchsorted(other[0], one[1], "left") - first, 0)
+    row = np.repeat(np.arange(len(one[0])), count)
+    which = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+    start = np.maximum(one[0][row], other[0][which])
+    end = np.minimum(one[1][row], other[1][which])
+    full = end > start
+    return start[full], end[full]
+
+
+def without(spans: Spans, holes: Spans, low: int, high: int) -> Spans:
+    """Return the time that `spans` cover and `holes` do not, between `low` and `high`."""
+    edges = np.concatenate([[low], holes[1]]), np.concatenate([holes[0], [high]])
+    return met(spans, union(edges[0].astype(np.int64), edges[1].astype(np.int64)))
+
+
+def between(spans: Spans, low: int, high: int) -> Spans:
+    """Cut spans to a range."""
+    return met(spans, (np.array([low], np.int64), np.array([high], np.int64)))
+
+
+def total(spans: Spans) -> int:
+    """Return how long all spans are together."""
+    return int((spans[1] - spans[0]).sum())
+
+
+def longest(spans: Spans) -> tuple[int, int]:
+    """Return the longest span's length and start; two zeros for none."""
+    if not len(spans[0]):
+        return 0, 0
+    length = spans[1] - spans[0]
+    place = int(np.argmax(length))
+    return int(length[place]), int(spans[0][place])

@@ -1,0 +1,1 @@
+"""What has to hold of every kernel, machine and load, with its tolerance."""

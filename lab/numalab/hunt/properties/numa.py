@@ -1,0 +1,87 @@
+"""Properties of NUMA balancing: memory and its users come together, and then stay."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.analysis.tables.window import Window
+from numalab.hunt.finding import Finding
+from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.recording import MS, LoadRecording
+
+CONVERGENCE = "numa-convergence"
+STORMS = "storms"
+SWAPS = "numa-moves"
+
+
+def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """At the end memory users run where their memory is, or it is where they run.
+
+    The value is the share of accesses to another node than the task's own that has CPUs, in the
+    last quarter of the time: for each task the share of its time on each node, times the share of
+    its pages elsewhere. Only where every task can have a CPU of its own.
+    """
+    load = run.load
+    if len(run.machine.nodes) < 2 or load.tasks > run.machine.cpu_count or load.cpuset:
+        return
+    end = run.window.end_ns
+    late = Window(end - run.window.length_ns // 4, end)
+    for place, part in enumerate(load.parts):
+        if part.kind != "memory":
+            continue
+        time = run.time_on(place, late)
+        far = whole = 0.0
+        for pid, task in run.tasks.items():
+            if task.part != place or task.number >= part.count:
+                continue
+            pages = run.pages.get((place, 0 if part.threads else task.number))
+            ran = {cpu: ns for _, cpu, ns in time.filter(pl.col("pid") == pid).iter_rows()}
+            if not pages or not ran:
+                continue
+            for cpu, ns in ran.items():
+                node = run.machine.node_of_cpu(cpu)
+                if not run.machine.nodes[node].memory_mib:
+                    continue
+                away = sum(count for at, count in pages.items() if at != node)
+                far += ns * away / sum(pages.values())
+                whole += ns
+        if not whole:
+            continue
+        yield Finding(
+            CONVERGENCE, run.number, round(far / whole, 4), limits.far_share,
+            f"at the end {100 * far / whole:.0f} % of what memory users touch is on another node"
+            f" than they",
+        )  # fmt: skip
+
+
+def storms(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """In the later half of the time NUMA balancing has calmed down: few hinting faults."""
+    users = sum(part.count for part in run.load.parts if part.kind == "memory")
+    if not users or {"half", "end"} - run.counters.keys() or any(p.later for p in run.load.parts):
+        return
+    name = "numa_hint_faults"
+    grown = run.counters["end"].get(name, 0) - run.counters["half"].get(name, 0)
+    rate = grown / users / (run.load.ms / 2000)
+    yield Finding(
+        STORMS, run.number, round(rate, 1), limits.faults,
+        f"{grown} hinting faults in the later half of {run.load.ms} ms, {rate:.0f} a second for"
+        f" each of {users} memory users",
+    )  # fmt: skip
+
+
+def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """In the settled time NUMA balancing does not move and swap tasks all the time."""
+    users = sum(part.count for part in run.load.parts if part.kind == "memory")
+    if not users:
+        return
+    window = run.settled
+    made = run.events.filter(
+        pl.col("event").is_in(["sched_move_numa", "sched_swap_numa"])
+        & pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+    )
+    rate = len(made) / users / (window.length_ns / 1e9)
+    yield Finding(
+        SWAPS, run.number, round(rate, 2), limits.swaps,
+        f"NUMA balancing moved or swapped tasks {len(made)} times in"
+        f" {window.length_ns / MS:.0f} ms",
+    )  # fmt: skip

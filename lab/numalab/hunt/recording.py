@@ -1,0 +1,220 @@
+"""What was recorded of one load: where its tasks ran and waited, and which CPUs were idle."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from numalab.analysis.tables.event_table import typed
+from numalab.analysis.tables.on_cpu import spans
+from numalab.analysis.tables.runqueue import queue_lengths, stays
+from numalab.analysis.tables.window import Window, clip, gaps, marks
+from numalab.hunt.intervals import NOTHING, Spans, between, joined, met, union, without
+from numalab.hunt.load import Load, part_of_task
+from numalab.topology.model import Topology
+
+MS = 1_000_000
+# What the kernel may take until it has come to terms with a CPU or a mask that changed.
+GRACE_MS = 150
+# How long tasks that start in a heap may take to spread, before a steady state is looked at.
+SETTLED = 0.5  # of the load's time
+_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
+_PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
+# By load; then by when and name, or by part and task, and node.
+_Counters = dict[int, dict[str, dict[str, int]]]
+_Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
+_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over)")
+
+
+@dataclass(frozen=True)
+class LoadTask:
+    """A task of a load: process id, kind (a part's, or `wakee`, `child`, `thread`), and part."""
+
+    pid: int
+    kind: str
+    part: int
+    number: int
+
+
+@dataclass(frozen=True)
+class LoadRecording:
+    """A load as it was recorded, between its marks; all times in ns of the trace clock.
+
+    `ran` are pid, cpu, start_ns, end_ns of its tasks; `stayed` the same with `runnable`; `queue`
+    the number of runnable tasks of anybody on each CPU. `events` are those between the marks.
+    `counters[when][name]`, `pages[part, task][node]` are what the driver printed.
+    """
+
+    number: int
+    load: Load
+    machine: Topology
+    window: Window
+    tasks: Mapping[int, LoadTask]
+    ran: pl.DataFrame
+    stayed: pl.DataFrame
+    queue: pl.DataFrame
+    events: pl.DataFrame
+    counters: Mapping[str, Mapping[str, int]]
+    pages: Mapping[tuple[int, int], Mapping[int, int]]
+
+    @property
+    def settled(self) -> Window:
+        """The later part of the time, in which the load has had time to settle."""
+        start = self.window.start_ns + int(self.window.length_ns * SETTLED)
+        return Window(start, self.window.end_ns)
+
+    @cached_property
+    def idle(self) -> Mapping[int, Spans]:
+        """When each CPU was on line and had no runnable task."""
+        away = {each.cpu: each for each in self.load.hotplug}
+        found = {}
+        for cpu in sorted(cpu for node in self.machine.nodes for cpu in node.cpus):
+            rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
+            free = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+            if cpu in away:
+                off = self._at(away[cpu].off_ms - 50), self._at(away[cpu].on_ms + GRACE_MS)
+                hole = (np.array(off[:1], np.int64), np.array(off[1:], np.int64))
+                free = without(free, hole, self.window.start_ns, self.window.end_ns)
+            found[cpu] = free
+        return found
+
+    @cached_property
+    def runnable(self) -> Mapping[int, Spans]:
+        """When each task was runnable, running or not."""
+        found = self._by_task(self.stayed.filter("runnable"))
+        return {pid: found.get(pid, NOTHING) for pid in self.tasks}
+
+    @cached_property
+    def waits(self) -> Mapping[int, Spans]:
+        """When each task was runnable and did not run."""
+        found = {}
+        ran, ready = self._by_task(self.ran), self.runnable
+        for pid in self.tasks:
+            low, high = self.window.start_ns, self.window.end_ns
+            found[pid] = without(ready[pid], ran.get(pid, NOTHING), low, high)
+        return found
+
+    def _by_task(self, rows: pl.DataFrame) -> dict[int, Spans]:
+        return {
+            int(pid[0]): union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+            for pid, part in rows.partition_by("pid", as_dict=True).items()
+        }
+
+    def _at(self, ms: float) -> int:
+        return self.window.start_ns + int(ms * MS)
+
+    def phases(self) -> list[tuple[Window, float]]:
+        """Return the times between which no mask changes, with a time in ms within each.
+
+        What lies within the grace after a change is left out.
+        """
+        edges = [0.0, *self.load.changes_ms(), float("inf")]
+        found = []
+        for number, (low, high) in enumerate(pairwise(edges)):
+            start = self._at(low + GRACE_MS) if number else self.window.start_ns
+            end = self.window.end_ns if high == float("inf") else self._at(high)
+            if end > start:
+                found.append((Window(start, min(end, self.window.end_ns)), low + 1))
+        return found
+
+    def avoidable(self, part: int, inside: Window | None = None) -> dict[int, Spans]:
+        """Return for each CPU when it was idle and a task waited that may run there.
+
+        The tasks are those of one part.
+        """
+        found: dict[int, list[Spans]] = {}
+        mine = [self.waits[pid] for pid, task in self.tasks.items() if task.part == part]
+        waited = joined(mine)
+        for window, at_ms in self.phases():
+            low, high = window.start_ns, window.end_ns
+            if inside is not None:
+                low, high = max(low, inside.start_ns), min(high, inside.end_ns)
+            if high <= low:
+                continue
+            here = between(waited, low, high)
+            for cpu in self.load.masks(part, at_ms):
+                if cpu in self.idle:
+                    found.setdefault(cpu, []).append(met(self.idle[cpu], here))
+        return {cpu: joined(pieces) for cpu, pieces in found.items()}
+
+    def time_on(self, part: int, window: Window) -> pl.DataFrame:
+        """Return how long each task of a part ran on each CPU in a time: pid, cpu, ns."""
+        pids = [pid for pid, task in self.tasks.items() if task.part == part]
+        inside = clip(self.ran.filter(pl.col("pid").is_in(pids)), window)
+        length = pl.col("end_ns") - pl.col("start_ns")
+        return inside.group_by("pid", "cpu").agg(ns=length.sum()).sort("pid", "cpu")
+
+
+def read_loads(
+    events: pl.DataFrame, stdout: str, machine: Topology, loads: tuple[Load, ...]
+) -> tuple[LoadRecording, ...]:
+    """Cut a recording into its loads.
+
+    `events` is the table that `decode_trace` wrote, `stdout` what the driver printed. A load whose
+    marks are not both there, or in which events were lost, is left out.
+    """
+    table = typed(events).collect()
+    times: dict[tuple[int, str], int] = {}
+    for time_ns, text in marks(table).iter_rows():
+        if found := _MARK.fullmatch(text or ""):
+            times.setdefault((int(found[1]), found[2]), int(time_ns))
+    lost = gaps(table)
+    printed = _printed(stdout)
+    whole, since = [], 0
+    for number, load in enumerate(loads):
+        ends = times.get((number, "begin")), times.get((number, "end"))
+        if ends[0] is None or ends[1] is None or ends[1] <= ends[0]:
+            continue
+        window = Window(ends[0], ends[1])
+        # From when the load before had been cleaned up: what began since then is known.
+        near = table.filter(pl.col("time_ns").is_between(since, window.end_ns + 20 * MS))
+        since = times.get((number, "over"), window.end_ns)
+        if clip(lost, window).is_empty():
+            whole.append(_read_load(number, load, machine, (window, near), printed))
+    return tuple(whole)
+
+
+def _read_load(
+    number: int,
+    load: Load,
+    machine: Topology,
+    recorded: tuple[Window, pl.DataFrame],
+    printed: tuple[_Counters, _Pages],
+) -> LoadRecording:
+    window, near = recorded
+    cpus = sorted(cpu for node in machine.nodes for cpu in node.cpus)
+    ran, stayed = spans(near, window, cpus), stays(near, window)
+    named = pl.concat([ran.select("pid", "comm"), stayed.select("pid", "comm")]).unique()
+    tasks: dict[int, LoadTask] = {}
+    for pid, comm in named.sort("pid", "comm").iter_rows():
+        found = part_of_task(comm or "") if pid else None
+        if found is None or found[1] >= len(load.parts):
+            continue
+        # A child has its parent's name until it gets its own.
+        if pid not in tasks or found[0] == "child":
+            tasks[pid] = LoadTask(pid, *found)
+    mine = pl.col("pid").is_in(list(tasks))
+    inside = near.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
+    return LoadRecording(
+        number, load, machine, window, tasks, ran.filter(mine), stayed.filter(mine),
+        queue_lengths(stayed, window, cpus), inside, printed[0].get(number, {}),
+        printed[1].get(number, {}),
+    )  # fmt: skip
+
+
+def _printed(text: str) -> tuple[_Counters, _Pages]:
+    counters: _Counters = {}
+    pages: _Pages = {}
+    for line in text.splitlines():
+        if found := _COUNTER.fullmatch(line):
+            counters.setdefault(int(found[1]), {}).setdefault(found[2], {})[found[3]] = int(
+                found[4]
+            )
+        elif found := _PAGES.fullmatch(line):
+            load, part, task, node, count = map(int, found.groups())
+            pages.setdefault(load, {}).setdefault((part, task), {})[node] = count
+    return counters, pages

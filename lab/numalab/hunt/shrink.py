@@ -1,0 +1,198 @@
+"""Makes a case smaller as long as it still violates its property: by booting what is smaller."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.hunt.case import Case, machine_of
+from numalab.hunt.load import Cpus, CpusetChange, Load, Part
+from numalab.topology.model import Topology
+
+LEAST_MS = 400
+_AT_ONCE = 6  # loads that are tried in one boot
+# Of each case of some, whether each of its loads violates.
+Violates = Callable[[Sequence[Case]], list[list[bool]]]
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smallest case that was found, and how many smaller ones were tried."""
+
+    case: Case
+    tried: int
+
+
+def size(case: Case) -> tuple[int, int, int, int, int, int]:
+    """Return what makes a case large, the most important first."""
+    machine = case.machine
+    loads = case.loads
+    values = len({value for row in machine.distances for value in row})
+    ms = sum(load.ms for load in loads)
+    masks = sum(len(p.cpus) + len(p.start) + len(p.later) for load in loads for p in load.parts)
+    tasks = sum(load.tasks for load in loads)
+    return (len(machine.nodes), machine.cpu_count, tasks, values, ms, masks)
+
+
+def shrink(case: Case, violates: Violates, goes_on: Callable[[], bool]) -> Shrunk:
+    """Shrink a case with one load at most, until nothing smaller violates, or `goes_on` says no.
+
+    `violates` boots cases. The order of what is tried is fixed, so that the same case gives the
+    same one.
+    """
+    tried = 0
+    while goes_on():
+        smaller = None
+        for batch in _batches(case):
+            if not goes_on():
+                break
+            tried += sum(len(each.loads) for each in batch)
+            smaller = _best(batch, violates(batch))
+            if smaller is not None:
+                break
+        if smaller is None:
+            break
+        case = smaller
+    return Shrunk(case, tried)
+
+
+def _best(batch: Sequence[Case], held: Sequence[Sequence[bool]]) -> Case | None:
+    found = [
+        case.only(load)
+        for case, flags in zip(batch, held, strict=True)
+        for load, bad in zip(case.loads, flags, strict=True)
+        if bad
+    ]
+    return min(found, key=size, default=None)
+
+
+def _batches(case: Case) -> Iterator[list[Case]]:
+    """Give what is smaller: machines two at a time, then loads, several in one boot."""
+    machines = [small for small in _machines(case) if size(small) < size(case)]
+    for first in range(0, len(machines), 2):
+        yield machines[first : first + 2]
+    loads = [
+        load
+        for old in case.loads
+        for load in dict.fromkeys(_loads(old, case.machine))
+        if size(case.only(load)) < size(case)
+    ]
+    for first in range(0, len(loads), _AT_ONCE):
+        yield [case.only(*loads[first : first + _AT_ONCE])]
+
+
+def _machines(case: Case) -> Iterator[Case]:
+    machine = case.machine
+    used = set().union(*(load.every_cpu for load in case.loads)) if case.loads else set()
+    counts = [len(node.cpus) for node in machine.nodes]
+    # One CPU a node, then without a node, those that no task may use first.
+    if max(counts) > 1:
+        yield from _cut(case, {node.id: node.cpus[:1] for node in machine.nodes})
+    order = sorted(machine.nodes, key=lambda node: (bool(used & set(node.cpus)), -node.id))
+    for node in order:
+        if len(machine.nodes) > 1:
+            yield from _cut(case, {n.id: n.cpus for n in machine.nodes if n.id != node.id})
+    for node in machine.nodes:
+        if len(node.cpus) > 1:
+            kept = {n.id: n.cpus[:-1] if n.id == node.id else n.cpus for n in machine.nodes}
+            yield from _cut(case, kept)
+    if machine.packaging.threads > 1:
+        yield from _cut(case, {n.id: n.cpus for n in machine.nodes}, threads=1)
+    values = sorted({value for row in machine.distances for value in row} - {10})
+    usual = {10: 10, **{value: 20 + 10 * place for place, value in enumerate(values)}}
+    fewer = {10: 10, **{value: values[max(0, place - 1)] for place, value in enumerate(values)}}
+    for table in (fewer, usual):
+        yield from _cut(case, {n.id: n.cpus for n in machine.nodes}, distances=table)
+
+
+def _cut(
+    case: Case,
+    kept: Mapping[int, Cpus],
+    *,
+    threads: int | None = None,
+    distances: Mapping[int, int] | None = None,
+) -> Iterator[Case]:
+    """Give the case with only these nodes and CPUs, renumbered; nothing where that makes none."""
+    machine = case.machine
+    nodes, cpus = list(kept), [cpu for node in kept for cpu in kept[node]]
+    new = {cpu: place for place, cpu in enumerate(cpus)}
+    rows = [[machine.distances[a][b] for b in nodes] for a in nodes]
+    if distances is not None:
+        rows = [[distances[value] for value in row] for row in rows]
+    memory = [machine.nodes[node].memory_mib for node in nodes]
+    memory[0] = max(memory[0], machine.nodes[0].memory_mib)
+    text = [
+        'summary = "Shrunk by numalab hunt"',
+        f"nodes = {len(nodes)}",
+        f"cpus = {[len(kept[node]) for node in nodes]}",
+        f"memory_mib = {memory}",
+        f"matrix = {rows}",
+    ]
+    per_core = machine.packaging.threads if threads is None else threads
+    sizes = {len(kept[node]) for node in nodes if kept[node]}
+    if per_core > 1 and len(sizes) == 1 and min(sizes) % per_core == 0:
+        holders = sum(1 for node in nodes if kept[node])
+        text += ["", "[cpu]", f"sockets = {holders}", f"threads = {per_core}"]
+    small = machine_of("\n".join(text) + "\n")
+    loads = [_renumbered(load, new, nodes) for load in case.loads]
+    whole = [load for load in loads if load is not None]
+    if small is not None and len(whole) == len(case.loads):
+        yield Case(small, tuple(whole))
+
+
+def _renumbered(load: Load, new: Mapping[int, int], nodes: Sequence[int]) -> Load | None:
+    """Return a load on fewer CPUs; None where nothing would be left of it."""
+
+    def cut(cpus: Cpus) -> Cpus:
+        return tuple(sorted(new[cpu] for cpu in cpus if cpu in new))
+
+    parts = []
+    for part in load.parts:
+        cpus, later, start = cut(part.cpus), cut(part.later), cut(part.start)
+        if not cpus or (part.later and not later) or (part.start and not start):
+            continue
+        if part.node is not None and part.node not in nodes:
+            continue
+        node = None if part.node is None else list(nodes).index(part.node)
+        parts.append(replace(part, cpus=cpus, later=later, start=start, node=node))
+    hotplug = tuple(replace(h, cpu=new[h.cpu]) for h in load.hotplug if new.get(h.cpu))
+    cpuset = load.cpuset
+    if cpuset is not None:
+        before, after = cut(cpuset.before), cut(cpuset.after)
+        cpuset = CpusetChange(before, after, cpuset.at_ms) if before and after else None
+    return Load(load.ms, tuple(parts), hotplug, cpuset) if parts else None
+
+
+def _loads(load: Load, machine: Topology) -> Iterator[Load]:
+    for place in range(len(load.parts)):
+        if len(load.parts) > 1:
+            yield replace(load, parts=(*load.parts[:place], *load.parts[place + 1 :]))
+    if load.hotplug:
+        yield replace(load, hotplug=())
+    if load.cpuset is not None:
+        yield replace(load, cpuset=None)
+    for place, part in enumerate(load.parts):
+        for small in _parts(part, machine):
+            yield replace(load, parts=(*load.parts[:place], small, *load.parts[place + 1 :]))
+    if load.ms // 2 >= LEAST_MS and not (load.hotplug or load.cpuset):
+        yield replace(load, ms=load.ms // 2)
+
+
+def _parts(part: Part, machine: Topology) -> Iterator[Part]:
+    for count in (1, 2, part.count // 2, part.count - 1):
+        if 0 < count < part.count:
+            yield replace(part, count=count)
+    if part.burst > 1:
+        yield replace(part, burst=part.burst // 2)
+    if part.later:
+        yield replace(part, later=())
+    if part.nice:
+        yield replace(part, nice=0)
+    if len(part.start) > 1:
+        yield replace(part, start=part.start[:1])
+    for node in machine.nodes:
+        rest = tuple(cpu for cpu in part.cpus if cpu not in node.cpus)
+        if rest and len(rest) < len(part.cpus) and not set(part.start) - set(rest):
+            yield replace(part, cpus=rest)
+    for cpu in part.cpus:
+        rest = tuple(each for each in part.cpus if each != cpu)
+        if rest and not set(part.start) - set(rest):
+            yield replace(part, cpus=rest)

@@ -1,0 +1,42 @@
+"""What has been examined, on disk: nothing is booted twice, and a hunt goes on where it stopped."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from numalab.files import make_dir, write_text
+from numalab.hunt.case import Case
+from numalab.hunt.examine import HuntBench
+from numalab.hunt.finding import EXAMINED, Examined
+
+# Goes up when the same boot would be judged otherwise: what was stored is then examined again.
+_JUDGEMENT = "1"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder with a file for each boot, named by all that decides what comes of it."""
+
+    path: Path
+
+    def find(self, case: Case, bench: HuntBench, seed: int) -> Examined | None:
+        """Return what came of a boot, None where it was not done, or this host failed at it."""
+        try:
+            text = self._file(case, bench, seed).read_text(encoding="utf-8")
+            found = EXAMINED.validate_json(text)
+        except (OSError, ValidationError):
+            return None
+        return None if found.error else found
+
+    def keep(self, case: Case, bench: HuntBench, seed: int, examined: Examined) -> None:
+        """Keep what came of a boot, and beside it what was booted."""
+        path = self._file(case, bench, seed)
+        make_dir(path.parent)
+        write_text(path.with_suffix(".case"), case.text)
+        write_text(path, EXAMINED.dump_json(examined, indent=1).decode() + "\n")
+
+    def _file(self, case: Case, bench: HuntBench, seed: int) -> Path:
+        kernel = bench.builds.kernels[bench.kernel.name].digest
+        key = case.key(kernel, bench.choice.mode, str(seed), _JUDGEMENT)
+        return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"

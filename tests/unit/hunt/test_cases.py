@@ -1,0 +1,110 @@
+"""Cases: the same seed gives the same ones, and each is written and read back unchanged."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalab.hunt.case import Case, machine_of
+from numalab.hunt.case_file import read_case, render_case
+from numalab.hunt.finding import Finding
+from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
+from numalab.hunt.load import parse_loads, part_of_task, render_loads
+from numalab.study.plan import plan_study
+
+
+def drawn(number: int) -> Case:
+    rng = random.Random(f"7-{number}")
+    machine = draw_machine(rng)
+    return Case(machine, draw_loads(rng, machine, 5))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_same_seed_gives_the_same_case(number: int) -> None:
+    assert drawn(number) == drawn(number)
+    assert drawn(number).key() == drawn(number).key()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_loads_are_written_and_read_back(number: int) -> None:
+    case = drawn(number)
+    assert parse_loads(render_loads(case.loads)) == case.loads
+    assert len(render_loads(case.loads)) < 8000
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_loads_name_only_what_the_machine_has(number: int) -> None:
+    case = drawn(number)
+    cpus = {cpu for node in case.machine.nodes for cpu in node.cpus}
+    assert 2 <= len(cpus) <= MOST_CPUS
+    for load in case.loads:
+        assert load.every_cpu <= cpus
+        assert all(part.node in (None, *range(len(case.machine.nodes))) for part in load.parts)
+
+
+def test_many_machines_are_hazards() -> None:
+    machines = [drawn(number).machine for number in range(60)]
+    assert len({render for each in machines if (render := str(each.distances))}) > 30
+    assert any(not node.cpus for each in machines for node in each.nodes)
+    assert any(each.packaging.threads > 1 for each in machines)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("time ms=1", "10 to"),
+        ("hog n=1", "lacks cpus="),
+        ("dog n=1 cpus=0", "no part is called 'dog'"),
+        ("hog n=1 cpus=0 bark=1", "hog has no bark="),
+        ("time", "lacks ms="),
+    ],
+)
+def test_a_load_that_is_none_is_explained(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_loads(text)
+
+
+def test_tasks_are_known_by_their_names() -> None:
+    assert part_of_task("wakee2.13") == ("wakee", 2, 13)
+    assert part_of_task("kworker/0:1") is None
+
+
+def test_masks_follow_what_happens() -> None:
+    (load,) = parse_loads("time ms=1000;hog n=1 cpus=0-1 later=2;cpuset from=0 to=0-3 at=200")
+    assert load.masks(0, 100) == {0}
+    assert load.masks(0, 300) == {0, 1}
+    assert load.masks(0, 600) == {2}
+    (load,) = parse_loads("time ms=1000;hog n=1 cpus=2;cpuset from=0 to=0-3 at=200")
+    assert load.masks(0, 100) == {0}, "a mask that has nothing of the cpuset gives way to it"
+
+
+def test_a_case_file_is_a_study_and_a_case(tmp_path: Path) -> None:
+    for number in range(12):
+        case = drawn(number)
+        case = case.only(case.loads[0])
+        finding = Finding("reachability", 0, 1.0, 0.98, 'node 3 was "idle" \\ all the time')
+        path = tmp_path / f"case-{number}.toml"
+        path.write_text(
+            render_case(
+                case, finding, seed=2, violated_by=["debian-6.12-mutation-fork"],
+                holds_on=["debian-6.12"],
+            )
+        )  # fmt: skip
+        read, table, _ = read_case(path)
+        assert read.loads == case.loads
+        assert read.machine.distances == case.machine.distances
+        assert read.machine.nodes == case.machine.nodes
+        assert read.machine.packaging == case.machine.packaging
+        assert table.sentence == finding.text
+        plan = plan_study(path)
+        assert [run.variant for run in plan.runs] == ["violates", "holds1"]
+
+
+def test_a_machine_that_is_none() -> None:
+    assert machine_of("nodes = 2") is None

@@ -1,0 +1,48 @@
+"""Sets of time spans against sets of single nanoseconds."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalab.hunt.intervals import Spans, between, joined, longest, met, total, union, without
+
+HIGH = 40
+pieces = st.lists(st.tuples(st.integers(0, HIGH), st.integers(0, HIGH)), max_size=8)
+
+
+def made(rows: list[tuple[int, int]]) -> Spans:
+    return union(np.array([a for a, _ in rows], np.int64), np.array([b for _, b in rows], np.int64))
+
+
+def points(spans: Spans) -> set[int]:
+    ends = zip(spans[0].tolist(), spans[1].tolist(), strict=True)
+    return {point for low, high in ends for point in range(low, high)}
+
+
+def plain(rows: list[tuple[int, int]]) -> set[int]:
+    return {point for low, high in rows for point in range(low, high)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(pieces, pieces)
+def test_like_sets_of_points(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    a, b = made(one), made(other)
+    assert points(a) == plain(one)
+    assert points(met(a, b)) == plain(one) & plain(other)
+    assert points(joined([a, b])) == plain(one) | plain(other)
+    assert points(without(a, b, 0, HIGH)) == plain(one) - plain(other)
+    assert points(between(a, 5, 20)) == plain(one) & set(range(5, 20))
+    assert total(a) == len(plain(one))
+
+
+@settings(max_examples=40, deadline=None)
+@given(pieces)
+def test_the_longest(rows: list[tuple[int, int]]) -> None:
+    length, start = longest(made(rows))
+    assert set(range(start, start + length)) <= plain(rows)
+    runs = {
+        point
+        for point in plain(rows)
+        if all(p in plain(rows) for p in range(point, point + length + 1))
+    }
+    assert not runs

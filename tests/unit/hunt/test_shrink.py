@@ -1,0 +1,64 @@
+"""Shrinking: down to what a rule needs, deterministically, and never to what does not violate."""
+
+from collections.abc import Sequence
+
+from numalab.hunt.case import Case, machine_of
+from numalab.hunt.load import parse_loads
+from numalab.hunt.shrink import shrink, size
+
+
+def big() -> Case:
+    machine = machine_of(
+        'summary = "x"\nnodes = 6\ncpus = 2\nmemory_mib = [512,256,256,256,256,256]\n'
+        '[shape]\nkind = "ring"\ndistances = [10, 16, 21, 28]\n'
+    )
+    assert machine is not None
+    return Case(machine, parse_loads(
+        "time ms=1500;hog n=8 start=2-3 cpus=2-3,6-7;sleeper n=3 cpus=0-11"
+    ))  # fmt: skip
+
+
+def test_shrinks_to_what_is_needed() -> None:
+    """The rule: two hogs or more on CPUs of two nodes, on a machine of three nodes or more."""
+    tried: list[Case] = []
+
+    def violates(cases: Sequence[Case]) -> list[list[bool]]:
+        tried.extend(cases)
+        return [
+            [
+                len(case.machine.nodes) >= 3
+                and any(
+                    part.kind == "hog"
+                    and part.count >= 2
+                    and len({case.machine.node_of_cpu(cpu) for cpu in part.cpus}) >= 2
+                    for part in load.parts
+                )
+                for load in case.loads
+            ]
+            for case in cases
+        ]
+
+    small = shrink(big(), violates, lambda: True).case
+    assert (len(small.machine.nodes), small.machine.cpu_count) == (3, 3)
+    (load,) = small.loads
+    assert load.tasks == 2
+    assert load.ms == 750 or load.ms < 750
+    assert violates([small]) == [[True]]
+    assert size(small) < size(big())
+    first = list(tried)
+    tried.clear()
+    assert shrink(big(), violates, lambda: True).case == small
+    assert tried[: len(first) - 1] == first[:-1]
+
+
+def test_what_nothing_smaller_violates_stays() -> None:
+    case = big()
+    only = shrink(case, lambda cases: [[False] * len(c.loads) for c in cases], lambda: True)
+    assert only.case == case
+    assert only.tried > 5
+
+
+def test_stops_when_time_is_up() -> None:
+    found = shrink(big(), lambda cases: [[True] * len(c.loads) for c in cases], lambda: False)
+    assert found.case == big()
+    assert found.tried == 0
