@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * warehouse INSTANCES THREADS OWN_KIB SHARED_KIB SECONDS BURST PAUSE_US: transactions on warehouses.
+ * warehouse INSTANCES THREADS OWN_KIB SHARED_KIB SECONDS BURST PAUSE_US [HELPERS COLLECT_MS]:
+ * transactions on warehouses.
  *
  * A model of what SPECjbb2005 does to a scheduler, without Java: each thread serves one warehouse
  * of OWN_KIB, nearly all of a transaction's accesses go there, and a few go to the SHARED_KIB that
@@ -11,7 +12,11 @@
  * main thread loads all warehouses before the measurement begins, so that their pages lie where it
  * ran and have to find their threads. An instance is a process of its own, as a JVM is.
  *
- * What it does not model: garbage collection, and the JIT compiler's threads.
+ * With HELPERS above 0 each instance collects garbage as a JVM's parallel collector does: every
+ * COLLECT_MS all transactions stop, so many helper threads read all warehouses and what they share,
+ * each a part of it, and then the transactions go on.
+ *
+ * What it does not model: allocation itself, and the JIT compiler's threads.
  *
  * Prints transactions and transactions a second, for each instance and for all.
  */
@@ -60,6 +65,18 @@ static int64_t pause_ns;
 static pthread_mutex_t company_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t company_total;
 
+/* Garbage collection: `world` guards what follows. */
+static struct {
+	pthread_mutex_t world;
+	pthread_cond_t changed;
+	atomic_int stopping;
+	int serving, parked, round, to_do; /* threads, threads, collections begun, helpers at work */
+	volatile uint64_t seen;
+} gc = { .world = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+static struct warehouse *all_warehouses;
+static int helpers, all_threads;
+static int64_t collect_ns;
+
 static struct record *load(size_t records, uint64_t *seed)
 {
 	struct record *data = mmap(NULL, records * RECORD, PROT_READ | PROT_WRITE,
@@ -98,6 +115,82 @@ static void think(struct warehouse *warehouse)
 		sleep_ns(pause_ns / 2 + random_next(&warehouse->seed) % (pause_ns + 1));
 }
 
+/* Stand still while garbage is collected. */
+static void park(void)
+{
+	pthread_mutex_lock(&gc.world);
+	gc.parked++;
+	pthread_cond_broadcast(&gc.changed);
+	while (gc.stopping)
+		pthread_cond_wait(&gc.changed, &gc.world);
+	gc.parked--;
+	pthread_mutex_unlock(&gc.world);
+}
+
+static uint64_t read_part(const struct record *data, size_t records, int part)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = records * part / helpers; i < records * (part + 1) / helpers; i++)
+		sum += data[i].value;
+	return sum;
+}
+
+static void *help(void *argument)
+{
+	int part = (int)(intptr_t)argument, done = 0;
+
+	prctl(PR_SET_NAME, "collector");
+	for (;;) {
+		uint64_t sum;
+
+		pthread_mutex_lock(&gc.world);
+		while (gc.round == done)
+			pthread_cond_wait(&gc.changed, &gc.world);
+		done = gc.round;
+		pthread_mutex_unlock(&gc.world);
+		sum = read_part(company, shared_records, part);
+		for (int i = 0; i < all_threads; i++)
+			sum += read_part(all_warehouses[i].own, own_records, part);
+		pthread_mutex_lock(&gc.world);
+		gc.seen += sum;
+		gc.to_do--;
+		pthread_cond_broadcast(&gc.changed);
+		pthread_mutex_unlock(&gc.world);
+	}
+	return NULL;
+}
+
+static void collect(void)
+{
+	pthread_mutex_lock(&gc.world);
+	gc.stopping = 1;
+	while (gc.parked < gc.serving)
+		pthread_cond_wait(&gc.changed, &gc.world);
+	gc.to_do = helpers;
+	gc.round++;
+	pthread_cond_broadcast(&gc.changed);
+	while (gc.to_do)
+		pthread_cond_wait(&gc.changed, &gc.world);
+	gc.stopping = 0;
+	pthread_cond_broadcast(&gc.changed);
+	pthread_mutex_unlock(&gc.world);
+}
+
+/* The instance's main thread decides when. */
+static void collect_until_the_end(void)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < helpers; i++)
+		if (pthread_create(&thread, NULL, help, (void *)(intptr_t)i))
+			die("cannot start helper %d", i);
+	while (helpers && !atomic_load(&control->stop)) {
+		sleep_ns(collect_ns);
+		collect();
+	}
+}
+
 static void *serve(void *argument)
 {
 	struct warehouse *warehouse = argument;
@@ -108,7 +201,13 @@ static void *serve(void *argument)
 	while (!atomic_load_explicit(&control->stop, memory_order_relaxed)) {
 		transact(warehouse);
 		think(warehouse);
+		if (atomic_load_explicit(&gc.stopping, memory_order_relaxed))
+			park();
 	}
+	pthread_mutex_lock(&gc.world);
+	gc.serving--;
+	pthread_cond_broadcast(&gc.changed);
+	pthread_mutex_unlock(&gc.world);
 	return NULL;
 }
 
@@ -128,9 +227,12 @@ static void run_instance(int instance, int threads)
 	atomic_fetch_add(&control->ready, 1);
 	while (!atomic_load(&control->go))
 		sleep_ns(1000000);
+	all_warehouses = warehouses;
+	all_threads = gc.serving = threads;
 	for (int i = 0; i < threads; i++)
 		if (pthread_create(&warehouses[i].thread, NULL, serve, warehouses + i))
 			die("cannot start thread %d", i);
+	collect_until_the_end();
 	for (int i = 0; i < threads; i++) {
 		pthread_join(warehouses[i].thread, NULL);
 		control->transactions[instance] += warehouses[i].transactions;
@@ -177,8 +279,9 @@ int main(int argc, char **argv)
 	int64_t length;
 	double seconds;
 
-	if (argc != 8)
-		die("usage: warehouse INSTANCES THREADS OWN_KIB SHARED_KIB SECONDS BURST PAUSE_US");
+	if (argc != 8 && argc != 10)
+		die("usage: warehouse INSTANCES THREADS OWN_KIB SHARED_KIB SECONDS BURST PAUSE_US"
+		    " [HELPERS COLLECT_MS]");
 	instances = parse_number("the number of instances", argv[1], 1, MAX_INSTANCES);
 	threads = parse_number("the number of threads", argv[2], 1, MAX_THREADS);
 	own_records = parse_number("OWN_KIB", argv[3], 4, 1 << 24) * 1024 / RECORD;
@@ -186,6 +289,10 @@ int main(int argc, char **argv)
 	length = parse_seconds(argv[5]);
 	burst = parse_number("BURST", argv[6], 0, 1000000000);
 	pause_ns = parse_number("PAUSE_US", argv[7], 0, 10000000) * 1000;
+	if (argc == 10) {
+		helpers = parse_number("HELPERS", argv[8], 0, MAX_THREADS);
+		collect_ns = parse_number("COLLECT_MS", argv[9], 1, 86400000) * 1000000;
+	}
 	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	if (control == MAP_FAILED)
