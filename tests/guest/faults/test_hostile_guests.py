@@ -80,7 +80,7 @@ def test_a_hostile_guest_leaves_only_plain_files(make_machine: MakeMachine, tmp_
 def test_a_console_flood_is_bounded(
     boot: Boot, make_machine: MakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line without end; tests/unit/machine/test_console.py has one of 1 GiB."""
+    """A line without end; tests/unit/guest/test_console.py has one of 1 GiB."""
     monkeypatch.setattr(console, "LARGEST_FILE", 1 << 20)
     monkeypatch.setattr(console, "KEPT_OF_FLOOD", 100_000)
     lies = r"""
