@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS: does memory follow the threads that use it?
+ * wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS WORK: does memory follow its threads?
  *
  * Each thread has KIB of its own, that it touches first on TOUCH_CPUS. When all have, every thread
  * is allowed on RUN_CPUS only, and for SECONDS follows pointers through its memory in random order,
- * one load after the other. Where the memory stays on its first node, each load goes that far.
+ * one load after the other and WORK rounds of an empty loop, two instructions each, after every
+ * load. Where the memory stays on its first node, each load goes that far.
  *
  * Prints how many loads all threads did a second, in each SLICES'th of the time and in all.
  */
@@ -31,6 +32,7 @@ static cpu_set_t touch_cpus, run_cpus;
 static pthread_barrier_t touched;
 static size_t bytes;
 static int64_t began, length;
+static long rounds;
 
 /* A cpulist such as `2-3,6`. */
 static cpu_set_t parse_cpulist(const char *text)
@@ -105,10 +107,10 @@ static void *work(void *argument)
 
 		if (slice >= SLICES)
 			break;
-		for (int i = 0; i < BATCH / 16; i++) {
-#define STEP at = *(void *volatile *)at;
-#define FOUR STEP STEP STEP STEP
-			FOUR FOUR FOUR FOUR
+		for (int i = 0; i < BATCH; i++) {
+			at = *(void *volatile *)at;
+			for (long round = rounds; round; round--)
+				asm volatile("" : "+r"(round));
 		}
 		worker->loads[slice] += BATCH;
 	}
@@ -120,13 +122,14 @@ int main(int argc, char **argv)
 	uint64_t all = 0;
 	int threads;
 
-	if (argc != 6)
-		die("usage: wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS");
+	if (argc != 7)
+		die("usage: wrong-node THREADS KIB SECONDS TOUCH_CPUS RUN_CPUS WORK");
 	threads = parse_number("THREADS", argv[1], 1, MAX_THREADS);
 	bytes = parse_number("KIB", argv[2], 64, 1 << 20) * 1024;
 	length = parse_seconds(argv[3]);
 	touch_cpus = parse_cpulist(argv[4]);
 	run_cpus = parse_cpulist(argv[5]);
+	rounds = parse_number("WORK", argv[6], 0, 1000000);
 	pthread_barrier_init(&touched, NULL, threads + 1);
 	for (int i = 0; i < threads; i++)
 		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))

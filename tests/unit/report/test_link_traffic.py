@@ -47,8 +47,10 @@ def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: S
     assert first.told == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
     assert last.told == "memory of node 0 0 MB/s"
     drawing = b64decode(first.image.partition(",")[2]).decode()
-    assert drawing.count("400 MB/s") == 2
-    assert "100 MB/s" in b64decode(shown["before"][3].image.partition(",")[2]).decode()
+    assert ">400 MB/s<" in drawing
+    assert drawing.count(">400<") == drawing.count('class="flow"') == 1
+    assert ">100<" in b64decode(shown["before"][3].image.partition(",")[2]).decode()
+    assert 'class="flow"' not in b64decode(last.image.partition(",")[2]).decode()
 
 
 def test_without_a_memory_model_there_is_nothing_to_draw() -> None:

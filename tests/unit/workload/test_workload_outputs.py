@@ -1,6 +1,6 @@
 """What every workload really printed in a guest (ring-4), and what is read from it.
 
-`distances` ran in mode timed, the others in icount.
+`distances` and `wrong-node` ran in mode timed, the others in icount.
 """
 
 from pathlib import Path
@@ -46,6 +46,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
     "stream": {("copy_rate", ""): 550.7, ("triad_rate", ""): 595.5},
     "tcp-stream": {("tcp_stream", "64"): 8.16, ("tcp_stream", "16384"): 369},
     "warehouse": {("throughput", ""): 181069.0, ("instance_throughput", "0"): 181069.0},
+    "wrong-node": {("throughput", ""): 12244480.0, ("loads_part", "2"): 5447680.0},
     "xfsrepair": {
         ("fill_system_time", ""): 6.093013,
         ("repair_elapsed_time", ""): 1.758343,

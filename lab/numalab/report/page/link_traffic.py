@@ -15,6 +15,7 @@ from numalab.topology.view.drawing import Flow, render_svg
 
 PARTS = 4
 MOST_ARROWS = 12  # in a drawing; more hide each other
+LEAST = 0.02  # of the most that anything carried; below, there is no arrow
 SERIES = ("memory_link", "memory_node")
 Ends = tuple[int, int]
 
@@ -86,12 +87,13 @@ def _shown(
     known = [(ends, rate) for ends, rate in rates.items() if set(ends) <= set(nodes)]
     memories = [each for each in known if each[0][0] == each[0][1]]
     links = sorted((each for each in known if each[0][0] != each[0][1]), key=lambda e: -e[1])
-    drawn = [*memories, *(each for each in links[:MOST_ARROWS] if each[1] > 0)]
-    flows = [Flow(*ends, f"{rate:,.0f} MB/s", rate / most) for ends, rate in drawn]
+    drawn = [each for each in links[:MOST_ARROWS] if each[1] >= LEAST * most]
+    flows = [Flow(*ends, f"{rate:,.0f}", rate / most) for ends, rate in drawn]
+    flows += [Flow(*ends, f"{rate:,.0f} MB/s") for ends, rate in memories]
     words = [f"memory of node {a} {rate:,.0f} MB/s" for (a, _), rate in memories]
     words += [f"link {a}-{b} {rate:,.0f} MB/s" for (a, b), rate in links if rate > 0]
-    hidden = sum(rate > 0 for _, rate in links[MOST_ARROWS:])
-    more = f"; {hidden} links with less are not drawn" if hidden else ""
+    hidden = sum(rate >= LEAST * most for _, rate in links[MOST_ARROWS:])
+    more = f"; {hidden} more links are not drawn" if hidden else ""
     title = f"{begin:,.0f} to {end:,.0f} ms{more}"
     return PartShown(title, data_uri(render_svg(topology, flows=flows)), ", ".join(words))
 
