@@ -61,7 +61,11 @@ def joined() -> JoinedTables:
 
 
 def values(run: Analysis) -> dict[str, Any]:
-    return {each.name: each.value for each in run.measures if each.name.startswith("memory_")}
+    return {
+        each.name: each.value
+        for each in run.measures
+        if each.name.startswith(("memory_", "traffic_"))
+    }
 
 
 def test_measures_count_what_lies_in_the_window(
@@ -76,10 +80,12 @@ def test_measures_count_what_lies_in_the_window(
     assert found["memory_queue_share"] == pytest.approx(100 * 2 / 18)
     assert (found["memory_node_loads"], found["memory_node_load_misses"]) == (95, 50)
     # 64 bytes a line, in 20 ms.
-    assert found["memory_traffic_node1"] == pytest.approx(1000 * 64 / 1e6 / 0.02)
-    assert found["memory_traffic_node0"] == 0
-    assert found["memory_traffic_link2to1"] == pytest.approx(500 * 64 / 1e6 / 0.02)
-    kinds = {each.info.kind for each in run.measures if each.name.startswith("memory_")}
+    assert found["traffic_node1"] == pytest.approx(1000 * 64 / 1e6 / 0.02)
+    assert found["traffic_node0"] == 0
+    assert found["traffic_link2to1"] == pytest.approx(500 * 64 / 1e6 / 0.02)
+    kinds = {
+        each.info.kind for each in run.measures if each.name.startswith(("memory_", "traffic_"))
+    }
     assert kinds == {MeasureKind.MODELLED}
 
 

@@ -13,8 +13,8 @@ from numalab.topology.graph import hops
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 
-# What has one variant measures a machine; it is of no post.
-OF_NO_POST = ("what-distance-costs",)
+# Of the machine, and not of a post.
+OF_NO_POST = ("what-distance-costs", "what-balancing-gains", "group-construction-counted")
 STUDIES = [
     path
     for path in sorted((project_dir() / "studies").glob("*.toml"))

@@ -85,14 +85,14 @@ LOAD_MISSES = _family(
     "`perf stat -a -e node-load-misses` counts where a CPU has that event.",
 )
 NODE_TRAFFIC = _family(
-    "memory_traffic_node{node}",
+    "traffic_node{node}",
     "MB/s",
     NONE,
     "What the memory of node {node} was read and written, over the window.",
     _TRAFFIC,
 )
 LINK_TRAFFIC = _family(
-    "memory_traffic_link{source}to{target}",
+    "traffic_link{source}to{target}",
     "MB/s",
     NONE,
     "What passed the link from node {source} to node {target}, over the window.",
