@@ -3,12 +3,15 @@
 Drawn by Vega-Lite without a browser, in light colours on white.
 """
 
+import mmap
 import re
+import resource
 from textwrap import wrap
 from xml.etree import ElementTree
 
 from markupsafe import escape
 
+from numalab.errors import HostError
 from numalab.report import figures
 from numalab.report.model import StudyReport
 from numalab.report.page import charts
@@ -22,6 +25,9 @@ NOTE = 'font-size="12.5" fill="#5d636b"'
 DARK_RULES = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 VARIABLE = re.compile(r"--([\w-]+):([^;}]+)")
 USE = re.compile(r"var\(--([\w-]+)\)")
+# What V8 reserves at its start and dies without: with 64 GiB it ends, with 66 it runs.
+V8_BYTES = 66 << 30
+_MAP_NORESERVE = 0x4000  # <asm-generic/mman.h>; Python 3.11 has no name for it
 SVG = "http://www.w3.org/2000/svg"
 
 
@@ -53,14 +59,18 @@ def render_picture_svg(report: StudyReport) -> str:
 
 def render_picture_png(report: StudyReport, scale: float = 2.0) -> bytes:
     """Draw the report's picture as a PNG, `scale` pixels for each of the SVG's."""
-    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine; text reports need none
+    import vl_convert  # noqa: PLC0415 - text reports need none
 
     png: bytes = vl_convert.svg_to_png(render_picture_svg(report), scale=scale)
     return png
 
 
 def _timelines(report: StudyReport) -> tuple[str, float]:
-    """Draw the CPU charts of all variants below each other; return the SVG and its height."""
+    """Draw the CPU charts of all variants below each other; return the SVG and its height.
+
+    Raises HostError where the address space is limited so far that V8, which draws them, would end
+    the whole process.
+    """
     import vl_convert  # noqa: PLC0415
 
     room = WIDTH - DRAWING - 3 * EDGE
@@ -77,9 +87,24 @@ def _timelines(report: StudyReport) -> tuple[str, float]:
     font = {"font": "Arial, Liberation Sans, sans-serif"}
     whole["config"] |= font | {"title": font | {"anchor": "start", "fontSize": 12}}
     whole |= {"vconcat": charted, "spacing": 8}
+    _check_address_space()
     svg: str = vl_convert.vegalite_to_svg(whole, vl_version=charts.VEGA_LITE)
     root = ElementTree.fromstring(svg)
     return svg, float(root.attrib["height"]) * room / float(root.attrib["width"])
+
+
+def _check_address_space() -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    try:
+        mmap.mmap(-1, V8_BYTES, mmap.MAP_PRIVATE | _MAP_NORESERVE, 0).close()
+    except OSError:
+        raise HostError(
+            f"the picture needs {V8_BYTES >> 30} GiB of address space (not of memory), "
+            f"the limit is {limit / 2**30:.1f} GiB",
+            hint="ulimit -v unlimited",
+        ) from None
 
 
 def _kernel(report: StudyReport, variant: str) -> str:
