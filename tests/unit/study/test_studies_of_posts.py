@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numalab.campaign.cost_model import estimate
+from numalab.machine.model import Mode
 from numalab.places import project_dir
 from numalab.study.plan import Plan, plan_study
 from numalab.topology.graph import hops
@@ -34,7 +35,8 @@ def test_quick_is_a_part_that_can_still_tell_variants_apart(path: Path) -> None:
 def seconds_on_two_cpus(plan: Plan) -> float:
     """Estimate a plan by its file alone; what earlier runs took depends on the host."""
     runs = [(plan.topologies[run.topology], plan.workloads[run.cell]) for run in plan.runs]
-    return sum(estimate(topology, workload, "icount") for topology, workload in runs) / 2
+    mode: Mode = "timed" if plan.study.mode == "timed" else "icount"
+    return sum(estimate(topology, workload, mode) for topology, workload in runs) / 2
 
 
 def test_quick_takes_minutes() -> None:
