@@ -1,0 +1,58 @@
+"""What tells cells apart, and which measures a short table has room for."""
+
+from dataclasses import replace
+
+from numalab.report.cells import Axis, axis, headlines, told_apart
+from numalab.report.model import StudyReport
+from support.report_sample import sample_report, thread_cells
+
+
+def with_(report: StudyReport, label: str, **parameters: int) -> StudyReport:
+    return replace(
+        report, workload_name="w", workload_label=label, cell=f"ring-4, {label}",
+        parameters=parameters,
+    )  # fmt: skip
+
+
+def test_one_parameter_that_differs_names_the_cells() -> None:
+    cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=7) for n in (1, 8)]
+    assert axis(cells) == Axis("Threads", ("1", "8"))
+
+
+def test_two_parameters_that_differ_do_not() -> None:
+    cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=n) for n in (1, 8)]
+    assert axis(cells) == Axis("Workload", ("w-1", "w-8"))
+
+
+def test_other_machines_name_the_cells_of_one_use_and_both_name_the_rest() -> None:
+    here = with_(sample_report(), "w")
+    there = replace(here, topology=replace(here.topology, name="mesh-8"), cell="mesh-8, w")
+    assert axis([here, there]) == Axis("Machine", (here.topology.name, "mesh-8"))
+    other = replace(there, workload_label="v", cell="mesh-8, v")
+    assert axis([here, other]) == Axis("Cell", ("ring-4, w", "mesh-8, v"))
+
+
+def test_a_short_table_has_the_key_measures_and_what_was_printed() -> None:
+    """Times, counts of perf and counters of /proc/vmstat have tables of their own."""
+    report = replace(thread_cells()[0], key_measures=("throughput", "elapsed_time"))
+    assert [each.measure for each in headlines(report)] == ["throughput", "wakeup_p99_5"]
+
+
+def test_what_differs_is_told_of_two_variants() -> None:
+    report = replace(sample_report(), key_measures=("sched_swap_numa",))
+    assert [each.measure for each in told_apart(report)] == [
+        "idle_while_overloaded",
+        "task_time_share_node1",
+        "task_time_share_node3",
+        "task_migrations_node1_node3",
+        "sched_stick_numa",
+        "sched_swap_numa",  # a key measure, the same in both
+        "vmstat_numa_pages_migrated",
+    ]
+
+
+def test_of_one_variant_all_but_counters_is_told() -> None:
+    report = sample_report()
+    told = [each.measure for each in told_apart(replace(report, variants=report.variants[:1]))]
+    every = [each.measure for each in report.comparisons]
+    assert told == [name for name in every if name != "vmstat_numa_pages_migrated"]

@@ -1,0 +1,67 @@
+"""The values of parameters on one machine: what follows from them, and what they cannot be."""
+
+import re
+from typing import Any
+
+import pytest
+
+from numalab.topology.load import load_topology
+from numalab.workload.document import ParameterTable
+from numalab.workload.fit import MAX_INTEGERS, Fitted
+
+
+def table(kind: str, **more: Any) -> ParameterTable:
+    default: Any = {"text": "a", "integers": "1", "nodes": "0"}.get(kind, 0)
+    return ParameterTable.model_validate({"type": kind, "help": "s", "default": default, **more})
+
+
+@pytest.fixture
+def fitted() -> Fitted:
+    return Fitted(load_topology("ring-4"))  # four nodes of two CPUs
+
+
+def test_nodes_give_their_cpus_to_expressions_and_commands(fitted: Fitted) -> None:
+    fitted.add("allowed", table("nodes"), "1,3")
+    assert fitted.nodes == {"allowed": (1, 3)}
+    assert fitted.texts == {"allowed.cpulist": "2-3,6-7"}
+    assert (fitted.numbers["allowed.cpus"], fitted.numbers["allowed.nodes"]) == (4, 2)
+    assert fitted.cpus_of("allowed") == (2, 3, 6, 7)
+    assert fitted.cpus_of(None) == tuple(range(8))
+
+
+def test_an_expression_uses_the_machine_and_what_came_before(fitted: Fitted) -> None:
+    fitted.add("each", table("integer"), 3)
+    fitted.add("all", table("integer"), "each * machine.cpus")
+    assert fitted.values == {"each": 3, "all": 24}
+
+
+def test_integers_have_a_count_a_sum_and_a_greatest(fitted: Fitted) -> None:
+    fitted.add("threads", table("integers"), "1,8,4")
+    numbers = fitted.numbers
+    assert [numbers[f"threads.{of}"] for of in ("count", "sum", "most")] == [3, 13, 8]
+    assert fitted.values == {"threads": "1,8,4"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "value", "why"),
+    [
+        ("node", {}, 4, "node 4 is not there"),
+        ("node", {}, "1", "needs the number of a node"),
+        ("nodes", {}, "", "needs at least one node"),
+        ("integer", {}, 1.5, "needs an integer"),
+        ("integer", {}, True, "needs an integer"),
+        ("number", {}, float("inf"), "needs a number"),
+        ("integer", {"least": 2}, 1, "needs at least 2"),
+        ("integer", {"most": 2}, "machine.cpus", "needs at most 2, found 8"),
+        ("integers", {}, "1,1", "names a number twice"),
+        ("integers", {}, "1, 2", "needs integers such as"),
+        ("integers", {}, ",".join(map(str, range(MAX_INTEGERS + 1))), "needs at most 64 integers"),
+        ("text", {"pattern": "[a-z]+"}, "A", "needs a text that matches"),
+    ],
+)
+def test_what_a_value_cannot_be(
+    fitted: Fitted, kind: str, more: dict[str, Any], value: Any, why: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        fitted.add("x", table(kind, **more), value)
+    assert "x" not in fitted.values
