@@ -226,7 +226,7 @@ def test_copying_works_where_the_clipboard_is_refused(sample: Seen) -> None:
     )
     page.locator("button[data-copy=commands]").click()
     page.wait_for_function("document.querySelector('[data-copy=commands] ~ .said').textContent")
-    assert page.evaluate("window.copied").splitlines() == list(sample_report().again)
+    assert page.evaluate("window.copied").splitlines() == list(sample_report().commands)
     assert page.locator("textarea").count() == 0
 
 

@@ -208,7 +208,7 @@ def sample_report() -> StudyReport:
         mode_reason="KVM did not boot a guest within 10 s",
         workload="bound-hogs hogs=8 start=1 allowed=1,3 seconds=5",
         created="2026-11-21 12:00 UTC",
-        again=(
+        commands=(
             "numalab run studies/group-construction.toml",
             "numalab report reports/group-construction/1",
         ),

@@ -89,13 +89,13 @@ def verify(
     choice = choose_mode(mode, prepared, connection, on_progress, words=words)
     setting = Setting(choice, connection)
     with tempfile.TemporaryDirectory(prefix="verify-", dir=cache_dir("verify")) as scratch:
-        again = Results(Path(scratch))
-        ready = Ready(plan, prepared, again, setting)
+        repeated = Results(Path(scratch))
+        ready = Ready(plan, prepared, repeated, setting)
         failures = run_here([ready], jobs, watch, execute=execute)
         errors = {failure.ended.run: failure.ended.error for failure in failures}
         second: dict[str, StoredRun] = {}
-        if again.finished():
-            second = {run.id: run for run in load_runs(again)[1]}
+        if repeated.finished():
+            second = {run.id: run for run in load_runs(repeated)[1]}
         return tuple(_compared(run, second, errors) for run in chosen)
 
 

@@ -125,7 +125,7 @@ def choose_mode() -> str:
 
 
 def _no_user_namespace() -> tuple[str, str] | None:
-    """Say why user namespaces cannot be used, and the mend; None when they can."""
+    """Say why user namespaces cannot be used, and a hint; None when they can."""
     if run(["unshare", "--user", "--map-root-user", "true"], check=False).returncode != 0:
         return (
             "this kernel lets only root make user namespaces",

@@ -1,11 +1,11 @@
 """A folder of files that goes on top of a tree of Debian packages."""
 
-import hashlib
 import shutil
 import stat
 from pathlib import Path
 
 from numalab.errors import UserError
+from numalab.source.digest import hash_file
 
 MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 
@@ -22,8 +22,7 @@ def describe_tree(folder: Path) -> list[str]:
         if stat.S_ISLNK(mode):
             parts.append(str(path.readlink()))
         elif stat.S_ISREG(mode):
-            with path.open("rb") as file:
-                parts.append(hashlib.file_digest(file, "sha256").hexdigest())
+            parts.append(hash_file(path))
         elif not stat.S_ISDIR(mode):
             raise UserError("neither a file, a folder nor a link", file=path)
     return parts

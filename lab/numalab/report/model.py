@@ -215,7 +215,7 @@ class StudyReport:
     mode_reason: str
     workload: str
     created: str
-    again: tuple[str, ...]
+    commands: tuple[str, ...]
     topology: Topology
     topology_svg: str
     variants: tuple[VariantInfo, ...]

@@ -81,7 +81,7 @@ def _gather(
         mode_reason=first.mode_reason,
         workload=" ".join(first.workload.argv),
         created=first.started,
-        again=(_again(plan, first.mode),),
+        commands=(_command(plan, first.mode),),
         topology=topology,
         topology_svg=render_svg(topology),
         variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
@@ -102,7 +102,7 @@ def _gather(
     )
 
 
-def _again(plan: StoredPlan, mode: str) -> str:
+def _command(plan: StoredPlan, mode: str) -> str:
     preset = f" --preset {plan.preset}" if plan.preset else ""
     return f"numalab run {plan.path} --mode {mode}{preset}"
 

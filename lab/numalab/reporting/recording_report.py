@@ -46,7 +46,7 @@ def recording_report(
         mode_reason="",
         workload=", ".join(tasks) or "every task",
         created=recorded.isoformat(timespec="seconds"),
-        again=(" ".join(["numalab", "trace", str(trace), *words]),),
+        commands=(" ".join(["numalab", "trace", str(trace), *words]),),
         topology=topology,
         topology_svg=render_svg(topology),
         variants=(model.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),

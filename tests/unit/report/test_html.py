@@ -79,7 +79,7 @@ def test_every_measure_variant_and_run_is_in_a_table(page: str) -> None:
     for variant in report.variants:
         for fact in (variant.release, variant.config_hash, variant.source_version):
             assert fact in text
-    for fact in ("7.2.19", "9.0.0", "sha256:5ad1e2f0c8b7", "Xeon, 2 CPUs", *report.again):
+    for fact in ("7.2.19", "9.0.0", "sha256:5ad1e2f0c8b7", "Xeon, 2 CPUs", *report.commands):
         assert fact in text
 
 

@@ -5,7 +5,6 @@ pair of variants stays on one host, kinds of hosts are not mixed, and a worker t
 only its own runs.
 """
 
-import hashlib
 import queue
 import time
 import uuid
@@ -29,6 +28,7 @@ from numalab.campaign.executors.remote import (
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError, LabError, UserError
 from numalab.results.archive import unpack_folder
+from numalab.source.digest import hash_file
 
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer
@@ -232,8 +232,7 @@ class Cluster:
 
     def _hash(self, path: Path) -> str:
         if path not in self._hashes:
-            with path.open("rb") as file:
-                self._hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+            self._hashes[path] = hash_file(path)
         return self._hashes[path]
 
     def _ship(self, path: Path, sha256: str, worker: Worker) -> None:

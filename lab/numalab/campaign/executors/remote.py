@@ -4,7 +4,6 @@ Functions here run in the worker's process. They are given plain values and path
 worker's own cache, never paths of the submitting side.
 """
 
-import hashlib
 import os
 import platform
 import shutil
@@ -26,6 +25,7 @@ from numalab.places import cache_dir
 from numalab.process import find_program, run
 from numalab.results.archive import pack_folder
 from numalab.results.layout import Results
+from numalab.source.digest import hash_file
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,7 @@ def take_chunk(sha256: str, sender: str, data: bytes, *, last: bool) -> str:
         file.write(data)
     if not last:
         return ""
-    with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = hash_file(partial)
     if found != sha256:
         partial.unlink()
         return f"arrived as {found[:12]}, not {sha256[:12]}"

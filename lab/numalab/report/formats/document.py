@@ -50,7 +50,7 @@ def report_document(reports: Sequence[StudyReport]) -> dict[str, Any]:
             reference=first.reference,
             axis=first.axis,
             created=first.created,
-            again=list(dict.fromkeys(line for report in reports for line in report.again)),
+            again=list(dict.fromkeys(line for report in reports for line in report.commands)),
             cells=[_cell(report) for report in reports],
         )
     )

@@ -76,7 +76,7 @@ def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
             (data_uri(report.topology_svg), figures.machine_line(report))
             for report in drawings.values()
         ],
-        "again": dict.fromkeys(line for report in reports for line in report.again),
+        "commands": dict.fromkeys(line for report in reports for line in report.commands),
         "changelog": Markup.escape(render_changelog(reports)),
         "failed": sum(figures.runs_that_failed(report) for report in reports),
     }
