@@ -21,15 +21,19 @@ class EmulatorSpec:
     series: Path
 
 
-class _Emulator(Document):
+class EmulatorTable(Document):
+    """An emulator: the source package and the series on it."""
+
     summary: str
     source: str
     series: str
 
 
-class _Emulators(Document):
+class EmulatorsFile(Document):
+    """All emulators by name, and which of them mode timed starts."""
+
     default: str
-    emulator: dict[str, _Emulator]
+    emulator: dict[str, EmulatorTable]
 
 
 def emulator_configs() -> Path:
@@ -46,7 +50,7 @@ def load_emulators() -> dict[str, EmulatorSpec]:
     Raises UserError for an unknown key, a series that is not there, a default that is none.
     """
     file = emulator_configs() / "emulators.toml"
-    table = read_document(file, _Emulators)
+    table = read_document(file, EmulatorsFile)
     there = sorted(path.parent.name for path in file.parent.glob("series/*/series"))
     found = {}
     for name, one in table.emulator.items():

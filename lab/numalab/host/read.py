@@ -160,21 +160,27 @@ def _cpus(value: object) -> object:
 Cpulist = Annotated[tuple[Cpu, ...], BeforeValidator(_cpus)]
 
 
-class _Pool(Document):
+class PagePoolTable(Document):
+    """Hugepages of one size on one node."""
+
     size_kib: Annotated[int, Field(gt=0, lt=1 << 40)]
     total: Count
     free: Count
 
 
-class _Node(Document):
+class HostNodeTable(Document):
+    """A node of the host: its CPUs as a list (`0-3,8`), its memory."""
+
     id: Annotated[int, Field(ge=0, lt=_MAX_NODES)]
     cpus: Cpulist
     memory_mib: Count
     free_mib: Count
-    hugepages: tuple[_Pool, ...]
+    hugepages: tuple[PagePoolTable, ...]
 
 
-class _Cpu(Document):
+class HostCpuTable(Document):
+    """A CPU of the host: its socket, the CPUs of its core and of its last-level cache."""
+
     id: Cpu
     socket: Annotated[int, Field(ge=0)]
     siblings: Cpulist
@@ -182,10 +188,12 @@ class _Cpu(Document):
     governor: Annotated[str, Field(max_length=40)]
 
 
-class _Host(Document):
-    nodes: Annotated[tuple[_Node, ...], Field(min_length=1, max_length=_MAX_NODES)]
+class HostFile(Document):
+    """A host, as `numalab host show --json` prints it and `--host` takes it."""
+
+    nodes: Annotated[tuple[HostNodeTable, ...], Field(min_length=1, max_length=_MAX_NODES)]
     distances: tuple[tuple[Distance, ...], ...]
-    cpus: Annotated[tuple[_Cpu, ...], Field(min_length=1)]
+    cpus: Annotated[tuple[HostCpuTable, ...], Field(min_length=1)]
     isolated: Cpulist
     nohz_full: Cpulist
     boost: bool | None
@@ -196,7 +204,7 @@ class _Host(Document):
     load: Annotated[float, Field(ge=0)]
 
     @model_validator(mode="after")
-    def _agrees(self) -> "_Host":
+    def _agrees(self) -> "HostFile":
         known = [cpu.id for cpu in self.cpus]
         placed = [cpu for node in self.nodes for cpu in node.cpus]
         size = len(self.nodes)
@@ -237,7 +245,7 @@ def read_host_file(path: Path) -> Host:
 
 def host_from_json(value: dict[str, Any], path: Path) -> Host:
     """Make a Host of a recording's plain values; `path` is what errors (UserError) name."""
-    found = check_document(value, _Host, path)
+    found = check_document(value, HostFile, path)
     return Host(
         nodes=tuple(
             HostNode(

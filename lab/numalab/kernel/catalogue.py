@@ -38,7 +38,13 @@ class KernelSpec:
         return not self.fragments
 
 
-class _Kernel(Document):
+class KernelTable(Document):
+    """A kernel: the source, what is configured, which series are applied.
+
+    `fragments` are those of the file where it names none; `groups` is how its series make it build
+    overlapping sched groups.
+    """
+
     summary: str
     source: str
     fragments: tuple[str, ...] | None = None
@@ -46,9 +52,11 @@ class _Kernel(Document):
     groups: Construction = Construction.NOW
 
 
-class _Kernels(Document):
+class KernelsFile(Document):
+    """All kernels by name, and the config fragments of those that name none."""
+
     fragments: tuple[str, ...] = ()
-    kernel: dict[str, _Kernel]
+    kernel: dict[str, KernelTable]
 
 
 def fragment_path(name: str) -> Path:
@@ -99,7 +107,7 @@ def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
     found: dict[str, KernelSpec] = {}
     fragments: tuple[str, ...] = ()
     for file in reversed(files):
-        table = read_document(file, _Kernels)
+        table = read_document(file, KernelsFile)
         fragments = table.fragments or fragments
         found = _specs(table, file, fragments) | {
             name: spec for name, spec in found.items() if name not in table.kernel
@@ -107,7 +115,7 @@ def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
     return found, fragments
 
 
-def _specs(table: _Kernels, file: Path, default: tuple[str, ...]) -> dict[str, KernelSpec]:
+def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str, KernelSpec]:
     fragments, series = list_fragments(), list_series()
     _check_names(table.fragments, fragments, file, "fragments", "fragment")
     found = {}

@@ -11,11 +11,6 @@ from numalab.topology.model import CpuShape, Interconnect, Topology
 MIB_IN_KIB = 1024
 
 
-def render_cells_xml(topology: Topology) -> str:
-    """Render the `<numa>` element of a libvirt `<cpu>`: cells, distances, interconnects."""
-    return _indented(numa_element(topology))
-
-
 def render_cpu_xml(topology: Topology) -> str:
     """Render a libvirt `<cpu>` element: packaging, cache and NUMA cells, on QEMU's `max` model."""
     cpu = ET.Element("cpu", mode="maximum", check="none")

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.model import Topology
 from numalab.topology.observed.compare import compare_guest, format_differences
 from numalab.topology.observed.guest import GuestView, parse_guest_view
-from numalab.topology.predict.firmware import guest_machine, node_numbers
+from numalab.topology.predict.firmware import node_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
-from numalab.topology.predict.numa_levels import find_closest, hop_mask
 from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.predict.rules import rules_for
 
@@ -165,16 +163,6 @@ def test_versions() -> None:
 )
 def test_numa_type(name: str, expected: str) -> None:
     assert predict(load_topology(name)).numa_type == expected
-
-
-def test_the_closest_cpu() -> None:
-    ring = load_topology("ring-4")
-    prediction = predict(ring)
-    machine = guest_machine(ring, "amd", rules_for("6.12"))
-    assert find_closest(prediction.levels, machine, (4, 6), 0) == 6
-    assert find_closest(prediction.levels, machine, (1, 6), 0) == 1
-    assert find_closest(prediction.levels, machine, (), 0) is None
-    assert format_cpulist(hop_mask(prediction.levels, 0, 1)) == "0-3,6-7"
 
 
 def test_the_kernel_numbers_nodes_with_cpus_first() -> None:

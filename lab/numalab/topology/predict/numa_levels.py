@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from numalab.topology.predict.bits import cpus_of, first, mask_of
 from numalab.topology.predict.firmware import GuestMachine
 from numalab.topology.predict.rules import KernelRules
 
@@ -67,23 +66,3 @@ def numa_type(machine: GuestMachine, levels: tuple[int, ...], nodes: Iterable[in
                 return "glueless mesh"
             return "backplane"
     return "direct"
-
-
-def find_closest(
-    levels: NumaLevels, machine: GuestMachine, cpus: Iterable[int], cpu: int
-) -> int | None:
-    """Find the CPU of `cpus` that is closest to `cpu`: `sched_numa_find_closest()`, 6.12.
-
-    Returns None when no CPU of `cpus` is on a node that can be reached.
-    """
-    wanted = mask_of(cpus)
-    node = machine.node_of_cpu[cpu]
-    for level in levels.masks:
-        if found := wanted & level[node]:
-            return first(found)
-    return None
-
-
-def hop_mask(levels: NumaLevels, node: int, hops: int) -> tuple[int, ...]:
-    """Return the CPUs at most `hops` levels away from a node: `sched_numa_hop_mask()`, 6.12."""
-    return cpus_of(levels.masks[hops][node])
