@@ -1,6 +1,7 @@
 """The memory model's core: what accesses cost, checked against what the parameter file says."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numalab.topology.load import load_topology
+from numalab.topology.memory.model import memory_model
+from numalab.topology.memory.parameters import render_parameters
 from support.memory_core import NS, MemoryCore, build_core
 
+DATA = Path(__file__).parents[2] / "data" / "workload"
 NODES, CPUS, LINES = 4, 8, 1 << 16
 SECOND_NS, LAST_NS = 4, 15
 FIRST_LINES, SECOND_LINES, LAST_LINES = 64, 32 * 4, 64 * 8
@@ -311,3 +316,46 @@ def test_a_wrong_parameter_file_is_refused(
 def test_no_text_crashes_the_parser(library: Path, text: str) -> None:
     with pytest.raises(ValueError, match="line"):
         MemoryCore(library, "numalab-memory 1\n" + text, nodes=1)
+
+
+def copied_mb_s(core: MemoryCore, threads: int, node: int, lines: int) -> float:
+    """What STREAM's copy gets on CPUs 0, ...: two arrays each, the second pass, turns of 10 us.
+
+    For each line 18 instructions of 2 ns, of which a load and a store miss.
+    """
+    quantum, instruction, per_line = 10_000 * NS, 2 * NS, 18
+    clocks, begun, now = [0] * threads, [0] * threads, 0
+    at = [0] * threads
+    while min(at) < 2 * lines:
+        now += quantum
+        for cpu in range(threads):
+            source = node * CORE_LINES + 2 * cpu * lines
+            while clocks[cpu] < now and at[cpu] < 2 * lines:
+                line = source + at[cpu] % lines
+                waits = core.load(cpu, line), core.store(cpu, line + lines)
+                clocks[cpu] += per_line * instruction
+                clocks[cpu] += sum(max(0, wait - instruction) for wait in waits)
+                at[cpu] += 1
+                if at[cpu] == lines:
+                    begun[cpu] = clocks[cpu]
+        core.advance(now)
+    spent = (clock - begin for clock, begin in zip(clocks, begun, strict=True))
+    return sum(2 * lines * 64 / 1e6 / (ps / 1e12) for ps in spent)
+
+
+CORE_LINES = 1 << 16
+
+
+def test_what_guests_copied_is_what_the_core_says(library: Path) -> None:
+    """`distances` on ring-4 in mode timed: one thread and both of node 0, to each node's memory."""
+    topology = load_topology("ring-4")
+    model = memory_model(topology)
+    text = render_parameters(topology, model, window_ns=10_000, slice_ns=10_000_000)
+    printed = (DATA / "distances.txt").read_text()
+    for node in range(4):
+        for threads, name in ((1, "1"), (2, "all")):
+            found = re.search(rf"copy 0-{node} threads {name} (\d+\.\d+) MB/s", printed)
+            assert found is not None
+            core = MemoryCore(library, text, nodes=4, lines_of_node=CORE_LINES)
+            expected = copied_mb_s(core, threads, node, lines=1 << 14)
+            assert float(found[1]) == pytest.approx(expected, rel=0.05)
