@@ -1,11 +1,15 @@
 """What a study's claims need, before any run: what refutes them, and what so many seeds show."""
 
+import json
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from numalab.analysis.statistics import compare_samples, smallest_effect
 from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
+from numalab.cli.study.plan import command
 from numalab.measure import Direction
 from numalab.places import project_dir
 from numalab.study.claims import Claim
@@ -64,14 +68,31 @@ def test_more_seeds_show_smaller_effects_and_as_many_what_a_comparison_says() ->
 
 
 def test_the_claims_of_a_stored_study() -> None:
-    """Three seeds of numa-fixes-2018 could not have shown what its post published."""
-    plan = plan_study(find_study("numa-fixes-2018"), "quick")
+    """Three seeds of numa-imbalance cannot show what its post published of hinting faults."""
+    plan = plan_study(find_study("numa-imbalance"), "quick")
     found = {each.measure: each for each in look_at_claims(plan, "icount", REPORTS)}
-    moves = found["sched_move_numa"]
-    assert (moves.seeds, moves.stored) == (3, 3)
-    assert moves.published == pytest.approx(-99.1, abs=0.1)
-    assert moves.too_few
+    faults = found["vmstat_numa_hint_faults"]
+    assert (faults.seeds, faults.stored) == (3, 3)
+    assert faults.published == pytest.approx(-99.1, abs=0.1)
+    assert faults.too_few
     assert {each.stored for each in look_at_claims(plan, "kvm", REPORTS)} == {0}
+
+
+def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> None:
+    app = typer.Typer()
+    app.command()(command)
+    asked = ["numa-imbalance", "--preset", "quick", "--mode", "icount"]
+    text = " ".join(CliRunner().invoke(app, asked).stdout.split())
+    assert "too few seeds: full-2, tcp-stream: tcp-stream: fewer NUMA hinting faults" in text
+    document = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    (claim, *_) = [
+        each
+        for each in document["studies"][0]["claims"]
+        if each["measure"] == "vmstat_numa_hint_faults"
+    ]
+    assert claim["too_few"]
+    assert claim["refuted"] == "where after is shown to be higher than before"
+    assert claim["smallest"] > 100
 
 
 def test_without_stored_runs_nothing_is_warned_of(tmp_path: Path) -> None:
