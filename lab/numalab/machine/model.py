@@ -61,21 +61,24 @@ class Plugin:
 class Machine:
     """A guest to be: topology, kernel, root file system and how it is executed.
 
-    `host_cpus` are the host CPUs it may use (none: all that this process may use); several
-    machines that run beside each other in `icount` mode get one each. `trace_memory_mib` is
-    reserved in the first node that has memory, so that a trace outlives the guest's kernel; 0
-    reserves none. `icount_shift`: one instruction takes 2**shift nanoseconds of guest time
-    (None: as usual in the mode, `shift`).
-    `vcpu_cpus`: the host CPU of each vCPU, and `host_nodes`: the host node of each guest node,
-    where they are not to be planned. `pages`: what its memory is made of; hugepages are reserved
-    for it. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
+    The kernel: `initrd` loads the drivers of one that has them as modules; `release` is what it
+    calls itself, for words that not every version has (empty for a recent one).
+
+    Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: as usual in
+    the mode, `shift`); in `timed` mode each vCPU runs `quantum_ns` before the others catch up, and
+    the plugin `memory_model` charges for memory accesses. `emulator` is the QEMU to start, where it
+    is not the host's own, `plugins` are loaded into it, `gdb` is a socket to be, at which it waits
+    for a debugger of the guest's kernel.
+
+    Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
+    outlives the guest's kernel; 0 reserves none. `pages` is what all of it is made of; hugepages
+    are reserved for it.
+
+    The host: `host_cpus` are the CPUs it may use (none: all that this process may use); several
+    machines that run beside each other in `icount` mode get one each. `vcpu_cpus` is the host CPU
+    of each vCPU and `host_nodes` the host node of each guest node, where they are not to be
+    planned. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
     `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
-    `quantum_ns`: in `timed` mode, how far each vCPU runs before the others catch up.
-    `emulator`: the QEMU to start, where it is not the host's own. `plugins` are loaded into it.
-    `memory_model`: the plugin that charges for memory accesses in `timed` mode.
-    `gdb`: a socket to be, at which QEMU waits for a debugger of the guest's kernel.
-    `initrd`: what loads the drivers of a kernel that has them as modules. `release`: what the
-    kernel calls itself, for words that not every version has; empty for a recent one.
     """
 
     topology: Topology
@@ -84,24 +87,24 @@ class Machine:
     mode: Mode
     seed: int
     name: str
-    extra_cmdline: tuple[str, ...] = ()
-    trace_memory_mib: int = 32
-    host_cpus: tuple[int, ...] = ()
-    cpu_model: CpuModel = "host"
-    job_disk_mib: int = 128
-    icount_shift: int | None = None
-    quantum_ns: int = QUANTUM_NS
-    emulator: Path | None = None
-    plugins: tuple[Plugin, ...] = ()
-    memory_model: Path | None = None
-    vcpu_cpus: tuple[int, ...] = ()
-    host_nodes: tuple[int, ...] = ()
-    pages: PageKind = "memfd"
-    measures_time: bool = False
-    shares_cpus: bool = False
-    gdb: Path | None = None
     initrd: Path | None = None
     release: str = ""
+    extra_cmdline: tuple[str, ...] = ()
+    cpu_model: CpuModel = "host"
+    icount_shift: int | None = None
+    quantum_ns: int = QUANTUM_NS
+    memory_model: Path | None = None
+    emulator: Path | None = None
+    plugins: tuple[Plugin, ...] = ()
+    gdb: Path | None = None
+    trace_memory_mib: int = 32
+    job_disk_mib: int = 128
+    pages: PageKind = "memfd"
+    host_cpus: tuple[int, ...] = ()
+    vcpu_cpus: tuple[int, ...] = ()
+    host_nodes: tuple[int, ...] = ()
+    measures_time: bool = False
+    shares_cpus: bool = False
 
     @property
     def shift(self) -> int:
@@ -155,23 +158,25 @@ def with_memory_first(machine: Machine) -> Machine:
 class Job:
     """What the guest is to do.
 
-    `argv` is the command. `env` is added to its environment. `tunables` maps files below /proc/sys
-    or /sys to what is written to them before. `events` are `system:event` or `system` lines to
-    record, each optionally followed by a tab and an ftrace filter; with a `?` in front it may be
-    absent. `clock` is the trace clock. `files` go below /job/files. `buffer_kib` is the trace
-    buffer of each CPU where the machine reserves no memory. `perf_stat` are events that perf
-    counts. Every `sample_ms`
-    milliseconds the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never.
-    `numastat`: whether the nodes' counters are read before and after.
+    The command: `argv`, with `env` added to its environment, `tunables` (files below /proc/sys or
+    /sys, and what is written to them before), and `files`, which go below /job/files.
+
+    The recording: `events` are `system:event` or `system` lines, each optionally followed by a tab
+    and an ftrace filter; with a `?` in front it may be absent. `clock` is the trace clock.
+    `buffer_kib` is the trace buffer of each CPU where the machine reserves no memory.
+
+    What is counted beside: `perf_stat` are events that perf counts. Every `sample_ms` milliseconds
+    the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never. `numastat`:
+    whether the nodes' counters are read before and after.
     """
 
     argv: tuple[str, ...]
+    mode: JobMode = "run"
     env: Mapping[str, str] = field(default_factory=dict)
     tunables: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
     events: tuple[str, ...] = ()
     clock: str = "mono"
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    mode: JobMode = "run"
     buffer_kib: int = 4096
     perf_stat: tuple[str, ...] = ()
     sample_ms: int = 0
