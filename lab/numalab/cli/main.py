@@ -26,7 +26,7 @@ COMMANDS = {
     "verify": ("study", "Do runs again and compare their events, row by row."),
     "export": ("study", "Pack results into one file."),
     "import": ("study", "Unpack results that somebody else packed."),
-    "hunt": ("study", "Look for machines and loads on which a kernel misbehaves."),
+    "hunt": ("hunt", "Look for machines and loads on which a kernel misbehaves."),
     "bisect": ("study", "Find the commit or patch that changed a measure."),
     "compare": ("study", "Compare two results of a study; for CI."),
     "init": ("study", "Make a lab folder of one's own."),

@@ -7,7 +7,7 @@ from numalab.hunt.case import Case, machine_of
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
 from numalab.topology.model import Topology
 
-LEAST_MS = 400
+LEAST_MS = 600
 _AT_ONCE = 6  # loads that are tried in one boot
 # Of each case of some, whether each of its loads violates.
 Violates = Callable[[Sequence[Case]], list[list[bool]]]

@@ -1,5 +1,6 @@
 """What has been examined, on disk: nothing is booted twice, and a hunt goes on where it stopped."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,11 +8,11 @@ from pydantic import ValidationError
 
 from numalab.files import make_dir, write_text
 from numalab.hunt.case import Case
-from numalab.hunt.examine import HuntBench
+from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import EXAMINED, Examined
 
 # Goes up when the same boot would be judged otherwise: what was stored is then examined again.
-_JUDGEMENT = "1"
+_JUDGEMENT = "2"
 
 
 @dataclass(frozen=True)
@@ -38,5 +39,7 @@ class Store:
 
     def _file(self, case: Case, bench: HuntBench, seed: int) -> Path:
         kernel = bench.builds.kernels[bench.kernel.name].digest
-        key = case.key(kernel, bench.choice.mode, str(seed), _JUDGEMENT)
+        files = bench.builds.files[WORKLOAD]
+        driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+        key = case.key(kernel, driver, bench.choice.mode, str(seed), _JUDGEMENT)
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"

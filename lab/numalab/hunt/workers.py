@@ -14,6 +14,7 @@ from numalab.hunt.examine import HuntBench, examine
 from numalab.hunt.finding import Examined
 from numalab.hunt.store import Store
 
+_PATIENCE = 60.0  # seconds for a worker to end its guest
 OnExamined = Callable[[Case, Examined], None]
 
 
@@ -30,7 +31,7 @@ class Examiners:
         """Examine cases, as many beside each other as there are workers; results in their order."""
         found = [self.store.find(case, bench, seed) for case in cases]
         waiting: dict[Future[Examined], int] = {
-            self.pool.submit(examine, case, bench, seed): place
+            self.pool.submit(_examine, case, bench, seed): place
             for place, case in enumerate(cases)
             if found[place] is None
         }
@@ -55,11 +56,21 @@ def workers(store: Store, jobs: int, on_examined: OnExamined) -> Iterator[Examin
     try:
         yield Examiners(store, pool, on_examined)
     except BaseException:
-        for process in list((pool._processes or {}).values()):
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
             process.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)
+        for process in processes:
+            process.join(_PATIENCE)
+            process.kill()
         raise
     pool.shutdown(wait=True)
+
+
+class _Worker:
+    """Whether a worker examines a case: only then has it a guest to end before it goes."""
+
+    busy = False
 
 
 def _prepare() -> None:
@@ -70,7 +81,19 @@ def _prepare() -> None:
 
 def _end(_number: int, _frame: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not _Worker.busy:
+        os._exit(0)
     raise KeyboardInterrupt
+
+
+def _examine(case: Case, bench: HuntBench, seed: int) -> Examined:
+    _Worker.busy = True
+    try:
+        return examine(case, bench, seed)
+    except KeyboardInterrupt:
+        os._exit(0)  # the guest has ended, and nobody waits for a result
+    finally:
+        _Worker.busy = False
 
 
 def host_jobs() -> int:

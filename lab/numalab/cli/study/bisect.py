@@ -12,6 +12,7 @@ from numalab.bisect.bisect import Bisection, TriedStep
 from numalab.bisect.history import History, git_history, series_history
 from numalab.bisect.measure_steps import Bench, bench_folder, run_bisection
 from numalab.campaign.stopping import StoppingRule
+from numalab.cli.hunt import bisect_case
 from numalab.cli.live import live_runs
 from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
 from numalab.errors import UserError
@@ -27,8 +28,15 @@ _STYLES = {"good": "blue", "bad": "dark_orange", "skipped": "dim"}
 
 
 def command(
-    study: Annotated[str, typer.Option(help="A study: its name in studies/, or a file.")],
-    measure: Annotated[str, typer.Option(help="What tells good from bad (numalab measures).")],
+    study: Annotated[
+        str | None, typer.Option(help="A study: its name in studies/, or a file.")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(help="What tells good from bad (numalab measures).")
+    ] = None,
+    case: Annotated[
+        Path | None, typer.Option(help="Instead of both: a case that `numalab hunt` wrote.")
+    ] = None,
     good: Annotated[
         str | None, typer.Option(metavar="REV", help="A revision before the change.")
     ] = None,
@@ -63,6 +71,22 @@ def command(
 
     Exits with 1 when the two ends do not differ.
     """
+    if case is not None:
+        if study is not None or measure is not None:
+            raise UserError("give either --case, or --study and --measure")
+        bisect_case.run(
+            case,
+            good,
+            bad,
+            series,
+            mode=mode,
+            output=output,
+            connection=connection,
+            as_json=as_json,
+        )
+        return
+    if study is None or measure is None:
+        raise UserError("give --study and --measure, or --case")
     plan = plan_study(find_study(study), preset)
     require_measure(plan, measure, "--measure")
     where, chosen = _cell(plan, cell), _variant(plan, variant)

@@ -29,7 +29,7 @@ def spread(rng: random.Random, machine: Topology) -> Load | None:
     if len(allowed) < 2:
         return None
     count = rng.choice((len(allowed), len(allowed) * 2, len(allowed) + rng.randint(1, 3)))
-    return Load(rng.choice((1000, 1500)), (Part("hog", count, allowed, start),))
+    return Load(rng.choice((2000, 2500)), (Part("hog", count, allowed, start),))
 
 
 def steady(rng: random.Random, machine: Topology) -> Load | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import longest
+from numalab.hunt.intervals import longest, total
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
 
@@ -19,8 +19,8 @@ AFFINITY = "affinity"
 def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """Every node that a part of too many tasks may use gets some of their work.
 
-    The value is the share of the settled time in which a node's allowed CPUs were all idle while a
-    task waited that may run there. All of it is a violation.
+    The value is 0 for a node on which one of them ran in the settled time, else the share of that
+    time in which its allowed CPUs were idle while a task waited that may run there.
     """
     if run.load.hotplug or run.load.cpuset:
         return
@@ -35,7 +35,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             if not mine or window.length_ns <= 0:
                 continue
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
-            unused = min(longest(idle[cpu])[0] if cpu in idle else 0 for cpu in mine)
+            unused = min(total(idle[cpu]) if cpu in idle else 0 for cpu in mine)
             share = unused / window.length_ns if not worked else 0.0
             yield Finding(
                 REACHABILITY, run.number, round(share, 4), limits.unreached,

@@ -1,37 +1,37 @@
 """`numalab hunt`."""
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from numalab.campaign.prepare import Builds, choose_mode, prepare
-from numalab.cli.output import ModeName, Progress, emit, goes_on, progress_lines, say
+from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
 from numalab.hunt.case import Case
-from numalab.hunt.case_file import render_case
-from numalab.hunt.examine import WORKLOAD, HuntBench
+from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Examined
 from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
+from numalab.hunt.prepare_bench import prepare_benches
 from numalab.hunt.properties.catalogue import NAMES
+from numalab.hunt.replay import Replayed, render_replay_junit, replay
 from numalab.hunt.store import Store
 from numalab.hunt.workers import host_jobs, workers
-from numalab.image.recipe import load_recipe
-from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.catalogue import find_kernel
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.workload.build import build_workload
-from numalab.workload.model import load_workload
 
+_USUAL = "debian-6.12"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 
 def command(
-    kernel: Annotated[str, typer.Option(help="The kernel to hunt on.")] = "debian-6.12",
+    kernel: Annotated[
+        str | None,
+        typer.Option(help="The kernel to hunt on: debian-6.12. With --replay: all named."),
+    ] = None,
     properties: Annotated[
         str | None, typer.Option(help=f"Only these, with commas: {', '.join(NAMES)}.")
     ] = None,
@@ -53,6 +53,10 @@ def command(
     mode: Annotated[
         ModeName, typer.Option(help="auto: kvm where it works, else icount.")
     ] = "icount",
+    again: Annotated[
+        bool, typer.Option("--replay", help="Do the cases of hunts/ again instead, on --kernel.")
+    ] = False,
+    junit: Annotated[Path | None, typer.Option(help="With --replay: write JUnit XML.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where boots and cases go: reports/hunts/<kernel>")
     ] = None,
@@ -67,17 +71,20 @@ def command(
 
     Exits with 1 when something was found.
     """
+    if again:
+        _replay(kernel, mode, jobs, output, junit, connection, as_json)
+        return
     aim = Aim(seed, _properties(properties), _seconds(budget), machines, first, survey)
-    spec = find_kernel(kernel)
+    spec = find_kernel(kernel or _USUAL)
     other = find_kernel(against) if against is not None else None
     folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
     make_dir(folder)
     connect(connection)
     with progress_lines("prepare") as tell:
-        builds = _prepared([spec, *([other] if other else [])], tell)
-        choice = choose_mode(mode, builds, connection, tell)
-    say(f"hunting on {spec.name} with seed {seed} in mode {choice.mode}, results in {folder}")
-    bench = HuntBench(spec, builds, choice, connection)
+        bench, *rivals = prepare_benches(
+            [spec, *([other] if other else [])], mode, connection, tell
+        )
+    say(f"hunting on {spec.name} with seed {seed} in mode {bench.choice.mode}, results in {folder}")
 
     def told(_case: Case, examined: Examined) -> None:
         if examined.error:
@@ -87,10 +94,9 @@ def command(
         progress = Hunter(aim, bench, crew, say).run()
         files = []
         for found in progress.found:
-            rival = HuntBench(other, builds, choice, connection) if other else None
             violates: list[str] = [spec.name]
             holds: list[str] = []
-            if rival is not None:
+            for rival in rivals:
                 one = crew.examine([found.case], rival, found.seed)[0]
                 bad = any(f.prop == found.finding.prop for f in one.violations)
                 (violates if bad else holds).append(rival.kernel.name)
@@ -114,6 +120,51 @@ def command(
         raise typer.Exit(1)
 
 
+def _replay(
+    kernel: str | None,
+    mode: ModeName,
+    jobs: int | None,
+    output: Path | None,
+    junit: Path | None,
+    connection: str,
+    as_json: bool,
+) -> None:
+    """Do the cases of the corpus again; exit with 1 where a kernel does not what the file says."""
+    found = [(path, *read_case(path)) for path in find_cases()]
+    cases = [(path, case, table, study.seeds[0]) for path, case, table, study in found]
+    wanted = {
+        path.stem: [
+            (name, name in table.violated_by)
+            for name in ([kernel] if kernel else [*table.violated_by, *table.holds_on])
+        ]
+        for path, _, table, _ in cases
+    }
+    names = dict.fromkeys(name for each in wanted.values() for name, _ in each)
+    folder = output or project_dir() / "reports" / "hunts" / "replay"
+    connect(connection)
+    with progress_lines("prepare") as tell:
+        benches = prepare_benches([find_kernel(name) for name in names], mode, connection, tell)
+    by_kernel = {bench.kernel.name: bench for bench in benches}
+    rows: list[Replayed] = []
+    with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:
+        for path, case, table, seed in cases:
+
+            def boot(case: Case, name: str, seed: int = seed) -> Examined:
+                return crew.examine([case], by_kernel[name], seed)[0]
+
+            done = replay(path.stem, case, table.property, wanted[path.stem], boot)
+            for row in done:
+                how = "ok" if row.passes else "NOT AS SAID"
+                say(f"{row.case} on {row.kernel}: {how}: {row.seen}")
+            rows += done
+    if junit is not None:
+        write_text(junit, render_replay_junit(rows))
+    bad = [row for row in rows if not row.passes]
+    emit(rows, as_json, f"{len(rows)} done, {len(bad)} not as the file says")
+    if bad:
+        raise typer.Exit(1)
+
+
 def _properties(text: str | None) -> frozenset[str]:
     if text is None:
         return frozenset(NAMES)
@@ -129,11 +180,6 @@ def _seconds(text: str) -> float:
     if not found or not int(found[1]):
         raise UserError(f"{text!r} is no time", key="--budget", choices=["90s", "20m", "2h"])
     return int(found[1]) * _UNITS[found[2]]
-
-
-def _prepared(specs: list[KernelSpec], tell: Progress) -> Builds:
-    builds = prepare(specs, load_recipe("base"), (), tell)
-    return replace(builds, files={WORKLOAD: build_workload(load_workload(WORKLOAD).file.parent)})
 
 
 def _write(folder: Path, found: Hunted, violates: list[str], holds: list[str]) -> Path:

@@ -1,0 +1,1 @@
+"""Commands of `numalab hunt`, and of what goes on with its cases."""

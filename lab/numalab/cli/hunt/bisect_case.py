@@ -1,0 +1,91 @@
+"""`numalab bisect --case`."""
+
+from pathlib import Path
+
+import typer
+
+from numalab.bisect.history import History, Step, git_history, series_history
+from numalab.cli.output import emit, progress_lines, say
+from numalab.errors import BuildError, UserError
+from numalab.hunt.bisect_case import CaseBisection, JudgedStep, bisect_case
+from numalab.hunt.case_file import read_case
+from numalab.hunt.examine import HuntBench
+from numalab.hunt.prepare_bench import bench_like, prepare_benches
+from numalab.hunt.replay import verdict
+from numalab.hunt.store import Store
+from numalab.hunt.workers import workers
+from numalab.kernel.catalogue import find_kernel
+from numalab.places import project_dir
+from numalab.qemu.hypervisor import connect
+from numalab.report.figures import printable
+
+
+def run(
+    path: Path,
+    good: str | None,
+    bad: str | None,
+    series: str | None,
+    *,
+    mode: str | None,
+    output: Path | None,
+    connection: str,
+    as_json: bool,
+) -> None:
+    """Find the step that made a case violate its property; exits with 1 when there is none.
+
+    Without `series` and revisions, the last series of the first kernel that violates it is taken.
+    """
+    case, table, study = read_case(path)
+    if not table.violated_by:
+        raise UserError("names no kernel that violates it", file=path, key="case.violated_by")
+    base = find_kernel(table.violated_by[0])
+    history = _history(path, base.name, good, bad, series)
+    folder = output or project_dir() / "reports" / "hunts" / path.stem
+    connect(connection)
+    say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
+    benches: dict[str, HuntBench] = {}
+    with progress_lines("prepare") as tell, workers(Store(folder), 1, lambda *_: None) as crew:
+
+        def judge(step: Step) -> tuple[bool | None, str]:
+            spec = step.spec
+            try:
+                if not benches:
+                    wanted = mode or study.mode
+                    benches[spec.name] = prepare_benches([spec], wanted, connection, tell)[0]
+                bench = bench_like(next(iter(benches.values())), spec, tell)
+            except BuildError as error:
+                return None, str(error).splitlines()[0]
+            examined = crew.examine([case], bench, study.seeds[0])[0]
+            return verdict(examined, table.property)
+
+        found = bisect_case(history, judge, lambda row: say(_line(row)))
+    emit(found, as_json, _text(found))
+    if not found.first:
+        raise typer.Exit(1)
+
+
+def _history(
+    path: Path, base: str, good: str | None, bad: str | None, series: str | None
+) -> History:
+    spec = find_kernel(base)
+    if good is not None and bad is not None and series is None:
+        return git_history(spec, good, bad)
+    if good is not None or bad is not None:
+        raise UserError("give either --good and --bad, or --series")
+    if series is None and not spec.series:
+        raise UserError(f"{base} has no series; say --good and --bad, or --series", file=path)
+    return series_history(spec, series or spec.series[-1])
+
+
+def _line(row: JudgedStep) -> str:
+    side = {True: "violates", False: "holds", None: "not judged"}[row.violates]
+    return f"{row.step}: {side}, {printable(row.title)}: {printable(row.seen)}"
+
+
+def _text(found: CaseBisection) -> str:
+    if not found.first:
+        return f"no first bad one: {found.ended}"
+    if len(found.first) == 1:
+        return f"the first that violates it: {printable(found.first[0])}"
+    lines = ["the first that violates it is one of these; all but the last could not be judged:"]
+    return "\n".join([*lines, *map(printable, found.first)])

@@ -1,0 +1,76 @@
+"""Cases of the corpus, done again: does each kernel do what the file says?"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numalab.hunt.case import Case
+from numalab.hunt.finding import Examined
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A case on a kernel: whether it is to violate its property, and whether it did.
+
+    `violated` is None where nothing could be judged; `seen` says what was seen, or why not.
+    """
+
+    case: str
+    kernel: str
+    prop: str
+    expected: bool
+    violated: bool | None
+    seen: str
+    seconds: float
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is as the file says."""
+        return self.violated == self.expected
+
+
+def replay(
+    name: str,
+    case: Case,
+    prop: str,
+    kernels: Sequence[tuple[str, bool]],
+    boot: Callable[[Case, str], Examined],
+) -> list[Replayed]:
+    """Boot a case on kernels, each with whether it is to violate `prop`."""
+    found = []
+    for kernel, expected in kernels:
+        examined = boot(case, kernel)
+        violated, seen = verdict(examined, prop)
+        found.append(Replayed(name, kernel, prop, expected, violated, seen, examined.seconds))
+    return found
+
+
+def verdict(examined: Examined, prop: str) -> tuple[bool | None, str]:
+    """Say whether a property was violated in a boot (None: not judged), and what was seen."""
+    if examined.error:
+        return None, examined.error.splitlines()[0]
+    mine = [finding for finding in examined.findings if finding.prop == prop]
+    worst = max(mine, key=lambda finding: finding.closeness, default=None)
+    if worst is None:
+        lost = next(iter(examined.violations), None)
+        return None, lost.text if lost else f"nothing to say about {prop}"
+    return worst.violated, worst.text
+
+
+def render_replay_junit(rows: Sequence[Replayed]) -> str:
+    """Render JUnit XML: a test case for each case and kernel."""
+    failed = sum(row.violated is not None and not row.passes for row in rows)
+    errors = sum(row.violated is None for row in rows)
+    counts = {"tests": str(len(rows)), "failures": str(failed), "errors": str(errors)}
+    suites = ET.Element("testsuites", {"name": "hunts", **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": "hunts", **counts})
+    for row in rows:
+        names = {"classname": row.kernel, "name": f"{row.case}: {row.prop}"}
+        case = ET.SubElement(suite, "testcase", {**names, "time": f"{row.seconds:.3f}"})
+        seen = "".join(char if char.isprintable() else "?" for char in row.seen)
+        if row.violated is None:
+            ET.SubElement(case, "error", {"message": seen})
+        elif not row.passes:
+            ET.SubElement(case, "failure", {"message": seen})
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"

@@ -1,0 +1,83 @@
+"""A case on the steps of a history, and on the kernels of the corpus."""
+
+import xml.etree.ElementTree as ET
+
+from numalab.bisect.history import History, Step
+from numalab.hunt.bisect_case import JudgedStep, bisect_case
+from numalab.hunt.case import Case
+from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
+from numalab.kernel.catalogue import KernelSpec, find_kernel
+
+
+def history(count: int) -> History:
+    spec: KernelSpec = find_kernel("debian-6.12")
+    steps = [
+        Step(f"patch-{n}", f"title {n}", spec, (n - 2,) * (n > 1)) for n in range(1, count + 1)
+    ]
+    return History("key", Step("patch-0", "before", spec), tuple(steps))
+
+
+def judged(bad_from: int, unknown: frozenset[int] = frozenset()) -> tuple[list[str], object]:
+    rows: list[str] = []
+
+    def judge(step: Step) -> tuple[bool | None, str]:
+        number = int(step.name.partition("-")[2])
+        return (None if number in unknown else number >= bad_from), ""
+
+    found = bisect_case(history(8), judge, lambda row: rows.append(row.step))
+    return rows, found
+
+
+def test_finds_the_first_that_violates() -> None:
+    for first in range(1, 9):
+        rows, found = judged(first)
+        assert found.first == (f"patch-{first}: title {first}",)  # type: ignore[attr-defined]
+        assert len(rows) <= 5
+
+
+def test_what_cannot_be_judged_stays_a_suspect() -> None:
+    _, found = judged(4, frozenset({4, 3}))
+    names = {each.partition(":")[0] for each in found.first}  # type: ignore[attr-defined]
+    assert names == {"patch-3", "patch-4", "patch-5"}
+
+
+def test_ends_that_do_not_differ() -> None:
+    def always(answer: bool | None) -> str:
+        told: list[JudgedStep] = []
+        found = bisect_case(history(3), lambda _: (answer, ""), told.append)
+        assert not found.first
+        assert len(told) == 2
+        return found.ended
+
+    assert "patch-0 violates it" in always(True)
+    assert "patch-3 does not violate it" in always(False)
+    assert "patch-0 is not judged" in always(None)
+
+
+def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
+    seen = {
+        "bad": Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0),
+        "good": Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0),
+        "lost": Examined((), 1.0, "no QEMU\nat all"),
+    }
+    kernels = [("bad", True), ("bad", False), ("good", False), ("good", True), ("lost", True)]
+    rows = replay("one", drawn_case, "affinity", kernels, lambda _, kernel: seen[kernel])
+    assert [row.passes for row in rows] == [True, False, True, False, False]
+    suites = ET.fromstring(render_replay_junit(rows))
+    assert {key: suites.get(key) for key in ("tests", "failures", "errors")} == {
+        "tests": "5",
+        "failures": "2",
+        "errors": "1",
+    }
+
+
+def test_a_guest_that_is_lost_is_not_a_verdict_about_something_else() -> None:
+    lost = Examined((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
+    assert verdict(lost, "affinity") == (None, "panicked")
+    assert verdict(lost, "guest-lost") == (True, "panicked")
+
+
+def test_no_control_characters_in_xml() -> None:
+    row = Replayed("case", "kernel", "affinity", False, True, "a\x1bb", 0.5)
+    assert "a?b" in render_replay_junit([row])
