@@ -1,0 +1,98 @@
+"""What a guest left of a run is read once, and becomes all that a report needs."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.capture.spec import CaptureSpec, TraceEvent
+from numalab.errors import WorkloadFailed
+from numalab.results.reader import load_findings, load_run, load_timeline
+from numalab.results.run_files import RunFiles
+from numalab.results.stored_analysis import parse_domains, read_timeline
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from numalab.workload.model import load_workload, resolve
+from support.example_results import RUNS, copy_example
+
+CAPTURE = CaptureSpec(
+    tuple(TraceEvent(f"sched:{name}") for name in ("sched_switch", "sched_migrate_task"))
+)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDir:
+    """Return a run as it is before it has been analysed, with what its guest would leave."""
+    directory = RunDir(copy_example(tmp_path / "results") / "runs" / RUNS[0])
+    for path in (directory.analysis, directory.measures):
+        path.unlink()
+    for path, growth in ((directory.vmstat_before, 0), (directory.vmstat_after, 7)):
+        path.write_text(f"numa_hint_faults {10 + growth}\n")
+    for node in range(4):
+        (directory.sysfs / f"node{node}").mkdir(parents=True)
+        (directory.sysfs / f"node{node}" / "cpulist").write_text(f"{2 * node}-{2 * node + 1}\n")
+    directory.sched_domains.write_text("")
+    directory.stdout.write_text(
+        "hog 0 pid 7 cpu_seconds 1.5 last_cpu 2 loops 9\ntotal loops 9 per_second 12.5\n"
+    )
+    return directory
+
+
+def measure(files: RunFiles) -> None:
+    topology = load_topology("ring-4")
+    parameters: dict[str, str | int | float] = {"start_node": 1, "allowed_nodes": "1,3"}
+    workload = resolve(load_workload("bound-hogs"), parameters, topology)
+    files.measure(topology, workload, CAPTURE)
+
+
+def test_measures_findings_timeline_and_domains_are_written(directory: RunDir) -> None:
+    expected = load_timeline(directory, ["hog"])
+    measure(RunFiles(directory))
+    run = load_run(directory)
+    assert run.value("vmstat_numa_hint_faults") == 7
+    assert run.value("throughput") == 12.5
+    assert run.value("task_time_share_node3") == 0  # that of the committed run
+    findings = load_findings(directory)
+    assert findings is not None
+    assert findings.nodes == (0, 1, 2, 3)
+    stored = read_timeline(directory)
+    assert expected is not None
+    assert stored.spans.equals(expected.spans)
+    assert (stored.length_ns, stored.marks) == (expected.length_ns, expected.marks)
+    assert [cpu.cpu for cpu in parse_domains(directory.domains.read_bytes()).cpus] == [*range(8)]
+
+
+def test_an_event_that_was_not_recorded_gives_none_and_not_0(directory: RunDir) -> None:
+    measure(RunFiles(directory))
+    assert load_run(directory).value("sched_stick_numa") is None
+
+
+def test_the_log_is_read_once(directory: RunDir) -> None:
+    files = RunFiles(directory)
+    view = files.guest_view
+    directory.dmesg.unlink()
+    measure(files)
+    assert files.guest_view is view
+    assert view.sched_log.cpus
+    assert [node.cpus for node in view.nodes] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_a_metric_that_was_not_printed_is_the_workloads_failure(directory: RunDir) -> None:
+    directory.stdout.write_text("nothing\n")
+    with pytest.raises(WorkloadFailed, match="hog_cpu_time"):
+        measure(RunFiles(directory))
+    assert not directory.measures.exists()
+
+
+def test_what_a_guest_did_not_leave(directory: RunDir) -> None:
+    for path in (directory.sched_domains, directory.dmesg):
+        path.unlink()
+    files = RunFiles(directory)
+    assert (files.dmesg, files.buffer_stats) == ("", ())
+    with pytest.raises(WorkloadFailed, match=r"left no sched_domains\.txt"):
+        _ = files.guest_view
+
+
+def test_what_the_command_had_to_say_is_its_errors_else_its_output(directory: RunDir) -> None:
+    assert RunFiles(directory).printed.startswith("hog 0 ")
+    directory.stderr.write_text("no memory\n")
+    assert RunFiles(directory).printed == "no memory\n"
