@@ -132,7 +132,7 @@ static void server(struct config *config, struct line *line)
 	unsigned server = one_of(line, config->servers);
 
 	config->line_ps[server] = number(line, 1, MAX_LINE_PS);
-	config->knee[server] = (unsigned)number(line, 1, 8);
+	config->knee[server] = (unsigned)number(line, 1, 16);
 	word(line, config->server_name[server]);
 }
 

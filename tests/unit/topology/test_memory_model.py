@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
@@ -154,6 +154,7 @@ ODD = st.sampled_from([1, 2, 19, 20, 21, 89, 90, 91, 1000, 65535, 999_999, 1_000
 FAR = st.sampled_from([90, 91, 1000, 65535, 1_000_000])
 
 
+@example(table=[[90] * 4] * 4, caches={"channels": 64}, nearer=False)
 @given(
     table=st.sampled_from([ODD, FAR]).flatmap(
         lambda ns: st.lists(st.lists(ns, min_size=4, max_size=4), min_size=4, max_size=4)
