@@ -1,0 +1,115 @@
+"""Hosts of other shapes: what `host show` and `place` say of each, against its own sysfs.
+
+No guest runs on them, so each is up for a minute only.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from numalab.topology.load import load_topology
+from testbed.bed import Bed, Disks, render_argv, running
+from testbed.conftest import HOSTS
+from testbed.disks import PROJECT
+
+FACTS = "/disk/project/tests/testbed/facts.py"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A guest, and whether its distances keep their order on the host."""
+
+    guest: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A host: its topology, words for its kernel, and guests that are planned on it."""
+
+    host: str
+    words: tuple[str, ...]
+    guests: tuple[Planned, ...]
+
+
+CASES = (
+    Case("mesh-8", (), (Planned("mesh-4", kept=True), Planned("line-4", kept=False))),
+    Case("backplane-8", (), (Planned("pairs-4", kept=True), Planned("ring-4", kept=False))),
+    # Unevenly linked, and tuned for measuring.
+    Case(
+        "opteron-8",
+        ("isolcpus=4-7", "nohz_full=4-7"),
+        (Planned("ring-4", kept=True), Planned("line-4", kept=False)),
+    ),
+    Case("memoryless-4", (), (Planned("ring-2", kept=True),)),
+)
+
+
+@contextmanager
+def booted(disks: Disks, case: Case) -> Iterator[Bed]:
+    own = HOSTS / f"{case.host}.toml"
+    topology = load_topology(own if own.exists() else case.host)
+    with tempfile.TemporaryDirectory(prefix="bed-") as folder:
+        argv = render_argv(topology, disks, Path(folder), case.words)
+        with running(argv, Path(folder)) as bed:
+            yield bed
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.host for case in CASES])
+def test_a_host_is_seen_as_it_is_and_planned_upon(disks: Disks, case: Case) -> None:
+    with booted(disks, case) as bed:
+        facts = bed.run("python3", FACTS).json()
+        shown = bed.run("numalab", "host", "show", "--json").json()
+        plans = {
+            each.guest: bed.run("numalab", "place", small(bed, each.guest), "--json").json()
+            for each in case.guests
+        }
+    nodes = facts["nodes"]
+    table = [node["distances"] for node in nodes]
+    assert [row["id"] for row in shown["nodes"]] == [node["id"] for node in nodes]
+    assert shown["distances"] == table
+    assert [row["memory_mib"] for row in shown["nodes"]] == [node["memory_mib"] for node in nodes]
+    assert [expanded(row["cpus"]) for row in shown["nodes"]] == [node["cpus"] for node in nodes]
+    assert expanded(shown["isolated"]) == facts["isolated"]
+    node_of = {cpu: node["id"] for node in nodes for cpu in node["cpus"]}
+    for each in case.guests:
+        plan, guest = plans[each.guest], load_topology(each.guest)
+        assert len(set(plan["host_nodes"])) == len(guest.nodes)
+        for node, host_node in zip(guest.nodes, plan["host_nodes"], strict=True):
+            assert {node_of[plan["vcpus"][cpu]] for cpu in node.cpus} == {host_node}
+        rows = [[table[a][b] for b in plan["host_nodes"]] for a in plan["host_nodes"]]
+        assert keeps_order([list(row) for row in guest.distances], rows) is each.kept
+        assert plan["timing"] is each.kept
+        assert bool(plan["distorts"]) is not each.kept
+
+
+def small(bed: Bed, name: str) -> str:
+    """Write a guest's topology file in the bed, with memory that its small nodes have."""
+    text = (PROJECT / f"topologies/{name}.toml").read_text()
+    path = f"/tmp/{name}.toml"
+    less = re.sub(r"^memory_mib = \d+$", "memory_mib = 192", text, flags=re.MULTILINE)
+    assert less != text
+    assert bed.run("sh", "-c", f"cat >{path}", stdin=less).status == 0
+    return path
+
+
+def keeps_order(guest: list[list[int]], host: list[list[int]]) -> bool:
+    """Tell whether what is nearer in the guest is nearer on the host, for all pairs of nodes."""
+    pairs = list(combinations(range(len(guest)), 2))
+    return all(
+        host[a][b] < host[c][d] for a, b in pairs for c, d in pairs if guest[a][b] < guest[c][d]
+    )
+
+
+def expanded(text: str) -> list[int]:
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

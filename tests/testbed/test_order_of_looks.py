@@ -1,0 +1,18 @@
+"""Threads that QEMU starts for strict memory: seen astray by a first look that moves none."""
+
+from testbed.bed import Bed
+from testbed.test_pinned_guest import GUEST
+
+OLD = "/disk/project/tests/testbed/old_order.py"
+
+
+def test_a_look_before_anything_is_moved_finds_them_astray(bed: Bed) -> None:
+    told = bed.run("python3", OLD, "boot", "ring-2", *GUEST, "--json", "--", "true").json()
+    assert any("TC tc-ram-node" in text for text in told["proof"]["differs"])
+    assert not told["timing"]["means"]
+
+
+def test_numalab_moves_them_first(bed: Bed) -> None:
+    told = bed.run("numalab", "boot", "ring-2", *GUEST, "--json", "--", "true").json()
+    assert told["proof"]["differs"] == []
+    assert told["timing"]["means"]
