@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from numalab.hunt.generate.machines import far_pairs
+from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part
 from numalab.topology.model import Topology
 
@@ -11,9 +11,14 @@ Family = Callable[[random.Random, Topology], Load | None]
 
 
 def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
-    """Draw loads of different families, as far as the machine has what they need."""
+    """Draw loads of different families, as far as the machine has what they need.
+
+    Where nodes are far apart, the first one spreads over two of them.
+    """
     families = list(FAMILIES)
     found: list[Load] = []
+    if worth(machine) > 0 and (first := spread(rng, machine)) is not None:
+        found.append(first)
     while families and len(found) < count:
         weights = [FAMILIES[family] for family in families]
         family = rng.choices(families, weights)[0]
@@ -28,7 +33,7 @@ def spread(rng: random.Random, machine: Topology) -> Load | None:
     start, allowed = _start_and_allowed(rng, machine)
     if len(allowed) < 2:
         return None
-    count = rng.choice((len(allowed), len(allowed) * 2, len(allowed) + rng.randint(1, 3)))
+    count = rng.choice((len(allowed) + 1, len(allowed) * 2, len(allowed) + rng.randint(1, 3)))
     return Load(rng.choice((2000, 2500)), (Part("hog", count, allowed, start),))
 
 

@@ -11,17 +11,18 @@ from itertools import accumulate
 from numalab.hunt.case import machine_of
 from numalab.topology.graph import diameter
 from numalab.topology.model import Topology
-from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.groups import Construction
+from numalab.topology.predict.hazards import hazards, inseparable_nodes
 from numalab.topology.predict.prediction import predict
 from numalab.topology.shapes.shape import SHAPES
 
 MOST_CPUS = 12
 NODE_MIB = 256
 FIRST_MIB = 512  # the kernel, and the trace
-_DRAWN = 3
+_DRAWN = 4
 # What each hazard is worth; those not named, 1.
 _WORTH = {
-    "group construction": 4.0,
+    "group construction": 5.0,
     "diameter above 2": 3.0,
     "nodes that are never balanced": 3.0,
     "asymmetric distances": 2.0,
@@ -33,7 +34,7 @@ _WORTH = {
 def draw_machine(rng: random.Random) -> Topology:
     """Draw a machine; hazards make it likelier."""
     drawn = [_one(rng) for _ in range(_DRAWN)]
-    return rng.choices(drawn, [1 + worth(each) for each in drawn])[0]
+    return rng.choices(drawn, [(1 + worth(each)) ** 2 for each in drawn])[0]
 
 
 def worth(machine: Topology) -> float:
@@ -44,11 +45,15 @@ def worth(machine: Topology) -> float:
 
 
 def far_pairs(machine: Topology) -> list[tuple[int, int]]:
-    """Return the pairs of nodes with CPUs that are more than a hop apart, else all pairs."""
+    """Return the pairs of nodes with CPUs between which balancing is most at risk.
+
+    Those that shared all groups before Linux 4.13; else those more than a hop apart; else all.
+    """
     ids = [node.id for node in machine.nodes if node.cpus]
     pairs = [(a, b) for a in ids for b in ids if a < b]
+    shared = inseparable_nodes(machine, predict(machine, construction=Construction.BEFORE_4_13))
     linked = set(machine.links)
-    return [pair for pair in pairs if pair not in linked] or pairs
+    return shared or [pair for pair in pairs if pair not in linked] or pairs
 
 
 def _one(rng: random.Random) -> Topology:
