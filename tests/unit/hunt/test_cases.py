@@ -13,6 +13,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.load import parse_loads, part_of_task, render_loads
+from numalab.hunt.reproducer import qemu_words, render_script
 from numalab.study.plan import plan_study
 
 
@@ -108,3 +109,14 @@ def test_a_case_file_is_a_study_and_a_case(tmp_path: Path) -> None:
 
 def test_a_machine_that_is_none() -> None:
     assert machine_of("nodes = 2") is None
+
+
+def test_a_reproducer_needs_no_numalab(drawn_case: Case) -> None:
+    finding = Finding("affinity", 0, 1.0, 0.0, "a text\nof two lines")
+    script = render_script(drawn_case, finding, "mine", 2)
+    assert script.splitlines()[1] == "# affinity: a text of two lines"
+    words = qemu_words(drawn_case.machine, 2)
+    nodes = drawn_case.machine.nodes
+    assert sum(word.startswith("-numa node,") for word in words) == len(nodes)
+    assert sum(word.startswith("-numa dist,") for word in words) == len(nodes) * (len(nodes) - 1)
+    assert render_loads(drawn_case.loads) in script

@@ -17,6 +17,7 @@ from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
 from numalab.hunt.properties.catalogue import NAMES
 from numalab.hunt.replay import Replayed, render_replay_junit, replay
+from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
 from numalab.hunt.workers import host_jobs, workers
 from numalab.kernel.catalogue import find_kernel
@@ -101,6 +102,8 @@ def command(
                 bad = any(f.prop == found.finding.prop for f in one.violations)
                 (violates if bad else holds).append(rival.kernel.name)
             files.append(_write(folder, found, violates, holds))
+            place = files[-1].with_suffix("")
+            write_reproducer(place, found.case, found.finding, bench, found.seed)
         booted = crew.booted
     value = {
         "kernel": spec.name,

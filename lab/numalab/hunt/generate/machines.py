@@ -32,7 +32,9 @@ _WORTH = {
 
 
 def draw_machine(rng: random.Random) -> Topology:
-    """Draw a machine; hazards make it likelier."""
+    """Draw a machine: every second one of several, of which hazards make one likelier."""
+    if rng.random() < 0.5:
+        return _one(rng)
     drawn = [_one(rng) for _ in range(_DRAWN)]
     return rng.choices(drawn, [(1 + worth(each)) ** 2 for each in drawn])[0]
 

@@ -1,0 +1,79 @@
+"""A case for people without numalab: one QEMU line, a kernel configuration and a C file."""
+
+import shlex
+from pathlib import Path
+
+from numalab.cpulist import format_cpulist
+from numalab.files import make_dir, write_text
+from numalab.hunt.case import Case
+from numalab.hunt.examine import WORKLOAD, HuntBench
+from numalab.hunt.finding import Finding
+from numalab.hunt.load import render_loads
+from numalab.machine.memory import backed_mib
+from numalab.places import find_input, shipped_dir
+from numalab.topology.model import Topology
+from numalab.workload.model import load_workload
+
+SCRIPT = "reproduce.sh"
+
+
+def write_reproducer(
+    folder: Path, case: Case, finding: Finding, bench: HuntBench, seed: int
+) -> None:
+    """Write a folder with all that is needed but QEMU, gcc, cpio and the kernel itself."""
+    make_dir(folder)
+    source = load_workload(WORKLOAD).file.parent / "hunt.c"
+    header = find_input("images", "src/numalab.h") or shipped_dir() / "images/src/numalab.h"
+    for path in (source, header):
+        write_text(folder / path.name, path.read_text(encoding="utf-8"))
+    config = bench.builds.kernels[bench.kernel.name].config
+    if config is not None:
+        write_text(folder / "kernel.config", config.read_text(encoding="utf-8"))
+    write_text(folder / SCRIPT, render_script(case, finding, bench.kernel.name, seed))
+    (folder / SCRIPT).chmod(0o700)
+
+
+def render_script(case: Case, finding: Finding, kernel: str, seed: int) -> str:
+    """Write the shell script: builds the load as the guest's only program, and boots it."""
+    words = " \\\n  ".join(qemu_words(case.machine, seed))
+    return f"""#!/bin/sh
+# {finding.prop}: {_plain(finding.text)}
+# Seen on {_plain(kernel)}. Say where its bzImage is, built with kernel.config:
+#   KERNEL=path/to/bzImage ./{SCRIPT}
+# At the end of each load a line for each process says on which CPU it was last, and its CPU time.
+set -e
+cd "$(dirname "$0")"
+gcc -O2 -static -I. -o init hunt.c -lpthread
+printf %s {shlex.quote(render_loads(case.loads))} >loads
+printf 'init\\nloads\\n' | cpio -o -H newc --quiet >initramfs
+exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -serial stdio \\
+  {words} \\
+  -kernel "${{KERNEL:?}}" -initrd initramfs \\
+  -append "console=ttyS0 rdinit=/init quiet sched_verbose lpj=4000000 no_timer_check tsc=reliable"
+"""
+
+
+def qemu_words(machine: Topology, seed: int) -> list[str]:
+    """Return the options for a machine as `icount` mode has it; a word and its value together."""
+    shape = machine.packaging
+    words = [
+        "-machine q35 -cpu max,la57=off",
+        f"-accel tcg,thread=single -icount shift=3,sleep=off -seed {seed}",
+        f"-smp {shape.cpus},sockets={shape.sockets},dies={shape.dies},cores={shape.cores},"
+        f"threads={shape.threads}",
+        f"-m {sum(map(backed_mib, machine.nodes))}",
+    ]
+    for node in machine.nodes:
+        ranges = format_cpulist(node.cpus).split(",") if node.cpus else []
+        cpus = "".join(f",cpus={each}" for each in ranges)
+        words.append(f"-object memory-backend-ram,id=m{node.id},size={backed_mib(node)}M")
+        words.append(f"-numa node,nodeid={node.id},memdev=m{node.id}{cpus}")
+    for source, row in enumerate(machine.distances):
+        for target, value in enumerate(row):
+            if source != target:
+                words.append(f"-numa dist,src={source},dst={target},val={value}")
+    return words
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
