@@ -1,0 +1,71 @@
+"""What chunks add up to is what one chunk of everything gives."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from numalab.analysis.sums import RunSums, Scope, add_up
+from numalab.analysis.tables.chunks import event_chunks
+from numalab.analysis.tables.slices import cut
+from numalab.analysis.tables.window import Window
+
+MS = 1_000_000
+WINDOW = Window(0, 40 * MS)
+SCOPE = Scope(("a", "b"), (0, 1), {0: 0, 1: 1}, cut(WINDOW))
+
+
+def events(trace: Any) -> pl.DataFrame:
+    """Task a runs on CPU 0 and then on CPU 1; b waits on CPU 0 meanwhile."""
+    table: pl.DataFrame = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.switch(0, 1, "other:9", "idle", trace.sleeps),
+        trace.wakeup(5 * MS, "b:2", 0),
+        trace.switch(20 * MS, 0, "a:1", "b:2"),
+        trace.migrate(20 * MS, "a:1", 0, 1),
+        trace.switch(21 * MS, 1, "idle", "a:1"),
+        trace.switch(39 * MS, 0, "b:2", "idle", trace.sleeps),
+        trace.mark(40 * MS, "x"),
+    )
+    return table
+
+
+def added(trace: Any, rows: int) -> RunSums:
+    return add_up(event_chunks(events(trace), WINDOW, [0, 1], rows), SCOPE)
+
+
+def by(table: pl.DataFrame, *keys: str) -> dict[Any, int]:
+    summed = table.group_by(keys).agg(pl.col("ns").sum())
+    return {row[:-1]: row[-1] // MS for row in summed.iter_rows()}
+
+
+@pytest.mark.parametrize("rows", [100, 3, 2])
+def test_time_of_tasks_and_cpus(trace: Any, rows: int) -> None:
+    sums = added(trace, rows)
+    assert by(sums.time, "pid", "node") == {(1, 0): 20, (1, 1): 19, (2, 0): 19}
+    assert by(sums.busy, "node") == {(0,): 39, (1,): 19}
+    assert by(sums.time, "slice") == {(0,): 10, (1,): 10, (2,): 19, (3,): 19}
+    assert {cpu: ns // MS for cpu, ns in sums.busy_cpu.items()} == {0: 39, 1: 19}
+    assert (sums.changes, sums.names) == (1, {1: "a", 2: "b"})
+
+
+@pytest.mark.parametrize("rows", [100, 3, 2])
+def test_a_cpu_was_idle_while_another_had_two(trace: Any, rows: int) -> None:
+    """From b's wake-up at 5 ms to a's move at 20 ms: one violation, however it is cut."""
+    sums = added(trace, rows)
+    assert (sums.idle_ns // MS, sums.violations) == (15, 1)
+    assert sums.longest.select("cpu", "start_ns", "end_ns").rows() == [(1, 5 * MS, 20 * MS)]
+    assert sums.lost_ns == 0
+
+
+@pytest.mark.parametrize("rows", [100, 3])
+def test_where_tasks_were_last(trace: Any, rows: int) -> None:
+    final = dict(added(trace, rows).final.select("pid", "cpu").iter_rows())
+    assert (final[1], final[2]) == (1, 0)
+
+
+def test_who_ran_where_is_kept_of_one_chunk_only(trace: Any) -> None:
+    whole = added(trace, 100).timeline
+    assert whole is not None
+    assert whole.spans.filter(pl.col("of_interest")).height == 3
+    assert added(trace, 3).timeline is None
