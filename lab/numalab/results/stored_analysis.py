@@ -84,7 +84,11 @@ def read_timeline(directory: RunDir) -> RunTimeline:
         raise ValueError("other columns than a timeline has")
     if any(spans.select(_NEVER_NULL).null_count().row(0)):
         raise ValueError("a span without a CPU, a time or a task")
-    return RunTimeline(int(about["length_ns"]), spans, _MARKS.validate_json(about["marks"]))
+    length = int(about["length_ns"])
+    within = (pl.col("start_ns") >= 0) & (pl.col("end_ns") <= length)
+    if not spans.select(within.all()).item() or length < 0:
+        raise ValueError("a span outside the window")
+    return RunTimeline(length, spans, _MARKS.validate_json(about["marks"]))
 
 
 def save_domains(directory: RunDir, log: SchedLog) -> None:

@@ -69,6 +69,9 @@ def test_a_damaged_timeline(copied: Results) -> None:
         (whole, {**kept, "marks": "[7]"}),
         (whole.drop("pid"), kept),
         (whole.with_columns(cpu=pl.lit(None, pl.Int16)), kept),
+        (whole.with_columns(start_ns=pl.col("start_ns") - 1), kept),
+        (whole, {**kept, "length_ns": "1"}),
+        (whole.clear(), {**kept, "length_ns": "-1"}),
     ):
         spoiled.write_parquet(directory.timeline, metadata=with_)
         with pytest.raises(UserError, match=r"timeline\.parquet: a file of these .* damaged"):
