@@ -16,7 +16,7 @@ PACKAGES := \
   trace-cmd shellcheck numactl chromium fonts-dejavu-core
 
 # What the tests boot.
-TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-xfs
+TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
 
 .PHONY: help setup demo check test test-kvm fuzz bench site clean
 

@@ -77,8 +77,9 @@ nodes (2).
 `numalab topology predict NAME` follows the kernel's own code (5.10 to 7.3) and prints the sched
 domains and groups that every CPU will have. After a boot the guest's sysfs, debugfs and kernel log
 are compared with it: nodes, distances, the memory that firmware gave each node, domains, flags,
-groups, and the kernel's errors and warnings about them. `numa_topology_type` and `imb_numa_nr` are
-predicted only: no file of a guest shows them. `--before-group-fix` builds groups as before 4.13.
+groups, and the kernel's errors and warnings about them. No file of a guest shows
+`sched_numa_topology_type` and `imb_numa_nr`: they are compared where the kernel has the series
+`show-predicted`, which prints them. `--before-group-fix` builds groups as before 4.13.
 
 The prediction is for QEMU's CPU models: with AMD models the kernel takes the whole socket for the
 last-level cache, whatever `dies` and `llc` say; with Intel models it sees both. Before 6.17 (and
