@@ -1,6 +1,8 @@
 """What every workload really printed in a guest (ring-4), and what is read from it.
 
 `distances` and `wrong-node` ran in mode timed, the others in icount.
+schbench printed no number of samples then: ` of 501` and ` of 569`, its requests, were added to its
+lines by hand.
 """
 
 from pathlib import Path
