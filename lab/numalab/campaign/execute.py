@@ -214,8 +214,8 @@ def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
         )
     notes: tuple[str, ...] = ()
     if run.mode == "timed":
-        events = scan_events(task.directory).collect()
-        notes = keep_memory_tables(task.directory, task.topology, events)
+        switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
+        notes = keep_memory_tables(task.directory, task.topology, switches.collect())
     files.measure(task.topology, task.workload, task.capture)
     return run.but(trace=recording, topology_differences=differences, notes=(*run.notes, *notes))
 

@@ -19,7 +19,7 @@ from numalab.capture.memory_tables import MemoryTables
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
-_PAIRS = 5_000_000  # differences that the first guess looks at
+_PAIRS = 2_000_000  # differences that the first guess looks at
 _PPM = 1e-6
 _MOST_DRIFT_PPM = 200  # a kernel that measures its TSC by the PIT is off by fewer
 # Rounds that each look closer: by steps of the rate, bins of the difference, and how many bins in a
@@ -98,8 +98,8 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
 
 
 def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
-    """Find how the clocks lie to each other; None where fewer than half of the trace's switches
-    have one in the model.
+    """Find how the clocks lie to each other; None where fewer than half of the model's switches
+    in the time of the recording have one in the trace.
 
     `since` and `traced` are the times of each CPU's switches, ascending. Of all lines through a
     pair of switches that on which most pairs lie is taken (Hough 1962), and fitted to them.
@@ -116,8 +116,7 @@ def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestT
         x, y = x[near], y[near]
     clock = _fitted(x, y, GuestTime(1.0 + rate, offset))
     clock = _bent(*_candidates(since, traced, cpus), clock)
-    # A model's row without counts is left out, and so is its switch: not every one of the trace
-    # has its pair. Of one in the model, whose time lies in the recording, all should.
+    # A task without counts is in no row of the model: not every switch of the trace has its pair.
     first = min(int(traced[cpu][0]) for cpu in cpus)
     last = max(int(traced[cpu][-1]) for cpu in cpus)
     begin, end = clock.of_trace(np.array([first, last]))
