@@ -48,7 +48,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
     "stream": {("copy_rate", ""): 550.7, ("triad_rate", ""): 595.5},
     "tcp-stream": {("tcp_stream", "64"): 8.16, ("tcp_stream", "16384"): 369},
     "warehouse": {("throughput", ""): 181069.0, ("instance_throughput", "0"): 181069.0},
-    "wrong-node": {("throughput", ""): 12244480.0, ("loads_part", "2"): 5447680.0},
+    "wrong-node": {("throughput", ""): 9003008, ("loads_part", "2"): 4689920},
     "xfsrepair": {
         ("fill_system_time", ""): 6.093013,
         ("repair_elapsed_time", ""): 1.758343,

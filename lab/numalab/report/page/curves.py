@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numalab.analysis.findings import TimeSeries
 from numalab.report.figures import printable
 from numalab.report.model import StudyReport
-from numalab.report.page.charts import Spec, node_color
+from numalab.report.page.charts import PALETTE, Spec, node_color
 from numalab.report.page.diagrams import curve_chart
 
 MOST_STEPS = 100
@@ -91,7 +91,7 @@ def _diagrams(
             printable(name),
             tuple(
                 CurveLine(
-                    runs[name][0].label, _color(report, node[0], place), _points(runs[name], grid)
+                    runs[name][0].label, _color(report, node, place), _points(runs[name], grid)
                 )
                 for place, (node, runs) in enumerate(nodes.items())
                 if name in runs
@@ -102,7 +102,10 @@ def _diagrams(
     )
 
 
-def _color(report: StudyReport, node: int | None, place: int) -> int | str:
+def _color(report: StudyReport, found: Place, place: int) -> int | str:
+    node, link = found
+    if link is not None:
+        return PALETTE[place % len(PALETTE)]
     return place if node is None else node_color(report.topology, node)
 
 
