@@ -82,12 +82,17 @@ Near = tuple[float, Case, int]  # how close it came, and with which load
 
 @dataclass
 class Hunter:
-    """A hunt under way: what for, with what, and how far."""
+    """A hunt under way: what for, with what, and how far.
+
+    With a `rival`, only what it does not violate counts: a smaller case must not be one that shows
+    something else, which both kernels do.
+    """
 
     aim: Aim
     bench: HuntBench
     workers: Examiners
     tell: Tell
+    rival: HuntBench | None = None
     hunt: Hunt = field(default_factory=Hunt)
     began: float = field(default_factory=time.monotonic)
 
@@ -131,7 +136,7 @@ class Hunter:
             pursued = self._pursue(case, finding)
             if pursued is None:
                 hunt.unconfirmed.append(finding)
-                self.tell(f"not confirmed with another seed: {finding.prop}: {finding.text}")
+                self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
             small, shown = pursued
             hunt.found.append(
@@ -159,8 +164,21 @@ class Hunter:
 
     def _violates(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
         """Say of each load of some cases whether it violates the property of a finding."""
+        bad = self._bad(finding, cases, self.bench)
+        if self.rival is None or not any(map(any, bad)):
+            return bad
+        both = [case for case, flags in zip(cases, bad, strict=True) if any(flags)]
+        theirs = iter(self._bad(finding, both, self.rival))
+        return [
+            [mine and not other for mine, other in zip(flags, next(theirs), strict=True)]
+            if any(flags)
+            else flags
+            for flags in bad
+        ]
+
+    def _bad(self, finding: Finding, cases: Sequence[Case], bench: HuntBench) -> list[list[bool]]:
         found = []
-        results = self.workers.examine(cases, self.bench, self.aim.seed + 1)
+        results = self.workers.examine(cases, bench, self.aim.seed + 1)
         for case, examined in zip(cases, results, strict=True):
             if finding.load is None:
                 bad = any(each.prop == finding.prop for each in examined.violations)

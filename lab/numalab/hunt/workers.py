@@ -3,18 +3,19 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
+from multiprocessing.pool import Pool
 from typing import NoReturn
 
+from numalab.errors import HostError
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench, examine
 from numalab.hunt.finding import Examined
 from numalab.hunt.store import Store
 
-_PATIENCE = 60.0  # seconds for a worker to end its guest
+_PATIENCE = 60.0  # seconds more than a guest may take
 OnExamined = Callable[[Case, Examined], None]
 
 
@@ -23,28 +24,26 @@ class Examiners:
     """Where cases are examined. `booted` counts the boots that were done, not found."""
 
     store: Store
-    pool: ProcessPoolExecutor
+    pool: Pool
     on_examined: OnExamined
     booted: int = 0
 
     def examine(self, cases: Sequence[Case], bench: HuntBench, seed: int) -> list[Examined]:
         """Examine cases, as many beside each other as there are workers; results in their order."""
         found = [self.store.find(case, bench, seed) for case in cases]
-        waiting: dict[Future[Examined], int] = {
-            self.pool.submit(_examine, case, bench, seed): place
-            for place, case in enumerate(cases)
-            if found[place] is None
-        }
-        while waiting:
-            done, _ = wait(waiting, return_when="FIRST_COMPLETED")
-            for future in done:
-                place = waiting.pop(future)
-                result = future.result()
-                found[place] = result
-                self.booted += 1
-                if not result.error:
-                    self.store.keep(cases[place], bench, seed, result)
-                self.on_examined(cases[place], result)
+        missing = [place for place, known in enumerate(found) if known is None]
+        jobs = [(place, cases[place], bench, seed) for place in missing]
+        results = self.pool.imap_unordered(_examine, jobs)
+        for _ in jobs:
+            try:
+                place, result = results.next(timeout=bench.wall + _PATIENCE)
+            except TimeoutError:
+                raise HostError("a process that examined a case is gone, or stands still") from None
+            found[place] = result
+            self.booted += 1
+            if not result.error:
+                self.store.keep(cases[place], bench, seed, result)
+            self.on_examined(cases[place], result)
         return [each for each in found if each is not None]
 
 
@@ -52,19 +51,15 @@ class Examiners:
 def workers(store: Store, jobs: int, on_examined: OnExamined) -> Iterator[Examiners]:
     """Give examiners; their guests end when the block is left by an error or Ctrl-C."""
     # Not fork: of libvirt's and polars' threads, the child would have the locks alone.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare)
+    pool = get_context("spawn").Pool(jobs, _prepare)
     try:
         yield Examiners(store, pool, on_examined)
     except BaseException:
-        processes = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(_PATIENCE)
-            process.kill()
+        pool.terminate()  # SIGTERM to each, and waits
+        pool.join()
         raise
-    pool.shutdown(wait=True)
+    pool.close()
+    pool.join()
 
 
 class _Worker:
@@ -86,10 +81,11 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _examine(case: Case, bench: HuntBench, seed: int) -> Examined:
+def _examine(job: tuple[int, Case, HuntBench, int]) -> tuple[int, Examined]:
+    place, case, bench, seed = job
     _Worker.busy = True
     try:
-        return examine(case, bench, seed)
+        return place, examine(case, bench, seed)
     except KeyboardInterrupt:
         os._exit(0)  # the guest has ended, and nobody waits for a result
     finally:

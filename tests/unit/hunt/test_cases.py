@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.case_file import read_case, render_case
+from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
@@ -120,3 +120,11 @@ def test_a_reproducer_needs_no_numalab(drawn_case: Case) -> None:
     assert sum(word.startswith("-numa node,") for word in words) == len(nodes)
     assert sum(word.startswith("-numa dist,") for word in words) == len(nodes) * (len(nodes) - 1)
     assert render_loads(drawn_case.loads) in script
+
+
+@pytest.mark.parametrize("path", find_cases(), ids=lambda path: path.stem)
+def test_each_case_of_the_corpus_is_one(path: Path) -> None:
+    case, table, study = read_case(path)
+    assert table.violated_by
+    assert len(case.loads) == 1
+    assert len(plan_study(path).runs) == len(study.variants)

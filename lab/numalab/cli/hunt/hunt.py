@@ -49,7 +49,7 @@ def command(
         bool, typer.Option("--survey", help="Confirm and shrink nothing: how close it all comes.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="Say of each case whether this kernel violates it, too.")
+        str | None, typer.Option(help="Only what this kernel does not violate counts.")
     ] = None,
     mode: Annotated[
         ModeName, typer.Option(help="auto: kvm where it works, else icount.")
@@ -92,7 +92,7 @@ def command(
             say(f"not examined: {examined.error.splitlines()[0]}")
 
     with goes_on("the same command"), workers(Store(folder), jobs or host_jobs(), told) as crew:
-        progress = Hunter(aim, bench, crew, say).run()
+        progress = Hunter(aim, bench, crew, say, rivals[0] if rivals else None).run()
         files = []
         for found in progress.found:
             violates: list[str] = [spec.name]

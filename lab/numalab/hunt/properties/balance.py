@@ -17,7 +17,7 @@ AFFINITY = "affinity"
 
 
 def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Every node that a part of too many tasks may use gets some of their work.
+    """Every node that more hogs than CPUs may use gets some of their work.
 
     The value is 0 for a node on which one of them ran in the settled time, else the share of that
     time in which its allowed CPUs were idle while a task waited that may run there.
@@ -26,7 +26,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         return
     window = run.settled
     for place, part in enumerate(run.load.parts):
-        if part.kind != "hog" or part.later:
+        if part.kind != "hog" or part.later or part.count <= len(part.cpus):
             continue
         ran = run.time_on(place, window)
         idle = run.avoidable(place, window)

@@ -19,7 +19,7 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
     The value is the share of accesses to another node than the task's own that has CPUs, in the
     last quarter of the time: for each task the share of its time on each node, times the share of
-    its pages elsewhere. Only where every task can have a CPU of its own.
+    its pages elsewhere. Only where every task can have a CPU of its own, and its mask stays.
     """
     load = run.load
     if len(run.machine.nodes) < 2 or load.tasks > run.machine.cpu_count or load.cpuset:
@@ -27,7 +27,7 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     end = run.window.end_ns
     late = Window(end - run.window.length_ns // 4, end)
     for place, part in enumerate(load.parts):
-        if part.kind != "memory":
+        if part.kind != "memory" or part.later:
             continue
         time = run.time_on(place, late)
         far = whole = 0.0

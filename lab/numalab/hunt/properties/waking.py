@@ -48,8 +48,12 @@ def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
 
 def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Tasks that sleep or fork do not wait for most of their time while a CPU is idle."""
-    if run.load.hotplug or run.load.cpuset:
+    """Tasks that sleep or fork do not wait for most of their time while a CPU is idle.
+
+    Not beside hogs, behind which they may well wait.
+    """
+    load = run.load
+    if load.hotplug or load.cpuset or any(part.kind == "hog" for part in load.parts):
         return
     for place, part in enumerate(run.load.parts):
         if part.kind not in ("sleeper", "waker", "forker") or part.later:
