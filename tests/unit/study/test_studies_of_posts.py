@@ -15,7 +15,7 @@ from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 
 # Of the machine, and not of a post.
-OF_NO_POST = ("what-distance-costs", "group-construction-counted")
+OF_NO_POST = ("what-distance-costs",)
 STUDIES = [
     path
     for path in sorted((project_dir() / "studies").glob("*.toml"))
