@@ -33,7 +33,7 @@ def spread(rng: random.Random, machine: Topology) -> Load | None:
     start, allowed = _start_and_allowed(rng, machine)
     if len(allowed) < 2:
         return None
-    count = rng.choice((len(allowed) + 1, len(allowed) * 2, len(allowed) + rng.randint(1, 3)))
+    count = rng.choice((len(allowed) + 1, machine.cpu_count + 1, machine.cpu_count + 2))
     return Load(rng.choice((2000, 2500)), (Part("hog", count, allowed, start),))
 
 

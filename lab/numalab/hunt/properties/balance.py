@@ -17,7 +17,9 @@ AFFINITY = "affinity"
 
 
 def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Every node that more hogs than CPUs may use gets some of their work.
+    """Every node that more hogs may use than the machine has CPUs gets some of their work.
+
+    With fewer, a group that holds the busy CPUs and idle ones does not count as overloaded.
 
     The value is 0 for a node on which one of them ran in the settled time, else the share of that
     time in which its allowed CPUs were idle while a task waited that may run there.
@@ -26,7 +28,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         return
     window = run.settled
     for place, part in enumerate(run.load.parts):
-        if part.kind != "hog" or part.later or part.count <= len(part.cpus):
+        if part.kind != "hog" or part.later or part.count <= run.machine.cpu_count:
             continue
         ran = run.time_on(place, window)
         idle = run.avoidable(place, window)
