@@ -1,5 +1,6 @@
 """What memory costs: the table `[memory]`, its defaults, and the model's parameter file."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,17 @@ def test_any_hmat_is_refused_by_its_key_or_taken_by_the_core(
     core = MemoryCore(library, text, nodes=3, lines_of_node=64)
     assert core.load(0, 64) == dict(zip(pairs, numbers, strict=True))[0, 1][0] * 1000
     core.finish()
+
+
+GUESTS = Path(__file__).parents[2] / "data" / "timed"
+
+
+@pytest.mark.parametrize("name", ["mesh-8", "pairs-4"])
+def test_a_chase_in_guests_took_what_the_topology_says(name: str) -> None:
+    """What `distances` printed in mode timed, 2 MiB, within 3 % for each pair of nodes."""
+    latency = memory_model(load_topology(name)).latency_ns
+    text = (GUESTS / f"distances-{name}.txt").read_text()
+    found = re.findall(r"^chase (\d+)-(\d+) (\d+\.\d+) ns$", text, re.MULTILINE)
+    assert len(found) == len(latency) ** 2
+    for start, end, ns in found:
+        assert float(ns) == pytest.approx(latency[int(start)][int(end)], rel=0.03)
