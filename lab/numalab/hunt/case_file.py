@@ -20,7 +20,12 @@ _TABLE = re.compile(r"(\[\[?)([a-z_]+)(\]\]?)")
 
 
 def render_case(
-    case: Case, finding: Finding, *, seed: int, violated_by: Sequence[str], holds_on: Sequence[str]
+    case: Case,
+    finding: Finding,
+    *,
+    seeds: Sequence[int],
+    violated_by: Sequence[str],
+    holds_on: Sequence[str],
 ) -> str:
     """Write the file of a case, which `numalab run` takes as a study."""
     kernels = [*violated_by, *holds_on]
@@ -29,7 +34,7 @@ def render_case(
         f"summary = {_text(finding.text)}",
         "",
         f'topologies = ["{MACHINE}"]',
-        f"seeds = [{seed}]",
+        f"seeds = {list(seeds)}",
         'mode = "icount"',
         "",
         "[case]",

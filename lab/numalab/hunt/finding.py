@@ -9,7 +9,8 @@ from pydantic import TypeAdapter
 class Finding:
     """One property of one load (None: of the whole boot): its value and the most it may be.
 
-    `text` says in words for people what was seen.
+    `text` says in words for people what was seen. A `weak` one may be how the kernel is meant to
+    be: it counts only beside a rival kernel that does not show it.
     """
 
     prop: str
@@ -17,6 +18,7 @@ class Finding:
     value: float
     most: float
     text: str
+    weak: bool = False
 
     @property
     def violated(self) -> bool:

@@ -24,6 +24,7 @@ ROUND = 6  # machines
 LOADS = 5  # on each
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest
+CONFIRMED = 2  # fresh boots, each with another seed, in all of which a violation is seen
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class Hunted:
     """A violation that was confirmed and shrunk.
 
     `first` is the case in which it was met, `case` the smallest; `finding` what the smallest
-    shows. `minutes` is the wall time since the hunt began until it was met, and `shrunk_minutes`
-    until it was small. `after` counts the boots until it was met.
+    shows, in boots with each of `seeds`. `minutes` is the wall time since the hunt began until it
+    was met, and `shrunk_minutes` until it was small. `after` counts the boots until it was met.
     """
 
     first: Case
     case: Case
     finding: Finding
-    seed: int
+    seeds: tuple[int, ...]
     minutes: float
     shrunk_minutes: float
     after: int
@@ -84,8 +85,8 @@ Near = tuple[float, Case, int]  # how close it came, and with which load
 class Hunter:
     """A hunt under way: what for, with what, and how far.
 
-    With a `rival`, only what it does not violate counts: a smaller case must not be one that shows
-    something else, which both kernels do.
+    With a `rival`, only what it violates in none of the fresh boots counts: a smaller case must not
+    be one that shows something else, which both kernels do.
     """
 
     aim: Aim
@@ -131,7 +132,7 @@ class Hunter:
         if self.aim.survey:
             return
         known_props = {found.finding.prop for found in hunt.found}
-        for finding in _worst(examined, self.aim.properties, known_props):
+        for finding in _worst(self._counting(examined), self.aim.properties, known_props):
             met = self._minutes()
             pursued = self._pursue(case, finding)
             if pursued is None:
@@ -140,13 +141,17 @@ class Hunter:
                 continue
             small, shown = pursued
             hunt.found.append(
-                Hunted(case, small, shown, self.aim.seed + 1, met, self._minutes(), hunt.machines)
+                Hunted(case, small, shown, self.seeds, met, self._minutes(), hunt.machines)
             )
             self.tell(f"found: {shown.prop}: {shown.text}")
 
+    def _counting(self, examined: Examined) -> tuple[Finding, ...]:
+        """Return the violations that count: weak ones only with a rival."""
+        return tuple(each for each in examined.violations if self.rival or not each.weak)
+
     def _pursue(self, case: Case, finding: Finding) -> tuple[Case, Finding] | None:
-        """Confirm a violation in a fresh boot with another seed, and shrink it."""
-        self.tell(f"violated: {finding.prop}: {finding.text}; trying again with another seed")
+        """Confirm a violation in fresh boots with other seeds, and shrink it."""
+        self.tell(f"violated: {finding.prop}: {finding.text}; trying other seeds")
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
             return self._violates(finding, cases)
@@ -159,34 +164,59 @@ class Hunter:
             return None
         self.tell("confirmed; shrinking")
         small = shrink(alone, violates, self.goes_on).case
-        shown = self.workers.examine([small], self.bench, self.aim.seed + 1)[0].violations
+        shown = self.workers.examine([small], self.bench, self.seeds[0])[0].violations
         return small, next(each for each in shown if each.prop == finding.prop)
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the fresh boots."""
+        return tuple(self.aim.seed + 1 + place for place in range(CONFIRMED))
+
     def _violates(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
-        """Say of each load of some cases whether it violates the property of a finding."""
-        bad = self._bad(finding, cases, self.bench)
-        if self.rival is None or not any(map(any, bad)):
-            return bad
-        both = [case for case, flags in zip(cases, bad, strict=True) if any(flags)]
-        theirs = iter(self._bad(finding, both, self.rival))
+        """Say of each load of some cases whether it violates the property of a finding.
+
+        That is in every fresh boot, and in none of the rival's.
+        """
+        bad = [[True] * max(1, len(case.loads)) for case in cases]
+        for seed in self.seeds:
+            bad = self._still(bad, finding, cases, self.bench, seed, violated=True)
+        if self.rival is not None:
+            for seed in self.seeds:
+                bad = self._still(bad, finding, cases, self.rival, seed, violated=False)
+        return bad
+
+    def _still(
+        self,
+        bad: list[list[bool]],
+        finding: Finding,
+        cases: Sequence[Case],
+        bench: HuntBench,
+        seed: int,
+        *,
+        violated: bool,
+    ) -> list[list[bool]]:
+        """Boot the cases that have a bad load so far; bad stays what comes out as it should.
+
+        What cannot be judged never does.
+        """
+        some = [case for case, flags in zip(cases, bad, strict=True) if any(flags)]
+        seen = iter(self.workers.examine(some, bench, seed))
         return [
-            [mine and not other for mine, other in zip(flags, next(theirs), strict=True)]
-            if any(flags)
+            [
+                was and self._seen(finding, examined, place) is violated
+                for place, was in enumerate(flags)
+            ]
+            if any(flags) and (examined := next(seen))
             else flags
             for flags in bad
         ]
 
-    def _bad(self, finding: Finding, cases: Sequence[Case], bench: HuntBench) -> list[list[bool]]:
-        found = []
-        results = self.workers.examine(cases, bench, self.aim.seed + 1)
-        for case, examined in zip(cases, results, strict=True):
-            if finding.load is None:
-                bad = any(each.prop == finding.prop for each in examined.violations)
-                found.append([bad] * len(case.loads))
-            else:
-                held = [examined.of(finding.prop, place) for place in range(len(case.loads))]
-                found.append([each is not None and each.violated for each in held])
-        return found
+    def _seen(self, finding: Finding, examined: Examined, load: int) -> bool | None:
+        """Whether a load, or the boot, violates the property; None where it was not judged."""
+        found = examined.of(finding.prop, None if finding.load is None else load)
+        if found is None:
+            return None
+        return found.violated and (self.rival is not None or not found.weak)
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
@@ -242,11 +272,11 @@ def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
 
 
 def _worst(
-    examined: Examined, properties: Collection[str], known: Collection[str]
+    violations: Sequence[Finding], properties: Collection[str], known: Collection[str]
 ) -> list[Finding]:
     """Return a violation of each property that none is known of yet."""
     found: dict[str, Finding] = {}
-    for finding in examined.violations:
+    for finding in violations:
         if finding.prop in properties and finding.prop not in known:
             found.setdefault(finding.prop, finding)
     return list(found.values())

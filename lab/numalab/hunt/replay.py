@@ -34,19 +34,40 @@ def replay(
     case: Case,
     prop: str,
     kernels: Sequence[tuple[str, bool]],
-    boot: Callable[[Case, str], Examined],
+    boots: Callable[[Case, str], Sequence[Examined]],
 ) -> list[Replayed]:
-    """Boot a case on kernels, each with whether it is to violate `prop`."""
+    """Boot a case on kernels, each with whether it is to violate `prop`.
+
+    It is to in every one of its boots, or in none.
+    """
     found = []
     for kernel, expected in kernels:
-        examined = boot(case, kernel)
-        violated, seen = verdict(examined, prop)
-        found.append(Replayed(name, kernel, prop, expected, violated, seen, examined.seconds))
+        examined = boots(case, kernel)
+        violated, seen = verdict(examined, prop, every=expected)
+        seconds = sum(each.seconds for each in examined)
+        found.append(Replayed(name, kernel, prop, expected, violated, seen, seconds))
     return found
 
 
-def verdict(examined: Examined, prop: str) -> tuple[bool | None, str]:
-    """Say whether a property was violated in a boot (None: not judged), and what was seen."""
+def verdict(
+    examined: Sequence[Examined], prop: str, *, every: bool = True
+) -> tuple[bool | None, str]:
+    """Say whether a property was violated in every boot, or in any, and what was seen.
+
+    None: a boot was not judged.
+    """
+    found = [_verdict(each, prop) for each in examined]
+    for violated, seen in found:
+        if violated is None:
+            return None, seen
+    bad = [seen for violated, seen in found if violated]
+    held = [seen for violated, seen in found if not violated]
+    if bad and held:
+        return not every, f"in {len(bad)} of {len(found)} boots: {bad[0]}"
+    return bool(bad), (bad or held)[0]
+
+
+def _verdict(examined: Examined, prop: str) -> tuple[bool | None, str]:
     if examined.error:
         return None, examined.error.splitlines()[0]
     mine = [finding for finding in examined.findings if finding.prop == prop]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.document import Document, read_document
@@ -93,6 +93,17 @@ def load_kernels() -> dict[str, KernelSpec]:
     a source of no known kind, and fragments or series for a kernel that is built already.
     """
     return _all_kernels()[0]
+
+
+def without_last_series(spec: KernelSpec) -> KernelSpec | None:
+    """Return the named kernel that lacks only the last patch series of `spec`, None without one."""
+    if not spec.series:
+        return None
+    base = replace(spec, series=spec.series[:-1], groups=Construction.NOW)
+    for named in load_kernels().values():
+        if replace(base, name=named.name, summary=named.summary) == named:
+            return named
+    return None
 
 
 def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:

@@ -62,7 +62,7 @@ def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
         "lost": Examined((), 1.0, "no QEMU\nat all"),
     }
     kernels = [("bad", True), ("bad", False), ("good", False), ("good", True), ("lost", True)]
-    rows = replay("one", drawn_case, "affinity", kernels, lambda _, kernel: seen[kernel])
+    rows = replay("one", drawn_case, "affinity", kernels, lambda _, kernel: [seen[kernel]])
     assert [row.passes for row in rows] == [True, False, True, False, False]
     suites = ET.fromstring(render_replay_junit(rows))
     assert {key: suites.get(key) for key in ("tests", "failures", "errors")} == {
@@ -74,10 +74,19 @@ def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
 
 def test_a_guest_that_is_lost_is_not_a_verdict_about_something_else() -> None:
     lost = Examined((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
-    assert verdict(lost, "affinity") == (None, "panicked")
-    assert verdict(lost, "guest-lost") == (True, "panicked")
+    assert verdict([lost], "affinity") == (None, "panicked")
+    assert verdict([lost], "guest-lost") == (True, "panicked")
 
 
 def test_no_control_characters_in_xml() -> None:
     row = Replayed("case", "kernel", "affinity", False, True, "a\x1bb", 0.5)
     assert "a?b" in render_replay_junit([row])
+
+
+def test_a_violation_in_some_boots_is_neither() -> None:
+    bad = Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0)
+    good = Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0)
+    assert verdict([bad, bad], "affinity") == (True, "ran elsewhere")
+    assert verdict([good, good], "affinity", every=False) == (False, "kept")
+    assert verdict([good, bad], "affinity") == (False, "in 1 of 2 boots: ran elsewhere")
+    assert verdict([good, bad], "affinity", every=False) == (True, "in 1 of 2 boots: ran elsewhere")

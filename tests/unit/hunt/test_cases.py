@@ -93,7 +93,7 @@ def test_a_case_file_is_a_study_and_a_case(tmp_path: Path) -> None:
         path = tmp_path / f"case-{number}.toml"
         path.write_text(
             render_case(
-                case, finding, seed=2, violated_by=["debian-6.12-mutation-fork"],
+                case, finding, seeds=[2, 3], violated_by=["debian-6.12-mutation-fork"],
                 holds_on=["debian-6.12"],
             )
         )  # fmt: skip
@@ -104,7 +104,7 @@ def test_a_case_file_is_a_study_and_a_case(tmp_path: Path) -> None:
         assert read.machine.packaging == case.machine.packaging
         assert table.sentence == finding.text
         plan = plan_study(path)
-        assert [run.variant for run in plan.runs] == ["violates", "holds1"]
+        assert [run.variant for run in plan.runs] == ["violates", "holds1"] * 2
 
 
 def test_a_machine_that_is_none() -> None:

@@ -10,6 +10,7 @@ from numalab.errors import BuildError, UserError
 from numalab.hunt.bisect_case import CaseBisection, JudgedStep, bisect_case
 from numalab.hunt.case_file import read_case
 from numalab.hunt.examine import HuntBench
+from numalab.hunt.finding import Examined
 from numalab.hunt.prepare_bench import bench_like, prepare_benches
 from numalab.hunt.replay import verdict
 from numalab.hunt.store import Store
@@ -55,8 +56,13 @@ def run(
                 bench = bench_like(next(iter(benches.values())), spec, tell)
             except BuildError as error:
                 return None, str(error).splitlines()[0]
-            examined = crew.examine([case], bench, study.seeds[0])[0]
-            return verdict(examined, table.property)
+            boots: list[Examined] = []
+            for seed in study.seeds:
+                boots += crew.examine([case], bench, seed)
+                violated, seen = verdict(boots, table.property)
+                if not violated:
+                    break
+            return violated, seen
 
         found = bisect_case(history, judge, lambda row: say(_line(row)))
     emit(found, as_json, _text(found))

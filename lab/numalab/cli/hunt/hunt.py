@@ -1,6 +1,7 @@
 """`numalab hunt`."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,15 +17,16 @@ from numalab.hunt.finding import Examined
 from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
 from numalab.hunt.properties.catalogue import NAMES
-from numalab.hunt.replay import Replayed, render_replay_junit, replay
+from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
 from numalab.hunt.workers import host_jobs, workers
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.catalogue import KernelSpec, find_kernel, without_last_series
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
 
 _USUAL = "debian-6.12"
+_NONE = "none"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 
@@ -49,7 +51,11 @@ def command(
         bool, typer.Option("--survey", help="Confirm and shrink nothing: how close it all comes.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="Only what this kernel does not violate counts.")
+        str | None,
+        typer.Option(
+            help="Only what this kernel does not violate counts. Left out: the kernel without its"
+            " last series; none: no other."
+        ),
     ] = None,
     mode: Annotated[
         ModeName, typer.Option(help="auto: kvm where it works, else icount.")
@@ -77,7 +83,7 @@ def command(
         return
     aim = Aim(seed, _properties(properties), _seconds(budget), machines, first, survey)
     spec = find_kernel(kernel or _USUAL)
-    other = find_kernel(against) if against is not None else None
+    other = _rival(spec, against)
     folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
     make_dir(folder)
     connect(connection)
@@ -85,7 +91,11 @@ def command(
         bench, *rivals = prepare_benches(
             [spec, *([other] if other else [])], mode, connection, tell
         )
-    say(f"hunting on {spec.name} with seed {seed} in mode {bench.choice.mode}, results in {folder}")
+    beside = f" against {other.name}" if other else ""
+    say(
+        f"hunting on {spec.name}{beside} with seed {seed} in mode {bench.choice.mode},"
+        f" results in {folder}"
+    )
 
     def told(_case: Case, examined: Examined) -> None:
         if examined.error:
@@ -98,12 +108,12 @@ def command(
             violates: list[str] = [spec.name]
             holds: list[str] = []
             for rival in rivals:
-                one = crew.examine([found.case], rival, found.seed)[0]
-                bad = any(f.prop == found.finding.prop for f in one.violations)
+                boots = [crew.examine([found.case], rival, at)[0] for at in found.seeds]
+                bad, _ = verdict(boots, found.finding.prop, every=False)
                 (violates if bad else holds).append(rival.kernel.name)
             files.append(_write(folder, found, violates, holds))
             place = files[-1].with_suffix("")
-            write_reproducer(place, found.case, found.finding, bench, found.seed)
+            write_reproducer(place, found.case, found.finding, bench, found.seeds[0])
         booted = crew.booted
     value = {
         "kernel": spec.name,
@@ -134,7 +144,7 @@ def _replay(
 ) -> None:
     """Do the cases of the corpus again; exit with 1 where a kernel does not what the file says."""
     found = [(path, *read_case(path)) for path in find_cases()]
-    cases = [(path, case, table, study.seeds[0]) for path, case, table, study in found]
+    cases = [(path, case, table, study.seeds) for path, case, table, study in found]
     wanted = {
         path.stem: [
             (name, name in table.violated_by)
@@ -150,12 +160,12 @@ def _replay(
     by_kernel = {bench.kernel.name: bench for bench in benches}
     rows: list[Replayed] = []
     with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:
-        for path, case, table, seed in cases:
+        for path, case, table, seeds in cases:
 
-            def boot(case: Case, name: str, seed: int = seed) -> Examined:
-                return crew.examine([case], by_kernel[name], seed)[0]
+            def boots(case: Case, name: str, at: Sequence[int] = seeds) -> list[Examined]:
+                return [crew.examine([case], by_kernel[name], seed)[0] for seed in at]
 
-            done = replay(path.stem, case, table.property, wanted[path.stem], boot)
+            done = replay(path.stem, case, table.property, wanted[path.stem], boots)
             for row in done:
                 how = "ok" if row.passes else "NOT AS SAID"
                 say(f"{row.case} on {row.kernel}: {how}: {row.seen}")
@@ -166,6 +176,12 @@ def _replay(
     emit(rows, as_json, f"{len(rows)} done, {len(bad)} not as the file says")
     if bad:
         raise typer.Exit(1)
+
+
+def _rival(spec: KernelSpec, against: str | None) -> KernelSpec | None:
+    if against is not None:
+        return None if against == _NONE else find_kernel(against)
+    return without_last_series(spec)
 
 
 def _properties(text: str | None) -> frozenset[str]:
@@ -188,7 +204,7 @@ def _seconds(text: str) -> float:
 def _write(folder: Path, found: Hunted, violates: list[str], holds: list[str]) -> Path:
     name = f"{found.finding.prop}-{found.case.key()[:6]}.toml"
     text = render_case(
-        found.case, found.finding, seed=found.seed, violated_by=violates, holds_on=holds
+        found.case, found.finding, seeds=found.seeds, violated_by=violates, holds_on=holds
     )
     write_text(folder / name, text)
     return folder / name

@@ -17,9 +17,10 @@ AFFINITY = "affinity"
 
 
 def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Every node that more hogs may use than the machine has CPUs gets some of their work.
+    """Every node that several hogs may use gets some of their work.
 
-    With fewer, a group that holds the busy CPUs and idle ones does not count as overloaded.
+    Weak where they are no more than the machine's CPUs: a group that holds the busy CPUs and idle
+    ones then need not count as overloaded (`group_is_overloaded()`, 6.12).
 
     The value is 0 for a node on which one of them ran in the settled time, else the share of that
     time in which its allowed CPUs were idle while a task waited that may run there.
@@ -28,7 +29,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         return
     window = run.settled
     for place, part in enumerate(run.load.parts):
-        if part.kind != "hog" or part.later or part.count <= run.machine.cpu_count:
+        if part.kind != "hog" or part.later or part.count < 2:
             continue
         ran = run.time_on(place, window)
         idle = run.avoidable(place, window)
@@ -44,6 +45,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 f"tasks that may run on node {node.id} (CPUs {_list(mine)}) never did in"
                 f" {window.length_ns / MS:.0f} ms, of which it was idle for"
                 f" {100 * share:.0f} % while one of them waited elsewhere",
+                weak=part.count <= run.machine.cpu_count,
             )  # fmt: skip
 
 
