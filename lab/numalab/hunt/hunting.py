@@ -24,6 +24,7 @@ ROUND = 6  # machines
 LOADS = 5  # on each
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest
+PURSUED = 3  # violations of a property by one machine
 CONFIRMED = 2  # fresh boots, each with another seed, in all of which a violation is seen
 
 
@@ -131,8 +132,10 @@ class Hunter:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
         if self.aim.survey:
             return
-        known_props = {found.finding.prop for found in hunt.found}
-        for finding in _worst(self._counting(examined), self.aim.properties, known_props):
+        known = {found.finding.prop for found in hunt.found}
+        for finding in _worst(self._counting(examined), self.aim.properties - known):
+            if finding.prop in {found.finding.prop for found in hunt.found}:
+                continue
             met = self._minutes()
             pursued = self._pursue(case, finding)
             if pursued is None:
@@ -271,15 +274,13 @@ def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
     ]
 
 
-def _worst(
-    violations: Sequence[Finding], properties: Collection[str], known: Collection[str]
-) -> list[Finding]:
-    """Return a violation of each property that none is known of yet."""
-    found: dict[str, Finding] = {}
+def _worst(violations: Sequence[Finding], properties: Collection[str]) -> list[Finding]:
+    """Return the violations to pursue: of each property the worst of some loads."""
+    found: dict[str, dict[int | None, Finding]] = {}
     for finding in violations:
-        if finding.prop in properties and finding.prop not in known:
-            found.setdefault(finding.prop, finding)
-    return list(found.values())
+        if finding.prop in properties:
+            found.setdefault(finding.prop, {}).setdefault(finding.load, finding)
+    return [each for loads in found.values() for each in list(loads.values())[:PURSUED]]
 
 
 def _fewest_loads(case: Case, violates: Callable[[Sequence[Case]], list[list[bool]]]) -> Case:
