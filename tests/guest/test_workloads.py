@@ -28,6 +28,7 @@ SHORT: dict[str, dict[str, Value]] = {
     "dbench": {"clients": 2, "seconds": 1},
     "distances": {"kib": 64},
     "hackbench": {"groups": 1, "fds": 2, "loops": 5},
+    "hunt": {"loads": "time ms=200;hog n=2 start=0 cpus=0-1|time ms=200;sleeper n=1 cpus=0"},
     "linpack": {"n": 64},
     "numa-mem": {"mib": 2, "loops": 2, "seconds": 1},
     "numa01": SHARED,
@@ -40,6 +41,7 @@ SHORT: dict[str, dict[str, Value]] = {
     "stream": {"mib": 3, "repetitions": 2},
     "tcp-stream": {"sizes": "1024,16384", "seconds": 1},
     "warehouse": {"instances": 2, "own_kib": 64, "shared_kib": 64, "seconds": 0.2},
+    "wrong-node": {"threads": 1, "kib": 64, "seconds": 0.2},
     "xfsrepair": {"files": 20},
 }
 # A line before and after each, with its exit status; the trace is emptied in between.
@@ -102,7 +104,9 @@ def between(printed: str, name: str) -> str:
 def check_metrics(name: str, output: str) -> None:
     specs = load_workload(name).metrics
     metrics = parse_metrics(specs, output)
-    assert {metric.name for metric in metrics} == {spec.name for spec in specs}, output
+    # As short as they are, some have too few samples for their highest percentiles.
+    always = {spec.name for spec in specs if (spec.percentile or 0) < 99}
+    assert always <= {metric.name for metric in metrics} <= {spec.name for spec in specs}, output
     found: Mapping[tuple[str, str], float] = {(m.name, m.label): m.value for m in metrics}
     assert len(found) == len(metrics), "a metric is found twice"
 

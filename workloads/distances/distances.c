@@ -247,6 +247,7 @@ int main(int argc, char **argv)
 		die("usage: distances KIB");
 	bytes = parse_number("KIB", argv[1], 64, 1 << 20) * 1024;
 	read_nodes();
+	mark("numalab: begin");
 	for (size_t size = 4096; size < bytes; size *= 2)
 		if (nodes[0].count && nodes[0].memory)
 			printf("cache %zu KiB %.2f ns\n", size / 1024,
@@ -255,5 +256,6 @@ int main(int argc, char **argv)
 		for (int to = 0; to < node_count; to++)
 			if (nodes[from].count && nodes[to].memory)
 				measure_pair(from, to);
+	mark("numalab: end");
 	return 0;
 }

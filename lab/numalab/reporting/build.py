@@ -4,6 +4,7 @@ Nothing here needs a guest, so it can be done again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.measure import MeasureInfo
@@ -28,7 +29,7 @@ from numalab.results.reader import (
 )
 from numalab.study.claims import Claim
 from numalab.study.model import Study
-from numalab.study.plan import stored_study
+from numalab.study.plan import machine_of_table, stored_study
 from numalab.topology.load import load_topology, topology_to_dict
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import render_svg
@@ -65,7 +66,7 @@ def _gather(
 ) -> model.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
-    topology = _topology(study, first)
+    topology = _topology(plan, study, first)
     about = [claim for claim in study.claims if claim.is_about(cell.topology, cell.label)]
     compared = sum(claim.variant is None for claim in about)
     claims = tuple(judge(claim, runs, family=compared) for claim in about)
@@ -116,9 +117,12 @@ def _key_measures(
     return tuple(name for name in named if name in there)
 
 
-def _topology(study: Study, run: Manifest) -> Topology:
+def _topology(plan: StoredPlan, study: Study, run: Manifest) -> Topology:
     """Load the machine of the runs; UserError when its file has changed since then."""
-    found = (load_topology(text) for text in study.topologies)
+    path = Path(plan.path)
+    found = (
+        machine_of_table(study, text, path) or load_topology(text) for text in study.topologies
+    )
     topology = next((each for each in found if each.name == run.topology), None)
     if topology is None or topology_to_dict(topology) != run.machine:
         raise UserError("this topology has changed since the runs", file=run.topology)
