@@ -127,4 +127,4 @@ def test_each_case_of_the_corpus_is_one(path: Path) -> None:
     case, table, study = read_case(path)
     assert table.violated_by
     assert len(case.loads) == 1
-    assert len(plan_study(path).runs) == len(study.variants)
+    assert len(plan_study(path).runs) == len(study.variants) * len(study.seeds)
