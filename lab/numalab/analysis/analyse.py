@@ -33,28 +33,6 @@ class Analysis:
     timeline: RunTimeline | None = field(default=None, compare=False)
 
 
-def compute_measures(
-    events: pl.DataFrame | pl.LazyFrame,
-    topology: Topology | None,
-    *,
-    tasks: Sequence[str],
-    allowed_cpus: Sequence[int] | None = None,
-    recorded: Collection[str] | None = None,
-    counters: Mapping[str, int] | None = None,
-    command: CommandData | None = None,
-) -> tuple[Measure, ...]:
-    """Compute every measure of a run; see `analyse_run`."""
-    return analyse_run(
-        events,
-        topology,
-        tasks=tasks,
-        allowed_cpus=allowed_cpus,
-        recorded=recorded,
-        counters=counters,
-        command=command,
-    ).measures
-
-
 def analyse_run(
     events: pl.DataFrame | pl.LazyFrame,
     topology: Topology | None,

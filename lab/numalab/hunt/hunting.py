@@ -133,8 +133,8 @@ class Hunter:
         if self.aim.survey:
             return
         known = {found.finding.prop for found in hunt.found}
-        for finding in _worst(self._counting(examined), self.aim.properties - known):
-            if finding.prop in {found.finding.prop for found in hunt.found}:
+        for finding in _worst(self._counting(examined), self.aim.properties):
+            if finding.prop in known:
                 continue
             met = self._minutes()
             pursued = self._pursue(case, finding)
@@ -143,6 +143,7 @@ class Hunter:
                 self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
             small, shown = pursued
+            known.add(shown.prop)
             hunt.found.append(
                 Hunted(case, small, shown, self.seeds, met, self._minutes(), hunt.machines)
             )

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run, compute_measures
+from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import explain, families
 from numalab.analysis.measures.placement import BUSY_SHARE
 from numalab.analysis.measures.run_data import CommandData
@@ -44,13 +44,13 @@ def values(found: tuple[Measure, ...]) -> dict[str, float | int | None]:
 
 
 def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) -> None:
-    found = compute_measures(
+    found = analyse_run(
         a_run(trace),
         three_nodes,
         tasks=["hog"],
         allowed_cpus=[0, 2],
         counters={"numa_hit": 7, "nr_free_pages": -5, "pgfault": 3},
-    )
+    ).measures
     assert values(found) == {
         # hogs ran 100 on CPU 0 and 30 on CPU 2
         "task_time_share_node0": pytest.approx(100 * 100 / 130),
@@ -101,7 +101,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) 
 def test_without_names_every_task_but_the_idle_ones_is_of_interest(
     trace: Any, three_nodes: Topology
 ) -> None:
-    found = values(compute_measures(a_run(trace), three_nodes, tasks=[]))
+    found = values(analyse_run(a_run(trace), three_nodes, tasks=[]).measures)
     assert found["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
     assert found["task_busy_share_cpu1"] == 100
     assert "task_migrations_node1_node2" in found
@@ -109,16 +109,16 @@ def test_without_names_every_task_but_the_idle_ones_is_of_interest(
 
 def test_names_may_hold_wildcards(trace: Any, three_nodes: Topology) -> None:
     for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
-        found = values(compute_measures(a_run(trace), three_nodes, tasks=[pattern]))
+        found = values(analyse_run(a_run(trace), three_nodes, tasks=[pattern]).measures)
         expected = 0 if "|" in pattern else 100
         assert found["task_busy_share_cpu0"] == expected, pattern
 
 
 def test_what_was_not_recorded_is_not_zero(trace: Any, three_nodes: Topology) -> None:
     found = values(
-        compute_measures(
+        analyse_run(
             a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"]
-        )
+        ).measures
     )
     assert found["sched_move_numa"] == 1
     for name in ("sched_swap_numa", "task_busy_share_min", "idle_while_overloaded"):
@@ -145,7 +145,9 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
 
 
 def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Any, three_nodes: Topology) -> None:
-    found = values(compute_measures(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]))
+    found = values(
+        analyse_run(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]).measures
+    )
     assert found["task_time_share_node0"] is None
     assert found["task_busy_share_min"] == 0
 
@@ -161,7 +163,7 @@ def test_time_with_lost_events_is_left_out(trace: Any, three_nodes: Topology) ->
         trace.switch(70, 0, "hog:1", "hog:2", trace.preempted),
         trace.mark(100, "numalab: end"),
     )
-    found = values(compute_measures(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]))
+    found = values(analyse_run(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]).measures)
     assert found["unknown_time"] == 40
     assert found["idle_while_overloaded"] == 100
     assert found["task_busy_share_cpu0"] == 60
@@ -171,12 +173,12 @@ def test_a_move_to_the_same_cpu_is_none(trace: Any, three_nodes: Topology) -> No
     """set_task_cpu() traces before it looks whether the CPU changes at all."""
     moves = [trace.migrate(110, "hog:1", 0, 0), trace.migrate(120, "hog:1", 0, 1)]
     events = trace.table(trace.mark(100, "numalab: begin"), *moves)
-    found = values(compute_measures(events, three_nodes, tasks=["hog"]))
+    found = values(analyse_run(events, three_nodes, tasks=["hog"]).measures)
     assert (found["task_migrations"], found["task_node_migrations"]) == (1, 1)
 
 
 def test_an_empty_trace_measures_nothing(trace: Any, three_nodes: Topology) -> None:
-    found = values(compute_measures(trace.table(), three_nodes, tasks=["hog"]))
+    found = values(analyse_run(trace.table(), three_nodes, tasks=["hog"]).measures)
     assert found["task_busy_share_min"] is None
     assert found["idle_while_overloaded"] is None
     assert found["sched_move_numa"] == 0
@@ -184,14 +186,14 @@ def test_an_empty_trace_measures_nothing(trace: Any, three_nodes: Topology) -> N
 
 def test_a_table_without_the_optional_columns_will_do(trace: Any, three_nodes: Topology) -> None:
     events = a_run(trace).select("time_ns", "cpu", "node", "event", "pid", "comm")
-    assert values(compute_measures(events, three_nodes, tasks=["hog"]))["task_migrations"] == 0
+    assert values(analyse_run(events, three_nodes, tasks=["hog"]).measures)["task_migrations"] == 0
     assert set(events.columns) < set(COLUMNS)
 
 
 def test_every_measure_can_be_explained(trace: Any, three_nodes: Topology) -> None:
-    for made in compute_measures(
+    for made in analyse_run(
         a_run(trace), three_nodes, tasks=["hog"], counters={"numa_hit": 1}
-    ):
+    ).measures:
         known = explain(made.name)
         assert known == made.info
         assert "{" not in known.definition
@@ -226,7 +228,7 @@ def test_passes_over_the_memory(
     trace: Any, three_nodes: Topology, memory_mib: float, counters: dict[str, int], passes: Any
 ) -> None:
     command = CommandData("w", memory_mib=memory_mib)
-    every = compute_measures(
+    every = analyse_run(
         a_run(trace), three_nodes, tasks=["hog"], counters=counters, command=command
-    )
+    ).measures
     assert values(every).get("numa_scan_passes", "not there") == passes

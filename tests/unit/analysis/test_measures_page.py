@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numalab.analysis.analyse import compute_measures
+from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures import catalogue, migrations
 from numalab.analysis.measures.catalogue import BUILT_IN
 from numalab.analysis.measures.documentation import render_tables, tables_of
@@ -49,7 +49,7 @@ def test_a_plug_in_adds_a_measure_with_one_file(
         trace.switch(100, 0, "hog:7", "idle"),
         *(trace.migrate(200 + at, *move) for at, move in enumerate(moves)),
     )
-    found = {each.name: each for each in compute_measures(events, None, tasks=[])}
+    found = {each.name: each for each in analyse_run(events, None, tasks=[]).measures}
     assert found["task_moves_most"].value == 2
     assert catalogue.explain("task_moves_most").unit == "moves"
     with pytest.raises(UserError, match="'task_migrations' already"):

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from numalab.analysis.analyse import compute_measures
+from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import families_of_nodes
 from numalab.cli.study.trace import command
 from numalab.errors import UserError
@@ -64,7 +64,7 @@ def test_it_gives_the_measures_and_the_table_that_a_study_gives(
 ) -> None:
     given = measured(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
     events = pl.read_parquet(tmp_path / "events.parquet")
-    expected = compute_measures(events, load_topology("ring-4"), tasks=("thread *",))
+    expected = analyse_run(events, load_topology("ring-4"), tasks=("thread *",)).measures
     assert given == {each.name: each.value for each in expected}
     assert given["sched_move_numa"]
     stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
