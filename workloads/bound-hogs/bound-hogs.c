@@ -12,22 +12,14 @@
  * fewer loops are done, on a machine whose CPUs run side by side.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <ucontext.h>
-#include <unistd.h>
 
-#define MARKER "/sys/kernel/tracing/instances/lab/trace_marker"
+#include "shared.h"
+
 #define MAX_HOGS 4096
 
 /* What a hog tells: how far its loop was when the hogs were let go, and at the end. */
@@ -39,54 +31,6 @@ struct report {
 static pid_t hogs[MAX_HOGS];
 static int count;
 static struct report *reports, *mine;
-
-static void stop_hogs(void)
-{
-	for (int i = 0; i < count; i++)
-		if (hogs[i] > 0)
-			kill(hogs[i], SIGKILL);
-}
-
-static void die(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	fputs("bound-hogs: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-	stop_hogs();
-	exit(1);
-}
-
-/* A cpulist such as `2-3,6` (bitmap_parselist() in the kernel's lib/bitmap.c). */
-static cpu_set_t parse_cpulist(const char *text)
-{
-	const char *rest = text;
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	while (*rest) {
-		char *end;
-		long first = strtol(rest, &end, 10), last = first;
-
-		if (end == rest)
-			die("not a cpulist: %s", text);
-		if (*end == '-') {
-			rest = end + 1;
-			last = strtol(rest, &end, 10);
-		}
-		if (end == rest || (*end && *end != ',') || first < 0 || last < first ||
-		    last >= CPU_SETSIZE)
-			die("not a cpulist: %s", text);
-		for (long cpu = first; cpu <= last; cpu++)
-			CPU_SET(cpu, &cpus);
-		rest = *end ? end + 1 : end;
-	}
-	if (!CPU_COUNT(&cpus))
-		die("an empty cpulist");
-	return cpus;
-}
 
 /* Leave the hogs' CPUs alone; on a machine that is all hogs' CPUs there is nowhere to go. */
 static void step_aside(const cpu_set_t *start, const cpu_set_t *allowed)
@@ -100,12 +44,6 @@ static void step_aside(const cpu_set_t *start, const cpu_set_t *allowed)
 			CPU_SET(cpu, &others);
 	if (CPU_COUNT(&others))
 		sched_setaffinity(0, sizeof(others), &others);
-}
-
-static void mark(int marker, const char *text)
-{
-	if (marker >= 0 && write(marker, text, strlen(text)) < 0)
-		die("cannot write a trace marker: %s", strerror(errno));
 }
 
 /* The loop counts in r12, which is in the context that the signal interrupted. */
@@ -155,12 +93,10 @@ static void start_hogs(const cpu_set_t *start)
 
 static void wait_for(int i, const volatile char *said)
 {
-	const struct timespec pause = { .tv_nsec = 2000000 };
-
 	while (!*said) {
 		if (waitpid(hogs[i], NULL, WNOHANG))
 			die("hog %d ended; are its CPUs online?", i);
-		nanosleep(&pause, NULL);
+		sleep_ns(2000000);
 	}
 }
 
@@ -216,20 +152,17 @@ int main(int argc, char **argv)
 {
 	unsigned long long loops, total = 0;
 	cpu_set_t start, allowed;
-	double seconds, *began, *worked;
-	struct timespec pause;
-	int marker, *cpus;
+	double *began, *worked;
+	int64_t length;
+	int *cpus;
 
 	if (argc != 5)
 		die("usage: bound-hogs COUNT SECONDS START_CPUS ALLOWED_CPUS");
-	count = atoi(argv[1]);
-	seconds = atof(argv[2]);
-	if (count < 1 || count > MAX_HOGS || !(seconds > 0))
-		die("needs 1 to %d hogs and a time above 0", MAX_HOGS);
+	count = parse_number("COUNT", argv[1], 1, MAX_HOGS);
+	length = parse_seconds(argv[2]);
 	start = parse_cpulist(argv[3]);
 	allowed = parse_cpulist(argv[4]);
 	step_aside(&start, &allowed);
-	marker = open(MARKER, O_WRONLY | O_CLOEXEC);
 	reports = mmap(NULL, count * sizeof(*reports), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	began = calloc(count, sizeof(*began));
@@ -245,11 +178,9 @@ int main(int argc, char **argv)
 			die("cannot bind hog %d: %s", i, strerror(errno));
 		began[i] = cpu_seconds(hogs[i]);
 	}
-	mark(marker, "numalab: begin");
-	pause = (struct timespec){ (time_t)seconds, (seconds - (time_t)seconds) * 1e9 };
-	while (nanosleep(&pause, &pause) && errno == EINTR)
-		;
-	mark(marker, "numalab: end");
+	mark("numalab: begin");
+	sleep_ns(length);
+	mark("numalab: end");
 	for (int i = 0; i < count; i++) {
 		cpus[i] = last_cpu(hogs[i]);
 		worked[i] = cpu_seconds(hogs[i]) - began[i];
@@ -261,6 +192,6 @@ int main(int argc, char **argv)
 		printf("hog %d pid %d cpu_seconds %.6f last_cpu %d loops %llu\n", i, hogs[i],
 		       worked[i], cpus[i], loops);
 	}
-	printf("total loops %llu per_second %.1f\n", total, total / seconds);
+	printf("total loops %llu per_second %.1f\n", total, total / (length / 1e9));
 	return 0;
 }

@@ -11,13 +11,11 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "numalab.h"
+#include "shared.h"
 
-#define LINE 64
 #define MAX_NODES 64
 #define MAX_THREADS 256
 #define HANDOVER_LINES 256
@@ -90,30 +88,6 @@ static void read_nodes(void)
 	}
 }
 
-/* Link all lines of a buffer to one ring in random order (Sattolo's algorithm). */
-static void **link_lines(char *buffer, size_t lines)
-{
-	uint32_t *order = malloc(lines * sizeof(*order));
-	uint64_t seed = 1;
-
-	if (!order)
-		die("no memory");
-	for (size_t i = 0; i < lines; i++)
-		order[i] = i;
-	for (size_t i = lines - 1; i > 0; i--) {
-		size_t other = (random_next(&seed) >> 33) % i;
-		uint32_t kept = order[i];
-
-		order[i] = order[other];
-		order[other] = kept;
-	}
-	for (size_t i = 0; i < lines; i++)
-		*(void **)(buffer + (size_t)order[i] * LINE) =
-			buffer + (size_t)order[(i + 1) % lines] * LINE;
-	free(order);
-	return (void **)buffer;
-}
-
 /* One pass, sixteen steps a round: so that the loop's own instructions do not count. */
 static void **follow(void **at, size_t steps)
 {
@@ -133,7 +107,7 @@ static double chase(int cpu, int node, size_t size)
 	int64_t began;
 
 	bind_cpu(cpu);
-	at = follow(link_lines(buffer, lines), steps);
+	at = follow(link_lines(buffer, lines, 1), steps);
 	began = now();
 	at = follow(at, steps);
 	began = now() - began;

@@ -27,7 +27,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -38,7 +37,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "numalab.h"
+#include "shared.h"
 
 #define TURNS 62
 #define MOST_PARTS 32
@@ -83,31 +82,6 @@ static int part_count, event_count, pid_count, task_count;
 static int part_of[MOST_TASKS * 2];
 static long load_ms;
 static char cpuset_from[128];
-
-static cpu_set_t parse_cpulist(const char *text)
-{
-	const char *rest = text;
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	while (*rest) {
-		char *end;
-		long first = strtol(rest, &end, 10), last = first;
-
-		if (end != rest && *end == '-') {
-			rest = end + 1;
-			last = strtol(rest, &end, 10);
-		}
-		if (end == rest || (*end && *end != ',') || first < 0 || last < first || last >= CPU_SETSIZE)
-			die("not a cpulist: %s", text);
-		for (long cpu = first; cpu <= last; cpu++)
-			CPU_SET(cpu, &cpus);
-		rest = *end ? end + 1 : end;
-	}
-	if (!CPU_COUNT(&cpus))
-		die("an empty cpulist");
-	return cpus;
-}
 
 static void mark_load(const char *format, int load)
 {
@@ -220,10 +194,7 @@ static void work(long us)
 
 static void pause_us(long us)
 {
-	struct timespec time = { us / 1000000, us % 1000000 * 1000 };
-
-	while (nanosleep(&time, &time) && errno == EINTR)
-		;
+	sleep_ns(us * 1000LL);
 }
 
 static void rename_task(const char *kind, int part, int number)

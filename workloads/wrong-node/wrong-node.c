@@ -11,14 +11,11 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 
-#include "numalab.h"
+#include "shared.h"
 
-#define LINE 64
 #define MAX_THREADS 256
-#define MAX_CPUS 1024
 #define SLICES 10
 #define BATCH 1024 /* loads from one look at the clock to the next */
 
@@ -34,58 +31,10 @@ static size_t bytes;
 static int64_t began, length;
 static long rounds;
 
-/* A cpulist such as `2-3,6`. */
-static cpu_set_t parse_cpulist(const char *text)
-{
-	const char *rest = text;
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	do {
-		char *end;
-		long first = strtol(rest, &end, 10), last = first;
-
-		if (end == rest)
-			die("%s is no list of CPUs", text);
-		if (*end == '-')
-			last = strtol(end + 1, &end, 10);
-		if (first < 0 || last < first || last >= MAX_CPUS || (*end && *end != ','))
-			die("%s is no list of CPUs", text);
-		for (; first <= last; first++)
-			CPU_SET(first, &cpus);
-		rest = *end ? end + 1 : end;
-	} while (*rest);
-	return cpus;
-}
-
 static void allow(cpu_set_t *cpus)
 {
 	if (sched_setaffinity(0, sizeof(*cpus), cpus))
 		die("cannot run on these CPUs: %s", strerror(errno));
-}
-
-/* Link all lines of a buffer to one ring in random order (Sattolo's algorithm). */
-static void *link_lines(char *buffer, uint64_t seed)
-{
-	size_t lines = bytes / LINE;
-	uint32_t *order = malloc(lines * sizeof(*order));
-
-	if (!order)
-		die("no memory");
-	for (size_t i = 0; i < lines; i++)
-		order[i] = i;
-	for (size_t i = lines - 1; i > 0; i--) {
-		size_t other = (random_next(&seed) >> 33) % i;
-		uint32_t kept = order[i];
-
-		order[i] = order[other];
-		order[other] = kept;
-	}
-	for (size_t i = 0; i < lines; i++)
-		*(void **)(buffer + (size_t)order[i] * LINE) =
-			buffer + (size_t)order[(i + 1) % lines] * LINE;
-	free(order);
-	return buffer;
 }
 
 static void *work(void *argument)
@@ -97,7 +46,7 @@ static void *work(void *argument)
 	if (buffer == MAP_FAILED)
 		die("no memory");
 	allow(&touch_cpus);
-	at = link_lines(buffer, 1 + (worker - workers));
+	at = link_lines(buffer, bytes / LINE, 1 + (worker - workers));
 	pthread_barrier_wait(&touched);
 	allow(&run_cpus);
 	pthread_barrier_wait(&touched); /* the main thread marks the time between the two */

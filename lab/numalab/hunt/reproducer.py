@@ -10,8 +10,8 @@ from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import render_loads
 from numalab.machine.memory import backed_mib
-from numalab.places import find_input, shipped_dir
 from numalab.topology.model import Topology
+from numalab.workload.build import shared_headers
 from numalab.workload.model import load_workload
 
 SCRIPT = "reproduce.sh"
@@ -23,8 +23,7 @@ def write_reproducer(
     """Write a folder with all that is needed but QEMU, gcc, cpio and the kernel itself."""
     make_dir(folder)
     source = load_workload(WORKLOAD).file.parent / "hunt.c"
-    header = find_input("images", "src/numalab.h") or shipped_dir() / "images/src/numalab.h"
-    for path in (source, header):
+    for path in (source, *shared_headers()):
         write_text(folder / path.name, path.read_text(encoding="utf-8"))
     config = bench.builds.kernels[bench.kernel.name].config
     if config is not None:

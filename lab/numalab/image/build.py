@@ -195,7 +195,7 @@ def _add_guest(tree: Path) -> None:
     shutil.copytree(images_dir() / "guest", ours)
     for source in _sources():
         if source.suffix == ".c":
-            compile_program(source, ours / source.stem, include=source.parent)
+            compile_program(source, ours / source.stem, include=[source.parent])
     hostname = tree / "etc/hostname"
     hostname.write_text("guest\n", encoding="ascii")
     for path in (hostname, ours, *ours.rglob("*")):

@@ -34,11 +34,12 @@ def programs_digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def compile_program(source: Path, target: Path, *, include: Path) -> None:
-    """Compile one C file; `include` holds our headers. BuildError has the compiler's words."""
+def compile_program(source: Path, target: Path, *, include: Iterable[Path]) -> None:
+    """Compile one C file; folders of `include` hold headers. BuildError has the compiler's words."""
     gcc = find_program("gcc", "gcc")
     # Relative to its folder, so that no path of this host gets into a program.
-    argv: list[str | Path] = [gcc, *FLAGS, "-I", include, "-o", target, source.name, *LIBRARIES]
+    headers = [word for folder in include for word in ("-I", folder)]
+    argv: list[str | Path] = [gcc, *FLAGS, *headers, "-o", target, source.name, *LIBRARIES]
     try:
         run(argv, cwd=source.parent)
     except CommandFailed as failed:

@@ -40,12 +40,18 @@ def build_workload(folder: Path) -> dict[str, bytes]:
     return built
 
 
+def shared_headers() -> list[Path]:
+    """Return the headers that any workload's C files may include, of the first lab folder each."""
+    names = (("images", "src/numalab.h"), ("workloads", "shared.h"))
+    return [find_input(kind, name) or shipped_dir() / kind / name for kind, name in names]
+
+
 def _program(source: Path, headers: list[Path]) -> bytes:
-    common = find_input("images", "src/numalab.h") or shipped_dir() / "images/src/numalab.h"
-    digest = programs_digest([source, *headers, common])
+    shared = shared_headers()
+    digest = programs_digest([source, *headers, *shared])
     path = cache_dir("programs") / f"{source.stem}-{digest[:32]}"
     with locked(path.with_name(f".{path.name}.lock")):
         if not path.exists():
             with replacing(path) as temporary:
-                compile_program(source, temporary, include=common.parent)
+                compile_program(source, temporary, include=[path.parent for path in shared])
     return path.read_bytes()
