@@ -35,7 +35,7 @@ def programs_digest(files: Iterable[Path]) -> str:
 
 
 def compile_program(source: Path, target: Path, *, include: Iterable[Path]) -> None:
-    """Compile one C file; folders of `include` hold headers. BuildError has the compiler's words."""
+    """Compile one C file; `include` names folders of headers. BuildError has gcc's words."""
     gcc = find_program("gcc", "gcc")
     # Relative to its folder, so that no path of this host gets into a program.
     headers = [word for folder in include for word in ("-I", folder)]

@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Decimal
 from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -298,7 +298,6 @@ def test_what_was_not_measured_is_not_comparable(
 number = st.floats(-1e6, 1e6) | st.integers(-50, 50)
 
 
-@settings(deadline=None)  # the first call imports scipy
 @given(st.lists(number, max_size=7), st.lists(number, max_size=7), st.integers(1, 60))
 def test_any_samples_give_a_whole_comparison(
     before: list[float], after: list[float], family: int

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.analysis.tables.runqueue import queue_lengths, stays
@@ -58,7 +58,6 @@ def test_pieces_of_one_violation_are_joined() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(SPANS, SPANS)
 def test_unions_and_differences_are_those_of_sets(
     spans: list[tuple[int, int]], holes: list[tuple[int, int]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -68,7 +68,6 @@ def searched(parents: Sequence[Sequence[int]], planted: int, skips: set[int]) ->
     return search, tried
 
 
-@settings(deadline=None)  # on a busy host one example may take long
 @given(histories())
 def test_the_planted_change_is_found(drawn: tuple[list[list[int]], int, set[int]]) -> None:
     parents, planted, skips = drawn
@@ -79,7 +78,6 @@ def test_the_planted_change_is_found(drawn: tuple[list[list[int]], int, set[int]
     assert tried <= len(parents)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 600).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1))))
 def test_a_line_is_halved(drawn: tuple[int, int]) -> None:
     size, planted = drawn
@@ -112,7 +110,6 @@ def driven(
     return bisect(line(size), rule, 3, taking(values), rows.append), rows
 
 
-@settings(deadline=None)
 @given(st.integers(1, 30), st.data())
 def test_the_driver_finds_the_step(size: int, data: st.DataObject) -> None:
     planted = data.draw(st.integers(0, size - 1))

@@ -209,7 +209,7 @@ accesses = st.lists(
 
 
 @given(stream=accesses, llc=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_after_a_store_nobody_else_has_the_line_for_nothing(
     library: Path, stream: list[tuple[int, int, bool]], llc: bool
 ) -> None:
@@ -312,7 +312,7 @@ def test_a_wrong_parameter_file_is_refused(
 
 
 @given(st.text(alphabet=st.sampled_from("machinecpu first01 \n#9"), max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_text_crashes_the_parser(library: Path, text: str) -> None:
     with pytest.raises(ValueError, match="line"):
         MemoryCore(library, "numalab-memory 1\n" + text, nodes=1)

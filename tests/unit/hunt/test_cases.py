@@ -23,14 +23,14 @@ def drawn(number: int) -> Case:
     return Case(machine, draw_loads(rng, machine, 5))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_the_same_seed_gives_the_same_case(number: int) -> None:
     assert drawn(number) == drawn(number)
     assert drawn(number).key() == drawn(number).key()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_loads_are_written_and_read_back(number: int) -> None:
     case = drawn(number)
@@ -38,7 +38,7 @@ def test_loads_are_written_and_read_back(number: int) -> None:
     assert len(render_loads(case.loads)) < 8000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_loads_name_only_what_the_machine_has(number: int) -> None:
     case = drawn(number)

@@ -23,7 +23,7 @@ def plain(rows: list[tuple[int, int]]) -> set[int]:
     return {point for low, high in rows for point in range(low, high)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pieces, pieces)
 def test_like_sets_of_points(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     a, b = made(one), made(other)
@@ -35,7 +35,7 @@ def test_like_sets_of_points(one: list[tuple[int, int]], other: list[tuple[int, 
     assert total(a) == len(plain(one))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pieces)
 def test_the_longest(rows: list[tuple[int, int]]) -> None:
     length, start = longest(made(rows))

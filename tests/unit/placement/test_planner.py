@@ -232,7 +232,7 @@ def guest(sizes: list[int]) -> Topology:
 sizes = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(any)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(sizes, st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.data())
 def test_plans_are_whole_and_even(
     cpus: list[int], nodes: int, cores: int, threads: int, data: st.DataObject
@@ -268,7 +268,7 @@ def test_plans_are_whole_and_even(
 
 
 @given(st.permutations(range(8)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_renumbered_machine_is_recognised(order: list[int]) -> None:
     host = [[MESH.distances[a][b] for b in order] for a in order]
     found = compare(MESH.distances, host, assign(MESH.distances, host))

@@ -176,9 +176,7 @@ FAR = st.sampled_from([90, 91, 1000, 65535, 1_000_000])
     ),
     nearer=st.booleans(),
 )
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_table_is_refused_by_its_key_or_taken_by_the_core(
     tmp_path: Path, library: Path, table: list[list[int]], caches: dict[str, int], nearer: bool
 ) -> None:
@@ -207,9 +205,7 @@ def test_any_table_is_refused_by_its_key_or_taken_by_the_core(
         max_size=6,
     )
 )
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_hmat_is_refused_by_its_key_or_taken_by_the_core(
     tmp_path: Path, library: Path, numbers: list[tuple[int, int]]
 ) -> None:

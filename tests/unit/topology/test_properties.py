@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -39,12 +39,6 @@ from numalab.topology.predict.rules import SERIES
 from numalab.topology.view.drawing import render_svg
 from numalab.topology.view.terminal import render_terminal
 from numalab.topology.write_file import render_topology_file
-
-# The same examples every time, and no deadline: a busy host must not fail a test.
-settings.register_profile(
-    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("steady")
 
 RNG = Path("/usr/share/libvirt/schemas/domain.rng")
 DOMAIN = (
