@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * stream THREADS MIB REPETITIONS: memory bandwidth as STREAM (John McCalpin) measures it.
+ * stream THREADS MIB REPETITIONS MOVED: memory bandwidth as STREAM (John McCalpin) measures it.
  *
  * Three arrays of doubles with MIB in all. Each thread has a part of each array, which it is the
- * first to write, as with OpenMP's static schedule; nothing is bound to a CPU or a node. Four
- * loops, REPETITIONS times: copy c = a, scale b = 3c, add c = a + b, triad a = b + 3c. The rate of
+ * first to write, as with OpenMP's static schedule; nothing is bound to a CPU or a node. With MOVED
+ * above 0 thread i writes its part on CPU i, is moved to CPU i + MOVED and from there on may run
+ * anywhere: a thread that migrates after first touch. Four loops, REPETITIONS times: copy c = a, scale b = 3c, add c = a + b, triad a = b + 3c. The rate of
  * a loop is that of its fastest repetition after the first, in MB (10^6 bytes) a second, counted
  * as STREAM counts. The arrays are checked at the end.
  */
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -25,7 +27,8 @@ static const int arrays_of[LOOPS] = { 2, 2, 3, 3 };
 
 static double *a, *b, *c;
 static size_t length;
-static int thread_count, repetitions;
+static int thread_count, repetitions, moved, cpu_count;
+static cpu_set_t allowed;
 static pthread_barrier_t barrier;
 static double best[LOOPS], sum[LOOPS];
 
@@ -71,16 +74,37 @@ static void note(int repetition, int loop, double seconds)
 		best[loop] = seconds;
 }
 
+static void run_on(const cpu_set_t *cpus)
+{
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		die("cannot bind a thread: %s", strerror(errno));
+}
+
+static void run_on_cpu(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu % cpu_count, &one);
+	run_on(&one);
+}
+
 static void *run(void *argument)
 {
 	size_t number = (intptr_t)argument;
 	size_t from = length * number / thread_count, to = length * (number + 1) / thread_count;
 
 	prctl(PR_SET_NAME, "stream");
+	if (moved)
+		run_on_cpu(number);
 	for (size_t i = from; i < to; i++) {
 		a[i] = 1;
 		b[i] = 2;
 		c[i] = 0;
+	}
+	if (moved) {
+		run_on_cpu(number + moved);
+		run_on(&allowed);
 	}
 	for (int repetition = 0; repetition < repetitions; repetition++)
 		for (int loop = 0; loop < LOOPS; loop++) {
@@ -118,11 +142,15 @@ int main(int argc, char **argv)
 	pthread_t threads[MAX_THREADS];
 	long mib;
 
-	if (argc != 4)
-		die("usage: stream THREADS MIB REPETITIONS");
+	if (argc != 5)
+		die("usage: stream THREADS MIB REPETITIONS MOVED");
 	thread_count = parse_number("the number of threads", argv[1], 1, MAX_THREADS);
 	mib = parse_number("MIB", argv[2], 1, 1 << 20);
-	repetitions = parse_number("the number of repetitions", argv[3], 2, 100);
+	repetitions = parse_number("the number of repetitions", argv[3], 2, 1000);
+	moved = parse_number("MOVED", argv[4], 0, MAX_THREADS);
+	cpu_count = sysconf(_SC_NPROCESSORS_ONLN);
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		die("cannot read the affinity: %s", strerror(errno));
 	length = mib * 1048576 / 3 / sizeof(double);
 	a = allocate();
 	b = allocate();

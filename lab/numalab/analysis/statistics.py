@@ -14,6 +14,7 @@ corrected p is below `LEVEL`. Two tests are used, and which one is said:
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import comb, exp, fsum, log, sqrt
+from statistics import median
 from sys import float_info
 from typing import Literal
 
@@ -112,6 +113,22 @@ def summarise(values: Values) -> Summary | None:
         harmonic = n / sum(1 / value for value in there)  # fsum fails where this is infinite
         geometric = exp(fsum(map(log, there)) / n)
     return Summary(n, mean, there[0], there[-1], stddev, harmonic, geometric)
+
+
+def deviations(values: Values) -> list[float]:
+    """Return how far the runs lie from their median, so that spreads compare as means do.
+
+    M. B. Brown and A. B. Forsythe, J. Am. Statist. Assoc. 69, 1974, 364-367. Of an odd number
+    of runs the median is itself one, whose 0 tells nothing and is left out (W. G. S. Hines and
+    R. J. O'Hara Hines, Biometrics 56, 2000, 451-454).
+    """
+    there = sorted(_there(values))
+    if not there:
+        return []
+    middle = median(there)
+    if len(there) % 2:
+        there.pop(len(there) // 2)
+    return [abs(value - middle) for value in there]
 
 
 def change_percent(before: float, after: float) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.analysis.statistics import smallest_effect
+from numalab.analysis.statistics import deviations, smallest_effect
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.reader import StoredRun, load_runs
@@ -80,6 +80,8 @@ def _outlook(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) 
         ]
         for variant in (claim.from_variant, claim.to)
     )
+    if claim.statistic == "spread":
+        before, after = deviations(before), deviations(after)
     family = sum(
         each.variant is None and each.is_about(cell.topology, cell.label)
         for each in plan.study.claims

@@ -1,10 +1,10 @@
 """What became of a study's claims in the runs of one cell."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from numalab.analysis.statistics import FEWEST, Comparison, compare_samples
+from numalab.analysis.statistics import FEWEST, Comparison, compare_samples, deviations
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import Direction, MeasureKind
 from numalab.report import model
@@ -91,7 +91,11 @@ class Untimed:
 
 def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.ClaimOutcome:
     before, after = _of(runs, claim.from_variant), _of(runs, claim.to)
-    sides = ([run.value(claim.measure) for run in side] for side in (before, after))
+    sides: Iterable[Sequence[float | None]] = (
+        [run.value(claim.measure) for run in side] for side in (before, after)
+    )
+    if claim.statistic == "spread":
+        sides = map(deviations, sides)
     # Whether more is better is not asked here, only where the mean went.
     found = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
@@ -99,7 +103,7 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.Cla
     return model.ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
-        measured=_measured(found, unit),
+        measured=_measured(found, unit, claim.statistic),
         holds=(not claim.expect or seen.verdict in claim.expect)
         and (not claim.bounds or claim.holds(_change(found))),
         measure=claim.measure,
@@ -112,12 +116,13 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.Cla
 
 
 def _expected(claim: Claim) -> str:
-    parts = [_WHERE[claim.direction]] if claim.direction else []
+    spread = " spread" if claim.statistic == "spread" else ""
+    parts = [_WHERE[claim.direction] + spread] if claim.direction else []
     parts += [f"{sign} {bound:+g}%" for sign, bound in claim.bounds]
     return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
 
 
-def _measured(found: Comparison, unit: str) -> str:
+def _measured(found: Comparison, unit: str, statistic: str) -> str:
     if found.before is None or found.after is None:
         return found.verdict
     change = f" ({found.change:+.1f}%)" if found.change is not None else ""
@@ -126,6 +131,9 @@ def _measured(found: Comparison, unit: str) -> str:
         low, high = (_figure(end, sign="+") for end in found.interval)
         interval = f", difference {low} to {high} (95 %)"
     means = f"{_figure(found.before.mean)} to {_figure(found.after.mean)} {unit}"
+    if statistic == "spread":
+        counts = f"{found.before.n} and {found.after.n} deviations from the median"
+        return f"{means} of spread{change}{interval}, {counts}"
     return f"{means}{change}{interval}, {found.before.n} and {runs_of(found.after.n)}"
 
 

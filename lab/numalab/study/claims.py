@@ -28,6 +28,8 @@ class Claim(Document):
     Of one `variant`: the bounds hold in every run. From one to another: `direction` is where the
     mean of the measure goes, `published` what the source says of it in its own words, and bounds
     are those of the change in percent of the mean before. `expect` makes a verdict a condition.
+    With `statistic` spread all this is about how far the runs lie from their median (`deviations`
+    in `numalab.analysis.statistics`), as a source's standard deviations are.
 
     `at_least` and `at_most` include the bound itself, `above` and `below` do not. `topology` and
     `workload` (its label) name the cells that a claim is about; without them, all.
@@ -39,6 +41,10 @@ class Claim(Document):
     from_variant: Name | None = Field(default=None, alias="from")
     to: Name | None = None
     direction: Literal["higher", "lower", "same"] | None = None
+    # Left out of stored files where it is not set, so that older results stay the study's own.
+    statistic: Literal["mean", "spread"] = Field(
+        default="mean", exclude_if=lambda statistic: statistic == "mean"
+    )
     published: str = Field(default="", max_length=200)
     expect: tuple[ClaimVerdict, ...] = ()
     topology: str | None = None
@@ -52,6 +58,8 @@ class Claim(Document):
     def _of_one_kind(self) -> "Claim":
         ends = (self.from_variant, self.to)
         if self.variant is not None:
+            if self.statistic != "mean":
+                raise ValueError("only a claim with from and to can be about the spread")
             if any(end is not None for end in ends) or self.direction or self.expect:
                 raise ValueError("a claim has either variant, or from, to and direction")
             if not self.bounds:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
 from numalab.document import Document
 from numalab.topology.limits import (
@@ -147,7 +147,7 @@ class TopologyFile(Document):
         description="Memory of each node in MiB: one number for all, or a list."
     )
     cpu: CpuTable = Field(default=CpuTable(), description="How CPUs are packaged.")
-    shape: Annotated[Shape, BeforeValidator(read_shape)] | None = Field(
+    shape: Annotated[SerializeAsAny[Shape], BeforeValidator(read_shape)] | None = Field(
         default=None, description="A named shape."
     )
     links: (

@@ -19,6 +19,7 @@ from numalab.analysis.statistics import (
     change_percent,
     compare_samples,
     compare_table,
+    deviations,
     holm,
     improvement_percent,
     separated,
@@ -312,3 +313,17 @@ def test_any_samples_give_a_whole_comparison(
     if found.interval is not None:
         assert found.interval[0] <= (found.difference or 0) <= found.interval[1]
     assert found.verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([], []),
+        ([7], []),
+        ([3, 1], [1, 1]),
+        ([5, None, 1, 2], [1, 3]),
+        ([4, 1, 2, 9], [2, 1, 1, 6]),
+    ],
+)
+def test_deviations_from_the_median(values: list[float | None], found: list[float]) -> None:
+    assert deviations(values) == found

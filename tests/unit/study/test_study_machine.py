@@ -48,6 +48,30 @@ def test_kernel_words_reach_every_guest_and_make_another_study(tmp_path: Path) -
     assert plan.digest != digest
 
 
+def test_a_machine_of_its_own_may_have_a_shape_and_survives_a_preset(tmp_path: Path) -> None:
+    shaped = """
+[machines.wide-8]
+summary = "wide"
+nodes = 8
+cpus = 4
+memory_mib = 384
+[machines.wide-8.shape]
+kind = "mesh"
+rows = 2
+columns = 4
+wiring = "rows-and-columns"
+distances = [10, 16, 22]
+[presets.quick]
+seeds = [7]
+"""
+    path = tmp_path / "tried.toml"
+    path.write_text(STUDY.replace('"ring-4"', '"wide-8"') + shaped)
+    whole, quick = plan_study(path), plan_study(path, "quick")
+    assert quick.topologies == whole.topologies
+    assert quick.topologies["wide-8"].distances == load_topology("mesh-8").distances
+    assert study_table(quick.study)["machines"]["wide-8"]["shape"]["rows"] == 2
+
+
 def test_a_variant_may_name_a_kernel_and_a_study_an_image_by_path(tmp_path: Path) -> None:
     kernel = tmp_path / "boot" / "bzImage"
     kernel.parent.mkdir()
