@@ -36,6 +36,54 @@ static inline cpu_set_t parse_cpulist(const char *text)
 	return cpus;
 }
 
+/* Let the calling thread run on these CPUs only. */
+static inline void run_on(const cpu_set_t *cpus)
+{
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		die("cannot bind a thread: %s", strerror(errno));
+}
+
+static inline void run_on_cpu(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	run_on(&one);
+}
+
+/* Where threads are moved after they have written their part of the memory, by so many CPUs. */
+struct migration {
+	int by, cpus;
+	cpu_set_t allowed;
+};
+
+static inline struct migration parse_migration(const char *text)
+{
+	struct migration found = { .cpus = sysconf(_SC_NPROCESSORS_ONLN) };
+
+	found.by = parse_number("MOVED", text, 0, CPU_SETSIZE);
+	if (sched_getaffinity(0, sizeof(found.allowed), &found.allowed))
+		die("cannot read the affinity: %s", strerror(errno));
+	return found;
+}
+
+/* Thread `number` is about to write its part. */
+static inline void before_first_touch(const struct migration *migration, int number)
+{
+	if (migration->by)
+		run_on_cpu(number % migration->cpus);
+}
+
+/* It has written it: it goes on elsewhere, and from there wherever the kernel takes it. */
+static inline void after_first_touch(const struct migration *migration, int number)
+{
+	if (migration->by) {
+		run_on_cpu((number + migration->by) % migration->cpus);
+		run_on(&migration->allowed);
+	}
+}
+
 /* Link all lines of a buffer to one ring in random order (Sattolo's algorithm). */
 static inline void **link_lines(char *buffer, size_t lines, uint64_t seed)
 {

@@ -30,16 +30,6 @@ static struct node nodes[MAX_NODES];
 static int node_count;
 static size_t bytes;
 
-static void bind_cpu(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("cannot run on CPU %d: %s", cpu, strerror(errno));
-}
-
 static void *allocate(size_t size, int node)
 {
 	unsigned long mask = 1UL << node;
@@ -106,7 +96,7 @@ static double chase(int cpu, int node, size_t size)
 	void **at;
 	int64_t began;
 
-	bind_cpu(cpu);
+	run_on_cpu(cpu);
 	at = follow(link_lines(buffer, lines, 1), steps);
 	began = now();
 	at = follow(at, steps);
@@ -132,7 +122,7 @@ static void *copy(void *argument)
 	uint64_t *from = allocate(bytes, copier->node), *to = allocate(bytes, copier->node);
 	int64_t began;
 
-	bind_cpu(copier->cpu);
+	run_on_cpu(copier->cpu);
 	memset(from, 1, bytes); /* or it would be the page of zeros, on whichever node that is */
 	for (int pass = 0; pass < 2; pass++) {
 		pthread_barrier_wait(&barrier);
@@ -187,7 +177,7 @@ static double handover(int cpu, int other, int home)
 	for (int round = 0; round < 2 * rounds; round++) {
 		int64_t began;
 
-		bind_cpu(round % 2 ? cpu : other);
+		run_on_cpu(round % 2 ? cpu : other);
 		began = now();
 		store_all(lines);
 		if (round >= rounds)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * linpack THREADS N: solves a dense system of N linear equations, as the Linpack benchmark does.
+ * linpack THREADS N MOVED: solves a dense system of N linear equations, as Linpack does.
  *
  * LU factorisation with partial pivoting, blocked and right-looking: one thread factors a panel of
  * columns, then all threads bring the rest up to date, each its own blocks of columns (dealt out
  * like cards), and so on; between the steps they wait for each other. Each thread is the first to
- * write its columns. The matrix is random, the same for the same N, and stored by columns, with
- * the right-hand side as a last column.
+ * write its columns; with MOVED above 0 it does so on the CPU of its number, is moved on by so many
+ * CPUs, and from there on may run anywhere. The matrix is random, the same for the same N, and
+ * stored by columns, with the right-hand side as a last column.
  *
  * Prints the time, Gflop/s counted as HPL counts (2/3 N^3 + 3/2 N^2), and HPL's scaled residual,
  * which has to be below 16.
@@ -18,7 +19,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "numalab.h"
+#include "shared.h"
 
 #define BLOCK 16 /* columns of a panel */
 #define MAX_THREADS 1024
@@ -28,6 +29,7 @@ static long n;
 static int *pivots; /* the row that step i exchanged with row i */
 static int thread_count, singular;
 static pthread_barrier_t barrier;
+static struct migration migration;
 
 static double *column(long j)
 {
@@ -102,9 +104,11 @@ static void *solve(void *argument)
 	int number = (intptr_t)argument;
 
 	prctl(PR_SET_NAME, "linpack");
+	before_first_touch(&migration, number);
 	for (long j = 0; j <= n; j++)
 		if (owner(j) == number)
 			fill_column(j, column(j));
+	after_first_touch(&migration, number);
 	for (long first = 0; first < n; first += BLOCK) {
 		long last = first + BLOCK < n ? first + BLOCK : n;
 
@@ -168,10 +172,11 @@ int main(int argc, char **argv)
 	double *x, seconds, residual;
 	int64_t began;
 
-	if (argc != 3)
-		die("usage: linpack THREADS N");
+	if (argc != 4)
+		die("usage: linpack THREADS N MOVED");
 	thread_count = parse_number("the number of threads", argv[1], 1, MAX_THREADS);
 	n = parse_number("N", argv[2], 2, 100000);
+	migration = parse_migration(argv[3]);
 	matrix = mmap(NULL, n * (n + 1) * sizeof(double), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pivots = calloc(n, sizeof(*pivots));

@@ -12,11 +12,10 @@
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "numalab.h"
+#include "shared.h"
 
 #define MAX_THREADS 1024
 #define SCALAR 3.0
@@ -27,8 +26,8 @@ static const int arrays_of[LOOPS] = { 2, 2, 3, 3 };
 
 static double *a, *b, *c;
 static size_t length;
-static int thread_count, repetitions, moved, cpu_count;
-static cpu_set_t allowed;
+static int thread_count, repetitions;
+static struct migration migration;
 static pthread_barrier_t barrier;
 static double best[LOOPS], sum[LOOPS];
 
@@ -74,38 +73,19 @@ static void note(int repetition, int loop, double seconds)
 		best[loop] = seconds;
 }
 
-static void run_on(const cpu_set_t *cpus)
-{
-	if (sched_setaffinity(0, sizeof(*cpus), cpus))
-		die("cannot bind a thread: %s", strerror(errno));
-}
-
-static void run_on_cpu(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu % cpu_count, &one);
-	run_on(&one);
-}
-
 static void *run(void *argument)
 {
 	size_t number = (intptr_t)argument;
 	size_t from = length * number / thread_count, to = length * (number + 1) / thread_count;
 
 	prctl(PR_SET_NAME, "stream");
-	if (moved)
-		run_on_cpu(number);
+	before_first_touch(&migration, number);
 	for (size_t i = from; i < to; i++) {
 		a[i] = 1;
 		b[i] = 2;
 		c[i] = 0;
 	}
-	if (moved) {
-		run_on_cpu(number + moved);
-		run_on(&allowed);
-	}
+	after_first_touch(&migration, number);
 	for (int repetition = 0; repetition < repetitions; repetition++)
 		for (int loop = 0; loop < LOOPS; loop++) {
 			int64_t began;
@@ -147,10 +127,7 @@ int main(int argc, char **argv)
 	thread_count = parse_number("the number of threads", argv[1], 1, MAX_THREADS);
 	mib = parse_number("MIB", argv[2], 1, 1 << 20);
 	repetitions = parse_number("the number of repetitions", argv[3], 2, 1000);
-	moved = parse_number("MOVED", argv[4], 0, MAX_THREADS);
-	cpu_count = sysconf(_SC_NPROCESSORS_ONLN);
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
-		die("cannot read the affinity: %s", strerror(errno));
+	migration = parse_migration(argv[4]);
 	length = mib * 1048576 / 3 / sizeof(double);
 	a = allocate();
 	b = allocate();

@@ -31,12 +31,6 @@ static size_t bytes;
 static int64_t began, length;
 static long rounds;
 
-static void allow(cpu_set_t *cpus)
-{
-	if (sched_setaffinity(0, sizeof(*cpus), cpus))
-		die("cannot run on these CPUs: %s", strerror(errno));
-}
-
 static void *work(void *argument)
 {
 	struct worker *worker = argument;
@@ -45,10 +39,10 @@ static void *work(void *argument)
 
 	if (buffer == MAP_FAILED)
 		die("no memory");
-	allow(&touch_cpus);
+	run_on(&touch_cpus);
 	at = link_lines(buffer, bytes / LINE, 1 + (worker - workers));
 	pthread_barrier_wait(&touched);
-	allow(&run_cpus);
+	run_on(&run_cpus);
 	pthread_barrier_wait(&touched); /* the main thread marks the time between the two */
 	pthread_barrier_wait(&touched);
 	for (;;) {
