@@ -14,6 +14,8 @@
  *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
  *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
  *
+ * Parts but `memory` may have fifo=PRIO: SCHED_FIFO at that priority.
+ *
  * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
  * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
  * `memory`, whose tasks share its memory. With REST=1 nothing is touched in the second quarter of the time.
@@ -51,7 +53,7 @@ static const char *const names[] = { "hog", "sleeper", "waker", "forker", "memor
 
 struct part {
 	enum kind kind;
-	int n, nice, node, threads, rest, has_later;
+	int n, nice, fifo, node, threads, rest, has_later;
 	long run, sleep, burst, mib;
 	cpu_set_t start, cpus, later;
 };
@@ -169,6 +171,7 @@ static void parse_part(char *text)
 		.kind = kind,
 		.n = number(words, "n", 1, 1, MOST_TASKS),
 		.nice = number(words, "nice", 0, -20, 19),
+		.fifo = number(words, "fifo", 0, 1, 98),
 		.run = number(words, "run", 1000, 0, 10000000),
 		.sleep = number(words, "sleep", 1000, 0, 10000000),
 		.burst = number(words, "burst", 1, 1, 64),
@@ -358,8 +361,12 @@ static void run_task(struct part *part, int place, int number, int task, int pip
 
 static void begin_task(struct part *part)
 {
+	struct sched_param priority = { .sched_priority = part->fifo };
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpriority(PRIO_PROCESS, 0, part->nice);
+	if (part->fifo && sched_setscheduler(0, SCHED_FIFO, &priority))
+		_exit(1);
 	if (sched_setaffinity(0, sizeof(part->start), &part->start))
 		_exit(1);
 }

@@ -121,7 +121,8 @@ def _judged(
     differences = check_topology(
         case.machine, bench.kernel, RunFiles(directory), reserved_mib=reserved_mib, allow=True
     )
-    found = [_domains(differences), _splat(outcome, directory, differences)]
+    ended = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
+    found = [ended, _domains(differences), _splat(outcome, directory, differences)]
     decode_trace(directory.trace, case.machine, directory.events)
     events = pl.read_parquet(directory.events)
     for run in read_loads(events, stdout, case.machine, case.loads):

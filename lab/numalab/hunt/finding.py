@@ -1,8 +1,11 @@
 """What looking at a case gave: for each property and load how close it came to not holding."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
+
+APART = 1.5  # times what the rival shows, at least, is more than the difference of two seeds
 
 
 @dataclass(frozen=True)
@@ -10,7 +13,8 @@ class Finding:
     """One property of one load (None: of the whole boot): its value and the most it may be.
 
     `text` says in words for people what was seen. A `weak` one may be how the kernel is meant to
-    be: it counts only beside a rival kernel that does not show it.
+    be: it counts only beside a rival kernel that does not show it. Beside a rival a value is
+    `suspected` above `suspect` already, if that is given: the two kernels are compared then.
     """
 
     prop: str
@@ -19,6 +23,7 @@ class Finding:
     most: float
     text: str
     weak: bool = False
+    suspect: float | None = None
 
     @property
     def violated(self) -> bool:
@@ -26,11 +31,33 @@ class Finding:
         return self.value > self.most
 
     @property
+    def suspected(self) -> bool:
+        """Whether a rival is to be asked."""
+        return self.violated or (self.suspect is not None and self.value > self.suspect)
+
+    @property
     def closeness(self) -> float:
         """How close it came: 0 not at all, 1 just so; above 1 it is violated."""
         if self.most <= 0:
             return 2.0 if self.violated else 0.0
         return self.value / self.most
+
+
+def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float | None:
+    """Return a value that each of `mine` exceeds and none of the rival's comes near.
+
+    None where there is none: one of mine is not suspected, one of theirs violates the property as
+    well, or the two are not apart.
+    """
+    if not all(each.suspected for each in mine) or any(each.violated for each in theirs):
+        return None
+    low = min(each.value for each in mine)
+    high = max((each.value for each in theirs), default=0.0)
+    if low < APART * high:
+        return None
+    if all(each.violated for each in mine):
+        return mine[0].most
+    return float(f"{(low + high) / 2:.4g}")
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ cases and verdicts, however many workers there are and wherever a hunt was stopp
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.finding import Examined, Finding, limit_between
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load import Load
-from numalab.hunt.shrink import shrink
+from numalab.hunt.pursuit.shrink import shrink
+from numalab.hunt.pursuit.trial import Trial
 from numalab.hunt.workers import Examiners
 from numalab.machine.model import DETERMINISTIC
 
@@ -24,8 +25,7 @@ ROUND = 6  # machines
 LOADS = 5  # on each
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest
-PURSUED = 3  # violations of a property by one machine
-CONFIRMED = 2  # fresh boots, each with another seed, in all of which a violation is seen
+PURSUED = 2  # violations of a property by one machine
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,11 @@ class Hunter:
         """Whether there is time left."""
         return time.monotonic() - self.began < self.aim.seconds
 
+    @property
+    def trial(self) -> Trial:
+        """Where what was seen is tried again."""
+        return Trial(self.workers, self.bench, self.rival, self.aim.seed)
+
     def run(self) -> Hunt:
         """Hunt until the time or the machines are used up, and return what came of it."""
         near: list[Near] = []
@@ -110,9 +115,10 @@ class Hunter:
         while self.goes_on() and not (aim.machines and hunt.machines >= aim.machines):
             cases = [draw_case(aim.seed, number + i, self.bench, near) for i in range(ROUND)]
             number += ROUND
-            results = self.workers.examine(cases, self.bench, aim.seed)
-            for case, examined in zip(cases, results, strict=True):
-                self._take(case, examined)
+            results = self.workers.examine([(case, self.bench, aim.seed) for case in cases])
+            beside = self._beside(cases, results)
+            for case, examined, other in zip(cases, results, beside, strict=True):
+                self._take(case, examined, other)
                 near += _near(case, examined, aim)
                 if hunt.found and aim.first_only:
                     return hunt
@@ -120,7 +126,27 @@ class Hunter:
             self.tell(self._line())
         return hunt
 
-    def _take(self, case: Case, examined: Examined) -> None:
+    def _beside(self, cases: Sequence[Case], results: Sequence[Examined]) -> list[Examined | None]:
+        """Boot the cases in which something is suspected on the rival, too, with the same seed."""
+        wanted = [
+            (case, self.rival, self.aim.seed)
+            for case, examined in zip(cases, results, strict=True)
+            if self.rival is not None and self._suspected(examined) and not self.aim.survey
+        ]
+        booted = {case.text: other for (case, _, _), other
+                  in zip(wanted, self.workers.examine(wanted), strict=True)}  # fmt: skip
+        return [booted.get(case.text) for case in cases]
+
+    def _suspected(self, examined: Examined) -> list[Finding]:
+        """Return what is worth fresh boots, of the properties that are not found yet."""
+        known = {found.finding.prop for found in self.hunt.found}
+        return [
+            each
+            for each in examined.findings
+            if self.trial.counts(each) and each.prop in self.aim.properties - known
+        ]
+
+    def _take(self, case: Case, examined: Examined, other: Examined | None) -> None:
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
@@ -132,9 +158,8 @@ class Hunter:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
         if self.aim.survey:
             return
-        known = {found.finding.prop for found in hunt.found}
-        for finding in _worst(self._counting(examined), self.aim.properties):
-            if finding.prop in known:
+        for finding in _worst(self._suspected(examined), other):
+            if finding.prop in {found.finding.prop for found in hunt.found}:
                 continue
             met = self._minutes()
             pursued = self._pursue(case, finding)
@@ -143,22 +168,19 @@ class Hunter:
                 self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
             small, shown = pursued
-            known.add(shown.prop)
+            seeds = self.trial.seeds(finding)
             hunt.found.append(
-                Hunted(case, small, shown, self.seeds, met, self._minutes(), hunt.machines)
+                Hunted(case, small, shown, seeds, met, self._minutes(), hunt.machines)
             )
             self.tell(f"found: {shown.prop}: {shown.text}")
 
-    def _counting(self, examined: Examined) -> tuple[Finding, ...]:
-        """Return the violations that count: weak ones only with a rival."""
-        return tuple(each for each in examined.violations if self.rival or not each.weak)
-
     def _pursue(self, case: Case, finding: Finding) -> tuple[Case, Finding] | None:
         """Confirm a violation in fresh boots with other seeds, and shrink it."""
-        self.tell(f"violated: {finding.prop}: {finding.text}; trying other seeds")
+        self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
+        trial = self.trial
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
-            return self._violates(finding, cases)
+            return trial.shows(finding, cases)
 
         if finding.load is None:
             alone = _fewest_loads(case, violates)
@@ -168,59 +190,7 @@ class Hunter:
             return None
         self.tell("confirmed; shrinking")
         small = shrink(alone, violates, self.goes_on).case
-        shown = self.workers.examine([small], self.bench, self.seeds[0])[0].violations
-        return small, next(each for each in shown if each.prop == finding.prop)
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds of the fresh boots."""
-        return tuple(self.aim.seed + 1 + place for place in range(CONFIRMED))
-
-    def _violates(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
-        """Say of each load of some cases whether it violates the property of a finding.
-
-        That is in every fresh boot, and in none of the rival's.
-        """
-        bad = [[True] * max(1, len(case.loads)) for case in cases]
-        for seed in self.seeds:
-            bad = self._still(bad, finding, cases, self.bench, seed, violated=True)
-        if self.rival is not None:
-            for seed in self.seeds:
-                bad = self._still(bad, finding, cases, self.rival, seed, violated=False)
-        return bad
-
-    def _still(
-        self,
-        bad: list[list[bool]],
-        finding: Finding,
-        cases: Sequence[Case],
-        bench: HuntBench,
-        seed: int,
-        *,
-        violated: bool,
-    ) -> list[list[bool]]:
-        """Boot the cases that have a bad load so far; bad stays what comes out as it should.
-
-        What cannot be judged never does.
-        """
-        some = [case for case, flags in zip(cases, bad, strict=True) if any(flags)]
-        seen = iter(self.workers.examine(some, bench, seed))
-        return [
-            [
-                was and self._seen(finding, examined, place) is violated
-                for place, was in enumerate(flags)
-            ]
-            if any(flags) and (examined := next(seen))
-            else flags
-            for flags in bad
-        ]
-
-    def _seen(self, finding: Finding, examined: Examined, load: int) -> bool | None:
-        """Whether a load, or the boot, violates the property; None where it was not judged."""
-        found = examined.of(finding.prop, None if finding.load is None else load)
-        if found is None:
-            return None
-        return found.violated and (self.rival is not None or not found.weak)
+        return small, trial.settle(finding, small)
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
@@ -275,13 +245,24 @@ def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
     ]
 
 
-def _worst(violations: Sequence[Finding], properties: Collection[str]) -> list[Finding]:
-    """Return the violations to pursue: of each property the worst of some loads."""
-    found: dict[str, dict[int | None, Finding]] = {}
-    for finding in violations:
-        if finding.prop in properties:
-            found.setdefault(finding.prop, {}).setdefault(finding.load, finding)
-    return [each for loads in found.values() for each in list(loads.values())[:PURSUED]]
+def _worst(suspected: Sequence[Finding], other: Examined | None) -> list[Finding]:
+    """Return what to pursue, the clearest first: of each property the worst of some loads.
+
+    What the rival showed in the same boot, or came near, is left out.
+    """
+    clear: list[tuple[float, Finding]] = []
+    for finding in suspected:
+        theirs = other.of(finding.prop, finding.load) if other is not None else None
+        if other is not None and theirs is None:
+            continue
+        beside = [theirs] if theirs is not None else []
+        if limit_between([finding], beside) is not None:
+            least = max([each.value for each in beside], default=0.0) or finding.value / 100
+            clear.append((finding.violated * 100 + finding.value / least, finding))
+    found: dict[str, list[Finding]] = {}
+    for _, finding in sorted(clear, key=lambda each: -each[0]):
+        found.setdefault(finding.prop, []).append(finding)
+    return [each for one in found.values() for each in one[:PURSUED]]
 
 
 def _fewest_loads(case: Case, violates: Callable[[Sequence[Case]], list[list[bool]]]) -> Case:

@@ -56,6 +56,21 @@ def between(spans: Spans, low: int, high: int) -> Spans:
     return met(spans, (np.array([low], np.int64), np.array([high], np.int64)))
 
 
+def overlaps(spans: Spans, other: Spans) -> Ints:
+    """Return for each span how much of it `other` covers."""
+    if not len(other[0]):
+        return np.zeros(len(spans[0]), np.int64)
+    before = np.append(0, np.cumsum(other[1] - other[0]))
+
+    def until(at: Ints) -> Ints:
+        place = np.searchsorted(other[0], at, "right")
+        last = np.maximum(place - 1, 0)
+        inside = np.minimum(at, other[1][last]) - other[0][last]
+        return np.where(place > 0, before[last] + inside, 0)
+
+    return until(spans[1]) - until(spans[0])
+
+
 def total(spans: Spans) -> int:
     """Return how long all spans are together."""
     return int((spans[1] - spans[0]).sum())

@@ -22,10 +22,11 @@ class Part:
     """Tasks of one kind that are alike.
 
     `count` tasks start bound to `start` (empty: to `cpus`) and are allowed on `cpus` when the
-    time begins, on `later` (if any) from half of it on. `run_us` and `sleep_us` are what sleepers,
-    wakers and forkers do in turns; a forker has `burst` children. Memory users have `mib` each,
-    first touched where they start or on `node`; `threads` are of one process and share it; with
-    `rest` nothing is touched in the second quarter of the time.
+    time begins, on `later` (if any) from half of it on. With `fifo` they are real-time tasks of
+    that priority. `run_us` and `sleep_us` are what sleepers, wakers and forkers do in turns; a
+    forker has `burst` children. Memory users have `mib` each, first touched where they start or on
+    `node`; `threads` are of one process and share it; with `rest` nothing is touched in the second
+    quarter of the time.
     """
 
     kind: PartKind
@@ -34,6 +35,7 @@ class Part:
     start: Cpus = ()
     later: Cpus = ()
     nice: int = 0
+    fifo: int = 0
     run_us: int = 1000
     sleep_us: int = 1000
     burst: int = 1
@@ -117,8 +119,8 @@ def part_of_task(comm: str) -> tuple[str, int, int] | None:
 
 
 _NUMBERS: Mapping[str, str] = {
-    "n": "count", "nice": "nice", "run": "run_us", "sleep": "sleep_us", "burst": "burst",
-    "mib": "mib", "node": "node",
+    "n": "count", "nice": "nice", "fifo": "fifo", "run": "run_us", "sleep": "sleep_us",
+    "burst": "burst", "mib": "mib", "node": "node",
 }  # fmt: skip
 _LISTS = ("start", "cpus", "later")
 _FLAGS = ("threads", "rest")

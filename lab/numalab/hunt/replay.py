@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Examined
+from numalab.study.model import CaseTable
 
 
 @dataclass(frozen=True)
@@ -32,31 +33,31 @@ class Replayed:
 def replay(
     name: str,
     case: Case,
-    prop: str,
+    table: CaseTable,
     kernels: Sequence[tuple[str, bool]],
     boots: Callable[[Case, str], Sequence[Examined]],
 ) -> list[Replayed]:
-    """Boot a case on kernels, each with whether it is to violate `prop`.
+    """Boot a case on kernels, each with whether it is to violate the property of its table.
 
     It is to in every one of its boots, or in none.
     """
     found = []
     for kernel, expected in kernels:
         examined = boots(case, kernel)
-        violated, seen = verdict(examined, prop, every=expected)
+        violated, seen = verdict(examined, table.property, table.most, every=expected)
         seconds = sum(each.seconds for each in examined)
-        found.append(Replayed(name, kernel, prop, expected, violated, seen, seconds))
+        found.append(Replayed(name, kernel, table.property, expected, violated, seen, seconds))
     return found
 
 
 def verdict(
-    examined: Sequence[Examined], prop: str, *, every: bool = True
+    examined: Sequence[Examined], prop: str, most: float, *, every: bool = True
 ) -> tuple[bool | None, str]:
-    """Say whether a property was violated in every boot, or in any, and what was seen.
+    """Say whether a property's value was above `most` in every boot, or in any, and what was seen.
 
     None: a boot was not judged.
     """
-    found = [_verdict(each, prop) for each in examined]
+    found = [_verdict(each, prop, most) for each in examined]
     for violated, seen in found:
         if violated is None:
             return None, seen
@@ -67,7 +68,7 @@ def verdict(
     return bool(bad), (bad or held)[0]
 
 
-def _verdict(examined: Examined, prop: str) -> tuple[bool | None, str]:
+def _verdict(examined: Examined, prop: str, most: float) -> tuple[bool | None, str]:
     if examined.error:
         return None, examined.error.splitlines()[0]
     mine = [finding for finding in examined.findings if finding.prop == prop]
@@ -75,7 +76,7 @@ def _verdict(examined: Examined, prop: str) -> tuple[bool | None, str]:
     if worst is None:
         lost = next(iter(examined.violations), None)
         return None, lost.text if lost else f"nothing to say about {prop}"
-    return worst.violated, worst.text
+    return worst.value > most, worst.text
 
 
 def render_replay_junit(rows: Sequence[Replayed]) -> str:

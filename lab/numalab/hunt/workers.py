@@ -17,6 +17,7 @@ from numalab.hunt.store import Store
 
 _PATIENCE = 60.0  # seconds more than a guest may take
 OnExamined = Callable[[Case, Examined], None]
+Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 
 @dataclass
@@ -26,24 +27,26 @@ class Examiners:
     store: Store
     pool: Pool
     on_examined: OnExamined
+    count: int = 1  # of workers
     booted: int = 0
 
-    def examine(self, cases: Sequence[Case], bench: HuntBench, seed: int) -> list[Examined]:
-        """Examine cases, as many beside each other as there are workers; results in their order."""
-        found = [self.store.find(case, bench, seed) for case in cases]
+    def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+        """Do boots, as many beside each other as there are workers; results in their order."""
+        found = [self.store.find(*boot) for boot in boots]
         missing = [place for place, known in enumerate(found) if known is None]
-        jobs = [(place, cases[place], bench, seed) for place in missing]
+        jobs = [(place, boots[place]) for place in missing]
         results = self.pool.imap_unordered(_examine, jobs)
         for _ in jobs:
             try:
-                place, result = results.next(timeout=bench.wall + _PATIENCE)
+                wall = max(bench.wall for _, bench, _ in boots)
+                place, result = results.next(timeout=wall + _PATIENCE)
             except TimeoutError:
                 raise HostError("a process that examined a case is gone, or stands still") from None
             found[place] = result
             self.booted += 1
             if not result.error:
-                self.store.keep(cases[place], bench, seed, result)
-            self.on_examined(cases[place], result)
+                self.store.keep(*boots[place], result)
+            self.on_examined(boots[place][0], result)
         return [each for each in found if each is not None]
 
 
@@ -53,7 +56,7 @@ def workers(store: Store, jobs: int, on_examined: OnExamined) -> Iterator[Examin
     # Not fork: of libvirt's and polars' threads, the child would have the locks alone.
     pool = get_context("spawn").Pool(jobs, _prepare)
     try:
-        yield Examiners(store, pool, on_examined)
+        yield Examiners(store, pool, on_examined, jobs)
     except BaseException:
         pool.terminate()  # SIGTERM to each, and waits
         pool.join()
@@ -81,11 +84,11 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _examine(job: tuple[int, Case, HuntBench, int]) -> tuple[int, Examined]:
-    place, case, bench, seed = job
+def _examine(job: tuple[int, Boot]) -> tuple[int, Examined]:
+    place, boot = job
     _Worker.busy = True
     try:
-        return place, examine(case, bench, seed)
+        return place, examine(*boot)
     except KeyboardInterrupt:
         os._exit(0)  # the guest has ended, and nobody waits for a result
     finally:

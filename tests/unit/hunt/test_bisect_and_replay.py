@@ -8,6 +8,9 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import Examined, Finding
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.study.model import CaseTable
+
+TABLE = CaseTable(property="affinity", value=2.0, most=0.0, sentence="ran elsewhere")
 
 
 def history(count: int) -> History:
@@ -62,7 +65,7 @@ def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
         "lost": Examined((), 1.0, "no QEMU\nat all"),
     }
     kernels = [("bad", True), ("bad", False), ("good", False), ("good", True), ("lost", True)]
-    rows = replay("one", drawn_case, "affinity", kernels, lambda _, kernel: [seen[kernel]])
+    rows = replay("one", drawn_case, TABLE, kernels, lambda _, kernel: [seen[kernel]])
     assert [row.passes for row in rows] == [True, False, True, False, False]
     suites = ET.fromstring(render_replay_junit(rows))
     assert {key: suites.get(key) for key in ("tests", "failures", "errors")} == {
@@ -74,8 +77,8 @@ def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
 
 def test_a_guest_that_is_lost_is_not_a_verdict_about_something_else() -> None:
     lost = Examined((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
-    assert verdict([lost], "affinity") == (None, "panicked")
-    assert verdict([lost], "guest-lost") == (True, "panicked")
+    assert verdict([lost], "affinity", 0.0) == (None, "panicked")
+    assert verdict([lost], "guest-lost", 0.0) == (True, "panicked")
 
 
 def test_no_control_characters_in_xml() -> None:
@@ -86,7 +89,14 @@ def test_no_control_characters_in_xml() -> None:
 def test_a_violation_in_some_boots_is_neither() -> None:
     bad = Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0)
     good = Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0)
-    assert verdict([bad, bad], "affinity") == (True, "ran elsewhere")
-    assert verdict([good, good], "affinity", every=False) == (False, "kept")
-    assert verdict([good, bad], "affinity") == (False, "in 1 of 2 boots: ran elsewhere")
-    assert verdict([good, bad], "affinity", every=False) == (True, "in 1 of 2 boots: ran elsewhere")
+    assert verdict([bad, bad], "affinity", 0.0) == (True, "ran elsewhere")
+    assert verdict([good, good], "affinity", 0.0, every=False) == (False, "kept")
+    assert verdict([good, bad], "affinity", 0.0) == (False, "in 1 of 2 boots: ran elsewhere")
+    half = verdict([good, bad], "affinity", 0.0, every=False)
+    assert half == (True, "in 1 of 2 boots: ran elsewhere")
+
+
+def test_the_limit_of_the_file_decides() -> None:
+    near = Examined((Finding("lost-time", 0, 0.2, 0.6, "waited"),), 1.0)
+    assert verdict([near], "lost-time", 0.6) == (False, "waited")
+    assert verdict([near], "lost-time", 0.1) == (True, "waited")

@@ -8,9 +8,10 @@ import pytest
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.finding import Examined, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
-from numalab.hunt.workers import Examiners
+from numalab.hunt.pursuit.trial import Trial
+from numalab.hunt.workers import Boot, Examiners
 
 PROP = "reachability"
 MINE, THEIRS = cast(HuntBench, "mine"), cast(HuntBench, "theirs")
@@ -22,27 +23,34 @@ class FakeExaminers:
     """Answers from a rule, and keeps which boots were asked for."""
 
     shown: Shown
+    count: int = 1
     booted: list[tuple[HuntBench, int]] = field(default_factory=list)
 
-    def examine(self, cases: Sequence[Case], bench: HuntBench, seed: int) -> list[Examined]:
-        self.booted += [(bench, seed) for _ in cases]
-        value, weak = self.shown(bench, seed)
-        return [
-            Examined(
-                tuple(Finding(PROP, n, value, 0.5, "idle", weak) for n in range(len(case.loads))),
-                1.0,
-            )
-            for case in cases
-        ]
+    def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+        self.booted += [(bench, seed) for _, bench, seed in boots]
+        found = []
+        for case, bench, seed in boots:
+            value, weak = self.shown(bench, seed)
+            each = [Finding(PROP, n, value, 0.5, "idle", weak, 0.1) for n in range(len(case.loads))]
+            found.append(Examined(tuple(each), 1.0))
+        return found
+
+
+def hunted(case: Case, shown: Shown, rival: HuntBench | None, count: int = 1) -> Hunter:
+    """Return a hunt over one case that is over."""
+    crew = cast(Examiners, FakeExaminers(shown, count))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
+    hunter = Hunter(aim, MINE, crew, lambda _: None, rival)
+    examined = crew.examine([(case, MINE, 1)])
+    hunter._take(case, examined[0], hunter._beside([case], examined)[0])
+    return hunter
 
 
 def found(case: Case, shown: Shown, *, rival: HuntBench | None = None) -> int:
-    """Return how many violations a hunt over one case found."""
-    crew = FakeExaminers(shown)
-    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
-    hunter = Hunter(aim, MINE, cast(Examiners, crew), lambda _: None, rival)
-    hunter._take(case, crew.examine([case], MINE, 1)[0])
-    return len(hunter.hunt.found)
+    """Return how many violations a hunt over one case found, with one worker and with two."""
+    one, two = (len(hunted(case, shown, rival, count).hunt.found) for count in (1, 2))
+    assert one == two
+    return one
 
 
 @pytest.fixture
@@ -66,15 +74,52 @@ def test_a_weak_one_counts_only_beside_a_rival(case: Case) -> None:
     assert found(case, lambda bench, seed: (float(bench == MINE), True), rival=THEIRS) == 1
 
 
+def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: Case) -> None:
+    def shown(theirs: float) -> Shown:
+        return lambda bench, seed: (0.3 if bench == MINE else theirs, False)
+
+    assert found(case, shown(0.0)) == 0
+    assert found(case, shown(0.1), rival=THEIRS) == 1
+    assert found(case, shown(0.25), rival=THEIRS) == 0
+    (one,) = hunted(case, shown(0.1), THEIRS).hunt.found
+    assert one.finding.value == 0.3
+    assert one.finding.most == 0.2, "half way between the two kernels"
+    assert one.seeds == (2, 3, 4)
+
+
+def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
+    def shown(bench: HuntBench, seed: int) -> tuple[float, bool]:
+        return 0.3 if bench == MINE or seed == 4 else 0.0, False
+
+    assert found(case, shown, rival=THEIRS) == 0
+
+
+def test_a_rival_is_not_booted_for_what_is_not_suspected(case: Case) -> None:
+    hunter = hunted(case, lambda bench, seed: (0.05, False), THEIRS)
+    assert cast(FakeExaminers, hunter.workers).booted == [(MINE, 1)]
+
+
 def test_what_a_rival_was_not_judged_for_does_not_count(case: Case) -> None:
     class NotJudged(FakeExaminers):
-        def examine(self, cases: Sequence[Case], bench: HuntBench, seed: int) -> list[Examined]:
-            if bench == THEIRS:
-                return [Examined((), 1.0, "no QEMU") for _ in cases]
-            return super().examine(cases, bench, seed)
+        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+            judged = super().examine(boots)
+            return [
+                Examined((), 1.0, "no QEMU") if bench == THEIRS else each
+                for each, (_, bench, _) in zip(judged, boots, strict=True)
+            ]
 
     crew = NotJudged(lambda bench, seed: (1.0, False))
-    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
-    hunter = Hunter(aim, MINE, cast(Examiners, crew), lambda _: None, THEIRS)
-    hunter._take(case, crew.examine([case], MINE, 1)[0])
-    assert not hunter.hunt.found
+    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    assert trial.shows(Finding(PROP, 0, 1.0, 0.5, "idle"), [case]) == [[False]]
+    assert crew.booted[-1] == (THEIRS, 2)
+
+
+def test_limits_lie_between() -> None:
+    def at(value: float) -> Finding:
+        return Finding(PROP, 0, value, 1.0, "", suspect=0.1)
+
+    assert limit_between([at(2.0), at(3.0)], [at(0.5)]) == 1.0
+    assert limit_between([at(2.0)], [at(1.1)]) is None, "the rival violates it, too"
+    assert limit_between([at(0.9)], [at(0.1), at(0.5)]) == 0.7
+    assert limit_between([at(0.9), at(0.6)], [at(0.5)]) is None, "no more than two seeds differ"
+    assert limit_between([at(0.05)], [at(0.0)]) is None, "not suspected"

@@ -4,7 +4,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalab.hunt.intervals import Spans, between, joined, longest, met, total, union, without
+from numalab.hunt.intervals import (
+    Spans,
+    between,
+    joined,
+    longest,
+    met,
+    overlaps,
+    total,
+    union,
+    without,
+)
 
 HIGH = 40
 pieces = st.lists(st.tuples(st.integers(0, HIGH), st.integers(0, HIGH)), max_size=8)
@@ -46,3 +56,16 @@ def test_the_longest(rows: list[tuple[int, int]]) -> None:
         if all(p in plain(rows) for p in range(point, point + length + 1))
     }
     assert not runs
+
+
+@settings(max_examples=40, deadline=None)
+@given(pieces, pieces)
+def test_overlaps_are_of_each_span(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    spans = made(one)
+    expected = [
+        len(set(range(low, high)) & plain(other))
+        for low, high in zip(spans[0].tolist(), spans[1].tolist(), strict=True)
+    ]
+    assert overlaps(spans, made(other)).tolist() == expected

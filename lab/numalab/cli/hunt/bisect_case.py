@@ -58,8 +58,8 @@ def run(
                 return None, str(error).splitlines()[0]
             boots: list[Examined] = []
             for seed in study.seeds:
-                boots += crew.examine([case], bench, seed)
-                violated, seen = verdict(boots, table.property)
+                boots += crew.examine([(case, bench, seed)])
+                violated, seen = verdict(boots, table.property, table.most)
                 if not violated:
                     break
             return violated, seen

@@ -101,15 +101,16 @@ def command(
         if examined.error:
             say(f"not examined: {examined.error.splitlines()[0]}")
 
-    with goes_on("the same command"), workers(Store(folder), jobs or host_jobs(), told) as crew:
+    store = Store(output or folder.parent)  # the boots of a rival serve the hunts on other kernels
+    with goes_on("the same command"), workers(store, jobs or host_jobs(), told) as crew:
         progress = Hunter(aim, bench, crew, say, rivals[0] if rivals else None).run()
         files = []
         for found in progress.found:
             violates: list[str] = [spec.name]
             holds: list[str] = []
             for rival in rivals:
-                boots = [crew.examine([found.case], rival, at)[0] for at in found.seeds]
-                bad, _ = verdict(boots, found.finding.prop, every=False)
+                boots = crew.examine([(found.case, rival, at) for at in found.seeds])
+                bad, _ = verdict(boots, found.finding.prop, found.finding.most, every=False)
                 (violates if bad else holds).append(rival.kernel.name)
             files.append(_write(folder, found, violates, holds))
             place = files[-1].with_suffix("")
@@ -163,9 +164,9 @@ def _replay(
         for path, case, table, seeds in cases:
 
             def boots(case: Case, name: str, at: Sequence[int] = seeds) -> list[Examined]:
-                return [crew.examine([case], by_kernel[name], seed)[0] for seed in at]
+                return crew.examine([(case, by_kernel[name], seed) for seed in at])
 
-            done = replay(path.stem, case, table.property, wanted[path.stem], boots)
+            done = replay(path.stem, case, table, wanted[path.stem], boots)
             for row in done:
                 how = "ok" if row.passes else "NOT AS SAID"
                 say(f"{row.case} on {row.kernel}: {how}: {row.seen}")

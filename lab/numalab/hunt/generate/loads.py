@@ -37,6 +37,42 @@ def spread(rng: random.Random, machine: Topology) -> Load | None:
     return Load(rng.choice((2000, 2500)), (Part("hog", count, allowed, start),))
 
 
+def unfold(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs that start on one node, each of which could have a CPU of its own elsewhere."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(allowed) <= len(start):
+        return None
+    count = rng.randint(len(start) + 1, len(allowed))
+    return Load(1500, (Part("hog", count, allowed, start),))
+
+
+def crowd(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs of different weights that have to share few CPUs, beside a sleeper."""
+    allowed = _everywhere(machine)
+    few = tuple(sorted(rng.sample(allowed, min(len(allowed), rng.choice((1, 1, 2))))))
+    count = rng.choice((1, 2))
+    parts = tuple(
+        Part("hog", count * len(few), few, nice=nice)
+        for nice in rng.choice(((0, 5), (-5, 0), (0, 3)))
+    )
+    return Load(1200, parts)
+
+
+def real_time(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time tasks, fewer than CPUs, which find a CPU each beside hogs on all of them."""
+    allowed = _everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    start = (rng.choice(allowed),)
+    count = rng.randint(1, len(allowed) // 2)
+    run = rng.choice((500, 2000))
+    parts = (
+        Part("sleeper", count, allowed, start, fifo=rng.choice((5, 50)), run_us=run, sleep_us=run),
+        Part("hog", len(allowed), allowed),
+    )
+    return Load(1000, parts)
+
+
 def steady(rng: random.Random, machine: Topology) -> Load | None:
     """No more hogs than CPUs: once they are spread there is no reason to move any."""
     allowed = _everywhere(machine)
@@ -200,6 +236,9 @@ def cpuset(rng: random.Random, machine: Topology) -> Load | None:
 
 FAMILIES: dict[Family, float] = {
     spread: 3.0,
+    unfold: 1.5,
+    crowd: 0.7,
+    real_time: 0.7,
     steady: 1.5,
     pinned: 1.5,
     weighted: 0.7,

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 import polars as pl
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import longest, total
+from numalab.hunt.intervals import joined, longest, met, total
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
 
 REACHABILITY = "reachability"
 WORK_CONSERVATION = "work-conservation"
-FAIRNESS = "fairness"
-PING_PONG = "ping-pong"
 AFFINITY = "affinity"
+LOST_TIME = "lost-time"
 
 
 def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
@@ -40,8 +39,8 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
             unused = min(total(idle[cpu]) if cpu in idle else 0 for cpu in mine)
             share = unused / window.length_ns if not worked else 0.0
-            yield Finding(
-                REACHABILITY, run.number, round(share, 4), limits.unreached,
+            yield limits.unreached.found(
+                REACHABILITY, run.number, share,
                 f"tasks that may run on node {node.id} (CPUs {_list(mine)}) never did in"
                 f" {window.length_ns / MS:.0f} ms, of which it was idle for"
                 f" {100 * share:.0f} % while one of them waited elsewhere",
@@ -57,59 +56,39 @@ def work_conservation(run: LoadRecording, limits: Tolerances) -> Iterator[Findin
             length, start = longest(spans)
             if length > worst:
                 worst, at, where = length, start, cpu
-        most = limits.idle_ms[part.kind]
-        yield Finding(
-            WORK_CONSERVATION, run.number, round(worst / MS, 3), most,
+        yield limits.idle_ms[part.kind].found(
+            WORK_CONSERVATION, run.number, worst / MS,
             f"CPU {where} was idle for {worst / MS:.1f} ms while a {part.kind} that may run there"
             f" waited, from {(at - run.window.start_ns) / MS:.1f} ms after the begin"
             if worst else f"no {part.kind} waited while a CPU was idle that may run it",
         )  # fmt: skip
 
 
-def fairness(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Equal hogs that have CPUs of their own get at least a part of what an even share is.
+def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Tasks do not wait for most of their time while a CPU is idle that may run them.
 
-    The share is that of the fullest CPU when tasks are spread evenly: 1 / ceil(tasks / CPUs). The
-    value is how many times less than that the poorest task got.
+    Weak of hogs and memory users, which may have to wait until a far node balances, and beside
+    hogs, behind which others may well wait.
     """
-    parts = run.load.parts
-    if len(parts) != 1 or parts[0].kind != "hog" or parts[0].later:
-        return
-    if run.load.hotplug or run.load.cpuset:
-        return
-    part, window = parts[0], run.settled
-    ran = dict(run.time_on(0, window).group_by("pid").agg(pl.col("ns").sum()).iter_rows())
-    even = window.length_ns / -(-part.count // len(part.cpus))
-    least = min((ran.get(pid, 0) for pid in run.tasks), default=0)
-    value = even / max(least, even / 100)
-    yield Finding(
-        FAIRNESS, run.number, round(value, 3), limits.unfair,
-        f"of {part.count} equal hogs on {len(part.cpus)} CPUs one ran for {least / MS:.0f} ms of"
-        f" {window.length_ns / MS:.0f} ms, {value:.1f} times less than an even share",
-    )  # fmt: skip
-
-
-def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Where every hog can have a CPU of its own, hogs do not change nodes all the time."""
     load = run.load
-    if load.hotplug or load.cpuset or any(p.kind != "hog" or p.later for p in load.parts):
+    if load.hotplug or load.cpuset:
         return
-    if len({part.cpus for part in load.parts}) > 1 or load.tasks > len(load.parts[0].cpus):
-        return
-    window = run.settled
-    inside = run.ran.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
-    inside = inside.with_columns(
-        node=pl.col("cpu").replace_strict(
-            {cpu: node.id for node in run.machine.nodes for cpu in node.cpus}, return_dtype=pl.Int64
-        )
-    )
-    moved = inside.select((pl.col("node") != pl.col("node").shift(1)).over("pid").sum()).item()
-    rate = (moved or 0) / max(1, load.tasks) / (window.length_ns / 1e9)
-    yield Finding(
-        PING_PONG, run.number, round(rate, 3), limits.moves,
-        f"{load.tasks} hogs on {len(load.parts[0].cpus)} CPUs changed nodes {moved or 0} times in"
-        f" {window.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
-    )  # fmt: skip
+    hogs = any(part.kind == "hog" for part in load.parts)
+    for place, part in enumerate(run.load.parts):
+        if part.later:
+            continue
+        mine = [pid for pid, task in run.tasks.items() if task.part == place]
+        free = joined(run.idle[cpu] for cpu in part.cpus if cpu in run.idle)
+        ready = sum(total(run.runnable[pid]) for pid in mine)
+        lost = sum(total(met(run.waits[pid], free)) for pid in mine)
+        if ready < 50 * MS:
+            continue
+        yield limits.lost_share.found(
+            LOST_TIME, run.number, lost / ready,
+            f"{part.kind} tasks waited for {100 * lost / ready:.1f} % of the time in which they"
+            f" were runnable ({lost / MS:.0f} ms) while a CPU was idle that may run them",
+            weak=hogs or part.kind == "memory",
+        )  # fmt: skip
 
 
 def affinity(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
@@ -132,7 +111,7 @@ def affinity(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                     f"{task.kind} {task.number}, which may run on CPUs {_list(sorted(masks))}, ran"
                     f" on CPU {cpu} for {ns / MS:.2f} ms"
                 )
-        yield Finding(AFFINITY, run.number, round(worst / MS, 3), limits.outside_ms, text)
+        yield limits.outside_ms.found(AFFINITY, run.number, worst / MS, text)
 
 
 def _list(cpus: list[int]) -> str:

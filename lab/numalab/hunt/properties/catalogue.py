@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.properties import balance, cores, numa, waking
+from numalab.hunt.properties import balance, cores, moving, numa, sharing, waking
 from numalab.hunt.properties.tolerances import TOLERANCES, Tolerances
 from numalab.hunt.recording import LoadRecording
 
@@ -20,13 +20,17 @@ OF_LOAD: Mapping[str, OfLoad] = {
     balance.AFFINITY: balance.affinity,
     balance.REACHABILITY: balance.reachability,
     balance.WORK_CONSERVATION: balance.work_conservation,
-    balance.FAIRNESS: balance.fairness,
-    balance.PING_PONG: balance.ping_pong,
+    balance.LOST_TIME: balance.lost_time,
+    sharing.FAIRNESS: sharing.fairness,
+    sharing.PROPORTION: sharing.proportion,
+    moving.PING_PONG: moving.ping_pong,
+    moving.WANDERING: moving.wandering,
     cores.CORES: cores.cores,
     waking.LATENCY: waking.latency,
-    waking.LOST_TIME: waking.lost_time,
+    waking.RESPONSE: waking.response,
     numa.CONVERGENCE: numa.convergence,
     numa.STORMS: numa.storms,
+    numa.PAGE_MOVES: numa.page_moves,
     numa.SWAPS: numa.moves,
 }
 NAMES = (*OF_BOOT, *OF_LOAD)

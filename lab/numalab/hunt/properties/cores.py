@@ -41,8 +41,8 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             both = joined(met(a, b) for i, a in enumerate(busy) for b in busy[:i])
             worst = max(worst, longest(met(both, empty))[0])
     share = worst / max(1, window.length_ns)
-    yield Finding(
-        CORES, run.number, round(share, 4), limits.shared_core,
+    yield limits.shared_core.found(
+        CORES, run.number, share,
         f"two hogs shared a core for {100 * share:.0f} % of the settled time while a core of their"
         " node was idle",
     )  # fmt: skip

@@ -11,6 +11,7 @@ from numalab.hunt.recording import MS, LoadRecording
 
 CONVERGENCE = "numa-convergence"
 STORMS = "storms"
+PAGE_MOVES = "page-moves"
 SWAPS = "numa-moves"
 
 
@@ -19,15 +20,16 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
     The value is the share of accesses to another node than the task's own that has CPUs, in the
     last quarter of the time: for each task the share of its time on each node, times the share of
-    its pages elsewhere. Only where every task can have a CPU of its own, and its mask stays.
+    its pages elsewhere. Weak where not every task can have a CPU of its own, or masks change.
     """
     load = run.load
-    if len(run.machine.nodes) < 2 or load.tasks > run.machine.cpu_count or load.cpuset:
+    if len(run.machine.nodes) < 2 or load.cpuset:
         return
+    weak = load.tasks > run.machine.cpu_count
     end = run.window.end_ns
     late = Window(end - run.window.length_ns // 4, end)
     for place, part in enumerate(load.parts):
-        if part.kind != "memory" or part.later:
+        if part.kind != "memory":
             continue
         time = run.time_on(place, late)
         far = whole = 0.0
@@ -47,26 +49,43 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 whole += ns
         if not whole:
             continue
-        yield Finding(
-            CONVERGENCE, run.number, round(far / whole, 4), limits.far_share,
+        yield limits.far_share.found(
+            CONVERGENCE, run.number, far / whole,
             f"at the end {100 * far / whole:.0f} % of what memory users touch is on another node"
             f" than they",
+            weak=weak or bool(part.later),
         )  # fmt: skip
 
 
 def storms(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """In the later half of the time NUMA balancing has calmed down: few hinting faults."""
+    if (rate := _rate(run, "numa_hint_faults")) is not None:
+        yield limits.faults.found(
+            STORMS, run.number, rate,
+            f"{rate:.0f} hinting faults a second and memory user in the later half of"
+            f" {run.load.ms} ms",
+            weak=any(part.later for part in run.load.parts),
+        )  # fmt: skip
+
+
+def page_moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """In the later half of the time few pages are still moved between nodes."""
+    if (rate := _rate(run, "numa_pages_migrated")) is not None:
+        yield limits.page_moves.found(
+            PAGE_MOVES, run.number, rate,
+            f"{rate:.0f} pages a second and memory user moved to another node in the later half of"
+            f" {run.load.ms} ms",
+            weak=any(part.later for part in run.load.parts),
+        )  # fmt: skip
+
+
+def _rate(run: LoadRecording, name: str) -> float | None:
+    """Return how much a counter grew in the later half, for each second and memory user."""
     users = sum(part.count for part in run.load.parts if part.kind == "memory")
-    if not users or {"half", "end"} - run.counters.keys() or any(p.later for p in run.load.parts):
-        return
-    name = "numa_hint_faults"
+    if not users or {"half", "end"} - run.counters.keys():
+        return None
     grown = run.counters["end"].get(name, 0) - run.counters["half"].get(name, 0)
-    rate = grown / users / (run.load.ms / 2000)
-    yield Finding(
-        STORMS, run.number, round(rate, 1), limits.faults,
-        f"{grown} hinting faults in the later half of {run.load.ms} ms, {rate:.0f} a second for"
-        f" each of {users} memory users",
-    )  # fmt: skip
+    return grown / users / (run.load.ms / 2000)
 
 
 def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
@@ -80,8 +99,8 @@ def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         & pl.col("time_ns").is_between(window.start_ns, window.end_ns)
     )
     rate = len(made) / users / (window.length_ns / 1e9)
-    yield Finding(
-        SWAPS, run.number, round(rate, 2), limits.swaps,
+    yield limits.swaps.found(
+        SWAPS, run.number, rate,
         f"NUMA balancing moved or swapped tasks {len(made)} times in"
         f" {window.length_ns / MS:.0f} ms",
     )  # fmt: skip

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import joined, met, total
+from numalab.hunt.intervals import Spans, joined, overlaps
+from numalab.hunt.load import Part
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
 
 LATENCY = "wake-up-latency"
-LOST_TIME = "lost-time"
+RESPONSE = "response"
 _FEWEST = 20  # waits, for a percentile to mean something
 
 
@@ -18,54 +19,51 @@ def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """Where at most half of the CPUs are wanted at once, a woken or new task runs soon.
 
     The value is the 90th percentile of how long tasks waited while a CPU was idle that might have
-    run them, of all their turns.
+    run them, of all their turns. Weak where more CPUs are wanted.
     """
-    load = run.load
-    cpus = run.machine.cpu_count
-    if load.hotplug or load.cpuset or 2 * load.tasks > cpus:
-        return
-    for place, part in enumerate(load.parts):
-        if part.kind not in ("sleeper", "waker", "forker") or part.later:
-            continue
+    weak = 2 * run.load.tasks > run.machine.cpu_count
+    for place, part in _parts(run):
         free = joined(run.idle[cpu] for cpu in part.cpus if cpu in run.idle)
-        mine = [pid for pid, task in run.tasks.items() if task.part == place]
-        waited: list[float] = []
-        turns = 0
-        for pid in mine:
-            turns += len(run.runnable[pid][0])
-            start, end = run.waits[pid]
-            for low, high in zip(start.tolist(), end.tolist(), strict=True):
-                one = (np.array([low], np.int64), np.array([high], np.int64))
-                waited.append(total(met(one, free)) / MS)
-        if turns < _FEWEST:
-            continue
-        each = np.sort(np.array([*waited, *[0.0] * max(0, turns - len(waited))]))
-        value = float(each[int(0.9 * (len(each) - 1))])
-        yield Finding(
-            LATENCY, run.number, round(value, 3), limits.late_ms,
-            f"one in ten {part.kind} turns waited {value:.2f} ms or longer while a CPU was idle",
-        )  # fmt: skip
+        if (value := _late(run, place, free)) is not None:
+            yield limits.late_ms.found(
+                LATENCY, run.number, value,
+                f"one in ten {part.kind} turns waited {value:.2f} ms or longer beside an idle CPU",
+                weak=weak,
+            )  # fmt: skip
 
 
-def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Tasks that sleep or fork do not wait for most of their time while a CPU is idle.
+def response(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """A woken task gets its turn soon, also where all CPUs are busy.
 
-    Not beside hogs, behind which they may well wait.
+    The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. Of
+    real-time tasks, which wait for nobody else, it has to be short.
     """
-    load = run.load
-    if load.hotplug or load.cpuset or any(part.kind == "hog" for part in load.parts):
+    always = np.array([run.window.start_ns]), np.array([run.window.end_ns])
+    for place, part in _parts(run):
+        if (value := _late(run, place, always)) is not None:
+            limit = limits.real_time_ms if part.fifo else limits.response_ms
+            yield limit.found(
+                RESPONSE, run.number, value,
+                f"one in ten {'real-time ' * bool(part.fifo)}{part.kind} turns waited"
+                f" {value:.2f} ms or longer",
+            )  # fmt: skip
+
+
+def _parts(run: LoadRecording) -> Iterator[tuple[int, Part]]:
+    """Give the parts whose tasks sleep time and again, and whose masks stay."""
+    if run.load.hotplug or run.load.cpuset:
         return
     for place, part in enumerate(run.load.parts):
-        if part.kind not in ("sleeper", "waker", "forker") or part.later:
-            continue
-        mine = [pid for pid, task in run.tasks.items() if task.part == place]
-        free = joined(run.idle[cpu] for cpu in part.cpus if cpu in run.idle)
-        ready = sum(total(run.runnable[pid]) for pid in mine)
-        lost = sum(total(met(run.waits[pid], free)) for pid in mine)
-        if ready < 50 * MS:
-            continue
-        yield Finding(
-            LOST_TIME, run.number, round(lost / ready, 4), limits.lost_share,
-            f"{part.kind} tasks waited for {100 * lost / ready:.1f} % of the time in which they"
-            f" were runnable ({lost / MS:.0f} ms) while a CPU was idle that may run them",
-        )  # fmt: skip
+        if part.kind in ("sleeper", "waker", "forker") and not part.later:
+            yield place, part
+
+
+def _late(run: LoadRecording, place: int, when: Spans) -> float | None:
+    """Return the 90th percentile, in ms, of how long the turns of a part waited at some times."""
+    mine = [pid for pid, task in run.tasks.items() if task.part == place]
+    turns = sum(len(run.runnable[pid][0]) for pid in mine)
+    if turns < _FEWEST:
+        return None
+    waited = np.concatenate([overlaps(run.waits[pid], when) for pid in mine]) / MS
+    each = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
+    return float(each[int(0.9 * (len(each) - 1))])

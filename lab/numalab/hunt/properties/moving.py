@@ -1,0 +1,56 @@
+"""Properties of moves: in steady state tasks stay where they are."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.hunt.finding import Finding
+from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.recording import MS, LoadRecording
+
+PING_PONG = "ping-pong"
+WANDERING = "wandering"
+
+
+def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Where every hog can have a CPU of its own, hogs do not change nodes all the time.
+
+    Weak in every other load: tasks in turns on a CPU too few, or woken elsewhere, do change nodes.
+    """
+    nodes = {cpu: node.id for node in run.machine.nodes for cpu in node.cpus}
+    if (found := _changes(run, nodes)) is not None:
+        moved, rate = found
+        parts = run.load.parts
+        alike = len({part.cpus for part in parts}) == 1 and all(p.kind == "hog" for p in parts)
+        yield limits.node_moves.found(
+            PING_PONG, run.number, rate,
+            f"{run.load.tasks} tasks changed nodes {moved} times in"
+            f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
+            weak=not alike or run.load.tasks > len(parts[0].cpus),
+        )  # fmt: skip
+
+
+def wandering(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Tasks do not change CPUs all the time; how often they may depends on the load alone."""
+    cpus = {cpu: cpu for node in run.machine.nodes for cpu in node.cpus}
+    if (found := _changes(run, cpus)) is not None:
+        moved, rate = found
+        yield limits.cpu_moves.found(
+            WANDERING, run.number, rate,
+            f"{run.load.tasks} tasks changed CPUs {moved} times in"
+            f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
+            weak=True,
+        )  # fmt: skip
+
+
+def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | None:
+    """Count changes of place in the settled time: all, and for each second and task."""
+    load = run.load
+    if load.hotplug or load.cpuset or any(part.later for part in load.parts):
+        return None
+    window = run.settled
+    inside = run.ran.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
+    where = pl.col("cpu").replace_strict(places, return_dtype=pl.Int64)
+    changed = (where != where.shift(1)).over("pid").sum()
+    moved = int(inside.select(changed).item() or 0)
+    return moved, moved / max(1, load.tasks) / (window.length_ns / 1e9)

@@ -1,0 +1,109 @@
+"""Properties of how tasks share CPUs: each gets its part."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import combinations, pairwise
+
+import polars as pl
+
+from numalab.analysis.tables.window import clip
+from numalab.hunt.finding import Finding
+from numalab.hunt.intervals import NOTHING, Spans, between, total, union
+from numalab.hunt.load import Load
+from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.recording import MS, LoadRecording
+
+FAIRNESS = "fairness"
+PROPORTION = "proportion"
+# sched_prio_to_weight of kernel/sched/core.c is 1024 * 1.25 ** -nice, to a rounding of 1 %.
+_STEP = 1.25
+_LONG_MS = 300.0  # over which turns are taken
+_LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
+
+
+def fairness(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Hogs of one weight get at least a part of what an even share is.
+
+    The share is that of the fullest CPU when tasks are spread evenly over the CPUs that they may
+    use: 1 / ceil(tasks / CPUs), of those parts for which it is least. The value is how many times
+    less than that the poorest task got. Weak where hogs have different masks.
+    """
+    load = run.load
+    parts = load.parts
+    if any(part.kind != "hog" or part.later or part.nice != parts[0].nice for part in parts):
+        return
+    if load.hotplug or load.cpuset:
+        return
+    window = run.settled
+    inside = clip(run.ran, window).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    ran = dict(inside.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
+    even = window.length_ns / _fullest(load)
+    least = min((ran.get(pid, 0) for pid in run.tasks), default=0)
+    value = even / max(least, even / 100)
+    yield limits.unfair.found(
+        FAIRNESS, run.number, value,
+        f"of {load.tasks} equal hogs one ran for {least / MS:.0f} ms of"
+        f" {window.length_ns / MS:.0f} ms, {value:.1f} times less than an even share",
+        weak=len(parts) > 1,
+    )  # fmt: skip
+
+
+def _fullest(load: Load) -> int:
+    """Return how many tasks the fullest CPU has when they are spread as evenly as masks allow.
+
+    By Hall's theorem those parts decide that have most tasks for the CPUs that any of them may use.
+    """
+    found = 1
+    for count in range(1, len(load.parts) + 1):
+        for some in combinations(load.parts, count):
+            cpus = set().union(*(part.cpus for part in some))
+            found = max(found, -(-sum(part.count for part in some) // len(cpus)))
+    return found
+
+
+def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Hogs that are on one CPU together share it by their weights (nice levels).
+
+    The value is how many times less than its part one got, over any time of 300 ms or longer in
+    which the same hogs were on a CPU.
+    """
+    if any(part.kind != "hog" for part in run.load.parts):
+        return
+    worst, text = 1.0, "every hog got its part of its CPU"
+    ran, there = _by_cpu(run.ran), _by_cpu(run.stayed.filter("runnable"))
+    for cpu, hogs in there.items():
+        for low, high, pids in _together(hogs):
+            length = high - low
+            if length < _LONG_MS * MS or len(pids) < 2:
+                continue
+            weights = {pid: _STEP ** -run.load.parts[run.tasks[pid].part].nice for pid in pids}
+            for pid, weight in weights.items():
+                due = weight / sum(weights.values())
+                got = total(between(ran[cpu].get(pid, NOTHING), low, high)) / length
+                value = due / max(got, 0.001)
+                if due >= _LEAST and value > worst:
+                    worst = value
+                    text = (
+                        f"a hog got {100 * got:.0f} % of CPU {cpu} in {length / MS:.0f} ms, where"
+                        f" {100 * due:.0f} % are due to its weight among {len(pids)}"
+                    )
+    yield limits.disproportion.found(PROPORTION, run.number, worst, text)
+
+
+def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
+    """Return by CPU and task when it was there, from rows with pid, cpu, start_ns, end_ns."""
+    found: defaultdict[int, dict[int, Spans]] = defaultdict(dict)
+    for (cpu, pid), part in rows.partition_by("cpu", "pid", as_dict=True).items():
+        spans = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        found[int(cpu)][int(pid)] = spans
+    return found
+
+
+def _together(tasks: Mapping[int, Spans]) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Give the times in which the same tasks are there: start, end, tasks."""
+    steps = [(int(at), pid) for pid, spans in tasks.items() for ends in spans for at in ends]
+    now: frozenset[int] = frozenset()
+    for (low, pid), (high, _) in pairwise(sorted(steps)):
+        now ^= {pid}
+        if high > low:
+            yield low, high, now

@@ -1,0 +1,1 @@
+"""A case that is suspected: tried again, and made small."""
