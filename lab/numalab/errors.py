@@ -5,7 +5,7 @@ Each class carries the exit code that `numalab` ends with; `docs/errors.md` has 
 
 from collections.abc import Iterable
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 
@@ -60,7 +60,9 @@ class LossCause(StrEnum):
 class GuestLost(LabError):
     """The guest panicked, hung or was killed. Says where what it left behind is kept.
 
-    A guest that the host took away (`cause`) may well run to its end the next time.
+    A guest that the host took away (`cause`) may well run to its end the next time. `reason` is one
+    line. `trace` is what could be saved of its recording, a path below `kept`; `note` says in words
+    why there is none.
     """
 
     exit_code = 4
@@ -71,10 +73,27 @@ class GuestLost(LabError):
         *,
         cause: LossCause = LossCause.GUEST,
         kept: Path | None = None,
+        trace: PurePath | None = None,
+        note: str = "",
         tail: str = "",
     ) -> None:
         self.reason, self.cause, self.kept, self.tail = reason, cause, kept, tail
-        super().__init__(_with_evidence(reason, tail, "kept", kept))
+        self.trace, self.note = trace, note
+        if kept is not None and trace is not None:
+            note = f"its trace up to the end: {kept / trace}"
+        message = f"{reason}\n  {note}" if note else reason
+        super().__init__(_with_evidence(message, tail, "kept", kept))
+
+    def moved(self, kept: Path) -> "GuestLost":
+        """Return it for a guest whose folder has another name now."""
+        return GuestLost(
+            self.reason,
+            cause=self.cause,
+            kept=kept,
+            trace=self.trace,
+            note=self.note,
+            tail=self.tail,
+        )
 
 
 class BuildError(LabError):

@@ -98,7 +98,7 @@ def _execute(task: Task, on_phase: OnPhase) -> None:
         record = record.but(status=RunStatus.FAILED, reason=reason)
         raise WorkloadFailed(reason) from error
     except GuestLost as error:
-        lost = _renamed(error, path, path.with_name(final))
+        lost = error.moved(path.with_name(final))
         record = _salvaged(task, files, record)
         record = record.but(status=RunStatus.LOST, cause=lost.cause, reason=str(lost))
         raise lost from None
@@ -140,12 +140,6 @@ def _host_failure(error: Exception, path: Path) -> str:
         return ""
     reason = os.strerror(number) if number in _OF_HOST else os.strerror(errno.ENOSPC)
     return f"cannot take in what the guest left in {path}: {reason}"
-
-
-def _renamed(error: GuestLost, old: Path, new: Path) -> GuestLost:
-    """Say where what a lost guest left lies once its folder has its last name."""
-    reason = error.reason.replace(str(old.absolute()), str(new)).replace(str(old), str(new))
-    return GuestLost(reason, cause=error.cause, kept=new, tail=error.tail)
 
 
 def _machine(task: Task) -> Machine:

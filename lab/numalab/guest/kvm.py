@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from numalab.emulator.built import BuiltEmulator
-from numalab.errors import GuestLost, HostError, LabError, UserError
+from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError
 from numalab.guest.console import Beat
 from numalab.guest.run import run_guest
 from numalab.guest.verdicts import Verdict, known_verdict, remember
@@ -148,8 +148,8 @@ def _try_model(machine: Machine, connection: str) -> _Trial:
         except _Reached:
             return _Trial("", started=True)
         except GuestLost as lost:
-            reason = lost.reason.splitlines()[0]
-            return _Trial(reason, "QEMU" not in reason, slow=_went_on(run_dir.console, limit))
+            slow = _went_on(run_dir.console, limit)
+            return _Trial(lost.reason, started=lost.cause is LossCause.GUEST, slow=slow)
         except LabError as error:
             return _Trial(str(error).splitlines()[0][:200], started=False)
     return _Trial("", started=True)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist, parse_cpulist
@@ -35,19 +36,60 @@ class MemoryProof:
     planned: int | None = None
 
 
+class MisplacedKind(StrEnum):
+    """What is not as planned: a thread's CPUs, a thread that is gone, a guest node's place, the
+    size of its pages; or what an older numalab wrote in words."""
+
+    THREAD = "thread"
+    GONE = "gone"
+    NODE = "node"
+    PAGES = "pages"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """Something of QEMU that is not as planned.
+
+    `subject` is a thread by its role (by its number where it is gone), a guest node by its number,
+    or the words of a NOTE. `found` and `planned` are host CPUs, host nodes, or KiB of a page.
+    """
+
+    kind: MisplacedKind
+    subject: str
+    found: tuple[int, ...] = ()
+    planned: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Write it as messages and reports do."""
+        found = format_cpulist(self.found) or "none"
+        planned = format_cpulist(self.planned) or "none"
+        match self.kind:
+            case MisplacedKind.THREAD:
+                return f"{self.subject} may run on host CPUs {found}, planned {planned}"
+            case MisplacedKind.GONE:
+                return f"vCPU thread {self.subject} is gone"
+            case MisplacedKind.NODE:
+                return f"guest node {self.subject} lies on host nodes {found}, planned {planned}"
+            case MisplacedKind.PAGES:
+                return f"guest node {self.subject} has pages of {found} KiB, planned {planned}"
+            case MisplacedKind.NOTE:
+                return self.subject
+
+
 @dataclass(frozen=True)
 class Proof:
     """What was read back from one guest.
 
     `memory` is empty where the host does not tell. `usage` is what the host did to QEMU while the
-    workload ran; None where that could not be read. `differs`: in words, what is not as planned.
+    workload ran; None where that could not be read. `differs`: what is not as planned.
     """
 
     threads: tuple[ThreadProof, ...]
     memory: tuple[MemoryProof, ...]
     note: str
     usage: Usage | None = None
-    differs: tuple[str, ...] = ()
+    differs: tuple[Misplaced, ...] = ()
 
 
 def prove_threads(
@@ -86,16 +128,17 @@ def pin_others(threads: Iterable[ThreadProof]) -> None:
                 os.sched_setaffinity(thread.thread, thread.planned)
 
 
-def misplaced_threads(found: Sequence[ThreadProof], expected: Iterable[int]) -> tuple[str, ...]:
-    """Say in words which threads may run elsewhere than planned, or are missing."""
+def misplaced_threads(
+    found: Sequence[ThreadProof], expected: Iterable[int]
+) -> tuple[Misplaced, ...]:
+    """List which threads may run elsewhere than planned, or are missing."""
     wrong = [
-        f"{thread.role} may run on host CPUs {format_cpulist(thread.allowed)},"
-        f" planned {format_cpulist(thread.planned)}"
+        Misplaced(MisplacedKind.THREAD, thread.role, thread.allowed, thread.planned)
         for thread in found
         if not _is_placed(thread)
     ]
     there = {thread.thread for thread in found}
-    wrong += [f"vCPU thread {tid} is gone" for tid in sorted(set(expected) - there)]
+    wrong += [Misplaced(MisplacedKind.GONE, str(tid)) for tid in sorted(set(expected) - there)]
     return tuple(wrong)
 
 
@@ -140,8 +183,8 @@ def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[Me
 
 def misplaced_memory(
     found: Sequence[MemoryProof], page_kib: int, *, allocated: bool
-) -> tuple[str, ...]:
-    """Say in words which guest nodes' memory lies elsewhere than planned.
+) -> tuple[Misplaced, ...]:
+    """List which guest nodes' memory lies elsewhere than planned.
 
     That is on another host node, or on pages smaller than `page_kib`. `allocated`: all of it is
     there already, so a node without pages is wrong too. A host whose kernel tells nothing (`found`
@@ -149,15 +192,12 @@ def misplaced_memory(
     """
     wrong = []
     for proof in found:
-        if set(proof.pages) - {proof.planned} or (allocated and not proof.pages):
-            lies = format_cpulist(proof.pages) or "none"
-            wrong.append(
-                f"guest node {proof.node} lies on host nodes {lies}, planned {proof.planned}"
-            )
-        if proof.pages and proof.page_kib < page_kib:
-            wrong.append(
-                f"guest node {proof.node} has pages of {proof.page_kib} KiB, planned {page_kib}"
-            )
+        node, lies = str(proof.node), tuple(sorted(proof.pages))
+        if set(lies) - {proof.planned} or (allocated and not lies):
+            planned = () if proof.planned is None else (proof.planned,)
+            wrong.append(Misplaced(MisplacedKind.NODE, node, lies, planned))
+        if lies and proof.page_kib < page_kib:
+            wrong.append(Misplaced(MisplacedKind.PAGES, node, (proof.page_kib,), (page_kib,)))
     return tuple(wrong)
 
 

@@ -1,7 +1,8 @@
 """Get the trace out of the memory of a guest that was lost."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from numalab.errors import LabError
 from numalab.guest.follow import End, follow
@@ -14,14 +15,22 @@ from numalab.qemu.hypervisor import Hypervisor
 from numalab.run_dir import RunDir
 
 
+@dataclass(frozen=True)
+class Rescue:
+    """What came of a lost guest's trace: the file that has it, or in words why there is none."""
+
+    trace: Path | None = None
+    note: str = ""
+
+
 def rescue_trace(
     hypervisor: Hypervisor,
     machine: Machine,
     job: Job,
     run_dir: RunDir,
     end: End,
-) -> str:
-    """Boot a second guest that reads the lost one's trace memory; say in words what came of it.
+) -> Rescue:
+    """Boot a second guest that reads the lost one's trace memory.
 
     The memory must have been saved in `run_dir`. The second guest has the same kernel, topology and
     command line, and the memory is put back before it starts: the kernel then finds the ring
@@ -31,11 +40,11 @@ def rescue_trace(
     region = trace_region(machine.topology, machine.trace_memory_mib)
     if not job.events or region is None:
         own = "its trace was in the guest's own memory, which is lost with its kernel"
-        return own if job.events else "nothing was being recorded"
+        return Rescue(note=own if job.events else "nothing was being recorded")
     if "workload" not in end.watchdog.phase_began:
-        return "the guest was lost before the recording began"
+        return Rescue(note="the guest was lost before the recording began")
     if run_dir.trace.exists():
-        return "its trace had been written already"
+        return Rescue(note="its trace had been written already")
     rescue_dir = run_dir.rescue
     # Not tcg: what reads a lost guest's trace should not be lost itself (see cmdline.py).
     mode: Mode = "kvm" if machine.mode == "kvm" else "icount"
@@ -55,12 +64,12 @@ def rescue_trace(
             guest.end()
         collected = read_job_disk(rescue_dir.job_disk, rescue_dir.out)
     except (LabError, OSError) as error:
-        return f"its trace memory is kept, but could not be read: {error}"
+        return Rescue(note=f"its trace memory is kept, but could not be read: {error}")
     if rescue_dir.trace.name not in collected.files:
-        return "its trace memory is kept, but held no trace that could be read"
+        return Rescue(note="its trace memory is kept, but held no trace that could be read")
     run_dir.out.mkdir(exist_ok=True)
     rescue_dir.trace.replace(run_dir.trace)
     if rescue_dir.trace_stats.exists():
         rescue_dir.trace_stats.replace(run_dir.trace_stats)
     shutil.rmtree(rescue_dir.path)
-    return f"its trace up to the end: {run_dir.trace}"
+    return Rescue(run_dir.trace)

@@ -11,7 +11,7 @@ from numalab.guest.console import Beat, excerpt
 from numalab.guest.follow import End, follow
 from numalab.guest.proof import Proof
 from numalab.guest.remark import Remark, RemarkKind
-from numalab.guest.rescue import rescue_trace
+from numalab.guest.rescue import Rescue, rescue_trace
 from numalab.guest.start import prepare, started
 from numalab.guest.watch import Limits
 from numalab.guest.witness import Timing, judge_timing
@@ -103,8 +103,8 @@ def run_guest(
     watch.lap("gather")
     status = _status(run_dir, end)
     if end.loss or status is None:
-        note = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else ""
-        raise _lost(end, run_dir, note)
+        saved = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else Rescue()
+        raise _lost(end, run_dir, saved)
     _check_gave_up(status, end)
     witness.check()
     timing = judge_timing(prepared.placement, witness.proof)
@@ -160,14 +160,16 @@ def _keep_memory(memory: HeldMemory, region: Region | None, run_dir: RunDir) -> 
             memory.save(region, run_dir.trace_memory)
 
 
-def _lost(end: End, run_dir: RunDir, note: str) -> GuestLost:
+def _lost(end: End, run_dir: RunDir, saved: Rescue) -> GuestLost:
     loss = end.loss or Loss(LossCause.GUEST, "the guest powered off before its command had ended")
     if end.watchdog.panic:
         loss = Loss(LossCause.GUEST, f"the guest's kernel panicked: {end.watchdog.panic}")
     return GuestLost(
-        loss.reason + (f"\n  {note}" if note else ""),
+        loss.reason,
         cause=loss.cause,
         kept=run_dir.path,
+        trace=saved.trace and saved.trace.relative_to(run_dir.path),
+        note=saved.note,
         tail=excerpt(end.watchdog.kept),
     )
 
@@ -180,12 +182,12 @@ def _remarks(
     flood = ["the guest printed too much; its console is cut"] if end.floods else []
     return (
         *each(RemarkKind.PLAN, [placement.note] if placement.note else []),
-        *each(RemarkKind.MISPLACED, proof.differs, "not placed as planned: "),
+        *each(RemarkKind.MISPLACED, map(str, proof.differs), "not placed as planned: "),
         *each(RemarkKind.LEFT_OUT, collected.left_out[:20], "not taken from the guest: "),
         *each(RemarkKind.COMPLAINT, guest.troubles, "the guest's kernel complained: "),
         *each(RemarkKind.BAD_BEATS, bad),
         *each(RemarkKind.FLOOD, flood),
-        *each(RemarkKind.DISTURBED, timing.disturbs),
+        *each(RemarkKind.DISTURBED, map(str, timing.disturbs)),
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from numalab.host.disturbance import Disturbance, DisturbanceKind
+
 _TICK_MS = 10  # USER_HZ is 100 on x86 (proc(5): sysconf(_SC_CLK_TCK))
 # A vCPU above one of these did not have its host CPU to itself.
 MOST_SWITCHES = 10.0  # involuntary, in a second
@@ -123,8 +125,8 @@ def between(before: Usage, after: Usage) -> Usage:
     )
 
 
-def disturbances(usage: Usage, vcpus: Mapping[str, int]) -> tuple[str, ...]:
-    """Say in words which vCPUs did not have their host CPU to themselves.
+def shared_cpus(usage: Usage, vcpus: Mapping[str, int]) -> tuple[Disturbance, ...]:
+    """List which vCPUs did not have their host CPU to themselves.
 
     `vcpus` gives the host CPU that each thread, by its role, is pinned to. The bounds are
     MOST_SWITCHES and MOST_LOST; stolen time counts from its second step of 10 ms on.
@@ -137,15 +139,15 @@ def disturbances(usage: Usage, vcpus: Mapping[str, int]) -> tuple[str, ...]:
             continue
         rate = thread.involuntary / max(1.0, usage.seconds)
         if rate > MOST_SWITCHES:
-            found.append(f"{thread.role} was switched out {rate:.0f} times a second")
+            found.append(Disturbance(DisturbanceKind.SWITCHED_OUT, thread.role, amount=rate))
         lost = (thread.waited_ms or 0.0) / 1000 / usage.seconds
         if lost > MOST_LOST:
-            found.append(f"{thread.role} waited {lost:.1%} of the time for its host CPU")
+            found.append(Disturbance(DisturbanceKind.WAITED, thread.role, amount=lost))
     for cpu in sorted(set(vcpus.values())):
         ms = usage.stolen_ms.get(cpu, 0)
-        if ms > _TICK_MS and ms / 1000 / usage.seconds > MOST_LOST:
-            part = ms / 1000 / usage.seconds
-            found.append(f"a hypervisor below took {part:.1%} of the time of host CPU {cpu}")
+        part = ms / 1000 / usage.seconds
+        if ms > _TICK_MS and part > MOST_LOST:
+            found.append(Disturbance(DisturbanceKind.STOLEN, cpus=(cpu,), amount=part))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from numalab.errors import PlacementMismatch
 from numalab.guest.proof import (
@@ -12,7 +13,8 @@ from numalab.guest.proof import (
     prove_memory,
     prove_threads,
 )
-from numalab.guest.usage import Usage, between, disturbances, read_usage
+from numalab.guest.usage import Usage, between, read_usage, shared_cpus
+from numalab.host.disturbance import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
 from numalab.placement.placement import Placement
@@ -71,7 +73,9 @@ class Witness:
     def check(self) -> None:
         """Raise PlacementMismatch where timing is measured and something is not as planned."""
         if self._strict and self.proof.differs:
-            raise PlacementMismatch("not placed as planned: " + "; ".join(self.proof.differs))
+            raise PlacementMismatch(
+                "not placed as planned: " + "; ".join(map(str, self.proof.differs))
+            )
 
     def _pin_others(self) -> None:
         pin_others(prove_threads(self._pid, self._vcpu_threads, self._placement))
@@ -97,24 +101,35 @@ def is_allocated(machine: Machine, placement: Placement) -> bool:
     return placement.dedicated or machine.huge
 
 
+class Doubt(StrEnum):
+    """Why timing figures of a run mean nothing: its mode, its plan (the note of its proof says
+    how), or that something was not as planned (what differs in its proof)."""
+
+    MODE = "mode"
+    PLAN = "plan"
+    MISPLACED = "misplaced"
+
+
 @dataclass(frozen=True)
 class Timing:
     """Whether timing figures of a run mean anything: what is against it, and what disturbed them.
 
-    Both in words. `disturbs` makes figures less certain that mean something all the same.
+    `disturbs` makes figures less certain that mean something all the same.
     """
 
     means: bool
-    against: tuple[str, ...]
-    disturbs: tuple[str, ...]
+    against: tuple[Doubt, ...]
+    disturbs: tuple[Disturbance, ...]
 
 
 def judge_timing(placement: Placement, proof: Proof) -> Timing:
     """Judge from the plan and its proof what the timing figures of a run are worth."""
-    against = list(proof.differs)
+    against = []
     if not placement.timing:
-        against.insert(0, placement.note or "not in kvm mode")
+        against.append(Doubt.PLAN if placement.note else Doubt.MODE)
+    if proof.differs:
+        against.append(Doubt.MISPLACED)
     vcpus = {f"vcpu {vcpu}": cpu for vcpu, cpu in enumerate(placement.vcpus)}
-    found = disturbances(proof.usage, vcpus) if proof.usage and placement.timing else ()
+    found = shared_cpus(proof.usage, vcpus) if proof.usage and placement.timing else ()
     disturbs = (*placement.disturbs, *found) if placement.timing else ()
     return Timing(not against, tuple(against), disturbs)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from numalab.cpulist import format_cpulist
+from numalab.host.disturbance import Disturbance, DisturbanceKind
 
 KIB_2M, KIB_1G = 2048, 1 << 20
 
@@ -112,27 +113,26 @@ def host_to_dict(host: Host) -> dict[str, object]:
     }
 
 
-def cautions(host: Host, cpus: Iterable[int]) -> tuple[str, ...]:
-    """Say in words what on this host disturbs timing figures of guests that run on `cpus`."""
+def disturbances(host: Host, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
+    """List what on this host disturbs timing figures of guests that run on `cpus`."""
     used = [host.cpu_of[cpu] for cpu in sorted(set(cpus)) if cpu in host.cpu_of]
     found = []
     scaled = sorted({cpu.governor for cpu in used if cpu.governor not in ("", "performance")})
     if scaled:
-        found.append(f"CPU frequencies follow the governor {', '.join(scaled)}, not performance")
+        found.append(Disturbance(DisturbanceKind.GOVERNOR, ", ".join(scaled)))
     if host.boost:
-        found.append("CPUs boost above their nominal frequency when others idle")
+        found.append(Disturbance(DisturbanceKind.BOOST))
     if host.numa_balancing:
-        found.append("the host's own NUMA balancing may move a guest's memory")
+        found.append(Disturbance(DisturbanceKind.NUMA_BALANCING))
     if host.ksm:
-        found.append("KSM merges pages of guests")
+        found.append(Disturbance(DisturbanceKind.KSM))
     if host.steal_percent is not None and host.steal_percent >= 0.1:
-        found.append(f"a hypervisor below takes {host.steal_percent:.1f} % of the CPUs' time")
+        found.append(Disturbance(DisturbanceKind.STEAL, amount=host.steal_percent / 100))
     if host.load >= 0.5:
-        found.append(f"other work runs: a load of {host.load:.1f} in the last minute")
-    beside = {other for cpu in used for other in cpu.siblings if other != cpu.id}
-    if beside - {cpu.id for cpu in used}:
-        idle = format_cpulist(beside - {cpu.id for cpu in used})
-        found.append(f"the SMT siblings {idle} are not kept idle")
+        found.append(Disturbance(DisturbanceKind.LOAD, amount=host.load))
+    beside = {other for cpu in used for other in cpu.siblings} - {cpu.id for cpu in used}
+    if beside:
+        found.append(Disturbance(DisturbanceKind.SIBLINGS, cpus=tuple(sorted(beside))))
     return tuple(found)
 
 

@@ -73,7 +73,7 @@ def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
     except GuestLost as lost:
         found, error = (), str(lost)
         if lost.cause is LossCause.GUEST:
-            found, error = (Finding(LOST, None, 1.0, 0.0, lost.reason.splitlines()[0]),), ""
+            found, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
     except LabError as other:
         found, error = (), str(other)
     finally:

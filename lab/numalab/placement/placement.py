@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from numalab.host.disturbance import Disturbance
 from numalab.host.facts import Host
 from numalab.machine.model import Mode
 from numalab.placement.planner import plan
@@ -29,7 +30,7 @@ class Placement:
     dedicated: bool = False
     most_on_one: int = 1
     timing: bool = False
-    disturbs: tuple[str, ...] = ()
+    disturbs: tuple[Disturbance, ...] = ()
 
     @property
     def host_cpus(self) -> tuple[int, ...]:

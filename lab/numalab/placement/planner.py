@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.host.facts import Host, cautions
+from numalab.host.disturbance import Disturbance
+from numalab.host.facts import Host, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import Correspondence, assign, compare
 from numalab.topology.model import Topology
@@ -32,7 +33,7 @@ class PlacementPlan:
     most_on_one: int
     distances: Correspondence
     distorts: tuple[str, ...]
-    disturbs: tuple[str, ...]
+    disturbs: tuple[Disturbance, ...]
     timing: bool
 
 
@@ -86,7 +87,7 @@ def plan(
         most_on_one=most,
         distances=distances,
         distorts=distorts,
-        disturbs=cautions(host, vcpus),
+        disturbs=disturbances(host, vcpus),
         timing=not crowded
         and not short
         and not _distances_wrong(places, distances)

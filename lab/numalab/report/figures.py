@@ -189,16 +189,18 @@ def moment(text: str) -> str:
 
 def verdict_words(claim: ClaimOutcome) -> str:
     """Say what became of a claim: its verdict, and whether a condition of the study failed."""
-    verdict = claim.verdict_text
-    if not verdict:
-        return "holds" if claim.holds else "FAILS"
-    return verdict if claim.holds else f"FAILS: {verdict}"
+    return _with_condition(claim, claim.verdict_text)
 
 
 def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
     """Return `verdict_words`, and apart from them why something cannot be seen, or ""."""
-    words = verdict_words(claim)
-    return words.removesuffix(f" because {claim.reason}"), claim.reason
+    return _with_condition(claim, claim.verdict_in_mode), claim.reason
+
+
+def _with_condition(claim: ClaimOutcome, verdict: str) -> str:
+    if not verdict:
+        return "holds" if claim.holds else "FAILS"
+    return verdict if claim.holds else f"FAILS: {verdict}"
 
 
 def machine_line(report: StudyReport) -> str:

@@ -193,7 +193,13 @@ class ClaimOutcome:
     @property
     def verdict_text(self) -> str:
         """The verdict in words, with its reason."""
-        return f"{self.verdict} in this mode because {self.reason}" if self.reason else self.verdict
+        why = f" because {self.reason}" if self.reason else ""
+        return f"{self.verdict_in_mode}{why}"
+
+    @property
+    def verdict_in_mode(self) -> str:
+        """The verdict in words, without its reason."""
+        return f"{self.verdict} in this mode" if self.reason else self.verdict
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from numalab.cpulist import format_cpulist
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
 from numalab.guest.usage import ThreadUsage, Usage, is_vcpu
-from numalab.guest.witness import Timing
+from numalab.guest.witness import Doubt, Timing
 from numalab.report import model
 from numalab.results.manifest import UNKNOWN
 
@@ -16,7 +16,7 @@ def placement_line(proof: Proof | None, timing: Timing | None) -> str:
         return UNKNOWN
     line = proof.note or "one host CPU for each vCPU"
     disturbed = timing.disturbs if timing is not None else ()
-    return f"{line}; timing was disturbed: {'; '.join(disturbed)}" if disturbed else line
+    return f"{line}; timing was disturbed: {'; '.join(map(str, disturbed))}" if disturbed else line
 
 
 def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.PlacementFact, ...]:
@@ -27,7 +27,7 @@ def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.Placem
         *map(_thread, proof.threads),
         *map(_memory, proof.memory),
         *_usage(proof.usage),
-        *_timing(timing),
+        *_timing(timing, proof),
     )
 
 
@@ -82,11 +82,24 @@ def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
     )
 
 
-def _timing(timing: Timing | None) -> Iterable[model.PlacementFact]:
+def against(timing: Timing, proof: Proof | None) -> tuple[str, ...]:
+    """Say in words why a run's timing figures mean nothing; empty where they mean something."""
+    words: list[str] = []
+    for doubt in timing.against:
+        if doubt is Doubt.MODE or proof is None:
+            words.append("not in kvm mode")
+        elif doubt is Doubt.PLAN:
+            words.append(proof.note)
+        else:
+            words += map(str, proof.differs)
+    return tuple(words)
+
+
+def _timing(timing: Timing | None, proof: Proof) -> Iterable[model.PlacementFact]:
     if timing is None:
         return
     if timing.means:
-        found = "; ".join(["mean something", *timing.disturbs])
+        found = "; ".join(["mean something", *map(str, timing.disturbs)])
     else:
-        found = f"mean nothing: {'; '.join(timing.against)}"
+        found = f"mean nothing: {'; '.join(against(timing, proof))}"
     yield model.PlacementFact("timing figures", model.ANY, found)

@@ -8,6 +8,7 @@ from numalab.analysis.statistics import FEWEST, Comparison, compare_samples, dev
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import Direction, MeasureKind
 from numalab.report import model
+from numalab.reporting.placement_rows import against
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun
 from numalab.study.claims import Claim, ClaimVerdict
@@ -180,8 +181,8 @@ def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
     if "tcg" in modes:
         return Untimed(NoTimes.TCG)
     for run in runs:
-        if against := _against(run.manifest):
-            return Untimed(NoTimes.PLACEMENT, against)
+        if words := _against(run.manifest):
+            return Untimed(NoTimes.PLACEMENT, words)
     if len({run.manifest.planned_cpus for run in runs}) > 1:
         return Untimed(NoTimes.HOST_CPUS)
     return None
@@ -190,8 +191,9 @@ def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
 def _against(run: Manifest) -> str:
     """Say why the times of one run mean nothing, as its plan and the proof of it tell."""
     if run.timing is not None:
-        return "" if run.timing.means else next(iter(run.timing.against), "it was not judged")
+        words = against(run.timing, run.proof)
+        return "" if run.timing.means else next(iter(words), "it was not judged")
     if run.proof is None:
         return "it was not read back"
     # An older numalab left no more.
-    return next(iter((*filter(None, [run.proof.note]), *run.proof.differs)), "")
+    return next(iter((*filter(None, [run.proof.note]), *map(str, run.proof.differs))), "")

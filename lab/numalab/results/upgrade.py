@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from numalab.guest.witness import Doubt
 from numalab.results.stored import FORMAT
 
 Json = dict[str, Any]
@@ -16,6 +17,11 @@ def upgraded(table: Json, steps: Mapping[int, Step]) -> Json:
     """
     for number in range(table["format"], FORMAT):
         table = {**steps[number](table), "format": number + 1}
+    return table
+
+
+def _unchanged(table: Json) -> Json:
+    """Return a table of a format that lacked no more than keys which need not be there."""
     return table
 
 
@@ -37,10 +43,35 @@ def _manifest_1(run: Json) -> Json:
     return {**run, "workload": {"label": run["workload"]["name"], **run["workload"]}}
 
 
-def _manifest_2(run: Json) -> Json:
-    """Format 2 lacked only keys."""
-    return run
+def _manifest_3(run: Json) -> Json:
+    """Format 3 said in words what was not as planned, and what was against timing or disturbed it.
+
+    Against it were the words of the plan, then those of the proof.
+    """
+    upgraded = dict(run)
+    differs = []
+    if proof := run.get("proof"):
+        differs = proof.get("differs", [])
+        upgraded["proof"] = {**proof, "differs": [_note(words) for words in differs]}
+    if timing := run.get("timing"):
+        doubts = [_doubt(words, differs) for words in timing["against"]]
+        upgraded["timing"] = {
+            **timing,
+            "against": list(dict.fromkeys(doubts)),
+            "disturbs": [_note(words) for words in timing["disturbs"]],
+        }
+    return upgraded
 
 
-PLAN: Mapping[int, Step] = {1: _plan_1, 2: _plan_2}
-MANIFEST: Mapping[int, Step] = {1: _manifest_1, 2: _manifest_2}
+def _note(words: str) -> Json:
+    return {"kind": "note", "subject": words}
+
+
+def _doubt(words: str, differs: list[str]) -> str:
+    if words in differs:
+        return Doubt.MISPLACED
+    return Doubt.MODE if words == "not in kvm mode" else Doubt.PLAN
+
+
+PLAN: Mapping[int, Step] = {1: _plan_1, 2: _plan_2, 3: _unchanged}
+MANIFEST: Mapping[int, Step] = {1: _manifest_1, 2: _unchanged, 3: _manifest_3}

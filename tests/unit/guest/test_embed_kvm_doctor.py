@@ -184,7 +184,7 @@ def test_auto_takes_kvm_where_it_works_and_tries_once(
 def test_auto_ends_in_icount_where_the_guest_hangs(
     device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hung = GuestLost("the guest did not reach its init within 15 s\n  more")
+    hung = GuestLost("the guest did not reach its init within 15 s", note="more")
     tried = fake_guests(monkeypatch, {"host": hung})
     choice = pick_mode("auto", bzimage, bzimage)
     reason = "the guest did not reach its init within 15 s (CPU model host)"

@@ -17,6 +17,7 @@ from numalab.guest.host_report.report import ProbeResult, render_report
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
 from numalab.guest.verdicts import Verdict
 from numalab.guest.witness import Timing
+from numalab.host.disturbance import Disturbance, DisturbanceKind
 from numalab.host.read import read_host
 from numalab.topology.load import load_topology
 
@@ -66,7 +67,7 @@ def test_a_report_says_what_differs_and_nothing_private(monkeypatch: pytest.Monk
     monkeypatch.setattr(doctor, "components", lambda: (("QEMU", "7.2"),))
     probe = ProbeResult(
         "ring-2", "2M", status=0, wall_seconds={"boot": 1.5}, guest_seconds=1.0,
-        timing=Timing(True, (), ("KSM merges pages of guests",)),
+        timing=Timing(True, (), (Disturbance(DisturbanceKind.KSM),)),
         proof=Proof(
             (ThreadProof("vcpu 0", 12, (4,), (4,)),), (MemoryProof(0, {1: 384}, 2048, 1),), ""
         ),

@@ -6,17 +6,18 @@ import sys
 
 import pytest
 
-from numalab.guest.proof import Proof
+from numalab.guest.proof import Misplaced, MisplacedKind, Proof
 from numalab.guest.usage import (
     ThreadUsage,
     Usage,
     between,
-    disturbances,
     parse_stolen,
     parse_thread,
     read_usage,
+    shared_cpus,
 )
-from numalab.guest.witness import judge_timing
+from numalab.guest.witness import Doubt, judge_timing
+from numalab.host.disturbance import Disturbance, DisturbanceKind
 from numalab.placement.placement import Placement
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"
@@ -78,7 +79,7 @@ PINNED = {"vcpu 0": 4, "vcpu 1": 5}
     ],
 )
 def test_what_disturbs_a_pinned_vcpu_is_said(usage: Usage, said: list[str]) -> None:
-    assert list(disturbances(usage, PINNED)) == said
+    assert [str(each) for each in shared_cpus(usage, PINNED)] == said
 
 
 def test_a_process_is_read_and_one_that_ended_has_no_threads() -> None:
@@ -96,8 +97,10 @@ def test_a_process_is_read_and_one_that_ended_has_no_threads() -> None:
     assert read_usage(process.pid, {}, ()).threads == ()
 
 
+BOOST = Disturbance(DisturbanceKind.BOOST)
+ASTRAY = Misplaced(MisplacedKind.THREAD, "vcpu 0", (0, 1), (0,))
 ONE_TO_ONE = Placement(
-    (4, 5), (0,), False, "", (0, 0), dedicated=True, timing=True, disturbs=("it boosts",)
+    (4, 5), (0,), False, "", (0, 0), dedicated=True, timing=True, disturbs=(BOOST,)
 )
 
 
@@ -105,9 +108,12 @@ def test_timing_means_something_only_as_planned() -> None:
     usage = Usage(10.0, (thread("vcpu 0", 120, None),))
     good = judge_timing(ONE_TO_ONE, Proof((), (), "", usage))
     assert good.means and good.against == ()
-    assert good.disturbs == ("it boosts", "vcpu 0 was switched out 12 times a second")
-    moved = judge_timing(ONE_TO_ONE, Proof((), (), "", usage, ("vcpu 0 may run elsewhere",)))
-    assert not moved.means and moved.against == ("vcpu 0 may run elsewhere",)
+    assert good.disturbs == (
+        BOOST,
+        Disturbance(DisturbanceKind.SWITCHED_OUT, "vcpu 0", amount=12.0),
+    )
+    moved = judge_timing(ONE_TO_ONE, Proof((), (), "", usage, (ASTRAY,)))
+    assert not moved.means and moved.against == (Doubt.MISPLACED,)
     crowded = Placement((0, 0), (0,), False, "overcommitted: 2 vCPUs on 1 host CPU")
     poor = judge_timing(crowded, Proof((), (), crowded.note, usage))
-    assert (poor.means, poor.against, poor.disturbs) == (False, (crowded.note,), ())
+    assert (poor.means, poor.against, poor.disturbs) == (False, (Doubt.PLAN,), ())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from numalab.guest.proof import MisplacedKind
 from numalab.guest.witness import Witness
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import Machine
@@ -59,5 +60,5 @@ def test_a_vcpu_elsewhere_is_told_and_left_where_it_is(process: int, tmp_path: P
     witness = Witness(process, [process], HeldMemory(()), machine, placement)
     witness.started()
     (differs,) = witness.proof.differs
-    assert differs.startswith("vcpu 0 may run on host CPUs")
+    assert (differs.kind, differs.subject) == (MisplacedKind.THREAD, "vcpu 0")
     assert os.sched_getaffinity(process) == set(CPUS)

@@ -12,7 +12,7 @@ import typer.testing
 from numalab.cli.guest.host import app
 from numalab.errors import HostError, UserError
 from numalab.host.facts import (
-    cautions,
+    disturbances,
     host_to_dict,
     parse_chosen,
     parse_meminfo,
@@ -94,7 +94,7 @@ def test_what_disturbs_timing_is_named(tmp_path: Path) -> None:
     }
     server = Server(((10,),), 1, 2, 2, 2, 4096, files=files)
     host = read_host(write_tree(server, tmp_path))
-    words = "\n".join(cautions(host, (1,)))
+    words = "\n".join(map(str, disturbances(host, (1,))))
     for part in (
         "powersave",
         "boost",
@@ -105,7 +105,7 @@ def test_what_disturbs_timing_is_named(tmp_path: Path) -> None:
         "3 are not",
     ):
         assert part in words
-    assert "powersave" not in "\n".join(cautions(host, (0,)))
+    assert "powersave" not in "\n".join(map(str, disturbances(host, (0,))))
 
 
 @pytest.mark.parametrize(

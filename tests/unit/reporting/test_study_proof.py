@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from numalab.guest.proof import MemoryProof, Proof, ThreadProof
+from numalab.guest.proof import MemoryProof, Misplaced, MisplacedKind, Proof, ThreadProof
 from numalab.guest.usage import ThreadUsage, Usage
-from numalab.guest.witness import Timing
+from numalab.guest.witness import Doubt, Timing
+from numalab.host.disturbance import Disturbance, DisturbanceKind
 from numalab.report import model
 from numalab.reporting.placement_rows import placement_line, proof_rows
 
@@ -30,7 +31,7 @@ PROOF = Proof(
         stolen_ms={4: 0, 5: 30},
     ),
 )  # fmt: skip
-TIMING = Timing(True, (), ("KSM merges pages of guests",))
+TIMING = Timing(True, (), (Disturbance(DisturbanceKind.KSM),))
 EMPTY = Proof((), (), "")
 
 
@@ -77,9 +78,12 @@ def test_a_run_that_was_stored_before_there_was_more() -> None:
 
 
 def test_timing_figures_that_mean_nothing() -> None:
-    timing = Timing(False, ("overcommitted", "vcpu 0 may run elsewhere"), ())
-    (row,) = proof_rows(EMPTY, timing)
-    assert row.found == "mean nothing: overcommitted; vcpu 0 may run elsewhere"
+    timing = Timing(False, (Doubt.PLAN, Doubt.MISPLACED), ())
+    gone = Misplaced(MisplacedKind.GONE, "12")
+    (row,) = proof_rows(replace(EMPTY, note="overcommitted", differs=(gone,)), timing)
+    assert row.found == "mean nothing: overcommitted; vCPU thread 12 is gone"
+    (row,) = proof_rows(EMPTY, Timing(False, (Doubt.MODE,), ()))
+    assert row.found == "mean nothing: not in kvm mode"
 
 
 def test_a_run_without_a_proof_says_so() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from numalab.guest.witness import Timing
+from numalab.guest.proof import Misplaced, MisplacedKind, Proof
+from numalab.guest.witness import Doubt, Timing
 from numalab.reporting.verdicts import judge
 from numalab.results.reader import StoredRun
 from numalab.study.claims import Claim
@@ -19,7 +20,11 @@ def stored(
     timing: Timing | None = None,
     **about: str,
 ) -> StoredRun:
-    return stored_run(stored_manifest(variant=variant, mode=mode, timing=timing), value, **about)
+    gone = Misplaced(MisplacedKind.GONE, "3")
+    differs = (gone,) if timing and not timing.means else ()
+    proof = Proof((), (), "", differs=differs)
+    manifest = stored_manifest(variant=variant, mode=mode, timing=timing, proof=proof)
+    return stored_run(manifest, value, **about)
 
 
 def runs(before: list[float], after: list[float], **about: Any) -> list[StoredRun]:
@@ -86,7 +91,7 @@ def test_a_claim_without_an_interval() -> None:
     ("timing", "verdict"),
     [
         (Timing(True, (), ()), "reproduced"),
-        (Timing(False, ("vCPU 3 ran elsewhere",), ()), "placed: vCPU 3 ran elsewhere"),
+        (Timing(False, (Doubt.MISPLACED,), ()), "placed: vCPU thread 3 is gone"),
     ],
 )
 def test_time_is_judged_where_the_proof_of_placement_held(timing: Timing, verdict: str) -> None:

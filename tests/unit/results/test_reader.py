@@ -12,6 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from numalab.errors import UserError
+from numalab.guest.proof import Misplaced, MisplacedKind
+from numalab.guest.witness import Doubt
 from numalab.places import project_dir
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
@@ -34,7 +36,7 @@ from numalab.results.remarks import (
     StopReason,
     TimeOverRemark,
 )
-from numalab.results.stored import FORMAT
+from numalab.results.upgrade import MANIFEST, upgraded
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
 
@@ -65,10 +67,10 @@ def test_every_committed_run_is_read(path: Path) -> None:
 
 
 def test_what_is_read_is_what_was_written(copied: Results) -> None:
-    """But for the number of the format, which is today's."""
+    """But for what is of format 3, made into today's."""
     for directory in copied.finished().values():
         stored = json.loads(directory.manifest.read_text())
-        assert load_manifest(directory).table() == stored | {"format": FORMAT}
+        assert load_manifest(directory).table() == upgraded(stored, MANIFEST)
 
 
 def test_results_of_format_1() -> None:
@@ -87,6 +89,30 @@ def test_results_of_format_1() -> None:
 def test_remarks_of_format_2_are_kept_as_they_were(copied: Results) -> None:
     edit(copied.plan, lambda plan: plan.update(format=2, remarks=["chosen by hand"]))
     assert load_plan(copied).remarks == (NoteRemark(text="chosen by hand"),)
+
+
+def test_words_of_format_3_become_what_they_say(copied: Results) -> None:
+    directory = copied.run(RUN)
+
+    def words(table: dict[str, Any]) -> None:
+        moved = "vcpu 0 may run on host CPUs 0-1, planned 1"
+        table["format"] = 3
+        table["proof"]["differs"] = [moved]
+        table["timing"]["against"] = ["all 8 vCPUs share one thread", moved]
+        table["timing"]["disturbs"] = ["KSM merges pages of guests"]
+
+    edit(directory.manifest, words)
+    run = load_manifest(directory)
+    assert run.proof is not None and run.timing is not None
+    moved = Misplaced(MisplacedKind.NOTE, "vcpu 0 may run on host CPUs 0-1, planned 1")
+    assert run.proof.differs == (moved,)
+    assert run.timing.against == (Doubt.PLAN, Doubt.MISPLACED)
+    (disturbs,) = run.timing.disturbs
+    assert str(disturbs) == "KSM merges pages of guests"
+    assert Manifest.model_validate_json(json.dumps(run.table())) == run
+    edit(directory.manifest, lambda table: table["timing"].update(against=["not in kvm mode"]))
+    run = load_manifest(directory)
+    assert run.timing is not None and run.timing.against == (Doubt.MODE,)
 
 
 def test_remarks_are_stored_as_what_they_say() -> None:
@@ -253,7 +279,7 @@ def test_nothing_is_coerced(copied: Results) -> None:
     with pytest.raises(UserError, match=r"damaged \(seed: "):
         load_run(copied.run(RUN))
     with pytest.raises(ValidationError):
-        StoredPlan.model_validate_json('{"format": 3}')
+        StoredPlan.model_validate_json('{"format": 4}')
 
 
 def test_what_there_is_not(tmp_path: Path) -> None:

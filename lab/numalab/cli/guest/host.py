@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numalab.cli.output import emit
 from numalab.cpulist import format_cpulist
-from numalab.host.facts import Host, cautions, host_to_dict
+from numalab.host.facts import Host, disturbances, host_to_dict
 from numalab.host.read import read_host, read_host_file
 from numalab.units import format_size
 
@@ -98,8 +98,11 @@ def _rows(host: Host) -> list[tuple[str, str]]:
         ("steal since boot", steal),
         ("load", f"{host.load:.2f}"),
     ]
-    disturbing = cautions(host, host.cpu_ids)
-    return [*rows, *(("disturbs timing" if i == 0 else "", c) for i, c in enumerate(disturbing))]
+    disturbing = disturbances(host, host.cpu_ids)
+    return [
+        *rows,
+        *(("" if i else "disturbs timing", str(one)) for i, one in enumerate(disturbing)),
+    ]
 
 
 def _switch(value: bool | None) -> str:

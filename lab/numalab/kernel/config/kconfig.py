@@ -20,22 +20,25 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
 @dataclass(frozen=True)
 class Option:
-    """One option that a fragment asks for: "n" means off; strings keep their quotes."""
+    """One option that a fragment asks for: "n" means off; strings keep their quotes.
+
+    `since` and `until` are the first and the last series of kernels ((6, 12)) that have it.
+    """
 
     name: str
     value: str
     reason: str
     fragment: str
     line: int
+    since: tuple[int, int] | None = None
+    until: tuple[int, int] | None = None
 
     def is_for(self, version: str) -> bool:
         """Tell whether the kernel `version` ("6.12.117") is said to have the option."""
-        found = _ERA.match(self.reason)
-        if found is None:
-            return True
-        since, until = (_numbers(each) if each else None for each in found.groups())
         now = _numbers(version)
-        return (since is None or since <= now) and (until is None or now <= until)
+        return (self.since is None or self.since <= now) and (
+            self.until is None or now <= self.until
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ def parse_fragment(name: str, text: str, file: object = None) -> Fragment:
         if option is not None:
             at = f"{where}:{number}"
             _check_option(option, comment, options, at)
-            options[option[0]] = Option(*option, " ".join(comment), name, number)
+            reason = " ".join(comment)
+            options[option[0]] = Option(*option, reason, name, number, *_era(reason))
             comment = []
         elif line.startswith("#"):
             comment.append(line.lstrip("#").strip())
@@ -139,9 +143,18 @@ def refusals(options: Iterable[Option], config: Mapping[str, str]) -> tuple[Refu
     )
 
 
+def _era(comment: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    found = _ERA.match(comment)
+    since, until = found.groups() if found else (None, None)
+    return _numbers(since) if since else None, _numbers(until) if until else None
+
+
 def _numbers(version: str) -> tuple[int, int]:
-    major, _, rest = version.partition(".")
-    return int(major), int(re.match(r"\d*", rest)[0] or 0)  # type: ignore[index]
+    """Return the first two numbers of a version; (7, 0) of "7-rc1"."""
+    found = re.match(r"(\d+)(?:\.(\d+))?", version)
+    if found is None:
+        raise ValueError(f"no version: {version!r}")
+    return int(found[1]), int(found[2] or 0)
 
 
 def _parse_option(line: str) -> tuple[str, str] | None:
