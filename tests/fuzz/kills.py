@@ -2,7 +2,7 @@
 
 Each case starts a study of runs without guests in processes of its own, kills the first of them
 (SIGKILL) after a random while, and goes on with the results. No run is lost, none is done twice, no
-process is left, and the results are free again.
+process is left, none is still called running, and the results are free again.
 """
 
 import os
@@ -67,6 +67,7 @@ def case(seed: int, scratch: Path) -> str:
     child.stdout.close()
     _until(lambda: not _session(child.pid), "a process is left")
     assert not is_locked(study.results.path)
+    assert not list(study.results.path.glob("runs/*.running"))
     before = ledger(study.results)
     for path in study.results.path.glob("orders/*"):
         path.unlink()

@@ -91,28 +91,36 @@ def _note(results: Results, word: str) -> None:
 
 def fake(task: Task, on_phase: Callable[[str], None]) -> Ended:
     """Do what the orders for this run say; without one, all is well."""
-    directory = task.directory
+    path, asked = task.directory.path, ""
     try:
-        directory.path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         on_phase("workload, 1.0 s of guest time")
-        ended = _obey(task, _order(task))
+        asked = _order(task)
+        ended = _obey(task, asked)
+        if ended.ok:
+            _leave_results(task)
+            path.rename(task.results.run(task.run.id).path)
+            _note(task.results, task.run.id)
     except KeyboardInterrupt:
-        directory.path.rename(directory.path.with_name(f"{task.run.id}.interrupted"))
+        if asked == "told-twice":
+            signal.raise_signal(signal.SIGTERM)
+        if path.exists():
+            path.rename(path.with_name(f"{task.run.id}.interrupted"))
         raise
-    if ended.ok:
-        measures = [
-            {"name": name, "value": _value(task, name), "unit": "moves", "direction": "none",
-             "kind": "placement", "definition": "d", "source": "trace"}
-            for name in MEASURES
-        ]  # fmt: skip
-        write_json(directory.measures, measures)
-        _events(task, task.run.seed).write_parquet(directory.events)
-        qemu = Versions(qemu="7.2.0")
-        record = task.manifest.but(status=RunStatus.OK, seconds=0.1, versions=qemu)
-        write_json(directory.manifest, record.table())
-        directory.path.rename(task.results.run(task.run.id).path)
-        _note(task.results, task.run.id)
     return ended
+
+
+def _leave_results(task: Task) -> None:
+    directory = task.directory
+    measures = [
+        {"name": name, "value": _value(task, name), "unit": "moves", "direction": "none",
+         "kind": "placement", "definition": "d", "source": "trace"}
+        for name in MEASURES
+    ]  # fmt: skip
+    write_json(directory.measures, measures)
+    _events(task, task.run.seed).write_parquet(directory.events)
+    record = task.manifest.but(status=RunStatus.OK, seconds=0.1, versions=Versions(qemu="7.2.0"))
+    write_json(directory.manifest, record.table())
 
 
 def _events(task: Task, seed: int) -> pl.DataFrame:
@@ -129,7 +137,7 @@ def _obey(task: Task, order: str) -> Ended:
             return failed(task.run.id, 0.1, GuestLost("it panicked"), by_host=False)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        case "sleep":
+        case "sleep" | "told-twice":
             (_desk(task.results) / "asleep").write_text(str(os.getpid()))
             time.sleep(600)
     return Ended(task.run.id, 0.1)

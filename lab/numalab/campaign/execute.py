@@ -67,68 +67,80 @@ def execute_task(task: Task, on_phase: OnPhase) -> Ended:
 
 
 def _execute(task: Task, on_phase: OnPhase) -> None:
+    try:
+        _attempt(task, on_phase)
+    except KeyboardInterrupt:
+        # It may have come while the run was given its last name. It comes only once to a worker.
+        if task.directory.path.is_dir():
+            record = task.manifest.but(status=RunStatus.INTERRUPTED)
+            _settle(task, record, task.results.interrupted(task.run.id).path.name)
+        raise
+
+
+def _attempt(task: Task, on_phase: OnPhase) -> None:
     path, files = task.directory.path, RunFiles(task.directory)
     shutil.rmtree(path, ignore_errors=True)
     began = time.monotonic()
     record = describe.here(task.manifest)
-    final = f"{task.run.id}.failed"
+    interrupted, gave_none = (f"{task.run.id}.{how}" for how in ("interrupted", "failed"))
     machine = _machine(task)
     if machine.mode in DETERMINISTIC:
         record = record.but(icount_shift=machine.shift)
     if machine.mode == "timed":
         record = record.but(quantum_ns=machine.quantum_ns, memory=describe.memory(task.topology))
+    # What it stays unless something else becomes of it: KeyboardInterrupt can come anywhere.
+    final, record = interrupted, record.but(status=RunStatus.INTERRUPTED)
     try:
         outcome = _boot_when_free(task, machine, on_phase)
         record = describe.outcome(record, outcome)
-        if outcome.status != 0:
-            raise WorkloadFailed(_why_it_failed(task, files, outcome.status))
+        _require_success(task, files, outcome.status)
         on_phase("measuring")
-        record = _measured(task, files, record).but(status=RunStatus.OK)
-        final = task.run.id
-    except KeyboardInterrupt:
-        final = f"{task.run.id}.interrupted"
-        record = record.but(status=RunStatus.INTERRUPTED)
-        raise
+        record = _measured(task, files, record)
+        final, record = task.run.id, record.but(status=RunStatus.OK)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        if full := _host_failure(error, path):
-            record = record.but(status=RunStatus.FAILED, reason=full)
-            raise HostError(full) from error
+        full = _host_failure(error, path)
         # What a guest leaves is not to be trusted, and one run must not end a study.
-        reason = f"what the guest left cannot be read: {type(error).__name__}: {error}"
-        record = record.but(status=RunStatus.FAILED, reason=reason)
-        raise WorkloadFailed(reason) from error
+        reason = full or f"what the guest left cannot be read: {type(error).__name__}: {error}"
+        final, record = gave_none, record.but(status=RunStatus.FAILED, reason=reason)
+        raise (HostError(full) if full else WorkloadFailed(reason)) from error
     except GuestLost as error:
-        lost = error.moved(path.with_name(final))
+        lost = error.moved(path.with_name(gave_none))
         record = _salvaged(task, files, record)
         record = record.but(status=RunStatus.LOST, cause=lost.cause, reason=str(lost))
+        final = gave_none
         raise lost from None
-    except LabError as error:
-        record = _salvaged(task, files, record).but(status=RunStatus.FAILED, reason=str(error))
+    except Exception as error:
+        if isinstance(error, LabError):
+            record = _salvaged(task, files, record)
+        final, record = gave_none, record.but(status=RunStatus.FAILED, reason=str(error))
         raise
     finally:
         record = record.but(seconds=round(time.monotonic() - began, 2))
         if path.is_dir():
-            final = _settled(task, record, final)
+            _settle(task, record, final)
         if final == task.run.id:  # what earlier attempts left tells nothing any more
             for suffix in UNFINISHED:
                 shutil.rmtree(path.with_name(f"{final}{suffix}"), ignore_errors=True)
 
 
-def _settled(task: Task, record: Manifest, final: str) -> str:
-    """Write what is known of a run, and give its folder its last name, which is returned.
+def _settle(task: Task, record: Manifest, final: str) -> None:
+    """Write what is known of a run, and give its folder its last name.
 
-    Without a manifest there is no result. Raises HostError when it cannot be written.
+    Without a manifest there is no result: it has failed where that cannot be written, and the
+    HostError goes on.
     """
     path = task.directory.path
+
+    def rename(name: str) -> None:
+        shutil.rmtree(path.with_name(name), ignore_errors=True)
+        path.rename(path.with_name(name))
+
     try:
         write_json(task.directory.manifest, record.table())
-    except HostError:
-        final = task.results.failed(task.run.id).path.name
+    except Exception:
+        rename(task.results.failed(task.run.id).path.name)
         raise
-    finally:
-        shutil.rmtree(path.with_name(final), ignore_errors=True)
-        path.rename(path.with_name(final))
-    return final
+    rename(final)
 
 
 def _host_failure(error: Exception, path: Path) -> str:
@@ -214,8 +226,10 @@ def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
     return run.but(trace=recording, topology_differences=differences, notes=(*run.notes, *notes))
 
 
-def _why_it_failed(task: Task, files: RunFiles, status: int) -> str:
-    return explain_failure(task.workload.name, status, files.printed, files.dmesg)
+def _require_success(task: Task, files: RunFiles, status: int) -> None:
+    if status != 0:
+        why = explain_failure(task.workload.name, status, files.printed, files.dmesg)
+        raise WorkloadFailed(why)
 
 
 def _decoded(task: Task, files: RunFiles) -> RecordingFacts:

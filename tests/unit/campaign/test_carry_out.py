@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.campaign.carry_out import Happening, carry_out
+from numalab.campaign.executors import processes
 from numalab.campaign.executors.processes import (
     Finished,
     News,
@@ -21,6 +22,7 @@ from numalab.campaign.executors.processes import (
     Workers,
     _Ending,
     _serve,
+    _watch,
 )
 from numalab.campaign.local import Outlook, Ready, available_mib, default_jobs, run_here
 from numalab.campaign.schedule import Capacity, longest_first, makespan
@@ -286,11 +288,13 @@ def test_studies_share_the_places(tmp_path: Path) -> None:
     assert [len(ledger(study.results)) for study in both] == [24, 24]
 
 
-def test_closing_an_executor_lets_runs_keep_what_they_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["sleep", "told-twice"])
+def test_closing_an_executor_lets_runs_keep_what_they_left(tmp_path: Path, how: str) -> None:
+    """Told twice: the parent's SIGTERM, and that of the lifeline while the run tidies up."""
     study = ready(tmp_path)
     every = tasks(study)[:2]
     for task in every:
-        order(study, task.run.id, "sleep")
+        order(study, task.run.id, how)
     executor = Workers(Capacity(2, 1 << 20, 64), fake)
     for task in every:
         executor.start(task)
@@ -333,6 +337,23 @@ def test_a_worker_is_told_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         ending.hear(signal.SIGTERM, None)
     ending.hear(signal.SIGTERM, None)  # what tidies up is not disturbed
+
+
+def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def kill(_pid: int, number: int) -> None:
+        told.append(number)
+        if len(told) == 3:
+            raise SystemExit
+
+    monkeypatch.setattr(processes, "_AGAIN", 0.0)
+    monkeypatch.setattr("numalab.campaign.executors.processes.os.kill", kill)
+    lifeline, end = get_context("spawn").Pipe(duplex=False)
+    end.close()
+    with pytest.raises(SystemExit):
+        _watch(lifeline)
+    assert told == [signal.SIGTERM] * 3
 
 
 CHILD = """

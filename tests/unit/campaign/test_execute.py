@@ -1,7 +1,8 @@
 """Whose fault it is that a run gave no result, and what is kept of it."""
 
 import errno
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,3 +83,59 @@ def test_a_run_whose_manifest_cannot_be_written_is_no_result(
     ended = execute_task(task, lambda _: None)
     assert (ended.exit_code, ended.by_host) == (3, True)
     assert [path.name for path in task.directory.path.parent.iterdir()] == [f"{task.run.id}.failed"]
+
+
+def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_running(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KeyboardInterrupt comes between any two instructions: here at each call that tidies up."""
+    for place in ("write_json", "rmtree", "rename", "_salvaged"):
+        told = iter([KeyboardInterrupt])
+
+        def interrupted(
+            real: Callable[..., None], told: Iterator[type[KeyboardInterrupt]] = told
+        ) -> Callable[..., None]:
+            def call(*words: object, **more: object) -> None:
+                gone = str(words[0]).endswith(".running")  # what earlier attempts left
+                if end := None if gone and real is shutil.rmtree else next(told, None):
+                    raise end
+                real(*words, **more)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(execute, "_boot", boot_that(WorkloadFailed("x")))
+            match place:
+                case "write_json" | "_salvaged":
+                    patch.setattr(execute, place, interrupted(getattr(execute, place)))
+                case "rmtree":
+                    patch.setattr(shutil, "rmtree", interrupted(shutil.rmtree))
+                case "rename":
+                    patch.setattr(Path, "rename", interrupted(Path.rename))
+            with pytest.raises(KeyboardInterrupt):
+                execute_task(task, lambda _: None)
+        left = [path.name for path in task.directory.path.parent.iterdir()]
+        assert left == [f"{task.run.id}.interrupted"], place
+        stored = load_manifest(task.results.interrupted(task.run.id))
+        assert stored.status is RunStatus.INTERRUPTED, place
+
+
+def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boot(task: Task, *_: object) -> SimpleNamespace:
+        task.directory.path.mkdir(parents=True)
+        return SimpleNamespace(status=0)
+
+    def refuse(path: Path, _: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "_boot", boot)
+    monkeypatch.setattr("numalab.campaign.describe.outcome", lambda record, _: record)
+    monkeypatch.setattr(execute, "_measured", lambda _task, _files, record: record)
+    monkeypatch.setattr(execute, "write_json", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        execute_task(task, lambda _: None)
+    left = [path.name for path in task.directory.path.parent.iterdir()]
+    assert left == [f"{task.run.id}.interrupted"]

@@ -25,6 +25,7 @@ from numalab.errors import HostError
 
 # Not fork: libvirt's and polars' threads would not be there in the child, but their locks would.
 _CONTEXT = get_context("spawn")
+_AGAIN = 1.0  # seconds until a process that was told to end is told again
 _PATIENCE = 90.0  # seconds for a worker to end its guest and to keep what it left
 
 
@@ -228,7 +229,13 @@ class _Ending:
 
 
 def _watch(lifeline: Connection) -> None:
-    """Wait until the parent is gone, then end this process as SIGTERM from it would."""
+    """Wait until the parent is gone, then end this process as SIGTERM from it would.
+
+    It is told again until it has ended: Python hears a signal between two of its instructions, and
+    one that comes when the main thread is about to wait in the kernel does not wake it.
+    """
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()
-    os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_AGAIN)
