@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import ClassVar
 
+_LONGEST = 4000  # characters of each part of a message
+
 
 class LabError(Exception):
     """Any failure that is explained to the user in one message, without a traceback."""
@@ -29,10 +31,10 @@ class UserError(LabError):
         choices: Iterable[str] = (),
     ) -> None:
         self.file, self.key, self.choices = file, key, tuple(choices)
-        where = ": ".join(str(part) for part in (file, key) if part is not None)
-        text = f"{where}: {message}" if where else message
+        where = ": ".join(_bounded(str(part)) for part in (file, key) if part is not None)
+        text = f"{where}: {_bounded(message)}" if where else _bounded(message)
         if self.choices:
-            text += f" (valid: {', '.join(self.choices)})"
+            text += f" (valid: {_bounded(', '.join(self.choices))})"
         super().__init__(text)
 
 
@@ -128,6 +130,11 @@ class WorkloadFailed(LabError):
     """The guest is fine, but the workload in it exited with an error or printed nonsense."""
 
     exit_code = 9
+
+
+def _bounded(text: str) -> str:
+    """Cut a text that quotes a name without end: a file may be a stranger's."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def _with_evidence(message: str, tail: str, what: str, path: Path | None) -> str:

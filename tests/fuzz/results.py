@@ -41,7 +41,7 @@ def case(seed: int, scratch: Path) -> str:
     (outside / "mine.running").mkdir(parents=True)
     (outside / "index.html").write_text("mine")
     ways = rng.sample(_WAYS, rng.choice([1, 1, 1, 2, 3]))
-    for spoil in sorted(ways, key=_WAYS.index):  # what needs a document comes first
+    for spoil in sorted(ways, key=_WAYS.index):  # what has to read a file comes first
         spoil(rng, path, outside)
     before = _beside(scratch)
     answers = [_ask(question, Results(path), Results(whole), scratch) for question in _QUESTIONS]
@@ -210,6 +210,6 @@ def _columns(rng: random.Random, path: Path, _outside: Path) -> None:
 
 
 _WAYS = [
-    _number_of_runs, _rename, _value, _value, _value, _key, _key, _name, _literal, _swap, _flip,
-    _flip, _cut, _replace, _columns, _columns,
+    _columns, _columns, _number_of_runs, _rename, _value, _value, _value, _key, _key, _name,
+    _literal, _swap, _flip, _flip, _cut, _replace,
 ]  # fmt: skip

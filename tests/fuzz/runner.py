@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 import resource
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -36,19 +37,26 @@ def modules() -> dict[str, Cases]:
     return {name: cast(Cases, each) for name, each in found.items() if hasattr(each, "case")}
 
 
-def run_cases(name: str, cases: Cases, seeds: Iterable[int]) -> Counter[str]:
-    """Run a module's cases; returns what came of them. Raises AssertionError with the seed."""
+def run_cases(
+    name: str, cases: Cases, seeds: Iterable[int], tell: Callable[[str], None] = lambda text: None
+) -> tuple[Counter[str], list[str]]:
+    """Run a module's cases; returns what came of them, and of each that failed its seed and why.
+
+    `tell` is given each failure as it happens, with its traceback.
+    """
     outcomes: Counter[str] = Counter()
+    failures: list[str] = []
     for seed in seeds:
         began = _cpu_seconds()
         with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-") as scratch:
             try:
                 outcomes[cases.case(seed, Path(scratch))] += 1
+                spent = _cpu_seconds() - began
+                assert spent < MOST_SECONDS, f"{spent:.0f} s of CPU time"
             except Exception as error:
-                raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}") from error
-        spent = _cpu_seconds() - began
-        assert spent < MOST_SECONDS, f"{name}, seed {seed}: {spent:.0f} s of CPU time"
-    return outcomes
+                failures.append(f"{name}, seed {seed}: {type(error).__name__}: {str(error)[:500]}")
+                tell(f"{failures[-1]}\n{traceback.format_exc()}")
+    return outcomes, failures
 
 
 def _cpu_seconds() -> float:

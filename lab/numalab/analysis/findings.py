@@ -15,6 +15,7 @@ MAX_DECISIONS = 2000
 MAX_TASKS = 64
 MAX_LISTED = 20
 MAX_SLICES = 120
+_LARGEST = 1 << 63
 
 DecisionKind = Literal["move", "swap", "stick"]
 Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
@@ -184,12 +185,25 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
+def _integer(text: str) -> int:
+    """Read an integer that sums of it have room for. Raises ValueError."""
+    _number(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """Read a number that sums and squares of it have room for. Raises ValueError."""
+    if not abs(number := float(text)) < _LARGEST:
+        raise ValueError(f"{text[:20]} is out of all bounds")
+    return number
+
+
 def read_findings(text: bytes) -> Findings:
     """Read the findings of a run as they are stored, also those of an older numalab.
 
     Raises ValueError for a damaged file.
     """
-    stored = json.loads(text)
+    stored = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
     if isinstance(stored, dict):
         # Before it had a number, a series named its node in its label.
         for series in stored.get("series", ()):

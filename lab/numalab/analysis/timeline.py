@@ -65,7 +65,7 @@ def run_timeline(
             pl.col("start_ns", "end_ns") - window.start_ns,
             "pid",
             "comm",
-            of_interest=of_interest(tasks),
+            of_interest=of_interest(tasks).fill_null(value=False),
         ),
         tuple(
             Mark((time - window.start_ns) / 1e6, text.removeprefix(MARKER))

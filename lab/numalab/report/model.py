@@ -139,10 +139,13 @@ class SchedDomains:
 
 @dataclass(frozen=True)
 class Span:
-    """A task ran on a CPU of a node, from `start_ms` to `end_ms` after the window's begin."""
+    """A task ran on a CPU of a node, from `start_ms` to `end_ms` after the window's begin.
+
+    `node` is None where the recording came without the machine, or it lacks the CPU.
+    """
 
     cpu: int
-    node: int
+    node: int | None
     start_ms: float
     end_ms: float
     task: str

@@ -53,3 +53,11 @@ def test_a_flood_of_marks_is_cut(trace: Any) -> None:
     found = timeline_of(trace.table(trace.switch(5, 0, "idle", "a:1"), *flood), [])
     assert found is not None
     assert [mark.text for mark in found.marks] == [f"m{number}" for number in range(MOST_MARKS)]
+
+
+def test_a_task_without_a_name_is_of_no_interest(trace: Any) -> None:
+    nobody = pl.lit(None, pl.String)
+    events = recording(trace).with_columns(comm=nobody, next_comm=nobody, prev_comm=nobody)
+    found = timeline_of(events, ["b"])
+    assert found is not None
+    assert found.spans["of_interest"].to_list() == [False, False]

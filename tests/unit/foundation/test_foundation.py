@@ -142,6 +142,12 @@ def test_json_documents(tmp_path: Path) -> None:
         read_json(tmp_path / "a.json")
 
 
+def test_a_message_about_a_name_without_end_ends() -> None:
+    error = UserError("x" * 100_000, file="y" * 100_000, key="z" * 100_000, choices=["a"] * 100_000)
+    assert len(str(error)) < 20_000
+    assert "(100000 characters)" in str(error)
+
+
 def test_results_list_only_whole_runs(tmp_path: Path) -> None:
     results = Results(tmp_path)
     write_json(results.run("after-1").manifest, {})

@@ -114,3 +114,14 @@ def test_a_run_without_spans_or_findings_is_still_a_trace() -> None:
     empty = replace(report.timelines[0], spans=())
     trace = pb.Trace.FromString(b"".join(render_perfetto(report.topology, empty)))
     assert len(tracks(trace)) == 1 + 4 + 8 + 1
+
+
+def test_a_cpu_that_the_machine_lacks_has_no_node() -> None:
+    report = sample_report()
+    timeline = report.timelines[1]
+    spans = tuple(replace(span, node=None) for span in timeline.spans)
+    parts = render_perfetto(report.topology, replace(timeline, spans=spans))
+    trace = pb.Trace.FromString(b"".join(parts))
+    names = {each.track_event.name for each in trace.packet if each.track_event.name}
+    assert any(name.startswith("CPU ") for name in names)
+    assert not any(name.startswith("node ") for name in names)

@@ -258,6 +258,18 @@ def test_a_damaged_analysis(copied: Results, text: str) -> None:
         load_findings(directory)
 
 
+@pytest.mark.parametrize("number", ["1" * 400, "-9223372036854775808", "1e308", "1e999", "NaN"])
+def test_an_analysis_of_numbers_that_no_sum_has_room_for(copied: Results, number: str) -> None:
+    directory = copied.run(RUN)
+    text = directory.analysis.read_text()
+    for key in ("moves", "length_ms"):
+        directory.analysis.write_text(
+            re.sub(rf'"{key}":[\d.]+', f'"{key}":{number}', text, count=1)
+        )
+        with pytest.raises(UserError, match="out of all bounds"):
+            load_findings(directory)
+
+
 def test_a_bug_of_ours_is_not_damage(copied: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     def buggy(*_: object) -> None:
         raise KeyError("ours")

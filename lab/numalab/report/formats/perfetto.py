@@ -115,9 +115,11 @@ def _spans(writer: _Writer, timeline: Timeline, decisions: tuple[Decision, ...])
             _decide(writer, *waiting.pop(0), flows)
         writer.slice(span, writer.track(("cpu", span.cpu), f"CPU {span.cpu}"), span.task)
         if span.of_interest:
-            slice_of = writer.slice(span, _task(writer, span.task), f"node {span.node}")
+            place = f"CPU {span.cpu}" if span.node is None else f"node {span.node}"
+            slice_of = writer.slice(span, _task(writer, span.task), place)
             _annotate(slice_of, "CPU", span.cpu)
-            _annotate(slice_of, "node", span.node)
+            if span.node is not None:
+                _annotate(slice_of, "node", span.node)
             reached = [flow for flow, node in flows.get(span.task, ()) if node == span.node]
             slice_of.terminating_flow_ids.extend(reached)
             if reached:

@@ -53,7 +53,7 @@ DIGITS = re.compile(r"(\d+)")
 OTHERS_GREY: Spec = {"test": "!datum.own", "value": {"expr": "other"}}
 
 
-def cpu_label(cpu: int, node: int) -> str:
+def cpu_label(cpu: int, node: int | None) -> str:
     """Name a CPU's row: its node first, because the rows are read in blocks of nodes."""
     return f"N{node} CPU {cpu}"
 

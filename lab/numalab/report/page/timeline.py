@@ -12,7 +12,7 @@ MOST_SPANS = 12_000
 FEWEST_BINS = 60  # for a machine of 256 CPUs
 
 Row = Callable[[Span], Hashable]
-Who = tuple[int, int, str, bool]  # CPU, node, task, of interest
+Who = tuple[int, int | None, str, bool]  # CPU, node, task, of interest
 
 
 @dataclass(frozen=True)
