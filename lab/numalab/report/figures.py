@@ -97,9 +97,12 @@ def row_decimals(summaries: Iterable[Summary | None]) -> int:
 def change(comparison: MeasureComparison, index: int) -> str:
     """Write the change of variant `index` against the first: `+43%`, `0%`, or why there is none.
 
-    Whole percents as in kernel changelogs, one decimal below 10 %.
+    Whole percents as in kernel changelogs, one decimal below 10 %; from ten times as much on, how
+    many times it is (`x122`).
     """
     percent = comparison.changes[index]
+    if percent is not None and percent >= 900:
+        return f"x{1 + percent / 100:.0f}"
     if percent is not None:
         text = f"{percent:+.0f}%" if abs(percent) >= 10 else f"{percent:+.1f}%"
         return "0%" if text in {"+0.0%", "-0.0%"} else text

@@ -14,7 +14,7 @@ from numalab.reporting.failed_runs import failed_run, host_line
 from numalab.reporting.modelled import model_lines
 from numalab.reporting.placement_rows import placement_line, proof_rows
 from numalab.reporting.timelines import timeline
-from numalab.reporting.verdicts import judge
+from numalab.reporting.verdicts import family_size, judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
@@ -68,8 +68,8 @@ def _gather(
     first = runs[0].manifest
     topology = _topology(plan, study, first)
     about = [claim for claim in study.claims if claim.is_about(cell.topology, cell.label)]
-    compared = sum(claim.variant is None for claim in about)
-    claims = tuple(judge(claim, runs, family=compared) for claim in about)
+    family = family_size(about, runs)
+    claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)
     sides = [_samples(infos, of) for name in study.variants if (of := _of(runs, name))]
     return model.StudyReport(

@@ -20,11 +20,26 @@ _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
 def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> model.ClaimOutcome:
     """Hold a claim against the runs of a cell that it is about.
 
-    `family` is the number of the cell's claims that compare variants.
+    `family` is the number of the cell's claims that compare variants (`family_size`).
     """
     if claim.variant is not None:
         return _bounded(claim, _of(runs, claim.variant))
     return _compared(claim, runs, family)
+
+
+def family_size(claims: Sequence[Claim], runs: Sequence[StoredRun]) -> int:
+    """Return how many of the claims compare variants by a measure that runs of both have.
+
+    The others are no comparison, and no family of tests grows by them.
+    """
+    return sum(
+        claim.variant is None
+        and all(
+            any(run.value(claim.measure) is not None for run in _of(runs, variant))
+            for variant in claim.variants
+        )
+        for claim in claims
+    )
 
 
 def _of(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:

@@ -63,6 +63,8 @@ def test_numbers_can_be_grouped() -> None:
         (one(22801), one(27059), 18.67, "+19%"),
         (one(100), one(97), -3.0, "-3.0%"),
         (one(100), one(100.01), 0.01, "0%"),
+        (one(100), one(999), 899, "+899%"),
+        (one(0.7), one(87), 12057, "x122"),
         (one(0), one(5), None, "from 0"),
         (one(0), one(0), None, "0%"),
         (None, one(5), None, "n/s"),

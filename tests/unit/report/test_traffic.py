@@ -10,7 +10,14 @@ from numalab.report.page import charts
 from numalab.report.page.curves import MOST_STEPS, chart, curves
 from numalab.report.page.html import render_html
 from numalab.report.page.residence import balance, residence_rows
-from numalab.report.page.traffic import MOST_FLOWS, as_text, draw_flows, heat_maps, traffic
+from numalab.report.page.traffic import (
+    MOST_FLOWS,
+    as_text,
+    draw_flows,
+    heat_maps,
+    short_text,
+    traffic,
+)
 from support.findings_sample import findings
 from support.report_sample import HOSTILE, sample_report
 
@@ -180,3 +187,22 @@ def test_results_without_findings_still_have_a_page() -> None:
     text = render_html(replace(sample_report(), findings=()))
     assert 'id="traffic"' not in text
     assert "Drawing of the topology" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (2.5, "2.5"),
+        (731.4, "731"),
+        (9999.4, "9,999"),
+        (9999.6, "10k"),
+        (999_400, "999k"),
+        (999_600, "1.0M"),
+        (3_210_000, "3.2M"),
+        (9_960_000, "10M"),
+        (5e12, "5.0T"),
+    ],
+)
+def test_a_cell_has_room_for_five_characters(value: float, text: str) -> None:
+    assert short_text(value) == text

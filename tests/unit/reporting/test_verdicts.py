@@ -7,7 +7,7 @@ import pytest
 
 from numalab.guest.proof import Misplaced, MisplacedKind, Proof
 from numalab.guest.witness import Doubt, Timing
-from numalab.reporting.verdicts import judge
+from numalab.reporting.verdicts import family_size, judge
 from numalab.results.reader import StoredRun
 from numalab.study.claims import Claim
 from support.stored_run import stored_manifest, stored_run
@@ -140,3 +140,10 @@ def test_a_claim_about_the_spread_is_not_about_the_mean() -> None:
 def test_three_runs_show_nothing_of_their_spread() -> None:
     found = judge(compared(direction="lower", statistic="spread"), runs(WIDE[:3], NARROW[:3]))
     assert found.verdict == "no difference shown"
+
+
+def test_a_claim_that_nothing_measured_makes_no_family_larger() -> None:
+    threshold = Claim(text="t", measure="m", variant="after", at_least=1)
+    claims = [compared(), compared(measure="never"), compared(to="other"), threshold]
+    assert family_size(claims, runs(LOW, HIGH)) == 1
+    assert family_size(claims, runs(LOW, [])) == 0

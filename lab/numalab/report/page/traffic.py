@@ -15,6 +15,7 @@ WEIGHTED = ("_hops", "_distance")
 MOST_FLOWS = 10  # arrows in a drawing; more hide each other
 
 Means = tuple[tuple[float, ...], ...]
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def draw_flows(topology: Topology, found: Traffic, side: Side) -> str:
         reverse=True,
     )
     flows = [
-        Flow(here, there, count_text(value), value / found.most_between)
+        Flow(here, there, short_text(value), value / found.most_between)
         for value, here, there in pairs[:MOST_FLOWS]
     ]
     return render_svg(topology, flows=flows)
@@ -128,6 +129,14 @@ def draw_flows(topology: Topology, found: Traffic, side: Side) -> str:
 def count_text(value: float) -> str:
     """Write a mean of counts: whole where it is large or whole, else with one decimal."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def short_text(value: float) -> str:
+    """Write a mean of counts in five characters, for a cell: `731`, `9,214`, `14k`, `3.2M`."""
+    if value < 9999.5:
+        return count_text(value)
+    size, unit = next(each for each in _LARGE if value >= 0.9995 * each[0])
+    return f"{value / size:.0f}{unit}" if value >= 9.95 * size else f"{value / size:.1f}{unit}"
 
 
 def heat_maps(topology: Topology, found: Traffic) -> list[Spec]:
@@ -142,7 +151,7 @@ def _rows(topology: Topology, side: Side) -> list[Spec]:
             "from": topology.nodes[here].id,
             "to": topology.nodes[there].id,
             "mean": side.means[here][there],
-            "text": count_text(side.means[here][there]) if side.means[here][there] else "·",
+            "text": short_text(side.means[here][there]) if side.means[here][there] else "·",
             "runs": ", ".join(count_text(run[here][there]) for run in side.runs),
             "distance": topology.distances[here][there],
         }
