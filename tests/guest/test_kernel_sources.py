@@ -92,7 +92,7 @@ def test_another_version_is_as_predicted(
         reserved_mib=machine.trace_memory_mib,
         allow=True,
     )
-    assert not differences, "\n".join(differences)
+    assert not differences, "\n".join(map(str, differences))
 
 
 @pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)

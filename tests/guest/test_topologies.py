@@ -32,7 +32,7 @@ def agrees(boot: Boot, make_machine: MakeMachine, topology: str, kernel: str) ->
         reserved_mib=machine.trace_memory_mib,
         allow=True,
     )
-    assert not differences, "\n".join(differences)
+    assert not differences, "\n".join(map(str, differences))
 
 
 @pytest.mark.parametrize("name", list_topologies())

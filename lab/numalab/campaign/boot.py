@@ -84,7 +84,7 @@ def boot(
             allow=allow_mismatch,
         )
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
-    return Booted(stdout, stderr, outcome, differences, keep)
+    return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep)
 
 
 def shell(

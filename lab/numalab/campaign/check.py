@@ -4,17 +4,17 @@ from numalab.errors import TopologyMismatch, WorkloadFailed
 from numalab.kernel.catalogue import KernelSpec
 from numalab.results.run_files import RunFiles
 from numalab.topology.model import Topology
-from numalab.topology.observed.compare import compare_guest, format_differences
+from numalab.topology.observed.compare import Difference, compare_guest, format_differences
 from numalab.topology.predict.prediction import predict
 
 
 def check_topology(
     topology: Topology, kernel: KernelSpec, files: RunFiles, *, reserved_mib: int, allow: bool
-) -> tuple[str, ...]:
+) -> tuple[Difference, ...]:
     """Compare what a guest left with the prediction for its kernel.
 
     `reserved_mib` is what the trace takes of the guest's memory. Raises TopologyMismatch that
-    shows both sides, or, with `allow`, returns the differences in words; WorkloadFailed where the
+    shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
     guest did not report its machine.
     """
     guest = files.guest_view
@@ -32,4 +32,4 @@ def check_topology(
             f"the guest is not the machine that {topology.name} describes\n"
             + format_differences(differences)
         )
-    return tuple(f"{d.subject}: expected {d.expected}, found {d.found}" for d in differences)
+    return differences

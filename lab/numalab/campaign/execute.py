@@ -223,7 +223,11 @@ def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
         switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
         notes = keep_memory_tables(task.directory, task.topology, switches.collect())
     files.measure(task.topology, task.workload, task.capture)
-    return run.but(trace=recording, topology_differences=differences, notes=(*run.notes, *notes))
+    return run.but(
+        trace=recording,
+        topology_differences=tuple(map(str, differences)),
+        notes=(*run.notes, *notes),
+    )
 
 
 def _require_success(task: Task, files: RunFiles, status: int) -> None:

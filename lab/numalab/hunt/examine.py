@@ -30,6 +30,7 @@ from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
+from numalab.topology.observed.compare import Difference, Part
 from numalab.workload.model import IN_GUEST
 
 WORKLOAD = "hunt"
@@ -130,20 +131,20 @@ def _judged(
     return tuple(found)
 
 
-def _domains(differences: tuple[str, ...]) -> Finding:
-    about = [text for text in differences if text.startswith(("CPU ", "sched"))]
+def _domains(differences: tuple[Difference, ...]) -> Finding:
+    about = [str(each) for each in differences if each.part is Part.DOMAINS]
     text = about[0] if about else "all as predicted"
     return Finding(DOMAINS, None, float(len(about)), 0.0, text)
 
 
-def _splat(outcome: Outcome, directory: RunDir, differences: tuple[str, ...]) -> Finding:
+def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, ...]) -> Finding:
     """Take complaints in the kernel log, less those about machines that were predicted."""
     texts = [each.text for each in outcome.remarks if each.kind is RemarkKind.COMPLAINT]
     log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
     found = [line for line in log.splitlines() if _SPLAT.search(line)]
     # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
     new = [line for line in found if "sched/topology.c" not in line]
-    new += [text for text in differences if text.startswith("kernel log")]
+    new += [str(each) for each in differences if each.part is Part.WARNINGS]
     new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)

@@ -85,8 +85,8 @@ def _interconnects(a: Topology, b: Topology) -> Iterator[Difference]:
     for ends in sorted(ones.keys() | others.keys()):
         one, other = ones.get(ends), others.get(ends)
         if one != other:
-            shown = [
+            old, new = (
                 f"{each.latency_ns} ns, {each.bandwidth_kib_s} KiB/s" if each else "not given"
                 for each in (one, other)
-            ]
-            yield Difference(f"access {ends[0]} to {ends[1]}", *shown)
+            )
+            yield Difference(f"access {ends[0]} to {ends[1]}", old, new)

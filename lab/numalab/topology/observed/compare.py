@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 
 from numalab.cpulist import format_cpulist
 from numalab.topology.model import Topology
@@ -19,6 +21,14 @@ PAGE_STRUCTS_SHARE = 0.05
 MAX_SHOWN = 20
 
 
+class Part(StrEnum):
+    """What of a machine differs: its nodes, the scheduler's view of them, or warnings about it."""
+
+    NODES = "nodes"
+    DOMAINS = "domains"
+    WARNINGS = "warnings"
+
+
 @dataclass(frozen=True)
 class Difference:
     """One thing that is not as it should be: where, what was expected, and what the guest says."""
@@ -26,6 +36,14 @@ class Difference:
     subject: str
     expected: str
     found: str
+    part: Part = Part.NODES
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        return f"{self.subject}: expected {self.expected}, found {self.found}"
+
+
+_of_domains = partial(Difference, part=Part.DOMAINS)
 
 
 def compare_guest(
@@ -102,36 +120,36 @@ def _memory(name: str, node: GuestNode, asked: int, reserved_mib: int) -> Iterat
 
 def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     if not guest.sched_log.cpus:
-        yield Difference(
+        yield _of_domains(
             "sched domains", f"{len(prediction.cpus)} CPUs", "no sched_verbose lines in the log"
         )
         return
     found = {each.cpu: each for each in guest.sched_log.cpus}
     for expected in prediction.cpus:
         if expected.cpu not in found:
-            yield Difference(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
+            yield _of_domains(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
             continue
         yield from _cpu(expected, found.pop(expected.cpu), guest)
     for cpu, extra in sorted(found.items()):
-        yield Difference(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
+        yield _of_domains(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
 
 
 def _cpu(expected: CpuDomains, found: CpuDomains, guest: GuestView) -> Iterator[Difference]:
     here = f"CPU {expected.cpu}"
     if _identity(expected) != _identity(found):
-        yield Difference(f"{here}, sched domains", _listed(expected), _listed(found))
+        yield _of_domains(f"{here}, sched domains", _listed(expected), _listed(found))
         return
     for want, got in zip(expected.domains, found.domains, strict=True):
         name = f"{here}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
         if _groups(want) != _groups(got):
-            yield Difference(f"{name}, groups", _groups(want), _groups(got))
+            yield _of_domains(f"{name}, groups", _groups(want), _groups(got))
         files = guest.domain_files.get((expected.cpu, want.level))
         if files is not None and files.name != want.name:
-            yield Difference(f"{name}, name in debugfs", want.name, files.name)
+            yield _of_domains(f"{name}, name in debugfs", want.name, files.name)
         if files is not None and set(files.flags) != set(want.flags):
-            yield Difference(f"{name}, flags", " ".join(want.flags), " ".join(files.flags))
+            yield _of_domains(f"{name}, flags", " ".join(want.flags), " ".join(files.flags))
         if files is None and guest.domain_files:
-            yield Difference(f"{name}, debugfs", "a directory", "nothing")
+            yield _of_domains(f"{name}, debugfs", "a directory", "nothing")
 
 
 def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
@@ -139,10 +157,10 @@ def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     found = dict.fromkeys(guest.sched_log.errors)
     for text in found:
         if text not in prediction.errors:
-            yield Difference("sched_verbose", "no such error", text)
+            yield _of_domains("sched_verbose", "no such error", text)
     for text in prediction.errors if guest.sched_log.cpus else ():
         if text not in found:
-            yield Difference("sched_verbose", text, "no such error")
+            yield _of_domains("sched_verbose", text, "no such error")
 
 
 def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
@@ -150,24 +168,25 @@ def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     siblings = prediction.machine.warnings
     for text in siblings:
         if text not in guest.warnings:
-            yield Difference("kernel log", text, "no such warning")
+            yield Difference("kernel log", text, "no such warning", Part.WARNINGS)
     others = [text for text in prediction.warnings if text not in siblings]
     found = [text for text in guest.warnings if text not in siblings]
     if bool(others) != bool(found):
         nothing = "no warning of kernel/sched/topology.c"
-        yield Difference("kernel log", "; ".join(others) or nothing, "; ".join(found) or nothing)
+        want, got = ("; ".join(each) or nothing for each in (others, found))
+        yield Difference("kernel log", want, got, Part.WARNINGS)
 
 
 def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     """Compare the topology's type and each domain's `imb_numa_nr`, where the kernel prints them."""
     log = guest.sched_log
     if log.numa_type is not None and log.numa_type != prediction.numa_type:
-        yield Difference("sched_numa_topology_type", prediction.numa_type, log.numa_type)
+        yield _of_domains("sched_numa_topology_type", prediction.numa_type, log.numa_type)
     for (cpu, level), found in sorted(log.imb_numa_nr.items()):
         all_of_cpu = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
         if level < len(all_of_cpu) and found != all_of_cpu[level]:
             what = f"CPU {cpu}, domain {level}, imb_numa_nr"
-            yield Difference(what, str(all_of_cpu[level]), str(found))
+            yield _of_domains(what, str(all_of_cpu[level]), str(found))
 
 
 def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:

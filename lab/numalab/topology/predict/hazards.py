@@ -9,6 +9,7 @@ from numalab.topology.model import Topology
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.predict.rules import rules_for
+from numalab.topology.predict.verbose import NOT_SYMMETRIC
 
 MAX_PAIRS = 6  # listed in one message
 
@@ -216,7 +217,7 @@ def _domains(topology: Topology, prediction: Prediction) -> list[Hazard]:
     found += [
         Hazard("kernel error", f'sched_verbose prints "{text}"', "sched_domain_debug_one()")
         for text in prediction.errors
-        if "symmetric" not in text
+        if text != NOT_SYMMETRIC
     ]
     found += [
         Hazard("kernel warning", warning, "kernel/sched/topology.c")

@@ -6,6 +6,9 @@ from numalab.topology.predict.numa_levels import counted_nodes
 from numalab.topology.predict.rules import KernelRules
 from numalab.topology.sched_domains import CpuDomains, SchedDomain
 
+NOT_SYMMETRIC = "ERROR: Node-distance not symmetric"
+_OTHER_THAN_CHILD = "ERROR: domain->groups does not match domain->child"
+
 # Meta flags of include/linux/sched/sd_flags.h (5.10 to 7.0), for flags that a guest can have.
 SHARED_CHILD = frozenset(
     {
@@ -37,13 +40,13 @@ def expected_errors(
     nodes = counted_nodes(machine, rules)
     table = machine.distances
     if any(table[a][b] != table[b][a] for a in nodes for b in nodes):
-        found["ERROR: Node-distance not symmetric"] = None
+        found[NOT_SYMMETRIC] = None
     for each in cpus:
         child: SchedDomain | None = None
         for place, domain in enumerate(each.domains):
             parent = each.domains[place + 1] if place + 1 < len(each.domains) else None
             for text in _domain_errors(each.cpu, child, domain, parent):
-                if not (before_fix and text.endswith("does not match domain->child")):
+                if not (before_fix and text == _OTHER_THAN_CHILD):
                     found[text] = None
             child = domain
     return tuple(found)
@@ -70,7 +73,7 @@ def _domain_errors(
             break
         together |= set(group.span)
         if place == 0 and child is not None and child.span != group.span:
-            errors.append("ERROR: domain->groups does not match domain->child")
+            errors.append(_OTHER_THAN_CHILD)
     if together != set(domain.span):
         errors.append("ERROR: groups don't span domain->span")
     if parent is not None and not together <= set(parent.span):
