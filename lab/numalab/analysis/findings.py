@@ -117,11 +117,14 @@ class Violation:
     task: str
 
 
+StormTarget = Literal["cpu", "node"]
+
+
 @dataclass(frozen=True)
 class Storm:
     """Many tasks were moved to one CPU or node within a short time."""
 
-    to: Literal["cpu", "node"]
+    to: StormTarget
     id: int
     at_ms: float
     length_ms: float

@@ -14,13 +14,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from numalab.analysis.findings import Mover, Moves, Storm
+from numalab.analysis.findings import Mover, Moves, Storm, StormTarget
 from numalab.analysis.numa_decisions import node_of_cpu
 
 RETURN_NS = 1_000_000_000  # what comes back within a second was not worth moving
-CARRIED_OUT_NS = (
-    1_000_000_000  # stop_two_cpus() waits for both CPUs, which takes long where one is busy
-)
+CARRIED_OUT_NS = 1_000_000_000  # stop_two_cpus() waits for both CPUs; one that is busy takes long
 STORM_NS = 10_000_000
 STORM_TASKS = 8  # a load balancer may pull several at once (sched_nr_migrate is 32)
 MOVERS: tuple[Mover, ...] = ("numa", "load balancer", "wake-up", "stopper", "not known")
@@ -156,7 +154,11 @@ def find_storms(
     balanced = moved.filter(pl.col("mover").is_in(["numa", "load balancer", "stopper"]))
     crossing = balanced.filter(pl.col("from_node") != pl.col("to_node"))
     found: list[Storm] = []
-    for to, column, table in (("cpu", "to_cpu", balanced), ("node", "to_node", crossing)):
+    targets: dict[StormTarget, tuple[str, pl.DataFrame]] = {
+        "cpu": ("to_cpu", balanced),
+        "node": ("to_node", crossing),
+    }
+    for to, (column, table) in targets.items():
         ordered = table.sort("time_ns", maintain_order=True)
         for (target,), rows in ordered.group_by(column):
             if target is None:
@@ -168,7 +170,7 @@ def find_storms(
             for first, last in _bursts(times, pids, many):
                 found.append(
                     Storm(
-                        to,  # type: ignore[arg-type]
+                        to,
                         target,
                         (times[first] - start_ns) / 1e6,
                         (times[last] - times[first]) / 1e6,

@@ -7,6 +7,7 @@ announced is a CPU on which the task may not run (migrate_task_to(), migrate_swa
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import polars as pl
 
@@ -184,12 +185,13 @@ def nearer(
     rows = moved.sort("time_ns", maintain_order=True)
     if samples.is_empty() or rows.is_empty():
         return rows.with_columns(nearer=pl.lit(None, pl.Int32))
-    for strategy, column in (("forward", "later"), ("backward", "earlier")):
+    sides: dict[Literal["forward", "backward"], str] = {"forward": "later", "backward": "earlier"}
+    for strategy, column in sides.items():
         rows = rows.join_asof(
             samples.rename({"preferred": column}),
             on="time_ns",
             by="pid",
-            strategy=strategy,  # type: ignore[arg-type]
+            strategy=strategy,
             check_sortedness=False,  # both are sorted; polars cannot tell with `by`
         )
     rows = rows.with_columns(preferred=pl.coalesce("later", "earlier")).drop("later", "earlier")

@@ -189,10 +189,28 @@ def _parse_part(text: str, values: Mapping[str, str]) -> Part:
         raise ValueError(f"no part is called {text!r} (valid: {', '.join(KINDS)})")
     if unknown := values.keys() - {*_NUMBERS, *_LISTS, *_FLAGS}:
         raise ValueError(f"{text} has no {sorted(unknown)[0]}=")
-    numbers = {name: int(values[word]) for word, name in _NUMBERS.items() if word in values}
-    lists = {name: parse_cpulist(values[name]) for name in _LISTS if name in values}
-    flags = {name: values[name] == "1" for name in _FLAGS if name in values}
-    given = {"count": 1, **numbers, **lists, **flags}
-    if not given.get("cpus"):
+
+    def number(word: str, usual: int) -> int:
+        return int(values.get(word, usual))
+
+    def cpus(word: str) -> Cpus:
+        return parse_cpulist(values[word]) if word in values else ()
+
+    if not cpus("cpus"):
         raise KeyError("cpus")
-    return Part(kind=kind, **given)  # type: ignore[arg-type]
+    return Part(
+        kind=kind,
+        count=number("n", 1),
+        cpus=cpus("cpus"),
+        start=cpus("start"),
+        later=cpus("later"),
+        nice=number("nice", Part.nice),
+        fifo=number("fifo", Part.fifo),
+        run_us=number("run", Part.run_us),
+        sleep_us=number("sleep", Part.sleep_us),
+        burst=number("burst", Part.burst),
+        mib=number("mib", Part.mib),
+        node=int(values["node"]) if "node" in values else None,
+        threads=values.get("threads") == "1",
+        rest=values.get("rest") == "1",
+    )

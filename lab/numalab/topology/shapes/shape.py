@@ -7,7 +7,7 @@ A shape is a pydantic model: its fields are the keys of `[shape]`. A plug-in add
 import json
 from abc import abstractmethod
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -67,7 +67,7 @@ SHAPES = Registry[type[Shape]]("shape")
 
 def register_shape(shape: type[S]) -> type[S]:
     """Add a shape (a class decorator); its field `kind` is a Literal of its name."""
-    (name,) = shape.model_fields["kind"].annotation.__args__  # type: ignore[union-attr]
+    (name,) = get_args(shape.model_fields["kind"].annotation)
     SHAPES.add(name, shape)
     return shape
 
