@@ -36,7 +36,6 @@ from numalab.results.remarks import (
     StopReason,
     TimeOverRemark,
 )
-from numalab.results.upgrade import MANIFEST, upgraded
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
 
@@ -67,10 +66,9 @@ def test_every_committed_run_is_read(path: Path) -> None:
 
 
 def test_what_is_read_is_what_was_written(copied: Results) -> None:
-    """But for what is of format 3, made into today's."""
     for directory in copied.finished().values():
         stored = json.loads(directory.manifest.read_text())
-        assert load_manifest(directory).table() == upgraded(stored, MANIFEST)
+        assert load_manifest(directory).table() == stored
 
 
 def test_results_of_format_1() -> None:
