@@ -34,7 +34,8 @@ class Hunted:
 
     `first` is the case in which it was met, `case` the smallest; `finding` what the smallest
     shows, in boots with each of `seeds`. `minutes` is the wall time since the hunt began until it
-    was met, and `shrunk_minutes` until it was small. `after` counts the boots until it was met.
+    was met, and `shrunk_minutes` until it was small; `boots` and `shrunk_boots` are how many boots
+    that took, stored ones among them. `after` counts the machines until it was met.
     """
 
     first: Case
@@ -44,6 +45,8 @@ class Hunted:
     minutes: float
     shrunk_minutes: float
     after: int
+    boots: int
+    shrunk_boots: int
 
 
 @dataclass
@@ -161,20 +164,29 @@ class Hunter:
         for finding in _worst(self._suspected(examined), other):
             if finding.prop in {found.finding.prop for found in hunt.found}:
                 continue
-            met = self._minutes()
+            met, boots = self._minutes(), self.workers.asked
             pursued = self._pursue(case, finding)
             if pursued is None:
                 hunt.unconfirmed.append(finding)
                 self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
-            small, shown = pursued
-            seeds = self.trial.seeds(finding)
+            small, shown, seeds = pursued
             hunt.found.append(
-                Hunted(case, small, shown, seeds, met, self._minutes(), hunt.machines)
+                Hunted(
+                    case,
+                    small,
+                    shown,
+                    seeds,
+                    met,
+                    self._minutes(),
+                    hunt.machines,
+                    boots,
+                    self.workers.asked,
+                )
             )
             self.tell(f"found: {shown.prop}: {shown.text}")
 
-    def _pursue(self, case: Case, finding: Finding) -> tuple[Case, Finding] | None:
+    def _pursue(self, case: Case, finding: Finding) -> tuple[Case, Finding, tuple[int, ...]] | None:
         """Confirm a violation in fresh boots with other seeds, and shrink it."""
         self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
         trial = self.trial
@@ -186,11 +198,14 @@ class Hunter:
             alone = _fewest_loads(case, violates)
         else:
             alone = case.only(case.loads[finding.load])
-        if not violates([alone])[0][0]:
+        if not trial.confirms(finding, alone):
             return None
         self.tell("confirmed; shrinking")
-        small = shrink(alone, violates, self.goes_on).case
-        return small, trial.settle(finding, small)
+        # What depends on chance may have been lost on the way: then the first case has to do.
+        for small in (shrink(alone, violates, self.goes_on).case, alone):
+            if (settled := trial.settle(finding, small)) is not None:
+                return small, *settled
+        return None
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)

@@ -22,16 +22,18 @@ Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 @dataclass
 class Examiners:
-    """Where cases are examined. `booted` counts the boots that were done, not found."""
+    """Where cases are examined. `asked` counts the boots, `booted` those that were not stored."""
 
     store: Store
     pool: Pool
     on_examined: OnExamined
     count: int = 1  # of workers
+    asked: int = 0
     booted: int = 0
 
     def examine(self, boots: Sequence[Boot]) -> list[Examined]:
         """Do boots, as many beside each other as there are workers; results in their order."""
+        self.asked += len(boots)
         found = [self.store.find(*boot) for boot in boots]
         missing = [place for place, known in enumerate(found) if known is None]
         jobs = [(place, boots[place]) for place in missing]

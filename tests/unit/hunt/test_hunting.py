@@ -24,9 +24,11 @@ class FakeExaminers:
 
     shown: Shown
     count: int = 1
+    asked: int = 0
     booted: list[tuple[HuntBench, int]] = field(default_factory=list)
 
     def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+        self.asked += len(boots)
         self.booted += [(bench, seed) for _, bench, seed in boots]
         found = []
         for case, bench, seed in boots:
@@ -85,6 +87,7 @@ def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: 
     assert one.finding.value == 0.3
     assert one.finding.most == 0.2, "half way between the two kernels"
     assert one.seeds == (2, 3, 4)
+    assert one.boots == 2, "one on each kernel"
 
 
 def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:

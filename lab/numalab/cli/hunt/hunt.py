@@ -218,6 +218,8 @@ def _told(found: Hunted, file: Path) -> dict[str, object]:
         "sentence": found.finding.text,
         "minutes": found.minutes,
         "minutes_until_small": found.shrunk_minutes,
+        "boots": found.boots,
+        "boots_until_small": found.shrunk_boots,
         "after_machines": found.after,
         "nodes": len(machine.nodes),
         "cpus": machine.cpu_count,

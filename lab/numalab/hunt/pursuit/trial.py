@@ -1,15 +1,18 @@
 """Fresh boots of a case with other seeds, on the kernel that is hunted and on its rival."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined, Finding, limit_between
+from numalab.hunt.finding import Finding, limit_between
+from numalab.hunt.pursuit.looks import Looks
 from numalab.hunt.workers import Boot, Examiners
 
-CONFIRMED = 2  # fresh boots, each with another seed, in all of which a violation is seen
-COMPARED = 3  # as many where nothing but the difference from the rival says that it is one
+SEEDS = 3  # of the boots that confirm
+REPEATED = 3  # how often each of them does the load
+MORE_SEEDS = 6  # that are tried until one shows what depends on chance
+QUICK = 2  # boots of each smaller case, which does its load once
 
 
 @dataclass(frozen=True)
@@ -27,74 +30,86 @@ class Trial:
             return finding.suspected
         return finding.violated and not finding.weak
 
-    def seeds(self, finding: Finding) -> tuple[int, ...]:
-        """Return the seeds of the fresh boots."""
-        count = CONFIRMED if finding.violated and not finding.weak else COMPARED
-        return tuple(self.seed + 1 + place for place in range(count))
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the fresh boots."""
+        return tuple(self.seed + 1 + place for place in range(SEEDS))
+
+    def confirms(self, finding: Finding, case: Case) -> bool:
+        """Say whether fresh boots of a case with one load show what a finding says.
+
+        Each does the load several times, so that what depends on chance is seen often enough to
+        tell the kernel from its rival; boots end as soon as it is clear that it does not.
+        """
+        if finding.load is not None:
+            case = case.only(*case.loads * REPEATED)
+        seen = Looks(self.rival is not None)
+        for seed in self.seeds:
+            boots: list[Boot] = [(case, bench, seed) for bench in self._benches]
+            for (_, bench, _), examined in zip(boots, self.workers.examine(boots), strict=True):
+                seen.take(examined, finding, len(case.loads), mine=bench is self.bench)
+            if not seen.may_show():
+                return False
+        return seen.show()
 
     def shows(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
-        """Say of each load of some cases whether it shows what a finding says.
+        """Say of each load of some smaller cases whether it shows what a finding says, too.
 
-        That is in every fresh boot, and never on the rival or anything near it. What could not be
+        That is in every one of few boots, and never on the rival or near it. What could not be
         judged does not show it.
         """
-        seen = [_Seen(self, finding, max(1, len(case.loads))) for case in cases]
-        steps = [(self.bench, seed) for seed in self.seeds(finding)]
-        if self.rival is not None:
-            steps += [(self.rival, seed) for seed in self.seeds(finding)]
-        while steps and (alive := [n for n, each in enumerate(seen) if any(each.flags)]):
-            now = max(1, self.workers.count // len(alive))
-            boots: list[Boot] = [
-                (cases[n], bench, seed) for bench, seed in steps[:now] for n in alive
-            ]
-            for boot, n, examined in zip(
-                boots, alive * now, self.workers.examine(boots), strict=True
-            ):
-                seen[n].take(examined, mine=boot[1] is self.bench)
-            steps = steps[now:]
-        return [each.flags for each in seen]
+        flags = [[True] * max(1, len(case.loads)) for case in cases]
+        mine: dict[tuple[int, int], list[Finding]] = {}
+        theirs: dict[tuple[int, int], list[Finding]] = {}
+        for bench in self._benches:
+            for seed in self.seeds[:QUICK]:
+                alive = [n for n, each in enumerate(flags) if any(each)]
+                boots: list[Boot] = [(cases[n], bench, seed) for n in alive]
+                for n, examined in zip(alive, self.workers.examine(boots), strict=True):
+                    for place, was in enumerate(flags[n]):
+                        found = examined.of(finding.prop, None if finding.load is None else place)
+                        if not was or found is None:
+                            flags[n][place] = False
+                            continue
+                        side = mine if bench is self.bench else theirs
+                        side.setdefault((n, place), []).append(found)
+                        between = limit_between(mine[n, place], theirs.get((n, place), []))
+                        flags[n][place] = between is not None and self.counts(mine[n, place][-1])
+        return flags
 
-    def settle(self, finding: Finding, case: Case) -> Finding:
-        """Return what a case with one load shows, with a limit that tells it from the rival.
+    def settle(self, finding: Finding, case: Case) -> tuple[Finding, tuple[int, ...]] | None:
+        """Return what a case with one load shows and with which seeds, and a limit in between.
 
-        Its boots are those of `shows`, and are in the store.
+        What depends on chance is asked for with more seeds until one shows it. None where none
+        does, or nothing tells it from the rival.
         """
-        seen = _Seen(self, finding, 1)
-        for bench in (self.bench, *([self.rival] if self.rival is not None else [])):
-            boots: list[Boot] = [(case, bench, seed) for seed in self.seeds(finding)]
-            for examined in self.workers.examine(boots):
-                seen.take(examined, mine=bench is self.bench)
-        return seen.settled()
+        theirs = [] if self.rival is None else self._looks(finding, case, self.rival, self.seeds)
+        if theirs is None:
+            return None
+        shown: dict[int, Finding] = {}
+        for seeds in (self.seeds, *((self.seeds[-1] + n,) for n in range(1, MORE_SEEDS + 1))):
+            looks = self._looks(finding, case, self.bench, seeds) or []
+            for seed, look in zip(seeds, looks, strict=False):
+                if self.counts(look) and limit_between([look], theirs) is not None:
+                    shown[seed] = look
+            if shown:
+                break
+        limit = limit_between(list(shown.values()), theirs) if shown else None
+        if limit is None:
+            return None
+        least = min(shown.values(), key=lambda each: each.value)
+        return replace(least, most=limit, suspect=None), tuple(shown)
 
+    def _looks(
+        self, finding: Finding, case: Case, bench: HuntBench, seeds: Sequence[int]
+    ) -> list[Finding] | None:
+        """Return what boots with some seeds show of a property; None where one was not judged."""
+        place = None if finding.load is None else 0
+        boots: list[Boot] = [(case, bench, seed) for seed in seeds]
+        found = [each.of(finding.prop, place) for each in self.workers.examine(boots)]
+        whole = [each for each in found if each is not None]
+        return whole if len(whole) == len(found) else None
 
-class _Seen:
-    """What the boots of one case showed of a property so far, load by load."""
-
-    def __init__(self, trial: Trial, finding: Finding, loads: int) -> None:
-        self.flags = [True] * loads
-        self._trial = trial
-        self._finding = finding
-        self._mine: list[list[Finding]] = [[] for _ in range(loads)]
-        self._theirs: list[list[Finding]] = [[] for _ in range(loads)]
-
-    def take(self, examined: Examined, *, mine: bool) -> None:
-        """Take one more boot into account."""
-        for place, was in enumerate(self.flags):
-            number = None if self._finding.load is None else place
-            found = examined.of(self._finding.prop, number)
-            if not was or found is None:
-                self.flags[place] = False
-                continue
-            (self._mine if mine else self._theirs)[place].append(found)
-            if mine:
-                self.flags[place] = self._trial.counts(found)
-            else:
-                between = limit_between(self._mine[place], self._theirs[place])
-                self.flags[place] = between is not None
-
-    def settled(self) -> Finding:
-        """Return the least that was shown, with the limit that it exceeds."""
-        least = min(self._mine[0], key=lambda each: each.value)
-        limit = limit_between(self._mine[0], self._theirs[0])
-        most = least.most if limit is None else limit
-        return Finding(least.prop, least.load, least.value, most, least.text, least.weak)
+    @property
+    def _benches(self) -> list[HuntBench]:
+        return [self.bench, *([self.rival] if self.rival is not None else [])]

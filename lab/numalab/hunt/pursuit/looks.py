@@ -1,0 +1,65 @@
+"""Whether one kernel shows something more than another, from a few looks at each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from numalab.hunt.finding import APART, Examined, Finding
+
+# In what share of all pairs of looks the kernel is the worse, at least: after one boot of three
+# looks, and after all three of them. Of two kernels that are alike, nine looks at each come out so
+# once in a thousand times, and their means are not 1.5 apart in most of these.
+_SOON = 0.7
+_IN_THE_END = 0.9
+
+
+def how_often_more(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return in what share of pairs mine is more, a tie being half a pair: Mann and Whitney's U."""
+    wins = sum((a > b) + 0.5 * (a == b) for a in mine for b in theirs)
+    return wins / (len(mine) * len(theirs))
+
+
+@dataclass
+class Looks:
+    """Looks at a property of one load: of the kernel, and of the rival if there is one.
+
+    A property that allows nothing at all (`most` is 0) is a promise: one look shows that it is
+    broken, and the rival must never break it.
+    """
+
+    beside_rival: bool
+    mine: list[Finding] = field(default_factory=list)
+    theirs: list[Finding] = field(default_factory=list)
+    failed: bool = False
+
+    def take(self, examined: Examined, finding: Finding, loads: int, *, mine: bool) -> None:
+        """Take the looks of one more boot, which did the load so many times."""
+        places = [None] if finding.load is None else range(loads)
+        found = [examined.of(finding.prop, place) for place in places]
+        self.failed |= None in found
+        (self.mine if mine else self.theirs).extend(each for each in found if each is not None)
+
+    def may_show(self) -> bool:
+        """Whether it is worth going on."""
+        return self._shows(last=False)
+
+    def show(self) -> bool:
+        """Whether the kernel shows it, and the rival does not."""
+        return self._shows(last=True)
+
+    def _shows(self, *, last: bool) -> bool:
+        if self.failed or not self.mine:
+            return False
+        bad = [each.violated for each in self.mine]
+        if self.mine[0].most <= 0:
+            return (any(bad) or not last) and not any(each.violated for each in self.theirs)
+        if not self.beside_rival:
+            least = 2 / 3 if last else 1 / 2
+            return not self.mine[0].weak and sum(bad) >= least * len(bad)
+        values = [each.value for each in self.mine]
+        others = [each.value for each in self.theirs]
+        mean, other = sum(values) / len(values), sum(others) / len(others)
+        suspect = self.mine[0].most if self.mine[0].suspect is None else self.mine[0].suspect
+        often = how_often_more(values, others)
+        return (
+            mean > suspect and mean >= APART * other and often >= (_IN_THE_END if last else _SOON)
+        )

@@ -1,0 +1,74 @@
+"""What tells a kernel from its rival, and how often two that are alike differ."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.pursuit.looks import Looks, how_often_more
+
+
+def look(value: float, most: float = 100.0, *, weak: bool = False) -> Finding:
+    return Finding("lost-time", 0, value, most, "waited", weak, None if most <= 0 else 0.1)
+
+
+def looks(mine: Sequence[Finding], theirs: Sequence[Finding] | None) -> Looks:
+    return Looks(theirs is not None, list(mine), list(theirs or []))
+
+
+def seen(mine: Sequence[float], theirs: Sequence[float]) -> Looks:
+    return looks([look(value) for value in mine], [look(value) for value in theirs])
+
+
+def test_pairs_are_counted() -> None:
+    assert how_often_more([1, 2, 3], [2, 2]) == pytest.approx((0 + 1 + 2) / 6)
+    assert how_often_more([5, 6], [1, 2]) == 1.0
+
+
+def test_what_depends_on_chance_is_shown_by_many_looks() -> None:
+    # Idle times of one load in ms, with and without a lost kick.
+    mine, theirs = [929, 363, 19, 400, 250, 30, 800, 120, 90], [7, 12, 9, 4, 21, 8, 6, 10, 11]
+    assert how_often_more(mine, theirs) == pytest.approx(80 / 81)
+    assert seen(mine, theirs).show()
+    assert not seen(theirs, mine).may_show()
+    assert not seen(mine, [*theirs[:6], 929, 363, 400]).show()
+
+
+def test_worse_by_little_is_not_shown() -> None:
+    assert not seen([1.4] * 9, [1.0] * 9).show()
+    assert seen([1.6] * 9, [1.0] * 9).show()
+    assert not seen([0.09] * 9, [0.0] * 9).show(), "not suspected"
+
+
+def test_two_kernels_that_are_alike_are_not_told_apart() -> None:
+    rng = random.Random(1)
+    shown = 0
+    for _ in range(2000):
+        looks = [rng.lognormvariate(0, 1) for _ in range(18)]
+        shown += seen(looks[:9], looks[9:]).show()
+    assert shown <= 4, "one in a thousand, with a wide spread"
+
+
+def test_a_promise_is_broken_once() -> None:
+    kept, broken = look(0, 0), look(3, 0)
+    assert looks([kept, kept, broken], [kept] * 3).show()
+    assert not looks([kept, kept, broken], [kept, kept, broken]).show()
+    assert looks([kept] * 3, [kept] * 3).may_show(), "the next boot may show it"
+    assert not looks([kept] * 9, [kept] * 9).show()
+
+
+def test_alone_most_looks_have_to_violate_it() -> None:
+    bad, good = look(2, 1), look(0.5, 1)
+    assert looks([bad, bad, good], None).show()
+    assert not looks([bad, good, good], None).may_show()
+    assert not looks([look(2, 1, weak=True)] * 3, None).show()
+
+
+def test_a_boot_that_was_not_judged_shows_nothing() -> None:
+    seen = Looks(beside_rival=False)
+    for value in (2.0, 3.0):
+        seen.take(Examined((look(value, 1),), 1.0), look(2, 1), 1, mine=True)
+    assert seen.show()
+    seen.take(Examined((), 1.0, "no QEMU"), look(2, 1), 1, mine=True)
+    assert not seen.may_show()
