@@ -51,6 +51,20 @@ def test_hwloc(version: int) -> None:
     assert {node.memory_mib for node in found.nodes} == {1024}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_of_several_tables_of_hwloc_the_firmwares_is_taken(tmp_path: Path, version: int) -> None:
+    text = (DATA / "import" / f"hwloc{version}.xml").read_text()
+    before, tag, table = text.partition("<distances" if version == 1 else "  <distances2")
+    end = "</distances>" if version == 1 else "</distances2>"
+    table, _, after = table.partition(end)
+    measured = table.replace('"10.0', '"1.0').replace("10 20", "1 2")
+    assert measured != table
+    file = tmp_path / "two.xml"
+    file.write_text(f"{before}{tag}{measured}{end}{tag}{table}{end}{after}")
+    found = read_machine(str(file), None, name="x").topology
+    assert found.distances == RING
+
+
 @pytest.mark.parametrize("folder", ["import/sysfs", "import/sysfs/node"])
 def test_a_sysfs_tree(folder: str) -> None:
     found = read_machine(str(DATA / folder), None, name="x").topology

@@ -2,13 +2,14 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.topology.importers.common import FoundNode, Imported, imported_topology
 from numalab.topology.importers.packaging import CpuPlace
+from numalab.topology.limits import LOCAL_DISTANCE
 
 _CPUSET = re.compile(r"(?:0x[0-9a-f]{1,8})(?:,(?:0x[0-9a-f]{1,8}|))*")
 
@@ -131,7 +132,23 @@ def _cpus(text: str, file: Path | str) -> tuple[int, ...]:
 def _distances(
     root: ET.Element, order: list[int], by_gp: dict[str, str], file: Path | str
 ) -> list[list[int]] | None:
-    """Find the nodes' latencies in either format, in the order of the NUMANode objects."""
+    """Find the nodes' latencies in either format, in the order of the NUMANode objects.
+
+    A machine may have several tables, which hwloc or its user has measured. The firmware's is that
+    with 10 from each node to itself (ACPI 6.5, 5.2.17); without one it is the first.
+    """
+    tables = [*_tables(root, order, by_gp, file), *_tables_of_hwloc_1(root, order, file)]
+    of_firmware = (each for each in tables if _is_slit(each))
+    return next(of_firmware, tables[0] if tables else None)
+
+
+def _is_slit(table: list[list[int]]) -> bool:
+    return all(row[node] == LOCAL_DISTANCE for node, row in enumerate(table))
+
+
+def _tables(
+    root: ET.Element, order: list[int], by_gp: dict[str, str], file: Path | str
+) -> Iterator[list[list[int]]]:
     for table in root.iter("distances2"):
         if table.get("type") != "NUMANode" or "Bandwidth" in table.get("name", ""):
             continue
@@ -140,14 +157,18 @@ def _distances(
         if table.get("indexing") == "gp":
             indexes = [by_gp.get(word, word) for word in indexes]
         numbers = [_number(word, "index", file) for word in indexes]
-        return _square(numbers, [_number(word, "distance", file) for word in values], order, file)
+        yield _square(numbers, [_number(word, "distance", file) for word in values], order, file)
+
+
+def _tables_of_hwloc_1(
+    root: ET.Element, order: list[int], file: Path | str
+) -> Iterator[list[list[int]]]:
     for table in root.iter("distances"):
         latencies = [each.get("value", "") for each in table.iter("latency")]
         if len(latencies) == len(order) ** 2:
             base = _float(table.get("latency_base", "10"), file)
             found = [round(_float(value, file) * base) for value in latencies]
-            return _square(order, found, order, file)
-    return None
+            yield _square(order, found, order, file)
 
 
 def _float(text: str, file: Path | str) -> float:
