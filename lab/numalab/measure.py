@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Number = float | int | None
+LARGEST_NUMBER = 1 << 63  # what every number of a run is below: tables hold it, and sums have room
 
 
 class Direction(StrEnum):

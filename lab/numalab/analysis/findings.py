@@ -11,11 +11,12 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from numalab.measure import LARGEST_NUMBER
+
 MAX_DECISIONS = 2000
 MAX_TASKS = 64
 MAX_LISTED = 20
 MAX_SLICES = 120
-_LARGEST = 1 << 63
 
 DecisionKind = Literal["move", "swap", "stick"]
 Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
@@ -196,7 +197,7 @@ def _integer(text: str) -> int:
 
 def _number(text: str) -> float:
     """Read a number that sums and squares of it have room for. Raises ValueError."""
-    if not abs(number := float(text)) < _LARGEST:
+    if not abs(number := float(text)) < LARGEST_NUMBER:
         raise ValueError(f"{text[:20]} is out of all bounds")
     return number
 

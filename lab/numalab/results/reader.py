@@ -18,7 +18,7 @@ from numalab.analysis.findings import Findings, read_findings
 from numalab.analysis.tables.event_table import typed
 from numalab.analysis.timeline import RunTimeline, timeline_of
 from numalab.errors import UserError
-from numalab.measure import Measure, Number
+from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
@@ -32,7 +32,6 @@ from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
 LARGEST = 256 << 20  # bytes of a JSON file
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
 _PLAIN = TypeAdapter(dict[str, Any])
-_LARGEST_NUMBER = 1 << 63
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -133,7 +132,7 @@ def load_run(directory: RunDir) -> StoredRun:
     with _damage_explained(directory.measures):
         stored = [each.measure() for each in _MEASURES.validate_json(_read(directory.measures))]
         for each in stored:
-            if each.value is not None and not -_LARGEST_NUMBER < each.value < _LARGEST_NUMBER:
+            if each.value is not None and not abs(each.value) < LARGEST_NUMBER:
                 raise ValueError(f"{each.name[:80]} is out of all bounds")
     return StoredRun(directory, manifest, {each.name: each for each in stored})
 

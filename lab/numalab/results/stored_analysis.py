@@ -13,9 +13,12 @@ import polars as pl
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from numalab.analysis.analyse import Analysis
+from numalab.analysis.findings import read_findings
 from numalab.analysis.timeline import SPANS, Mark, RunTimeline
 from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.errors import WorkloadFailed
 from numalab.files import replacing, write_json, write_text
+from numalab.measure import LARGEST_NUMBER
 from numalab.results.stored import Count, Stored, StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog
@@ -56,10 +59,21 @@ class _Log(Stored):
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:
-    """Write measures.json, analysis.json and, where it is known who ran, timeline.parquet."""
+    """Write measures.json, analysis.json and, where it is known who ran, timeline.parquet.
+
+    Raises WorkloadFailed for numbers that no reader takes: a guest may leave any, and one run must
+    not spoil the report of the others.
+    """
     stored = [StoredMeasure.of(each).model_dump() for each in analysis.measures]
+    for each in analysis.measures:
+        if each.value is not None and not abs(each.value) < LARGEST_NUMBER:
+            raise WorkloadFailed(f"{each.name} is {str(each.value)[:20]}..., out of all bounds")
     # Without the blanks that would double its size.
     findings = json.dumps(asdict(analysis.findings), separators=(",", ":"))
+    try:
+        read_findings(findings.encode())
+    except ValueError as error:
+        raise WorkloadFailed(f"what was found in the run cannot be: {error}") from None
     write_text(directory.analysis, findings + "\n")
     if (timeline := analysis.timeline) is not None:
         about = {

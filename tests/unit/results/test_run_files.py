@@ -83,6 +83,24 @@ def test_a_metric_that_was_not_printed_is_the_workloads_failure(directory: RunDi
     assert not directory.measures.exists()
 
 
+@pytest.mark.parametrize("printed", ["9" * 300 + ".5", "99999999999999999999.0"])
+def test_a_number_that_no_report_takes_fails_its_run_and_not_the_report(
+    directory: RunDir, printed: str
+) -> None:
+    directory.stdout.write_text(
+        f"hog 0 pid 7 cpu_seconds 1.5 last_cpu 2 loops 9\ntotal loops 9 per_second {printed}\n"
+    )
+    with pytest.raises(WorkloadFailed, match=r"throughput is .* out of all bounds"):
+        measure(RunFiles(directory))
+    assert not directory.measures.exists()
+
+
+def test_a_counter_beyond_all_bounds_fails_its_run(directory: RunDir) -> None:
+    directory.vmstat_after.write_text("numa_hint_faults 99999999999999999999\n")
+    with pytest.raises(WorkloadFailed, match=r"vmstat_numa_hint_faults is .* out of all bounds"):
+        measure(RunFiles(directory))
+
+
 def test_what_a_guest_did_not_leave(directory: RunDir) -> None:
     for path in (directory.sched_domains, directory.dmesg):
         path.unlink()
