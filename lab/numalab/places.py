@@ -7,6 +7,11 @@ from numalab.files import make_dir
 
 # What a lab folder may hold; `images` has a meaning of its own (numalab.image.recipe).
 KINDS = ("topologies", "kernel-configs", "workloads", "studies", "images")
+PLUGINS, HUNTS = "plugins", "hunts"
+# What is believed, built and run where the current folder has it. Nothing that a guest or an
+# archive brings may be called so.
+BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS})
+_RESULTS = "plan.json"  # the file that every folder of results has
 
 
 def shipped_dir() -> Path:
@@ -19,12 +24,13 @@ def lab_folders() -> tuple[Path, ...]:
     """Return the folders in which inputs are looked for; what an earlier one has comes first.
 
     `$NUMALAB_HOME` alone where it is set; else those of `$NUMALAB_PATH` (separated by colons), the
-    current folder, and what came with numalab.
+    current folder unless it is of results, and what came with numalab.
     """
     if home := os.environ.get("NUMALAB_HOME"):
         return (Path(home),)
     named = [Path(part) for part in os.environ.get("NUMALAB_PATH", "").split(":") if part]
-    return tuple(dict.fromkeys([*named, Path.cwd(), shipped_dir()]))
+    here = [Path.cwd()] if not _is_of_results(Path.cwd()) else []
+    return tuple(dict.fromkeys([*named, *here, shipped_dir()]))
 
 
 def project_dir() -> Path:
@@ -36,7 +42,8 @@ def project_dir() -> Path:
     if home := os.environ.get("NUMALAB_HOME"):
         return Path(home)
     here, shipped = Path.cwd(), shipped_dir()
-    return here if _is_lab(here) or shipped.name == "share" else shipped
+    ours = _is_lab(here) and not _is_of_results(here)
+    return here if ours or shipped.name == "share" else shipped
 
 
 def find_input(kind: str, name: str) -> Path | None:
@@ -65,3 +72,7 @@ def cache_dir(*parts: str) -> Path:
 
 def _is_lab(path: Path) -> bool:
     return any((path / kind).is_dir() for kind in KINDS)
+
+
+def _is_of_results(path: Path) -> bool:
+    return any((folder / _RESULTS).exists() for folder in (path, *path.parents))

@@ -14,11 +14,10 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from numalab.errors import LabError, UserError
-from numalab.places import list_inputs
+from numalab.places import PLUGINS, list_inputs
 
 T = TypeVar("T")
 
-FOLDER = "plugins"
 _PREFIX = "numalab_plugins_"
 _imported: set[Path] = set()
 
@@ -55,7 +54,7 @@ def load_plugins() -> None:
 
     Raises UserError, with the file, for one that cannot be imported.
     """
-    for path in list_inputs(FOLDER, "*.py").values():
+    for path in list_inputs(PLUGINS, "*.py").values():
         _load(path.resolve())
 
 

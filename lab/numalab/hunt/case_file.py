@@ -9,12 +9,11 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import parse_loads, render_loads
 from numalab.hunt.properties.catalogue import NAMES, meaning
-from numalab.places import lab_folders
+from numalab.places import HUNTS, lab_folders
 from numalab.study.model import CaseTable, Study, load_study
 from numalab.study.plan import machine_of_table
 from numalab.topology.write_file import render_topology_file
 
-FOLDER = "hunts"
 MACHINE = "hunted"
 _TABLE = re.compile(r"(\[\[?)([a-z_]+)(\]\]?)")
 
@@ -97,7 +96,7 @@ def find_cases() -> list[Path]:
     """Return the cases of the lab folders, by name."""
     found: dict[str, Path] = {}
     for folder in reversed(lab_folders()):
-        found |= {path.name: path for path in (folder / FOLDER).glob("*.toml")}
+        found |= {path.name: path for path in (folder / HUNTS).glob("*.toml")}
     return [found[name] for name in sorted(found)]
 
 

@@ -14,6 +14,7 @@ from numalab.errors import HostError
 from numalab.ext4.layout import ROOT_INODE, S_IFDIR, S_IFREG, DamagedDisk, Inode, Name
 from numalab.ext4.volume import Volume
 from numalab.files import make_dir
+from numalab.places import BELIEVED
 
 _MIB = 1 << 20
 _KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
@@ -180,7 +181,7 @@ def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
     if not _NAME.fullmatch(entry.name):
         return "not a plain name"
     if inode.kind == S_IFDIR:
-        return ""
+        return "what it holds would be believed" if _shown(entry.name) in BELIEVED else ""
     if inode.kind != S_IFREG:
         return f"a {_KINDS.get(inode.kind, 'special file')}"
     if inode.size > bounds.one:

@@ -12,6 +12,7 @@ import zstandard
 
 from numalab.errors import HostError, UserError
 from numalab.files import make_dir, replacing
+from numalab.places import BELIEVED
 from numalab.results.layout import Results
 from numalab.results.names import is_plain
 from numalab.results.reader import load_plan
@@ -86,7 +87,7 @@ def _files(results: Results) -> Iterator[Path]:
     job_disk = RunDir(Path()).job_disk.name
     for path in sorted(results.path.rglob("*")):
         parts = path.relative_to(results.path).parts
-        ours = all(is_plain(part) for part in parts) and path.name != job_disk
+        ours = all(map(is_plain, parts)) and path.name != job_disk and BELIEVED.isdisjoint(parts)
         if ours and path.is_file() and not path.is_symlink():
             yield path
 
@@ -187,6 +188,7 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
         not path.parts
         or len(path.parts) > DEEPEST
         or not all(is_plain(part) for part in path.parts)
+        or not BELIEVED.isdisjoint(path.parts)
     ):
         raise UserError(f"holds a file with a forbidden name: {member.name[:80]!r}", file=archive)
     if not 0 <= member.size <= LARGEST_FILE:

@@ -140,6 +140,8 @@ PLAN = (member("plan.json"), STORED.model_dump_json().encode())
         (member("runs/a.running/manifest.json"), "forbidden name"),
         (member("runs/a\x1b[31m"), "forbidden name"),
         (member("a/" * 20 + "b"), "forbidden name"),
+        (member("plugins/evil.py"), "forbidden name"),
+        (member("runs/a/out/kernel-configs/kernels.toml"), "forbidden name"),
         (member("link", tarfile.SYMTYPE, "/etc/passwd"), "something else than a file"),
         (member("link", tarfile.LNKTYPE, "/etc/passwd"), "something else than a file"),
         (member("device", tarfile.CHRTYPE), "something else than a file"),

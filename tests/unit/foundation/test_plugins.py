@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
+from numalab.places import lab_folders, project_dir, shipped_dir
 from numalab.plugins import Registry, load_plugins
 
 
@@ -43,6 +44,21 @@ def test_a_broken_plugin_is_named(lab: Path, text: str) -> None:
         with pytest.raises(UserError, match="this plug-in cannot be imported") as caught:
             load_plugins()
         assert str(caught.value).startswith(f"{lab / 'broken.py'}: ")
+
+
+@pytest.mark.parametrize("where", [".", "runs/one/out"])
+def test_results_of_a_stranger_bring_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """One who stands in a folder of results asks of them: what lies there is not a lab's."""
+    (tmp_path / "plan.json").write_text("{}")
+    (tmp_path / where / "plugins").mkdir(parents=True)
+    (tmp_path / where / "plugins" / "evil.py").write_text("raise SystemExit('it ran')\n")
+    (tmp_path / where / "studies").mkdir()
+    monkeypatch.chdir(tmp_path / where)
+    load_plugins()
+    assert Path.cwd() not in lab_folders()
+    assert project_dir() == shipped_dir()
 
 
 def test_a_name_is_given_once_and_a_wrong_one_lists_the_others() -> None:

@@ -10,6 +10,7 @@ from numalab.machine.model import Job
 from numalab.process import find_program, run
 from numalab.qemu.collect import Bounds, read_job_disk
 from numalab.qemu.jobdisk import make_job_disk, render_job
+from support.ext4_disks import make_disk
 
 MIB = 1 << 20
 
@@ -85,6 +86,20 @@ def test_hostile_names_stay_inside(tmp_path: Path) -> None:
     assert "passwd: a symbolic link" in text and "up: a symbolic link" in text
     assert "disk: a device" in text and "tty: a device" in text and "fifo: a fifo" in text
     assert text.count("not a plain name") == 5
+
+
+def test_a_guest_leaves_no_lab_folder(tmp_path: Path) -> None:
+    for name in ("plugins", "deep/workloads"):
+        (tmp_path / "source" / "out" / name).mkdir(parents=True)
+        (tmp_path / "source" / "out" / name / "evil.py").write_text("")
+    (tmp_path / "source" / "out" / "hunts").write_text("a file may be called so")
+    disk = make_disk(tmp_path / "job.img", tmp_path / "source", 8, 1024)
+    collected = read_job_disk(disk, tmp_path / "out")
+    assert collected.files == {"hunts": 23}
+    assert collected.left_out == (
+        "plugins: what it holds would be believed",
+        "deep/workloads: what it holds would be believed",
+    )
 
 
 def test_a_name_with_a_line_break_or_a_slash_is_left_out(tmp_path: Path) -> None:
