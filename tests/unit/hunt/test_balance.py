@@ -1,0 +1,90 @@
+"""Who may not wait beside an idle CPU, nor run where its mask does not let it: by hand."""
+
+import pytest
+
+from numalab.hunt.properties.balance import affinity, reachability, work_conservation
+from numalab.hunt.properties.tolerances import TOLERANCES
+from numalab.hunt.recording import LoadRecording
+from unit.hunt.recordings import Row, recording
+
+# Nodes 0 and 1 have CPUs 0 and 1, and 2 and 3.
+HOGS = "time ms=1000;hog n=3 cpus=0-3"
+
+
+def two_share_a_cpu(*more: Row) -> LoadRecording:
+    """Hogs 0 and 1 on CPU 0, of which hog 1 waits all the time, and hog 2 on CPU 1."""
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)]
+    return recording(HOGS, [*rows, (3, "hog0.2", 1, 0, 1000), *more])
+
+
+def test_a_node_that_idles_while_a_hog_waits_was_not_reached() -> None:
+    near, far = reachability(two_share_a_cpu(), TOLERANCES)
+    assert (near.value, far.value) == (0.0, 1.0)
+    assert not near.violated and far.violated
+    assert "node 1 (CPUs 2,3)" in far.text
+    assert far.weak, "three hogs are no more than four CPUs"
+
+
+def test_a_node_counts_by_the_cpu_that_idled_the_least() -> None:
+    """Another part keeps CPU 2 busy for a quarter of the later half, and CPU 3 for all of it."""
+    load = HOGS + ";sleeper n=2 cpus=2-3"
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)]
+    rows += [(3, "hog0.2", 1, 0, 1000)]
+    quarter = recording(load, [*rows, (4, "sleeper1.0", 2, 875, 1000)])
+    settled_ms = quarter.settled.length_ns / 1e6
+    (_, far) = reachability(quarter, TOLERANCES)
+    assert far.value == pytest.approx(1 - 125 / settled_ms, abs=1e-3)
+    both = [*rows, (4, "sleeper1.0", 2, 0, 1000), (5, "sleeper1.1", 3, 0, 1000)]
+    (_, far) = reachability(recording(load, both), TOLERANCES)
+    assert far.value == 0.0
+
+
+def test_one_turn_on_a_node_is_enough_to_have_reached_it() -> None:
+    (_, far) = reachability(two_share_a_cpu((2, "hog0.1", 3, 990, 1000)), TOLERANCES)
+    assert far.value == 0.0
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "time ms=1000;hog n=1 cpus=0-3",
+        "time ms=1000;hog n=3 cpus=0-3 later=0-1",
+        HOGS + ";hotplug cpu=3 off=100 on=200",
+        HOGS + ";cpuset from=0-3 to=0-1 at=500",
+    ],
+)
+def test_reachability_is_asked_of_several_hogs_whose_cpus_stay(load: str) -> None:
+    assert not list(reachability(recording(load, [(1, "hog0.0", 0, 0, 1000)]), TOLERANCES))
+
+
+def test_the_longest_wait_beside_an_idle_cpu_is_told_with_its_moment() -> None:
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (3, "hog0.2", 1, 0, 1000)]
+    rows += [(2, "-hog0.1", 0, 100, 150), (2, "hog0.1", 2, 150, 400)]
+    rows += [(2, "-hog0.1", 0, 400, 600), (2, "hog0.1", 2, 600, 1000)]
+    (found,) = work_conservation(recording(HOGS, rows), TOLERANCES)
+    assert found.value == 200.0
+    assert "200.0 ms" in found.text and "from 400.0 ms after the begin" in found.text
+
+
+def test_a_wait_beside_a_cpu_that_the_mask_lacks_is_none() -> None:
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)]
+    alone = recording("time ms=1000;hog n=2 cpus=0", rows)
+    (found,) = work_conservation(alone, TOLERANCES)
+    assert found.value == 0.0 and not found.violated
+
+
+def test_a_turn_outside_of_the_mask_is_the_longest_one() -> None:
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 900), (1, "hog0.0", 2, 900, 905)]
+    rows += [(1, "hog0.0", 3, 905, 1000), (2, "hog0.1", 1, 0, 1000)]
+    (found,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows), TOLERANCES)
+    assert found.value == 95.0 and found.violated
+    assert found.text == "hog 0, which may run on CPUs 0,1, ran on CPU 3 for 95.00 ms"
+
+
+def test_masks_that_change_count_from_their_moment_on() -> None:
+    load = "time ms=1000;hog n=1 cpus=0-1 later=2-3"
+    kept = recording(load, [(1, "hog0.0", 0, 0, 500), (1, "hog0.0", 2, 500, 1000)])
+    (found,) = affinity(kept, TOLERANCES)
+    assert found.value == 0.0
+    (found,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]), TOLERANCES)
+    assert found.violated and "may run on CPUs 2,3, ran on CPU 0" in found.text

@@ -1,0 +1,74 @@
+"""Memory and its users: what is far at the end, and what still moves, by hand."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from numalab.hunt.properties.numa import convergence, moves, page_moves, storms
+from numalab.hunt.properties.tolerances import TOLERANCES
+from numalab.hunt.recording import MS, LoadRecording
+from unit.hunt.recordings import Row, recording
+
+LOAD = "time ms=1000;memory n=2 cpus=0-3 mib=4"
+# Both run on node 0 at first; in the last quarter user 1 runs on node 1 for a fifth of the time.
+ROWS: list[Row] = [
+    (1, "memory0.0", 0, 0.0, 1000.0),
+    (2, "memory0.1", 1, 0.0, 800.0),
+    (2, "memory0.1", 2, 800.0, 1000.0),
+]
+
+
+def with_pages(run: LoadRecording, pages: dict[tuple[int, int], dict[int, int]]) -> LoadRecording:
+    return replace(run, pages=pages)
+
+
+def test_what_is_far_is_weighed_by_time_and_pages() -> None:
+    pages = {(0, 0): {0: 75, 1: 25}, (0, 1): {0: 100}}
+    (found,) = convergence(with_pages(recording(LOAD, ROWS), pages), TOLERANCES)
+    # User 0: 250 ms, a quarter is far. User 1: 50 ms on node 0, nothing far; 200 ms on 1, all far.
+    assert found.value == pytest.approx((250 * 0.25 + 200) / 500)
+    assert not found.weak
+
+
+def test_threads_share_the_memory_of_the_first() -> None:
+    threads = LOAD + " threads=1"
+    rows: list[Row] = [
+        (pid, name.replace("memory", "thread"), cpu, low, high)
+        for pid, name, cpu, low, high in ROWS
+    ]
+    run = with_pages(recording(threads, rows), {(0, 0): {1: 10}})
+    (found,) = convergence(run, TOLERANCES)
+    assert found.value == pytest.approx((250 + 50) / 500)
+
+
+def test_more_tasks_than_cpus_make_it_weak() -> None:
+    crowded = LOAD + ";hog n=3 cpus=0-3"
+    (found,) = convergence(with_pages(recording(crowded, ROWS), {(0, 0): {0: 1}}), TOLERANCES)
+    assert found.weak and found.value == 0.0
+
+
+def test_users_whose_pages_nobody_counted_say_nothing() -> None:
+    assert not list(convergence(recording(LOAD, ROWS), TOLERANCES))
+
+
+def test_rates_are_of_the_later_half_by_second_and_user() -> None:
+    counters = {
+        "half": {"numa_hint_faults": 1000, "numa_pages_migrated": 70},
+        "end": {"numa_hint_faults": 1300, "numa_pages_migrated": 70},
+    }
+    run = replace(recording(LOAD, ROWS), counters=counters)
+    assert [each.value for each in storms(run, TOLERANCES)] == [300 / 2 / 0.5]
+    assert [each.value for each in page_moves(run, TOLERANCES)] == [0.0]
+    assert not list(storms(replace(run, counters={"half": {}}), TOLERANCES))
+
+
+def test_moves_are_those_of_the_settled_time() -> None:
+    run = recording(LOAD, ROWS)
+    settled = run.settled
+    names = ["sched_move_numa", "sched_swap_numa", "sched_move_numa", "sched_switch"]
+    times = [settled.start_ns - 1, settled.start_ns + MS, settled.end_ns - 1, settled.end_ns - 1]
+    run = replace(run, events=pl.DataFrame({"event": names, "time_ns": times}))
+    (found,) = moves(run, TOLERANCES)
+    assert found.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
+    assert not list(moves(recording("time ms=1000;hog n=1 cpus=0", []), TOLERANCES))
