@@ -32,7 +32,7 @@ def init_source() -> Path:
 def choose_modules(tree: Path, kernel: str) -> tuple[Path, ...]:
     """Return the module files below `tree` (lib/modules/RELEASE) to load, in order.
 
-    None where all that a guest needs is built in. Raises UserError that names what `kernel` has
+    None are needed where all is built in. Raises UserError that names what `kernel` has
     neither built in nor as a module.
     """
     index = read_index(tree)

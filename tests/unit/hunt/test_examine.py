@@ -1,0 +1,149 @@
+"""What a boot of a case gives: verdicts about the guest, and errors that are none of its doing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from numalab.errors import GuestLost, HostBusy, HostError, LossCause
+from numalab.guest.remark import Remark, RemarkKind
+from numalab.hunt import examine as module
+from numalab.hunt.case import Case
+from numalab.hunt.examine import WORKLOAD, HuntBench, examine
+from numalab.hunt.finding import Examined
+from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT
+from numalab.machine.model import Job, Machine
+from numalab.run_dir import RunDir
+from numalab.topology.observed.compare import Difference, Part
+
+BENCH = cast(
+    HuntBench,
+    SimpleNamespace(
+        kernel=SimpleNamespace(name="k"),
+        builds=SimpleNamespace(files={WORKLOAD: {}}),
+        choice=None,
+        connection="",
+        host_cpus=(),
+        wall=60.0,
+    ),
+)
+DIFFERENT = (
+    Difference("CPU 0, sched domains", "MC", "none", Part.DOMAINS),
+    Difference("CPU 1, sched domains", "MC", "none", Part.DOMAINS),
+    Difference("kernel log", "no warning", "a warning", Part.WARNINGS),
+    Difference("node 0, memory", "1 MiB", "2 MiB"),
+)
+Boot = Callable[[RunDir], SimpleNamespace]
+
+
+@pytest.fixture
+def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Examined]:
+    """Examine the case with a guest that `boot` plays."""
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+
+    def examined(boot: Boot, differences: tuple[Difference, ...] = ()) -> Examined:
+        def run_guest(_machine: Machine, _job: Job, run_dir: RunDir, **_: Any) -> SimpleNamespace:
+            run_dir.out.mkdir(parents=True, exist_ok=True)
+            for left in (run_dir.stdout, run_dir.stderr, run_dir.dmesg):
+                left.write_bytes(b"")
+            return boot(run_dir)
+
+        monkeypatch.setattr(
+            module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
+        )
+        monkeypatch.setattr(module, "run_guest", run_guest)
+        monkeypatch.setattr(module, "check_topology", lambda *_args, **_more: differences)
+        monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
+        monkeypatch.setattr(module, "read_loads", lambda *_: ())
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        return examine(case, BENCH, 1)
+
+    return examined
+
+
+@pytest.fixture
+def case(drawn_case: Case) -> Case:
+    return drawn_case.only(drawn_case.loads[0])
+
+
+def machine_of(topology: Any, folder: Path) -> Machine:
+    return Machine(topology, folder / "bzImage", folder / "root", "icount", 1, "m")
+
+
+def ended(status: int = 0, *complaints: str) -> SimpleNamespace:
+    remarks = Remark.each(RemarkKind.COMPLAINT, complaints)
+    return SimpleNamespace(status=status, remarks=tuple(remarks))
+
+
+def values(found: Examined) -> dict[str, float]:
+    return {each.prop: each.value for each in found.findings}
+
+
+def test_a_guest_that_ends_well_violates_nothing(boots: Callable[..., Examined]) -> None:
+    found = boots(lambda _: ended())
+    assert values(found) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
+    assert not found.error
+
+
+def test_domains_and_warnings_are_counted_apart(boots: Callable[..., Examined]) -> None:
+    def noisy(run_dir: RunDir) -> SimpleNamespace:
+        run_dir.dmesg.write_text(
+            "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1\n[2] all is well\n"
+            "[3] WARNING: CPU: 0 at kernel/sched/topology.c:9\n"  # what `differences` is about
+        )
+        return ended(0, "BUG: unable to handle", "something else")
+
+    found = boots(noisy, DIFFERENT)
+    assert values(found) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
+    texts = {each.prop: each.text for each in found.findings}
+    assert texts[DOMAINS] == "CPU 0, sched domains: expected MC, found none"
+    assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
+
+
+def raising(error: Exception) -> Boot:
+    def boot(_: RunDir) -> SimpleNamespace:
+        raise error
+
+    return boot
+
+
+def test_a_guest_that_is_lost_violates_a_property(boots: Callable[..., Examined]) -> None:
+    found = boots(raising(GuestLost("it panicked", kept=Path("/gone"))))
+    assert values(found) == {LOST: 1.0}
+    assert found.findings[0].violated and found.findings[0].text == "it panicked"
+    assert not found.error
+
+
+def test_what_the_host_took_away_is_no_verdict(boots: Callable[..., Examined]) -> None:
+    found = boots(raising(GuestLost("QEMU was killed", cause=LossCause.HOST)))
+    assert not found.findings and found.error == "QEMU was killed"
+    found = boots(raising(HostError("no memory")))
+    assert not found.findings and found.error == "no memory"
+
+
+def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., Examined]) -> None:
+    def boot(run_dir: RunDir) -> SimpleNamespace:
+        run_dir.stderr.write_text("hunt: no cpuset")
+        return ended(1)
+
+    found = boots(boot)
+    assert not found.findings and found.error == "the driver ended with 1: hunt: no cpuset"
+
+
+def test_a_busy_host_is_waited_for(boots: Callable[..., Examined]) -> None:
+    answers: list[Exception | None] = [HostBusy("others"), HostBusy("others"), None]
+
+    def boot(_: RunDir) -> SimpleNamespace:
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return ended()
+
+    assert values(boots(boot))[LOST] == 0.0 and not answers
+
+
+def test_nothing_is_left_behind(boots: Callable[..., Examined], tmp_path: Path) -> None:
+    boots(lambda _: ended())
+    assert not list((tmp_path / "boots").iterdir())

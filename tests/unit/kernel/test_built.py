@@ -1,0 +1,105 @@
+"""The cache entry of a kernel: what is stored is what is loaded, or nothing is."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numalab.kernel.built import BuiltKernel, entry_dir, load_built, store_built
+from numalab.source.series import SeriesInfo
+
+SERIES = (SeriesInfo("mine", "5" * 64, ("one.patch", "two.patch")),)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> BuiltKernel:
+    files = {name: tmp_path / name for name in ("bzImage", "config", "vmlinux")}
+    for name, path in files.items():
+        path.write_text(name)
+    return store_built(
+        spec_name="k", digest="d1", bzimage=files["bzImage"], config=files["config"],
+        symbols=files["vmlinux"], release="6.12.1", series=SERIES, source_version="6.12.1",
+        seconds=1.5, compiler="gcc 12", first=("base", 60.0),
+    )  # fmt: skip
+
+
+def test_what_is_stored_is_loaded(built: BuiltKernel) -> None:
+    assert load_built("k", "d1") == built
+    assert built.bzimage.read_text() == "bzImage"
+    assert built.symbols is not None and built.symbols.read_text() == "vmlinux"
+    assert built.initrd is None
+
+
+def test_an_entry_answers_to_every_name_of_its_inputs(built: BuiltKernel) -> None:
+    assert load_built("another", "d1") == dataclasses.replace(built, spec_name="another")
+
+
+def test_a_cache_may_be_moved(
+    built: BuiltKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "elsewhere"))
+    found = load_built("k", "d1")
+    assert found is not None and found.config is not None
+    assert found.bzimage == tmp_path / "elsewhere/kernels/d1/bzImage"
+    assert found.config.read_text() == "config"
+
+
+def rewrite(**changes: Any) -> None:
+    record = entry_dir("d1") / "kernel.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | changes))
+
+
+def test_an_entry_of_before_there_were_symbols(built: BuiltKernel) -> None:
+    record = entry_dir("d1") / "kernel.json"
+    older = json.loads(record.read_text())
+    del older["symbols"], older["initrd"]
+    record.write_text(json.dumps(older))
+    assert load_built("k", "d1") == dataclasses.replace(built, symbols=None)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda entry: (entry / "bzImage").write_text("another"),
+        lambda entry: (entry / "bzImage").unlink(),
+        lambda entry: (entry / "config").unlink(),
+        lambda entry: (entry / "vmlinux").unlink(),
+        lambda entry: (entry / "kernel.json").write_text("{"),
+        lambda entry: (entry / "kernel.json").write_text("[]"),
+        lambda _: rewrite(digest="d2"),
+        lambda _: rewrite(series=[{"name": "mine"}]),
+        lambda _: rewrite(more=1),
+    ],
+)
+def test_a_spoiled_entry_is_none(built: BuiltKernel, spoil: Any) -> None:
+    spoil(entry_dir("d1"))
+    assert load_built("k", "d1") is None
+
+
+@pytest.mark.parametrize(
+    ("release", "keeps_trace", "runs_in_icount"),
+    [
+        ("6.12.117", True, True),
+        ("6.11.9", False, True),
+        ("6.5.0-rc1", False, True),
+        ("6.4.16", False, False),
+        ("5.10.0-30-amd64", False, False),
+        ("7.0", True, True),
+        ("mine", True, True),  # nobody can tell, and a newer kernel is more likely
+    ],
+)
+def test_what_a_release_can(
+    built: BuiltKernel, release: str, *, keeps_trace: bool, runs_in_icount: bool
+) -> None:
+    kernel = dataclasses.replace(built, release=release)
+    assert (kernel.keeps_trace, kernel.runs_in_icount) == (keeps_trace, runs_in_icount)
+    pauses = (SeriesInfo("relax-at-bring-up", "0", ()),)
+    assert dataclasses.replace(kernel, series=pauses).runs_in_icount
