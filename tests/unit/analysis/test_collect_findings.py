@@ -1,0 +1,117 @@
+"""What a reader can look deeper into, put together from a small trace by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numalab.analysis import collect_findings as module
+from numalab.analysis.collect_findings import collect_findings
+from numalab.analysis.findings import Findings
+from numalab.analysis.tables.recorded import read_run
+from numalab.topology.model import Node, Topology
+
+MS = 1_000_000
+
+
+def a_run(trace: Any) -> Any:
+    """Hogs 1 and 2 take turns on CPU 0 of three; hog 2 moves to CPU 2 at 60 ms of 100 and back.
+
+    Allowed are CPUs 0 and 2, so that CPU 2 is idle for 60 ms while CPU 0 has two tasks. At 80 ms
+    NUMA balancing announces a move of hog 1 that fails.
+    """
+    return trace.table(
+        trace.switch(0, 0, "idle", "hog:1"),
+        trace.wakeup(0, "hog:2", 0),
+        trace.switch(0, 2, "other:9", "idle", trace.sleeps),
+        trace.mark(0, "numalab: begin"),
+        trace.numa_move(59 * MS, "hog:2", 0, 2, tgid=7),
+        trace.migrated_by(60 * MS, "migration/0:20", "hog:2", 0, 2),
+        trace.switch(60 * MS, 2, "idle", "hog:2"),
+        trace.numa_move(80 * MS, "hog:1", 0, 1, tgid=7),
+        trace.numa_pair(81 * MS, "stick", "hog:1", 0, 1, 0),
+        trace.switch(90 * MS, 2, "hog:2", "idle", trace.preempted),
+        trace.migrate(90 * MS, "hog:2", 2, 0),
+        trace.mark(100 * MS, "numalab: end"),
+    )
+
+
+def found(trace: Any, topology: Topology | None, recorded: list[str] | None = None) -> Findings:
+    return collect_findings(
+        read_run(
+            a_run(trace), topology, tasks=["hog"], allowed_cpus=[0, 2], recorded=recorded,
+            samples=None, rows=100,
+        )
+    )  # fmt: skip
+
+
+def test_decisions_say_what_became_of_them(trace: Any, three_nodes: Topology) -> None:
+    findings = found(trace, three_nodes)
+    told = [(each.at_ms, each.kind, each.task, each.to_cpu, each.undone)
+            for each in findings.decisions]  # fmt: skip
+    assert told == [
+        (59, "move", "hog", 2, "moved back"),
+        (80, "move", "hog", 1, "failed"),
+        (81, "stick", "hog", 1, ""),
+    ]
+    assert findings.decisions_in_all == 3
+
+
+def test_only_the_first_decisions_are_listed(
+    trace: Any, three_nodes: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_DECISIONS", 2)
+    findings = found(trace, three_nodes)
+    assert (len(findings.decisions), findings.decisions_in_all) == (2, 3)
+    assert "the first 2 of 3 decisions are listed" in findings.notes
+
+
+def test_matrices_are_of_what_took_place(trace: Any, three_nodes: Topology) -> None:
+    cells = {
+        each.name: [list(row) for row in each.cells] for each in found(trace, three_nodes).matrices
+    }
+    assert cells["moves"] == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert cells["migrations"] == [[0, 0, 1], [0, 0, 0], [1, 0, 0]]
+
+
+def test_the_longest_idle_times_are_listed(trace: Any, three_nodes: Topology) -> None:
+    first = found(trace, three_nodes).violations[0]
+    assert (first.cpu, first.at_ms, first.length_ms) == (2, 0, 60)
+    assert first.busy_cpu == 0
+
+
+def test_series_are_by_node_and_average_to_the_whole(trace: Any, three_nodes: Topology) -> None:
+    findings = found(trace, three_nodes)
+    busy = {each.node: each.values for each in findings.series if each.name == "busy"}
+    ends = findings.slice_ends_ms
+    lengths = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
+    mean = {
+        node: sum((v or 0) * n for v, n in zip(values, lengths, strict=True)) / 100
+        for node, values in busy.items()
+    }
+    assert mean == {0: pytest.approx(100), 1: 0, 2: pytest.approx(30)}
+    queued = {each.node: each.values for each in findings.series if each.name == "runnable"}
+    assert (queued[0][0], queued[2][0]) == (2, 0)
+
+
+def test_a_share_is_of_all_cpus_of_a_node_and_a_queue_is_not(
+    trace: Any, three_nodes: Topology
+) -> None:
+    nodes = (Node(0, (0, 1), 512), Node(1, (2,), 512))
+    two = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
+    series = {(each.name, each.node): each.values for each in found(trace, two).series}
+    assert (series["busy", 0][0], series["runnable", 0][0]) == (50, 2)
+
+
+def test_without_nodes_nothing_is_by_node(trace: Any) -> None:
+    findings = found(trace, None)
+    assert findings.nodes == () and findings.matrices == () and findings.series == ()
+    assert findings.storms_in_all is None
+    assert "nobody knows which node a CPU is on: nothing here is by node" in findings.notes
+
+
+def test_what_was_not_recorded_is_not_told(trace: Any, three_nodes: Topology) -> None:
+    findings = found(trace, three_nodes, ["sched:sched_move_numa"])
+    assert findings.violations == () and findings.violations_in_all is None
+    assert findings.tasks_in_all == 0 and findings.residence == ()
+    assert any(note.startswith("sched_switch was not recorded") for note in findings.notes)

@@ -1,0 +1,86 @@
+"""Measures of what NUMA balancing decided: counted by hand, and None where nobody could know."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from numalab.analysis.measures.numa_balancing import GROUP
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.tables.recorded import read_run
+from numalab.capture.samples import Samples, parse_samples
+from numalab.topology.model import Topology
+
+ALL = ["sched:sched_move_numa", "sched:sched_swap_numa", "sched:sched_stick_numa"]
+
+
+def decisions(trace: Any) -> pl.DataFrame:
+    """Two moves (0 to 1, and 0 to 2, two hops), one that fails, a swap, two sticks of their own."""
+    table: pl.DataFrame = trace.table(
+        trace.mark(0, "numalab: begin"),
+        trace.numa_move(10, "a:1", 0, 1),
+        trace.numa_move(20, "b:2", 0, 2),
+        trace.numa_move(30, "c:3", 1, 2),
+        trace.numa_pair(31, "stick", "c:3", 1, 2, 0),
+        trace.numa_pair(40, "swap", "d:4", 1, 2, 5),
+        trace.numa_pair(50, "stick", "e:6", 0, -1, 0),
+        trace.numa_pair(60, "stick", "f:7", 0, 2, 0),
+        trace.mark(100, "numalab: end"),
+        trace.numa_move(110, "a:1", 1, 0),
+    )
+    return table
+
+
+def values(
+    events: pl.DataFrame,
+    topology: Topology | None,
+    recorded: list[str] | None = None,
+    samples: Samples | None = None,
+) -> dict[str, Any]:
+    run = read_run(
+        events, topology, tasks=(), allowed_cpus=None, recorded=recorded or ALL, samples=samples,
+        rows=100,
+    )  # fmt: skip
+    return {each.name: each.value for each in GROUP.compute(RunData(run))}
+
+
+def test_every_decision_of_the_window_counts_once(trace: Any, three_nodes: Topology) -> None:
+    found = values(decisions(trace), three_nodes)
+    counts = [found[f"sched_{kind}_numa"] for kind in ("move", "swap", "stick")]
+    assert counts == [3, 1, 3]
+    assert found["numa_sticks_no_destination"] == 1
+    assert found["numa_sticks_failed"] == 2, "one answers a move, one was not allowed there"
+    # Attempts: three moves, a swap, and the two sticks that answer none of them.
+    assert found["numa_move_success"] == pytest.approx(100 * 3 / 6)
+    # 0 to 1 is one hop, 0 to 2 two; both tasks of the swap go one.
+    assert found["numa_moves_hops"] == pytest.approx((1 + 2 + 1 + 1) / 4)
+
+
+def test_what_was_not_recorded_is_none(trace: Any, three_nodes: Topology) -> None:
+    found = values(decisions(trace), three_nodes, ["sched:sched_move_numa"])
+    assert found.pop("sched_move_numa") == 3
+    assert set(found.values()) == {None}
+
+
+def test_without_an_attempt_there_is_no_share(trace: Any, three_nodes: Topology) -> None:
+    found = values(trace.table(trace.mark(0, "numalab: begin"), trace.mark(9, "x")), three_nodes)
+    assert (found["sched_move_numa"], found["numa_move_success"]) == (0, None)
+    assert found["numa_moves_hops"] is None
+
+
+def test_hops_need_the_nodes(trace: Any) -> None:
+    assert values(decisions(trace), None)["numa_moves_hops"] is None
+
+
+def test_preferred_nodes_are_known_where_tasks_were_sampled(
+    trace: Any, three_nodes: Topology
+) -> None:
+    assert "numa_moves_nearer" not in values(decisions(trace), three_nodes)
+    # Process, task, preferred node, group, name (`a` in hexadecimal), faults.
+    text = "@ 15\ntask 1 1 1 0 61 0:1:0:0:0\n@ 25\ntask 2 2 1 0 61 0:1:0:0:0\n"
+    text += "@ 45\ntask 4 4 1 0 61 0:1:0:0:0\n"
+    samples = parse_samples(text)
+    found = values(decisions(trace), three_nodes, samples=samples)
+    # All prefer node 1: task 1 went there, task 2 from 0 to 2, which are as near, task 4 left it.
+    kinds = ("nearer", "as_near", "farther")
+    assert [found[f"numa_moves_{kind}"] for kind in kinds] == [1, 1, 1]
