@@ -1,0 +1,138 @@
+"""hwloc's XML: CPU sets, memory-only nodes, and tables of latencies in both formats."""
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.topology.importers.common import Imported
+from numalab.topology.importers.hwloc import parse_hwloc
+
+GIB = 1 << 30
+
+
+def pu(number: int) -> str:
+    return f'<object type="PU" os_index="{number}" cpuset="{1 << number:#x}"/>'
+
+
+def node(number: int, cpuset: str, gp: int = 0, memory: int = GIB) -> str:
+    return (f'<object type="NUMANode" os_index="{number}" cpuset="{cpuset}" gp_index="{gp}"'
+            f' local_memory="{memory}"/>')  # fmt: skip
+
+
+def read(*inside: str) -> Imported:
+    text = f'<topology><object type="Machine" os_index="0">{"".join(inside)}</object></topology>'
+    return parse_hwloc(text, name="x", source="s", file="f.xml")
+
+
+def distances2(indexing: str, indexes: str, values: str, name: str = "NUMALatency") -> str:
+    return (f'</object><distances2 type="NUMANode" indexing="{indexing}" name="{name}">'
+            f"<indexes>{indexes}</indexes><u64values>{values}</u64values></distances2>"
+            '<object type="Misc">')  # fmt: skip
+
+
+TWO = (node(0, "0x3", gp=11), node(1, "0xc", gp=5), *map(pu, range(4)))
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "cpus"),
+    [("0x5", (0, 2)), ("0x80000000", (31,)), ("0x1,0x2", (1, 32)), ("0x1,,0x1", (0, 64))],
+)
+def test_a_cpu_set_is_words_of_32_bits_the_last_the_lowest(
+    cpuset: str, cpus: tuple[int, ...]
+) -> None:
+    assert read(node(0, cpuset)).old_cpus == cpus
+
+
+def test_a_machine_without_nodes_is_one() -> None:
+    text = ('<topology><object type="Machine" os_index="0" cpuset="0x3" local_memory="2097152">'
+            f"{pu(0)}{pu(1)}</object></topology>")  # fmt: skip
+    (found,) = parse_hwloc(text, name="x", source="s", file="f").topology.nodes
+    assert (found.cpus, found.memory_mib) == ((0, 1), 2)
+
+
+def test_cpus_that_are_offline_are_left_out() -> None:
+    found = read(node(0, "0xf"), pu(0), pu(2))
+    assert found.old_cpus == (0, 2)
+
+
+def test_a_cpu_belongs_to_the_node_with_the_fewest() -> None:
+    """High-bandwidth memory has the CPUs near it, which are those of another node."""
+    found = read(node(0, "0xf"), node(1, "0x3"), *map(pu, range(4)))
+    assert [each.cpus for each in found.topology.nodes] == [(0, 1), (2, 3)]
+    same = read(node(0, "0x3"), node(1, "0x3"), *map(pu, range(2)))
+    assert [each.cpus for each in same.topology.nodes] == [(0, 1), ()]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        distances2("os", "0 1", "10 21 31 10"),
+        distances2("os", "1 0", "10 31 21 10"),  # in another order
+        distances2("gp", "11 5", "10 21 31 10"),  # by hwloc's own numbers
+        distances2("os", "0 1", "9 9 9 9", "NUMABandwidth")
+        + distances2("os", "0 1", "10 21 31 10"),
+        '<distances latency_base="10.0"><latency value="1.0"/><latency value="2.1"/>'
+        '<latency value="3.1"/><latency value="1.0"/></distances>',
+    ],
+)
+def test_latencies_are_found_in_either_format(table: str) -> None:
+    assert read(*TWO, table).topology.distances == ((10, 21), (31, 10))
+
+
+def test_without_a_table_nodes_are_20_apart_and_that_is_said() -> None:
+    found = read(*TWO)
+    assert found.topology.distances == ((10, 20), (20, 10))
+    assert found.notes == (
+        "no table of distances: 20 between nodes, as kernels have it without one",
+    )
+
+
+def test_packages_cores_and_caches_make_the_shape() -> None:
+    """Two packages of two cores of two threads; threads are 4 apart, as firmware numbers them."""
+    inside = ""
+    for package in range(2):
+        cores = ""
+        mask = 0
+        for core in (2 * package, 2 * package + 1):
+            threads = 1 << core | 1 << (core + 4)
+            mask |= threads
+            cores += f'<object type="Core" os_index="{core}" cpuset="{threads:#x}">'
+            cores += f"{pu(core)}{pu(core + 4)}</object>"
+        inside += f'<object type="Package" os_index="{package}" cpuset="{mask:#x}">'
+        inside += f'<object type="L3Cache" cpuset="{mask:#x}">{cores}</object></object>'
+        inside += node(package, f"{mask:#x}")
+    found = read(inside)
+    shape = found.topology.cpu_shape
+    assert shape is not None
+    assert (shape.sockets, shape.dies, shape.cores, shape.threads) == (2, 1, 2, 2)
+    assert found.old_cpus == (0, 4, 1, 5, 2, 6, 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<topology>", "not XML"),
+        ("<html/>", "the root is <html>"),
+        ("<topology/>", "no NUMA node found"),
+        ('<!DOCTYPE t [<!ENTITY a "b">]><topology/>', "XML entities are not read"),
+    ],
+)
+def test_what_is_no_such_file(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_hwloc(text, name="x", source="s", file="f.xml")
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        (node(0, "3"), "not a CPU set: '3'"),
+        (node(0, "0x1," * 2000), "not a CPU set"),
+        (node(0, "0x1").replace('os_index="0"', 'os_index="-1"'), "os_index is not a number: '-1'"),
+        (node(0, "0x1").replace(f'"{GIB}"', '"much"'), "local_memory is not a number: 'much'"),
+        ("".join(TWO) + distances2("os", "0 1", "10 21 31"), "not a table of 2 x 2"),
+        ("".join(TWO) + distances2("os", "0 7", "10 21 31 10"), "not a table of 2 x 2"),
+        (node(0, "0x1") + '<distances><latency value="x"/></distances>', "not a latency: 'x'"),
+    ],
+)
+def test_what_is_wrong_in_it_is_named(inside: str, message: str) -> None:
+    with pytest.raises(UserError, match=rf"f\.xml: .*{message}"):
+        read(inside)

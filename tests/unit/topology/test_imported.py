@@ -1,0 +1,102 @@
+"""What all importers share: nodes and CPUs numbered anew, and what cannot be a machine."""
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.topology.importers.common import ChangeKind, FoundNode, Imported, imported_topology
+from numalab.topology.importers.packaging import CpuPlace
+from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
+
+
+def imported(
+    *found: FoundNode,
+    distances: list[list[int]] | None = None,
+    places: dict[int, CpuPlace] | None = None,
+) -> Imported:
+    return imported_topology(found, distances, name="x", source="s", file="f", places=places)
+
+
+def kinds(found: Imported) -> list[ChangeKind]:
+    return [change.kind for change in found.changes]
+
+
+def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
+    found = imported(
+        FoundNode(0, (0, 1), 512), FoundNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]]
+    )
+    assert found.changes == () and found.old_cpus == (0, 1, 2, 3)
+    assert found.topology.distances == ((10, 15), (25, 10))
+    assert [node.memory_mib for node in found.topology.nodes] == [512, 256]
+
+
+def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
+    found = imported(
+        FoundNode(8, (2,), 8), FoundNode(2, (0,), 2), FoundNode(5, (), 0),
+        distances=[[10, 82, 99], [28, 10, 99], [99, 99, 10]],
+    )  # fmt: skip
+    assert [node.memory_mib for node in found.topology.nodes] == [2, 8]
+    assert found.topology.distances == ((10, 28), (82, 10))
+    assert found.notes[:2] == (
+        "left out nodes without CPUs and memory: 5",
+        "numbered nodes anew: 2 is now 0, 8 is now 1",
+    )
+    assert kinds(found) == [ChangeKind.NODES, ChangeKind.NODES, ChangeKind.CPU_NUMBERS]
+
+
+def test_cpus_of_a_core_come_together() -> None:
+    """Threads 0 and 2 are one core, 1 and 3 the other."""
+    places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(4)}
+    found = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    assert found.old_cpus == (0, 2, 1, 3)
+    shape = found.topology.cpu_shape
+    assert shape is not None and (shape.cores, shape.threads) == (2, 2)
+    assert kinds(found) == [ChangeKind.CPU_NUMBERS]
+
+
+def test_places_of_some_cpus_are_places_of_none() -> None:
+    places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(3)}
+    found = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    assert found.old_cpus == (0, 1, 2, 3)
+
+
+def test_uneven_nodes_have_no_shape_and_that_is_said() -> None:
+    found = imported(FoundNode(0, (0, 1, 2), 64), FoundNode(1, (3,), 64))
+    assert found.topology.cpu_shape is None
+    assert found.changes[-1].kind is ChangeKind.PACKAGING
+    assert found.notes[-1].endswith("each CPU becomes a socket of its own")
+
+
+MANY = tuple(FoundNode(n, (n,), 1) for n in range(MAX_NODES + 1))
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ((), "no NUMA node found"),
+        ((FoundNode(0, (0,), 1), FoundNode(0, (1,), 1)), "a node is described twice"),
+        ((FoundNode(0, (), 1),), "no node has a CPU"),
+        ((FoundNode(0, (0,), 1), FoundNode(1, (0,), 1)), "a CPU is in two nodes"),
+        ((FoundNode(0, (0,), 0),), "no node has memory"),
+        ((FoundNode(0, (0,), MAX_MEMORY_MIB + 1),), f"more than {MAX_MEMORY_MIB} MiB"),
+        ((FoundNode(0, tuple(range(MAX_CPUS + 1)), 1),), f"at most {MAX_CPUS} are possible"),
+        (MANY, f"{MAX_NODES + 1} nodes; at most {MAX_NODES}"),
+    ],
+)
+def test_what_is_no_machine(found: tuple[FoundNode, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        imported(*found)
+
+
+@pytest.mark.parametrize(
+    ("distances", "message"),
+    [
+        ([[10]], "not a table of 2 x 2"),
+        ([[10, 20], [20]], "not a table of 2 x 2"),
+        ([[11, 20], [20, 10]], "node 3 is 11 away from itself"),
+        ([[10, 20], [10, 10]], "distance 10 from node 4 to node 3"),
+        ([[10, 256], [20, 10]], "distance 256 from node 3 to node 4"),
+    ],
+)
+def test_what_is_no_table_of_distances(distances: list[list[int]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        imported(FoundNode(3, (0,), 1), FoundNode(4, (1,), 1), distances=distances)
