@@ -13,6 +13,26 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init_
 FOLDERS = sorted({path.parent for path in MODULES})
 MOST_LINES = 400
 MOST_MODULES = 15
+LONG = 100  # lines, from which on a module has a test that imports it
+TESTS = Path(__file__).parents[1]
+# What other functions call and tests reach through them.
+TESTED_THROUGH = {
+    "numalab.analysis.measures.command": "capture/test_perf_stat.py",
+    "numalab.analysis.measures.memory": "analysis/test_memory_counts.py",
+    "numalab.analysis.measures.work_conservation": "analysis/test_analyse.py",
+    "numalab.analysis.memory": "analysis/test_memory_counts.py",
+    "numalab.kernel.prebuilt.prebuilt": "kernel/test_prebuilt.py",
+    "numalab.report.page.diagrams": "report/test_traffic.py",
+}
+# What transforms nothing: options and what is printed, guests that are started and followed
+# (tests/guest boots them), and libvirt's own types.
+WITHOUT_TEST = {
+    "numalab.cli.hunt.hunt",
+    "numalab.cli.study.run",
+    "numalab.guest.follow",
+    "numalab.guest.start",
+    "numalab.qemu.binding",
+}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -32,3 +52,22 @@ def test_no_two_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places_of[node.name].append(str(path.relative_to(PACKAGE)))
     assert {name: where for name, where in places_of.items() if len(where) > 1} == {}
+
+
+def imported_by_tests() -> set[str]:
+    found: set[str] = set()
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+def test_a_long_module_has_a_test() -> None:
+    long = {
+        ".".join(("numalab", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for path in MODULES
+        if len(path.read_text(encoding="utf-8").splitlines()) > LONG
+    }
+    assert long - imported_by_tests() == WITHOUT_TEST | TESTED_THROUGH.keys()
+    assert all((TESTS / test).is_file() for test in TESTED_THROUGH.values())

@@ -1,0 +1,99 @@
+"""What a manifest says of what went in and how it came out."""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign import describe
+from numalab.campaign.local import Ready
+from numalab.capture.counters import BufferStats
+from numalab.capture.decode import Decoded
+from numalab.guest.kvm import Choice
+from numalab.topology.load import load_topology
+from support.fake_executor import ready
+from support.stored_run import stored_manifest
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Ready:
+    return ready(tmp_path)
+
+
+def test_inputs_name_all_that_makes_another_run(study: Ready) -> None:
+    first, *_, last = study.plan.runs
+    one, other = (
+        describe.inputs(study.plan, run, study.prepared, study.setting.choice)
+        for run in (first, last)
+    )
+    assert (one.run, one.seed, one.variant) == (first.id, first.seed, first.variant)
+    built = study.prepared.kernels[study.plan.study.variants[first.variant].kernel]
+    assert (one.kernel.digest, one.kernel.release) == (built.digest, built.release)
+    files = study.prepared.files[one.workload.name]
+    assert one.workload.files == {
+        name: hashlib.sha256(data).hexdigest() for name, data in files.items()
+    }
+    assert one.variant != other.variant and one.differs_from(other) == "kernel"
+    assert one.status is None and one.started == ""
+
+
+def test_the_seed_alone_makes_no_other_variant(study: Ready) -> None:
+    first = study.plan.runs[0]
+    again = next(
+        run for run in study.plan.runs if run.variant == first.variant and run.seed != first.seed
+    )
+    one, other = (
+        describe.inputs(study.plan, run, study.prepared, study.setting.choice)
+        for run in (first, again)
+    )
+    assert one.differs_from(other) == ""
+
+
+def test_of_mode_timed_it_says_what_times_are_made_of(study: Ready) -> None:
+    choice = Choice("timed", "host", "asked for")
+    found = describe.inputs(study.plan, study.plan.runs[0], study.prepared, choice)
+    table = study.plan.study.machine
+    assert table.instruction_ns is None
+    assert found.mode_reason == (
+        f"asked for; quantum of {table.quantum_ns / 1000:g} us,"
+        " a vCPU executes 250 million instructions a second"
+    )
+
+
+def test_the_memory_model_of_a_machine() -> None:
+    found = describe.memory(load_topology("ring-4"))
+    assert found.latency_ns == ((90, 180, 270, 180), (180, 90, 180, 270),
+                                (270, 180, 90, 180), (180, 270, 180, 90))  # fmt: skip
+    assert found.llc_groups == 4
+    near, far = found.bandwidth_mb_s[0][0], found.bandwidth_mb_s[0][2]
+    assert near > far > 0
+    assert found.l1.hit_ns < found.l2.hit_ns < found.llc.hit_ns
+
+
+def test_here_adds_the_host_and_no_name_of_it() -> None:
+    found = describe.here(stored_manifest())
+    assert found.host is not None and found.started
+    assert found.host.cpus and found.host.memory_mib > 0
+    assert platform.node() not in found.host.kernel + found.host.processor
+
+
+def stats(cpu: int, overrun: int) -> BufferStats:
+    return BufferStats(cpu, entries=10, overrun=overrun, commit_overrun=0, dropped=0)
+
+
+@pytest.mark.parametrize(
+    ("decoded", "overruns", "lost", "whole"),
+    [
+        (Decoded(events=20), (0, 0), 0, True),
+        (Decoded(events=20, lost=5, gaps=1), (0, 0), 5, False),
+        (Decoded(events=20, lost=0, gaps=1), (30, 12), 42, False),  # the buffers know better
+        (Decoded(events=20), (7, 0), 7, False),
+        (Decoded(events=20, unsound=1), (0, 0), 0, False),
+    ],
+)
+def test_what_is_missing_of_a_recording(
+    decoded: Decoded, overruns: tuple[int, ...], lost: int, *, whole: bool
+) -> None:
+    found = describe.recording(decoded, [stats(cpu, n) for cpu, n in enumerate(overruns)])
+    assert (found.events, found.lost, found.whole) == (20, lost, whole)
