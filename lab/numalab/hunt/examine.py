@@ -30,7 +30,7 @@ from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
-from numalab.topology.observed.compare import Difference, Part
+from numalab.topology.observed.compare import Difference, MachinePart
 from numalab.workload.model import IN_GUEST
 
 WORKLOAD = "hunt"
@@ -132,7 +132,7 @@ def _judged(
 
 
 def _domains(differences: tuple[Difference, ...]) -> Finding:
-    about = [str(each) for each in differences if each.part is Part.DOMAINS]
+    about = [str(each) for each in differences if each.part is MachinePart.DOMAINS]
     text = about[0] if about else "all as predicted"
     return Finding(DOMAINS, None, float(len(about)), 0.0, text)
 
@@ -144,7 +144,7 @@ def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, .
     found = [line for line in log.splitlines() if _SPLAT.search(line)]
     # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
     new = [line for line in found if "sched/topology.c" not in line]
-    new += [str(each) for each in differences if each.part is Part.WARNINGS]
+    new += [str(each) for each in differences if each.part is MachinePart.WARNINGS]
     new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)

@@ -17,7 +17,7 @@ from numalab.hunt.finding import Examined
 from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
-from numalab.topology.observed.compare import Difference, Part
+from numalab.topology.observed.compare import Difference, MachinePart
 
 BENCH = cast(
     HuntBench,
@@ -31,9 +31,9 @@ BENCH = cast(
     ),
 )
 DIFFERENT = (
-    Difference("CPU 0, sched domains", "MC", "none", Part.DOMAINS),
-    Difference("CPU 1, sched domains", "MC", "none", Part.DOMAINS),
-    Difference("kernel log", "no warning", "a warning", Part.WARNINGS),
+    Difference("CPU 0, sched domains", "MC", "none", MachinePart.DOMAINS),
+    Difference("CPU 1, sched domains", "MC", "none", MachinePart.DOMAINS),
+    Difference("kernel log", "no warning", "a warning", MachinePart.WARNINGS),
     Difference("node 0, memory", "1 MiB", "2 MiB"),
 )
 Boot = Callable[[RunDir], SimpleNamespace]

@@ -8,7 +8,12 @@ import pytest
 
 from numalab.topology.differences import compare_topologies
 from numalab.topology.load import load_topology
-from numalab.topology.observed.compare import Difference, Part, compare_guest, format_differences
+from numalab.topology.observed.compare import (
+    Difference,
+    MachinePart,
+    compare_guest,
+    format_differences,
+)
 from numalab.topology.observed.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
 from numalab.topology.observed.sched_log import SchedLog
 from numalab.topology.predict.prediction import predict
@@ -88,7 +93,7 @@ def test_groups_in_another_order() -> None:
     cpus[3] = dataclasses.replace(cpus[3], domains=domains)
     what = "CPU 3, domain 1 (NUMA 0-5), groups"
     assert differences(guest(sched_log=SchedLog(tuple(cpus), ()))) == [
-        Difference(what, "2-3, 4-5, 0-1", "2-3, 0-1, 4-5", Part.DOMAINS)
+        Difference(what, "2-3, 4-5, 0-1", "2-3, 0-1, 4-5", MachinePart.DOMAINS)
     ]
 
 
@@ -120,7 +125,7 @@ def test_flags_and_errors() -> None:
         "CPU 1, domain 0 (MC 0-1), flags",
         "sched_verbose",
     ]
-    assert found[1] == Difference("sched_verbose", "no such error", "ERROR: x", Part.DOMAINS)
+    assert found[1] == Difference("sched_verbose", "no such error", "ERROR: x", MachinePart.DOMAINS)
 
 
 def test_both_sides_are_shown_and_long_lists_cut() -> None:

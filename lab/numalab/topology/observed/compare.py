@@ -21,7 +21,7 @@ PAGE_STRUCTS_SHARE = 0.05
 MAX_SHOWN = 20
 
 
-class Part(StrEnum):
+class MachinePart(StrEnum):
     """What of a machine differs: its nodes, the scheduler's view of them, or warnings about it."""
 
     NODES = "nodes"
@@ -36,14 +36,14 @@ class Difference:
     subject: str
     expected: str
     found: str
-    part: Part = Part.NODES
+    part: MachinePart = MachinePart.NODES
 
     def __str__(self) -> str:
         """Write it in one line."""
         return f"{self.subject}: expected {self.expected}, found {self.found}"
 
 
-_of_domains = partial(Difference, part=Part.DOMAINS)
+_of_domains = partial(Difference, part=MachinePart.DOMAINS)
 
 
 def compare_guest(
@@ -168,13 +168,13 @@ def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     siblings = prediction.machine.warnings
     for text in siblings:
         if text not in guest.warnings:
-            yield Difference("kernel log", text, "no such warning", Part.WARNINGS)
+            yield Difference("kernel log", text, "no such warning", MachinePart.WARNINGS)
     others = [text for text in prediction.warnings if text not in siblings]
     found = [text for text in guest.warnings if text not in siblings]
     if bool(others) != bool(found):
         nothing = "no warning of kernel/sched/topology.c"
         want, got = ("; ".join(each) or nothing for each in (others, found))
-        yield Difference("kernel log", want, got, Part.WARNINGS)
+        yield Difference("kernel log", want, got, MachinePart.WARNINGS)
 
 
 def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
