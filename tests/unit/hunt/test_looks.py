@@ -58,6 +58,12 @@ def test_a_promise_is_broken_once() -> None:
     assert not looks([kept] * 9, [kept] * 9).show()
 
 
+def test_a_boot_that_was_lost_once_may_be_the_hosts() -> None:
+    ended, lost = (Finding("guest-lost", None, value, 0.0, "") for value in (0.0, 1.0))
+    assert not looks([lost, ended, ended], [ended] * 3).show()
+    assert looks([lost, ended, lost], [ended] * 3).show()
+
+
 def test_alone_most_looks_have_to_violate_it() -> None:
     bad, good = look(2, 1), look(0.5, 1)
     assert looks([bad, bad, good], None).show()

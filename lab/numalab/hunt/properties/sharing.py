@@ -67,7 +67,8 @@ def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     The value is how many times less than its part one got, over any time of 300 ms or longer in
     which the same hogs were on a CPU.
     """
-    if any(part.kind != "hog" for part in run.load.parts):
+    load = run.load
+    if load.hotplug or load.cpuset or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
     ran, there = _by_cpu(run.ran), _by_cpu(run.stayed.filter("runnable"))
@@ -76,7 +77,7 @@ def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             length = high - low
             if length < _LONG_MS * MS or len(pids) < 2:
                 continue
-            weights = {pid: _STEP ** -run.load.parts[run.tasks[pid].part].nice for pid in pids}
+            weights = {pid: _STEP ** -load.parts[run.tasks[pid].part].nice for pid in pids}
             for pid, weight in weights.items():
                 due = weight / sum(weights.values())
                 got = total(between(ran[cpu].get(pid, NOTHING), low, high)) / length

@@ -22,8 +22,8 @@ def how_often_more(mine: Sequence[float], theirs: Sequence[float]) -> float:
 class Looks:
     """Looks at a property of one load: of the kernel, and of the rival if there is one.
 
-    A property that allows nothing at all (`most` is 0) is a promise: one look shows that it is
-    broken, and the rival must never break it.
+    A property that allows nothing at all (`most` is 0) is a promise: one look at a load shows that
+    it is broken, two boots if it is one of the whole boot, and the rival must never break it.
     """
 
     beside_rival: bool
@@ -51,10 +51,12 @@ class Looks:
             return False
         bad = [each.violated for each in self.mine]
         if self.mine[0].most <= 0:
-            return (any(bad) or not last) and not any(each.violated for each in self.theirs)
+            least = 1 if self.mine[0].load is not None else 2
+            enough = sum(bad) >= least or not last
+            return enough and not any(each.violated for each in self.theirs)
         if not self.beside_rival:
-            least = 2 / 3 if last else 1 / 2
-            return not self.mine[0].weak and sum(bad) >= least * len(bad)
+            share = 2 / 3 if last else 1 / 2
+            return not self.mine[0].weak and sum(bad) >= share * len(bad)
         values = [each.value for each in self.mine]
         others = [each.value for each in self.theirs]
         mean, other = sum(values) / len(values), sum(others) / len(others)
