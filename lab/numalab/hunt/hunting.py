@@ -20,7 +20,7 @@ from numalab.hunt.pursuit.shrink import shrink
 from numalab.hunt.pursuit.trial import Trial
 from numalab.hunt.workers import Examiners
 
-ROUND = 6  # machines
+ROUND = 4  # machines
 LOADS = 5  # on each
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest

@@ -1,7 +1,8 @@
 """What was recorded of one load: where its tasks ran and waited, and which CPUs were idle."""
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -97,6 +98,35 @@ class LoadRecording:
             low, high = self.window.start_ns, self.window.end_ns
             found[pid] = without(ready[pid], ran.get(pid, NOTHING), low, high)
         return found
+
+    @cached_property
+    def waits_behind(self) -> Mapping[tuple[int, int], Spans]:
+        """When each task waited on each node on a CPU that had another task: by task and node.
+
+        A task alone on a CPU waits for the CPU to come out of idle, which in icount mode is until
+        the emulator turns to it.
+        """
+        full: dict[int, Spans] = {}
+        for (cpu,), rows in self.queue.filter(pl.col("runnable") >= 2).partition_by(
+            "cpu", as_dict=True
+        ).items():  # fmt: skip
+            full[int(cpu)] = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        found: defaultdict[tuple[int, int], list[Spans]] = defaultdict(list)
+        for (cpu,), rows in (
+            self.stayed.filter("runnable").partition_by("cpu", as_dict=True).items()
+        ):
+            node = self.machine.node_of_cpu(int(cpu))
+            for pid, here in self._by_task(rows).items():
+                waited = met(here, self.waits[pid])
+                found[pid, node].append(met(waited, full.get(int(cpu), NOTHING)))
+        return {key: joined(each) for key, each in found.items()}
+
+    def free_on(self, cpus: Collection[int]) -> Mapping[int, Spans]:
+        """Return for each node when one of some CPUs of it was idle."""
+        return {
+            node.id: joined(self.idle[cpu] for cpu in node.cpus if cpu in cpus)
+            for node in self.machine.nodes
+        }
 
     def _by_task(self, rows: pl.DataFrame) -> dict[int, Spans]:
         return {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.properties.balance import lost_time
+from numalab.hunt.properties.balance import lost_time, neighbours
 from numalab.hunt.properties.moving import ping_pong, wandering
 from numalab.hunt.properties.sharing import fairness, proportion
 from numalab.hunt.properties.tolerances import TOLERANCES, Tolerances
@@ -117,3 +117,23 @@ def test_a_real_time_task_waits_for_nobody() -> None:
     for fifo, violated in (("", False), (" fifo=5", True)):
         run = recording(f"time ms=1000;sleeper n=1{fifo} cpus=0-1", rows)
         assert seen(response, run).violated is violated
+
+
+def test_a_task_alone_on_a_cpu_waits_for_the_emulator_only() -> None:
+    rows: list[Row] = []
+    for at in range(0, 900, 30):
+        rows += [(1, "-sleeper0.0", 0, at, at + 8), (1, "sleeper0.0", 0, at + 8, at + 20)]
+    run = recording("time ms=1000;sleeper n=1 cpus=0-1", rows)
+    assert seen(latency, run).value == 0.0
+    assert seen(neighbours, run).value == 0.0
+    assert seen(lost_time, run).value == 0.0
+    assert seen(response, run).value == 8.0
+
+
+def test_idle_neighbours_are_of_the_node() -> None:
+    assert seen(neighbours, sleeper(8, other=2)).value == 8.0
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 100, 400)]
+    far = recording("time ms=1000;hog n=2 cpus=0,2", rows)
+    assert seen(neighbours, far).value == 0.0, "CPU 2 is of the other node"
+    near = recording("time ms=1000;hog n=2 cpus=0-1", rows)
+    assert seen(neighbours, near).value == 300.0

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from numalab.hunt.generate.machines import far_pairs, worth
-from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part
+from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
 from numalab.topology.model import Topology
 
 Family = Callable[[random.Random, Topology], Load | None]
@@ -104,11 +104,16 @@ def weighted(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def sleepers(rng: random.Random, machine: Topology) -> Load | None:
-    """Tasks that work and sleep in turns, about as many as the CPUs can do."""
+    """Tasks that work and sleep in turns, for which there are CPUs enough or just enough.
+
+    Half of the times they all begin on one CPU.
+    """
     allowed = _everywhere(machine)
     run = rng.choice((300, 1000, 3000, 8000))
     count = max(1, len(allowed) * rng.choice((1, 2, 3)) // 2)
-    return Load(1000, (Part("sleeper", count, allowed, run_us=run, sleep_us=run),))
+    start = (rng.choice(allowed),) if rng.random() < 0.5 else ()
+    sleep = run * rng.choice((1, 1, 3))
+    return Load(1000, (Part("sleeper", count, allowed, start, run_us=run, sleep_us=sleep),))
 
 
 def churn(rng: random.Random, machine: Topology) -> Load | None:
@@ -128,7 +133,24 @@ def wakers(rng: random.Random, machine: Topology) -> Load | None:
     allowed = _everywhere(machine)
     pairs = max(1, len(allowed) // 4)
     run = rng.choice((500, 2000, 5000))
-    return Load(1000, (Part("waker", pairs, allowed, run_us=run, sleep_us=2 * run),))
+    start = (rng.choice(allowed),) if rng.random() < 0.5 else ()
+    return Load(1000, (Part("waker", pairs, allowed, start, run_us=run, sleep_us=2 * run),))
+
+
+def crowded_out(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that wake on CPUs that bound hogs have, beside idle ones."""
+    allowed = _everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    taken = tuple(sorted(rng.sample(allowed, rng.randint(1, len(allowed) // 2))))
+    count = max(1, (len(allowed) - len(taken)) // 2)
+    run = rng.choice((500, 2000))
+    kind: PartKind = rng.choice(("waker", "sleeper"))
+    parts = (
+        Part(kind, count, allowed, taken, run_us=run, sleep_us=run * rng.choice((1, 2))),
+        Part("hog", len(taken), taken),
+    )
+    return Load(1000, parts)
 
 
 def moving_wakers(rng: random.Random, machine: Topology) -> Load | None:
@@ -245,6 +267,7 @@ FAMILIES: dict[Family, float] = {
     sleepers: 1.0,
     churn: 1.5,
     wakers: 1.0,
+    crowded_out: 1.2,
     moving_wakers: 0.8,
     forkers: 1.2,
     memory: 1.2,

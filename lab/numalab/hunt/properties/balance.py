@@ -12,6 +12,7 @@ from numalab.hunt.recording import MS, LoadRecording
 REACHABILITY = "reachability"
 WORK_CONSERVATION = "work-conservation"
 AFFINITY = "affinity"
+NEIGHBOURS = "idle-neighbours"
 LOST_TIME = "lost-time"
 
 
@@ -64,8 +65,30 @@ def work_conservation(run: LoadRecording, limits: Tolerances) -> Iterator[Findin
         )  # fmt: skip
 
 
+def neighbours(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """No task waits for long while another allowed CPU of the node on which it waits is idle."""
+    load = run.load
+    if load.hotplug or load.cpuset:
+        return
+    worst, text = 0, "nobody waited beside an idle CPU of the node"
+    for place, part in enumerate(load.parts):
+        free = run.free_on(part.cpus)
+        mine = {pid for pid, task in run.tasks.items() if task.part == place}
+        for (pid, node), spans in run.waits_behind.items():
+            if pid not in mine or part.later:
+                continue
+            length, start = longest(met(spans, free[node]))
+            if length > worst:
+                worst = length
+                text = (
+                    f"a {part.kind} waited on node {node} for {length / MS:.1f} ms beside an idle"
+                    f" CPU of it, from {(start - run.window.start_ns) / MS:.1f} ms after the begin"
+                )
+    yield limits.neighbour_ms.found(NEIGHBOURS, run.number, worst / MS, text)
+
+
 def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """Tasks do not wait for most of their time while a CPU is idle that may run them.
+    """Tasks do not wait behind others for most of their time while a CPU is idle that may run them.
 
     Weak of hogs and memory users, which may have to wait until a far node balances, and beside
     hogs, behind which others may well wait.
@@ -77,16 +100,17 @@ def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     for place, part in enumerate(run.load.parts):
         if part.later:
             continue
-        mine = [pid for pid, task in run.tasks.items() if task.part == place]
-        free = joined(run.idle[cpu] for cpu in part.cpus if cpu in run.idle)
+        mine = {pid for pid, task in run.tasks.items() if task.part == place}
+        free = joined(run.free_on(part.cpus).values())
         ready = sum(total(run.runnable[pid]) for pid in mine)
-        lost = sum(total(met(run.waits[pid], free)) for pid in mine)
+        waits = [spans for (pid, _), spans in run.waits_behind.items() if pid in mine]
+        lost = sum(total(met(spans, free)) for spans in waits)
         if ready < 50 * MS:
             continue
         yield limits.lost_share.found(
             LOST_TIME, run.number, lost / ready,
-            f"{part.kind} tasks waited for {100 * lost / ready:.1f} % of the time in which they"
-            f" were runnable ({lost / MS:.0f} ms) while a CPU was idle that may run them",
+            f"{part.kind} tasks waited behind others for {100 * lost / ready:.1f} % of the time in"
+            f" which they were ready ({lost / MS:.0f} ms) while a CPU was idle that may run them",
             weak=hogs or part.kind == "memory",
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ OF_LOAD: Mapping[str, OfLoad] = {
     balance.AFFINITY: balance.affinity,
     balance.REACHABILITY: balance.reachability,
     balance.WORK_CONSERVATION: balance.work_conservation,
+    balance.NEIGHBOURS: balance.neighbours,
     balance.LOST_TIME: balance.lost_time,
     sharing.FAIRNESS: sharing.fairness,
     sharing.PROPORTION: sharing.proportion,

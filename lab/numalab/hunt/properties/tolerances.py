@@ -37,13 +37,14 @@ class Tolerances:
             "memory": Limit(1600.0, 200.0),
         }
     )  # fmt: skip
-    lost_share: Limit = Limit(0.6, 0.05)  # of the time in which tasks were runnable
+    neighbour_ms: Limit = Limit(800.0, 8.0)  # the longest
+    lost_share: Limit = Limit(0.6, 0.02)  # of the time in which tasks were runnable
     unfair: Limit = Limit(3.0, 1.6)  # times less than an even share
     disproportion: Limit = Limit(2.5, 1.3)  # times less than the share of the weight, on one CPU
     node_moves: Limit = Limit(6.0, 1.0)  # a second and task
     cpu_moves: Limit = Limit(1000.0, 2.0)  # a second and task
     outside_ms: Limit = Limit(0.0)
-    late_ms: Limit = Limit(4.0, 0.3)  # the 90th percentile
+    late_ms: Limit = Limit(4.0, 0.15)  # the 90th percentile
     response_ms: Limit = Limit(1000.0, 3.0)  # the 90th percentile
     real_time_ms: Limit = Limit(3.0, 0.2)  # the same, of real-time tasks
     far_share: Limit = Limit(0.9, 0.25)  # of the accesses of memory users, at the end

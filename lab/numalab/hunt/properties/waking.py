@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import Spans, joined, overlaps
+from numalab.hunt.intervals import overlaps
 from numalab.hunt.load import Part
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
@@ -18,16 +18,17 @@ _FEWEST = 20  # waits, for a percentile to mean something
 def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """Where at most half of the CPUs are wanted at once, a woken or new task runs soon.
 
-    The value is the 90th percentile of how long tasks waited while a CPU was idle that might have
-    run them, of all their turns. Weak where more CPUs are wanted.
+    The value is the 90th percentile of how long tasks waited while another CPU of the node on which
+    they were was idle and allowed, of all their turns: wake-ups look no further than a cache. Weak
+    where more CPUs are wanted.
     """
     weak = 2 * run.load.tasks > run.machine.cpu_count
     for place, part in _parts(run):
-        free = joined(run.idle[cpu] for cpu in part.cpus if cpu in run.idle)
-        if (value := _late(run, place, free)) is not None:
+        if (value := _late(run, place, near=True)) is not None:
             yield limits.late_ms.found(
                 LATENCY, run.number, value,
-                f"one in ten {part.kind} turns waited {value:.2f} ms or longer beside an idle CPU",
+                f"one in ten {part.kind} turns waited {value:.2f} ms or longer beside an idle CPU"
+                " of the node",
                 weak=weak,
             )  # fmt: skip
 
@@ -38,9 +39,8 @@ def response(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. Of
     real-time tasks, which wait for nobody else, it has to be short.
     """
-    always = np.array([run.window.start_ns]), np.array([run.window.end_ns])
     for place, part in _parts(run):
-        if (value := _late(run, place, always)) is not None:
+        if (value := _late(run, place, near=False)) is not None:
             limit = limits.real_time_ms if part.fifo else limits.response_ms
             yield limit.found(
                 RESPONSE, run.number, value,
@@ -58,12 +58,24 @@ def _parts(run: LoadRecording) -> Iterator[tuple[int, Part]]:
             yield place, part
 
 
-def _late(run: LoadRecording, place: int, when: Spans) -> float | None:
-    """Return the 90th percentile, in ms, of how long the turns of a part waited at some times."""
-    mine = [pid for pid, task in run.tasks.items() if task.part == place]
+def _late(run: LoadRecording, place: int, *, near: bool) -> float | None:
+    """Return the 90th percentile, in ms, of how long the turns of a part waited.
+
+    With `near` only what they waited beside an idle CPU of the node that they might use.
+    """
+    mine = {pid for pid, task in run.tasks.items() if task.part == place}
     turns = sum(len(run.runnable[pid][0]) for pid in mine)
     if turns < _FEWEST:
         return None
-    waited = np.concatenate([overlaps(run.waits[pid], when) for pid in mine]) / MS
+    if near:
+        free = run.free_on(run.load.parts[place].cpus)
+        lengths = [
+            overlaps(spans, free[node])
+            for (pid, node), spans in run.waits_behind.items()
+            if pid in mine
+        ]
+    else:
+        lengths = [run.waits[pid][1] - run.waits[pid][0] for pid in mine]
+    waited = np.concatenate([np.empty(0, np.int64), *lengths]) / MS
     each = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
     return float(each[int(0.9 * (len(each) - 1))])
