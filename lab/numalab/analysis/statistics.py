@@ -66,10 +66,9 @@ class Comparison:
     """One measure, before and after.
 
     `difference` is mean after - mean before, `interval` its 95 % confidence interval by Welch's t,
-    not corrected. `change` is the difference in percent of the mean before, None where that is 0;
-    `improvement` is the same counted in the measure's direction (positive is better). `corrected`
-    is `p_value` for a family of `family` measures. `smallest_effect` is the true difference that
-    runs which spread as these do would show in `POWER` of all repetitions.
+    not corrected. `change` is the difference in percent of the mean before, None where that is 0.
+    `corrected` is `p_value` for a family of `family` measures. `smallest_effect` is the true
+    difference that runs which spread as these do would show in `POWER` of all repetitions.
     """
 
     before: Summary | None
@@ -79,7 +78,6 @@ class Comparison:
     difference: float | None = None
     interval: tuple[float, float] | None = None
     change: float | None = None
-    improvement: float | None = None
     separated: bool = False
     test: str = ""
     p_value: float | None = None
@@ -182,7 +180,7 @@ def compare_samples(
     `family` is how many comparisons one reader looks at together; p is multiplied by it, which is
     Holm's first and strictest step. For a whole table, `compare_table` corrects more finely.
     """
-    found = _tested(before, after, direction, family)
+    found = _tested(before, after, family)
     corrected = None if found.p_value is None else min(1.0, family * found.p_value)
     return _judged(found, corrected, direction)
 
@@ -194,7 +192,7 @@ def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Com
     does not count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
     """
     family = sum(_varies(before, after) for before, after, _ in rows) or 1
-    found = [_tested(before, after, direction, family) for before, after, direction in rows]
+    found = [_tested(before, after, family) for before, after, _ in rows]
     places = [place for place, each in enumerate(found) if each.p_value is not None]
     corrected: dict[int, float] = dict(
         zip(places, holm([found[place].p_value or 0.0 for place in places]), strict=True)
@@ -233,7 +231,7 @@ def _varies(before: Values, after: Values) -> bool:
     return bool(first and second) and len({*first, *second}) > 1
 
 
-def _tested(before: Values, after: Values, direction: Direction, family: int) -> Comparison:
+def _tested(before: Values, after: Values, family: int) -> Comparison:
     """Take every figure of a comparison that does not depend on the other rows of its table."""
     first, second = _there(before), _there(after)
     if not (first and second):
@@ -249,7 +247,6 @@ def _tested(before: Values, after: Values, direction: Direction, family: int) ->
         verdict="",
         difference=new.mean - old.mean,
         change=change_percent(old.mean, new.mean),
-        improvement=improvement_percent(old.mean, new.mean, direction),
         separated=separated(first, second),
         family=family,
     )

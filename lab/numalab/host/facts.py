@@ -11,8 +11,6 @@ from functools import cached_property
 from numalab.cpulist import format_cpulist
 from numalab.host.disturbance import Disturbance, DisturbanceKind
 
-KIB_2M, KIB_1G = 2048, 1 << 20
-
 
 @dataclass(frozen=True)
 class PagePool:
