@@ -11,7 +11,7 @@ LARGEST_NUMBER = 1 << 63  # what every number of a run is below: tables hold it,
 
 
 class Direction(StrEnum):
-    """Which way a measure is better; `none` for a figure that is only told."""
+    """Which way a measure is better; `none` where neither way is."""
 
     LOWER = "lower"
     HIGHER = "higher"

@@ -6,7 +6,7 @@ corrected p is below `LEVEL`. Two tests are used, and which one is said:
 
 - **Mann-Whitney, exact** where there are runs enough for it. It assumes nothing about how runs
   spread, but with 3 and 3 runs its p cannot go below 0.1, with 5 and 5 not below 0.008.
-- **Welch's t** where the runs are too few for that. It takes runs to spread like a bell, which few
+- **Welch's t** where the runs are too few for that. It assumes a normal distribution, which few
   runs cannot prove; so a difference must also leave the two sides without any overlap, and each
   side must have `FEWEST` runs or more.
 """

@@ -82,7 +82,7 @@ def _path() -> Path:
 
 
 def _read(path: Path) -> dict[str, list[float]]:
-    """Read what is known; what cannot be read is only forgotten."""
+    """Read what is known; what cannot be read is dropped."""
     try:
         found = read_json(path)
     except UserError:

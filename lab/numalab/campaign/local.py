@@ -70,7 +70,7 @@ def run_here(
     """Execute the runs that the results of some studies lack; returns the failures.
 
     `jobs` is how many at once; None: as many as `default_jobs` says. `watch` is told what is to be
-    done, and returns what is told of it. With a `rule`, repetitions are added until it is content.
+    done, and returns what is told of it. With a `rule`, repetitions are added until it is met.
     `executor` is where runs are executed instead of on this host, as many at once as it takes.
     `on_wait` is told whose results another numalab has just now. No run starts after `deadline` (a
     time of the monotonic clock); the report then says so, and runs start in the order of the plan,

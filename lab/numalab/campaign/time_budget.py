@@ -28,9 +28,9 @@ def within_budget(
     """Return the plan with the runs that tell most in so many wall seconds, `jobs` at once.
 
     First every topology and every workload is seen once, then every cell, then repetitions, each
-    of which goes through all cells before the next one begins. Variants are never parted. What
-    does not fit is left out, and cheaper ones after it may still fit. Raises UserError when not
-    even one comparison fits.
+    of which goes through all cells before the next one begins. The variants of a repetition stay
+    together. What does not fit is left out, and cheaper ones after it may still fit. Raises
+    UserError when not even one comparison fits.
     """
     chosen: list[PlannedRun] = []
     ends = [0.0] * max(1, jobs)

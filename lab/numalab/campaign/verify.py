@@ -48,8 +48,8 @@ class Verification:
     """What came of doing a run again.
 
     `differs` names the inputs that are not those of the stored run, `events` where the two event
-    tables part (empty: nowhere), `measures` the measures with another value, `error` why there is
-    no second run.
+    tables first differ (empty: nowhere), `measures` the measures with another value, `error` why
+    there is no second run.
     """
 
     run: str
@@ -142,7 +142,7 @@ def _differences(old: Manifest, new: Manifest) -> list[str]:
 
 
 def _events(run: StoredRun, other: StoredRun) -> str:
-    """Say where two event tables part; empty where every row is the same in every field."""
+    """Say where two event tables first differ; empty where every row is the same in every field."""
     first, second = (load_all_events(each.directory) for each in (run, other))
     if first.equals(second, null_equal=True):
         return ""

@@ -1,4 +1,4 @@
-"""Whose counts are whose: joins the memory model's tables to the trace by the guest's time.
+"""Joins the memory model's tables to the trace, task by task, by the guest's time.
 
 The model's time is QEMU's virtual time, which begins with the machine; the trace's clock begins
 with the kernel, and runs by how fast the kernel found its TSC to be. Both have the moments at which
@@ -98,7 +98,7 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
 
 
 def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
-    """Find how the clocks lie to each other; None where fewer than half of the model's switches
+    """Find the line from one clock to the other; None where fewer than half of the model's switches
     in the time of the recording have one in the trace.
 
     `since` and `traced` are the times of each CPU's switches, ascending. Of all lines through a
@@ -208,7 +208,7 @@ def _since(counts: pl.DataFrame) -> dict[int, _Ints]:
 def _switches(events: pl.DataFrame) -> dict[int, _Switches]:
     if not {"prev_pid", "prev_comm", "next_pid", "next_comm"} <= set(events.columns):
         return {}
-    # A fork that becomes another program while it runs is called as that, as when it leaves.
+    # A fork that executes another program has the name that it has when it leaves the CPU.
     left = pl.col("prev_comm").shift(-1).over("cpu")
     same = pl.col("prev_pid").shift(-1).over("cpu") == pl.col("next_pid")
     rows = (

@@ -41,6 +41,6 @@ def perf_counts(asked: Iterable[str], text: str | None) -> dict[str, int | float
 def perf_measure_name(event: str) -> str:
     """Return the name of an event's measure: `perf_cache_misses`, `perf_sched_move_numa`.
 
-    A tracepoint has its event's name alone, which tells it well enough.
+    A tracepoint has its event's name alone, which is unique enough.
     """
     return "perf_" + re.sub(r"\W", "_", event.rpartition(":")[2])

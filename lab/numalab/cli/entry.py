@@ -1,4 +1,4 @@
-"""Where the command `numalab` begins: Ctrl-C and SIGTERM are heard before anything is imported."""
+"""Where the command `numalab` begins: it handles Ctrl-C and SIGTERM before it imports anything."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from typing import NoReturn
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _Heard:
+class _Received:
     """The signal that ended this command, if one did."""
 
     number: int = 0
@@ -23,20 +23,20 @@ def main() -> NoReturn:
 
         run()
     except (KeyboardInterrupt, SystemExit) as end:
-        if _Heard.number:
-            sys.exit(128 + _Heard.number)
+        if _Received.number:
+            sys.exit(128 + _Received.number)
         sys.exit(end.code if isinstance(end, SystemExit) else 130)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Say at once that the signal was heard: ending the guest and keeping its files takes a moment.
+    """Say at once that the signal came: ending the guest and keeping its files takes a moment.
 
-    Another signal must not disturb that. It is heard and left alone: where both came at once,
+    Another signal must not disturb that. Its handler does nothing: where both came at once,
     Python would print a traceback for one that is suddenly ignored (_PyErr_CheckSignalsTstate()).
     """
     for each in SIGNALS:
         signal.signal(each, _leave_alone)
-    _Heard.number = number
+    _Received.number = number
     sys.stderr.write("numalab: interrupted\n")
     raise KeyboardInterrupt
 

@@ -82,7 +82,7 @@ class Watchdog:
         return self._panic_line
 
     def verdict(self, now: float) -> Loss | None:
-        """Say why the guest is lost, or None while there is hope."""
+        """Say why the guest is lost, or None while it may still go on."""
         reason = self._reason(now)
         return None if reason is None else Loss(LossCause.GUEST, reason)
 

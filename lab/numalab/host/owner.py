@@ -1,4 +1,4 @@
-"""Which process something belongs to, told so that a number used again is not mistaken for it."""
+"""Which process something belongs to, told from a later one with the same process id."""
 
 import os
 from dataclasses import dataclass

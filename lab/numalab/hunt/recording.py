@@ -19,9 +19,9 @@ from numalab.hunt.load import Load, part_of_task
 from numalab.topology.model import Topology
 
 MS = 1_000_000
-# What the kernel may take until it has come to terms with a CPU or a mask that changed.
+# What the kernel may take to follow a change of CPUs or masks.
 GRACE_MS = 150
-# How long tasks that start in a heap may take to spread, before a steady state is looked at.
+# How long tasks that all start in one place may take to spread, until their state is steady.
 SETTLED = 0.5  # of the load's time
 _COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")

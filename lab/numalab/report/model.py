@@ -178,7 +178,7 @@ class ClaimOutcome:
 
     `verdict` is that of a comparison between variants (empty for bounds on one variant):
     `reproduced`, `opposite`, `no difference shown` or `cannot be seen`, which has a `reason`;
-    `published` is what the source says of it. A claim that is not `required` is only told: it
+    `published` is what the source says of it. A claim that is not `required` is only shown: it
     always holds.
     """
 

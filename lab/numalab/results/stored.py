@@ -1,6 +1,6 @@
 """What all models of stored files have in common: nothing is coerced, nothing changes afterwards.
 
-A key that a model does not name is of a newer numalab, and is passed over.
+A key that a model does not name is of a newer numalab, and is ignored.
 """
 
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""Kernel sources out of git: one tree for a repository, in which revisions take turns.
+"""Kernel sources out of git: one tree for a repository, switched from revision to revision.
 
 To switch to another revision, git writes the files that differ and no others, so that `make`
 compiles little. The repository itself is only read: what numalab needs to write (an index, the

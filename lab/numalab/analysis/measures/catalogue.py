@@ -64,7 +64,7 @@ def families_of_nodes() -> tuple[str, ...]:
 
 
 def families_that_may_be_never() -> tuple[str, ...]:
-    """Return the names of those whose None may say that something never came about."""
+    """Return the names of those whose None may say that something never happened."""
     return tuple(family.name for family in families() if family.may_be_never)
 
 

@@ -34,7 +34,7 @@ class MeasureFamily:
     """What a family of measures means. `name` and `definition` may hold places such as `{node}`.
 
     `needs_nodes`: it is None where nobody knows which node a CPU is on. `may_be_never`: None can
-    also say that something never came about, though all was recorded.
+    also say that something never happened, though all was recorded.
     """
 
     name: str

@@ -35,7 +35,7 @@ def spans(events: pl.DataFrame, window: Window, cpus: Iterable[int] = ()) -> pl.
     `events` is the table that `decode_trace` writes. The spans of a CPU follow each other without
     a hole; idle ones have pid 0, unknown ones a null pid. `cpus` names CPUs that are to be in the
     table even if no event happened on them. Sorted by cpu and start. The name of a task is the one
-    it had when it left the CPU, so that a fork that becomes another program is called as that.
+    it had when it left the CPU, which is that of the program that a fork has executed.
     """
     if events.is_empty():
         return pl.DataFrame(schema=SCHEMA)

@@ -165,7 +165,7 @@ class Cluster:
             self._assignment.add(Worker(address, host, places))
 
     def _why_not(self, host: WorkerHost) -> str:
-        """Say why a worker gets no runs; this side's QEMU, or else the first, is the measure."""
+        """Say why a worker gets no runs; its QEMU has to be ours, or else the first worker's."""
         if host.error:
             return host.error
         if host.numalab != self._here.numalab:

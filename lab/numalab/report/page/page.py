@@ -1,4 +1,4 @@
-"""What all pages share: templates, scripts, and the policy that lets nothing else run.
+"""What all pages share: templates, scripts, and the policy that lets no other script run.
 
 A page's own policy (CSP) forbids every request and every script but those it was made with, so a
 hostile name from a guest could not run even if it were not escaped; and it is.

@@ -93,7 +93,7 @@ def _thinned(spans: tuple[Span, ...], length_ms: float, most: int, row: Row) -> 
 
 
 def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
-    """Give each bin its winner, and join bins in a row that have the same one."""
+    """Give each bin what `_winner` returns, and join bins in a row that have the same."""
     shares: list[dict[Who, float]] = [defaultdict(float) for _ in range(bins)]
     for span in spans:
         who = span.cpu, span.node, span.task, span.of_interest
