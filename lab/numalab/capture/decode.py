@@ -6,6 +6,7 @@ than all that is done here. Tests compare the two, event by event and field by f
 """
 
 import mmap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.topology.model import Topology
 
+MAX_COLUMNS = 8192  # all events of a kernel have about half of it
 _HEADER_BYTES = 8  # struct trace_entry
 
 
@@ -74,6 +76,9 @@ def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Pat
     trace = open_trace(_mapped(trace_dat), trace_dat)
     with closing(PageSource(trace)) as pages:
         decoder = _Decoder(trace, pages, topology)
+        columns = len(decoder.schema)
+        if columns > MAX_COLUMNS or not pages.at_once(columns):
+            raise UserError(f"its events have {columns} columns", file=trace_dat)
         with replacing(events_parquet) as temporary:
             source = register_io_source(
                 lambda *_: decoder.frames(), schema=decoder.schema, validate_schema=True
@@ -117,7 +122,7 @@ class _Decoder:
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the table piece by piece, counting in `result`."""
         self.result = Decoded(clock=self.trace.clock)
-        for chunk in self.pages.chunks():
+        for chunk in self.pages.chunks(len(self.schema)):
             yield self._frame(chunk)
 
     def _frame(self, chunk: PageChunk) -> pl.DataFrame:
@@ -212,8 +217,8 @@ class _Decoder:
 
 def _names(formats: Sequence[EventFormat]) -> list[str]:
     """Name the events as trace-cmd does; of two with one name, both get their system's as well."""
-    names = [event.name for event in formats]
-    return [e.name if names.count(e.name) == 1 else f"{e.system}:{e.name}" for e in formats]
+    times = Counter(event.name for event in formats)
+    return [e.name if times[e.name] == 1 else f"{e.system}:{e.name}" for e in formats]
 
 
 def _node_table(topology: Topology | None) -> npt.NDArray[np.int16]:

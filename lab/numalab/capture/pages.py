@@ -20,6 +20,8 @@ from numalab.capture.trace_file import CpuData, Cursor, Damaged, TraceFile, unpa
 CHUNK_BYTES = 4 << 20  # fits the caches, so that a table is put together in fast memory
 MAX_KINDS = 1 << 16  # of event formats: the type of a record has 16 bits
 MAX_UNPACKED_BYTES = 16 << 30
+MOST_CELLS = 1 << 26  # of a piece of the table, 512 MiB of numbers
+_SHORTEST = 8  # bytes of a record
 _PLACE = np.dtype([("time", "<i8"), ("word", "<u4"), ("bytes", "<u4")])
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -76,11 +78,15 @@ class PageSource:
         self._spool.close()
         self._places.close()
 
-    def chunks(self) -> Iterator[PageChunk]:
-        """Yield all pages so that the records taken from one chunk come before the next one's."""
+    def chunks(self, columns: int = 1) -> Iterator[PageChunk]:
+        """Yield all pages so that the records taken from one chunk come before the next one's.
+
+        `columns` is how many a table of them has: so many at once as `at_once` allows, beside those
+        that earlier chunks have left over.
+        """
         key = self._not_before()
         order = np.argsort(key, kind="stable")
-        step = self._pages_at_once()
+        step = self.at_once(columns)
         since = int(_FIRST)
         carried, due = np.empty(0, np.int64), np.empty(0, np.int64)
         for start in range(0, len(key), step):
@@ -109,7 +115,7 @@ class PageSource:
     def _find_all(self) -> None:
         """Find the records of all pages: write where they are, keep each page's time and number of
         records, what was lost before it, and whether it is sound."""
-        pages, step = int(self._begin[-1]), self._pages_at_once()
+        pages, step = int(self._begin[-1]), self.at_once()
         self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
         self._unsound = np.zeros(pages, np.bool_)
         for start in range(0, pages, step):
@@ -161,8 +167,11 @@ class PageSource:
         size = int(self._first[end] - self._first[first]) * _PLACE.itemsize
         return np.frombuffer(self._places.read(size), _PLACE)
 
-    def _pages_at_once(self) -> int:
-        return max(1, CHUNK_BYTES // self._trace.layout.page_bytes)
+    def at_once(self, columns: int = 1) -> int:
+        """Return of how many pages a table with so many columns fits into memory, 0 for none."""
+        size = self._trace.layout.page_bytes
+        fitting = MOST_CELLS // (columns * (size // _SHORTEST))
+        return min(fitting, max(1, CHUNK_BYTES // size))
 
     def _apart(self) -> Iterator[CpuData]:
         """Yield the CPUs' parts of the file, as far as they can lie in it beside each other.

@@ -20,7 +20,9 @@ from numalab.errors import UserError
 MAGIC = b"\x17\x08\x44tracing"
 MAX_SECTION_BYTES = 256 << 20
 MAX_CPUS = 8192
+_MAX_BUFFERS = 4 * MAX_CPUS  # of all CPUs and instances
 _MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536
+_MAX_SHIFT = 63  # of a 64-bit time
 _OPTION_BUFFER, _OPTION_CPUSTAT, _OPTION_CPUCOUNT, _OPTION_TSC2NSEC = 3, 2, 8, 14
 _OPTION_SECTIONS = {16: "header", 17: "ftrace", 18: "events", 21: "cmdlines"}
 _COMPRESSED = 1
@@ -154,6 +156,9 @@ def _read_v6(trace: TraceFile, cursor: Cursor) -> None:
         raise Damaged(f"no ring buffer in it ({kind!r})")
     _flyrecord_v6(trace, cursor, "", cpus)
     for offset, name, count in instances:
+        if len(trace.cpus) >= _MAX_BUFFERS:
+            trace.problems.append(f"more than {_MAX_BUFFERS} buffers of CPUs")
+            break
         try:
             inner = Cursor(trace.data, offset)
             inner.expect(b"flyrecord\0")
@@ -170,7 +175,7 @@ def _options_v6(cursor: Cursor) -> Iterator[tuple[int, memoryview]]:
 def _flyrecord_v6(trace: TraceFile, cursor: Cursor, name: str, cpus: int) -> None:
     for cpu in range(cpus):
         offset, size = cursor.number(8), cursor.number(8)
-        trace.cpus.append(CpuData(name, cpu, offset, size, compressed=False))
+        _add_cpu(trace, CpuData(name, cpu, offset, size, compressed=False))
     clock = re.search(r"\[(\w[\w-]*)\]", bytes(cursor.blob()[:512]).decode("ascii", "replace"))
     if clock is not None:
         trace.clock = clock[1]
@@ -226,7 +231,11 @@ def _option(trace: TraceFile, option: int, body: memoryview) -> None:
     if option == _OPTION_CPUSTAT:
         _cpu_stat(trace, bytes(body[:4096]).rstrip(b"\0").decode("utf-8", "backslashreplace"))
     elif option == _OPTION_TSC2NSEC and len(body) >= 16:
-        trace.tsc = struct.unpack_from("<IIQ", body)
+        multiplier, shift, offset = struct.unpack_from("<IIQ", body)
+        if shift < _MAX_SHIFT and offset < 1 << _MAX_SHIFT:
+            trace.tsc = multiplier, shift, offset
+        else:
+            trace.problems.append(f"times: shifted by {shift} bits from {offset}")
 
 
 def _cpu_stat(trace: TraceFile, text: str) -> None:
@@ -250,7 +259,13 @@ def _buffer_v7(trace: TraceFile, cursor: Cursor) -> None:
     trace.layout = PageLayout(page_bytes, layout.long_bytes, layout.data_offset)
     for cpu, offset, size in cpus:
         compressed = bool(flags & _COMPRESSED)
-        trace.cpus.append(CpuData(name, _bounded(cpu, MAX_CPUS, "CPUs"), offset, size, compressed))
+        number = _bounded(cpu, MAX_CPUS, "CPUs")
+        _add_cpu(trace, CpuData(name, number, offset, size, compressed))
+
+
+def _add_cpu(trace: TraceFile, data: CpuData) -> None:
+    _bounded(len(trace.cpus) + 1, _MAX_BUFFERS, "buffers of CPUs")
+    trace.cpus.append(data)
 
 
 def _section(trace: TraceFile, sections: dict[str, int], name: str) -> memoryview:
@@ -296,7 +311,7 @@ def _header(trace: TraceFile, cursor: Cursor) -> None:
     cursor.expect(b"header_page\0")
     text = bytes(cursor.blob()).decode("ascii", "replace")
     commit = re.search(r"commit;\s*offset:8;\s*size:(\d);", text)
-    data = re.search(r"data;\s*offset:(\d+);\s*size:(\d+);", text)
+    data = re.search(r"data;\s*offset:(\d{1,9});\s*size:(\d{1,9});", text)
     if commit is None or data is None:
         raise Damaged("no layout of the ring buffer's pages")
     offset, size = int(data[1]), int(data[2])

@@ -154,6 +154,7 @@ def trace_dat(cpus: Sequence[bytes], comms: str = "") -> bytes:
 class Writer:
     """The functions above, for tests (which cannot import each other's modules)."""
 
+    header_page: str = HEADER_PAGE
     switch: Callable[..., bytes] = switch
     wakeup: Callable[..., bytes] = wakeup
     executed: Callable[..., bytes] = executed

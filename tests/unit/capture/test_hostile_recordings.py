@@ -1,0 +1,75 @@
+"""Recordings that a guest wrote to do harm: numbers, texts and lists that never end."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numalab.capture import pages
+from numalab.capture.decode import Decoded, decode_trace
+from numalab.capture.trace_file import MAX_CPUS
+from numalab.errors import UserError
+
+
+def decoded(folder: Path, data: bytes) -> Decoded:
+    (folder / "trace.dat").write_bytes(data)
+    return decode_trace(folder / "trace.dat", None, folder / "events.parquet")
+
+
+def with_options(data: bytes, *options: tuple[int, bytes]) -> bytes:
+    """Put options into a recording of version 6 without any, and leave its pages in their place."""
+    body = b"".join(struct.pack("<HI", number, len(text)) + text for number, text in options)
+    before, mark, after = data.partition(b"options  \0")
+    return before + mark + body + after
+
+
+def test_a_layout_of_numbers_without_end(tmp_path: Path, write: Any) -> None:
+    data = write.trace_dat([b""])
+    text = b"offset:16;\tsize:4080;"
+    long = text.replace(b"4080", b"9" * 5000)
+    at = data.index(text) - data[: data.index(text)].rindex(b"header_page\0") - 12
+    assert at > 0
+    size = struct.pack("<Q", len(write.header_page))
+    assert size in data
+    more = struct.pack("<Q", len(write.header_page) + len(long) - len(text))
+    with pytest.raises(UserError, match="no layout of the ring buffer's pages"):
+        decoded(tmp_path, data.replace(size, more, 1).replace(text, long))
+
+
+def test_instances_that_share_their_place_are_counted(tmp_path: Path, write: Any) -> None:
+    """An instance takes 30 bytes of a file, and may say that it has 8192 CPUs."""
+    data = write.trace_dat([b""] * 64)
+    place = data.index(b"flyrecord\0")
+    instance = (3, struct.pack("<Q", place) + b"x\0")
+    data = with_options(data, *[instance] * 200_000)
+    place = data.index(b"flyrecord\0")
+    data = data.replace(struct.pack("<Q", place - 200_000 * 16), struct.pack("<Q", place))
+    found = decoded(tmp_path, data)
+    assert found.events == 0
+    assert any("buffers of CPUs" in text for text in found.problems)
+    assert len(found.problems) < 2 * MAX_CPUS
+
+
+@pytest.mark.parametrize("tsc", [(1, 1 << 31, 0), (1, 63, 0), (1, 5, 1 << 63)])
+def test_a_conversion_of_time_that_no_clock_has(
+    tmp_path: Path, write: Any, tsc: tuple[int, int, int]
+) -> None:
+    item = write.item(0, write.marker(5, b"hello"))
+    data = write.trace_dat([write.page(1000, item)]).replace(b"[mono]", b"[x86-tsc]")
+    data = data.replace(struct.pack("<Q", 6) + b"[x86", struct.pack("<Q", 9) + b"[x86")
+    found = decoded(tmp_path, with_options(data, (14, struct.pack("<IIQ", *tsc))))
+    assert any("time" in text for text in found.problems)
+
+
+def test_an_event_of_fields_without_end(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = write.item(0, write.marker(5, b"hello"))
+    data = write.trace_dat([write.page(1000 * at, item) for at in range(1, 40)])
+    whole = decoded(tmp_path, data)
+    monkeypatch.setattr(pages, "MOST_CELLS", 20_000)
+    assert decoded(tmp_path, data) == whole  # page by page
+    monkeypatch.setattr(pages, "MOST_CELLS", 1000)
+    with pytest.raises(UserError, match="columns"):
+        decoded(tmp_path, data)
