@@ -90,8 +90,8 @@ class Workers:
         """Return what the workers have sent, and whose worker died."""
         busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
         found: list[News] = []
-        for pipe in wait(list(busy), seconds):
-            worker = busy[pipe]  # type: ignore[index]
+        ready = wait(list(busy), seconds)
+        for worker in [worker for pipe, worker in busy.items() if pipe in ready]:
             try:
                 found.append(worker.receive())
             except (EOFError, OSError):
