@@ -6,6 +6,7 @@ import os
 import sys
 from importlib.metadata import version
 from io import TextIOWrapper
+from itertools import takewhile
 from typing import Annotated, NoReturn
 
 import typer
@@ -50,7 +51,8 @@ MODULES = {"import": "import_archive"}
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of what happened (docs/errors.md)."""
-    debug = "--debug" in sys.argv[1:]
+    # What comes after `--` is a command for a guest.
+    debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what its encoding has not is shown as `\u2192`
             stream.reconfigure(errors="backslashreplace")

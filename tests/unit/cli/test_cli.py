@@ -1,6 +1,7 @@
 """The command line itself: help that teaches, one message for an error, its exit code."""
 
 import io
+import json
 import os
 import pty
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from numalab.cli.main import COMMANDS
 from numalab.cli.output import pass_on
+from support.example_results import copy_example
 
 NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
 
@@ -97,3 +99,25 @@ def test_what_a_guest_printed_goes_through_as_it_is_but_not_to_a_terminal() -> N
     os.close(ours)
     text = shown.replace(b"\r\n", b"\n").decode()
     assert text == "caf\u00e9\t1\n?]0;owned??[2J\ufffd\ufffd dos\nhidden?shown\n"
+
+
+def test_a_traceback_is_shown_only_to_who_asks_for_it() -> None:
+    for words, shown in (
+        (("topology", "show", "none"), False),
+        (("--debug", "topology", "show", "none"), True),
+        (("boot", "none", "--", "mine", "--debug"), False),  # the guest's own option
+    ):
+        done = numalab(*words)
+        assert ("Traceback" in done.stderr) is shown
+        assert "no topology is called 'none'" in done.stderr
+
+
+def test_the_answer_to_a_query_in_three_forms(tmp_path: Path) -> None:
+    results = copy_example(tmp_path / "results")
+    asked = ("query", str(results), "SELECT seed, 0.5 AS half, CAST(1 AS DOUBLE) / 0 AS none, "
+             "CAST('2026-11-22' AS DATE) AS day FROM runs ORDER BY variant")  # fmt: skip
+    row = "1,0.5,inf,2026-11-22\n"
+    assert numalab(*asked, "--csv").stdout == f"seed,half,none,day\n{row}{row}"
+    rows = json.loads(numalab(*asked, "--json").stdout)
+    assert rows == [{"seed": 1, "half": 0.5, "none": None, "day": "2026-11-22"}] * 2
+    assert numalab(*asked).stdout.rstrip().endswith("2 rows")

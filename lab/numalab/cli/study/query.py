@@ -1,10 +1,11 @@
 """`numalab query`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
+from polars import selectors
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -38,7 +39,14 @@ def command(
     if as_csv:
         print(found.write_csv(), end="")
         return
-    emit(found.to_dicts() if as_json else None, as_json, _text(found))
+    emit(_rows(found) if as_json else None, as_json, _text(found))
+
+
+def _rows(found: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as JSON can hold them: no number that is none, times as text."""
+    plain = found.with_columns(selectors.decimal().cast(pl.Float64), selectors.temporal().cast(str))
+    numbers = selectors.float()
+    return plain.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
 
 
 def _text(found: pl.DataFrame) -> RenderableType:
