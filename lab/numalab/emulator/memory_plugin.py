@@ -10,7 +10,7 @@ from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.source.digest import digest_of, hash_file
 
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-s")
+FLAGS = ("-std=gnu11", "-O3", "-flto", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-s")
 
 
 def memory_plugin(emulator: BuiltEmulator) -> Path:
