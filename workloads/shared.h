@@ -4,10 +4,14 @@
 #define SHARED_H
 
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "numalab.h"
 
 #define LINE 64 /* bytes of a cache line */
+#define MPOL_BIND 2 /* linux/mempolicy.h */
+#define MAX_NODES 64
 
 /* CPUs from a list such as `2-3,6` (bitmap_parselist() in the kernel's lib/bitmap.c). */
 static inline cpu_set_t parse_cpulist(const char *text)
@@ -84,6 +88,19 @@ static inline void after_first_touch(const struct migration *migration, int numb
 	}
 }
 
+/* Memory of a node, and of no other. */
+static inline void *allocate_on(size_t size, int node)
+{
+	unsigned long mask = 1UL << node;
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		die("no memory");
+	if (syscall(SYS_mbind, at, size, MPOL_BIND, &mask, MAX_NODES + 1, 0))
+		die("cannot bind memory to node %d: %s", node, strerror(errno));
+	return at;
+}
+
 /* Link all lines of a buffer to one ring in random order (Sattolo's algorithm). */
 static inline void **link_lines(char *buffer, size_t lines, uint64_t seed)
 {
@@ -105,6 +122,17 @@ static inline void **link_lines(char *buffer, size_t lines, uint64_t seed)
 			buffer + (size_t)order[(i + 1) % lines] * LINE;
 	free(order);
 	return (void **)buffer;
+}
+
+/* So many steps, sixteen a round: so that the loop's own instructions do not count. */
+static inline void **follow(void **at, size_t steps)
+{
+	for (; steps; steps -= 16) {
+#define STEP at = *(void *volatile *)at;
+#define FOUR STEP STEP STEP STEP
+		FOUR FOUR FOUR FOUR
+	}
+	return at;
 }
 
 #endif

@@ -11,15 +11,11 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "shared.h"
 
-#define MAX_NODES 64
 #define MAX_THREADS 256
 #define HANDOVER_LINES 256
-#define MPOL_BIND 2 /* linux/mempolicy.h */
 
 struct node {
 	int first, count; /* CPUs */
@@ -29,18 +25,6 @@ struct node {
 static struct node nodes[MAX_NODES];
 static int node_count;
 static size_t bytes;
-
-static void *allocate(size_t size, int node)
-{
-	unsigned long mask = 1UL << node;
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED)
-		die("no memory");
-	if (syscall(SYS_mbind, at, size, MPOL_BIND, &mask, MAX_NODES + 1, 0))
-		die("cannot bind memory to node %d: %s", node, strerror(errno));
-	return at;
-}
 
 static int read_text(const char *path, char *text, size_t size)
 {
@@ -78,21 +62,10 @@ static void read_nodes(void)
 	}
 }
 
-/* One pass, sixteen steps a round: so that the loop's own instructions do not count. */
-static void **follow(void **at, size_t steps)
-{
-	for (; steps; steps -= 16) {
-#define STEP at = *(void *volatile *)at;
-#define FOUR STEP STEP STEP STEP
-		FOUR FOUR FOUR FOUR
-	}
-	return at;
-}
-
 static double chase(int cpu, int node, size_t size)
 {
 	size_t lines = size / LINE, steps = lines < 65536 ? 65536 : lines;
-	char *buffer = allocate(size, node);
+	char *buffer = allocate_on(size, node);
 	void **at;
 	int64_t began;
 
@@ -119,7 +92,7 @@ static void *copy(void *argument)
 {
 	struct copier *copier = argument;
 	size_t words = bytes / sizeof(uint64_t);
-	uint64_t *from = allocate(bytes, copier->node), *to = allocate(bytes, copier->node);
+	uint64_t *from = allocate_on(bytes, copier->node), *to = allocate_on(bytes, copier->node);
 	int64_t began;
 
 	run_on_cpu(copier->cpu);
@@ -170,7 +143,7 @@ static void store_all(char *lines)
 static double handover(int cpu, int other, int home)
 {
 	size_t size = HANDOVER_LINES * LINE;
-	char *lines = allocate(size, home);
+	char *lines = allocate_on(size, home);
 	int64_t spent = 0;
 	int rounds = 20;
 

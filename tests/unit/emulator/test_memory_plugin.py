@@ -15,7 +15,7 @@ from numalab.topology.memory.model import memory_model
 from numalab.topology.memory.parameters import render_parameters
 from support.memory_core import NS, MemoryCore, build_core
 
-DATA = Path(__file__).parents[2] / "data" / "workload"
+DATA = Path(__file__).parents[2] / "data"
 NODES, CPUS, LINES = 4, 8, 1 << 16
 SECOND_NS, LAST_NS = 4, 15
 FIRST_LINES, SECOND_LINES, LAST_LINES = 64, 32 * 4, 64 * 8
@@ -343,19 +343,72 @@ def copied_mb_s(core: MemoryCore, threads: int, node: int, lines: int) -> float:
     return sum(2 * lines * 64 / 1e6 / (ps / 1e12) for ps in spent)
 
 
-CORE_LINES = 1 << 16
+CORE_LINES = 1 << 18
 
 
-def test_what_guests_copied_is_what_the_core_says(library: Path) -> None:
-    """`distances` on ring-4 in mode timed: one thread and both of node 0, to each node's memory."""
-    topology = load_topology("ring-4")
-    model = memory_model(topology)
-    text = render_parameters(topology, model, window_ns=10_000, slice_ns=10_000_000)
-    printed = (DATA / "distances.txt").read_text()
-    for node in range(4):
-        for threads, name in ((1, "1"), (2, "all")):
-            found = re.search(rf"copy 0-{node} threads {name} (\d+\.\d+) MB/s", printed)
-            assert found is not None
-            core = MemoryCore(library, text, nodes=4, lines_of_node=CORE_LINES)
-            expected = copied_mb_s(core, threads, node, lines=1 << 14)
-            assert float(found[1]) == pytest.approx(expected, rel=0.05)
+@pytest.fixture(scope="session")
+def core_of(library: Path) -> Callable[[str], MemoryCore]:
+    """The core of a shipped topology, with waits that follow the traffic each 10 us."""
+
+    def make(name: str) -> MemoryCore:
+        topology = load_topology(name)
+        model = memory_model(topology)
+        text = render_parameters(topology, model, window_ns=10_000, slice_ns=10_000_000)
+        nodes = len(topology.nodes)
+        return MemoryCore(library, text, nodes=nodes, lines_of_node=CORE_LINES)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "file"),
+    [("ring-4", 2, "workload/distances.txt")],
+)
+def test_what_guests_copied_is_what_the_core_says(
+    core_of: Callable[[str], MemoryCore], name: str, cpus: int, file: str
+) -> None:
+    """`distances` in mode timed: one thread and all of node 0, to each node's memory."""
+    printed = (DATA / file).read_text()
+    found = re.findall(r"^copy 0-(\d) threads (1|all) (\d+\.\d+) MB/s$", printed, re.MULTILINE)
+    assert len(found) == 2 * len(load_topology(name).nodes)
+    for node, threads, mb_s in found:
+        count = 1 if threads == "1" else cpus
+        expected = copied_mb_s(core_of(name), count, int(node), lines=1 << 13)
+        assert float(mb_s) == pytest.approx(expected, rel=0.05), (node, threads)
+
+
+def loaded(core: MemoryCore, readers: int, rounds: int, steps: int) -> tuple[float, float]:
+    """What `loaded-latency` measures on CPU 0: MB/s of all, and ns of its step.
+
+    The reader of a line does 14 instructions of 2 ns and two for each round.
+    """
+    quantum, instruction, lines = 10_000 * NS, 2 * NS, 1 << 15
+    order = random.Random(1).sample(range(lines), lines)
+    clocks, taken, now = [0] * (readers + 1), [0] * (readers + 1), 0
+    begun = (0, 0)
+    while taken[0] < 2 * steps:
+        now += quantum
+        for cpu in range(readers + 1):
+            work = (14 + 2 * rounds if cpu else 1) * instruction
+            while clocks[cpu] < now and taken[0] < 2 * steps:
+                at = taken[cpu] % lines
+                wait = core.load(cpu, cpu * lines + (at if cpu else order[at]))
+                clocks[cpu] += work + max(0, wait - instruction)
+                taken[cpu] += 1
+                if cpu == 0 and taken[0] == steps:
+                    begun = clocks[0], sum(taken)
+        core.advance(now)
+    spent_ps = clocks[0] - begun[0]
+    return (sum(taken) - begun[1]) * 64 * 1e6 / spent_ps, spent_ps / NS / steps
+
+
+def test_loaded_latency_in_guests_is_what_the_core_says(
+    core_of: Callable[[str], MemoryCore],
+) -> None:
+    """`loaded-latency` on full-2: seven CPUs of a node load its memory, and the eighth waits."""
+    printed = (DATA / "workload/loaded-latency.txt").read_text()
+    found = re.findall(r"^rounds (\d+) (\d+\.\d+) MB/s (\d+\.\d+) ns$", printed, re.MULTILINE)
+    assert len(found) == 13
+    for rounds, mb_s, ns in found:
+        expected = loaded(core_of("full-2"), 7, int(rounds), steps=1 << 11)
+        assert (float(mb_s), float(ns)) == pytest.approx(expected, rel=0.05), rounds
