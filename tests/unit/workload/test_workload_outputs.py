@@ -1,6 +1,7 @@
 """What every workload really printed in a guest (ring-4), and what is read from it.
 
-`distances` and `wrong-node` ran in mode timed, the others in icount.
+`distances`, `wrong-node`, `loaded-latency` (on full-2) and `hot-and-cold` (on slow-memory-3) ran in
+mode timed, the others in icount.
 schbench printed no number of samples then: ` of 501` and ` of 569`, its requests, were added to its
 lines by hand.
 """
@@ -31,8 +32,14 @@ READ: dict[str, dict[tuple[str, str], float]] = {
         ("handover_ns", "0-0"): 21.53,
     },
     "hackbench": {("elapsed", ""): 1.123},
+    "hot-and-cold": {("hot_fast_part", "12"): 97.9, ("loads_part", "12"): 10444800},
     "hunt": {("loads_done", ""): 2},
     "linpack": {("speed", ""): 0.029119},
+    "loaded-latency": {
+        ("idle_ns", ""): 91.48,
+        ("loaded_ns", "0"): 113.76,
+        ("loaded_rate", "100"): 1569.4,
+    },
     "numa-mem": {("speed", ""): 0.109},
     "numa01": {("thread_runtime", ""): 7.039, ("speed", ""): 0.068},
     "numa02": {("slowest_thread", ""): 6.794},
@@ -79,7 +86,7 @@ def test_a_workload_that_ended_early_is_noticed(name: str) -> None:
     lines = printed(name).splitlines()
     beginning = "\n".join(lines[: len(lines) // 2 if len(lines) > 1 else 0])
     # These print a line for each of several alike.
-    if name in ("bound-hogs", "distances", "schbench", "tcp-stream"):
+    if name in ("bound-hogs", "distances", "loaded-latency", "schbench", "tcp-stream"):
         beginning = ""
     with pytest.raises(WorkloadFailed, match=r"did not print \w+"):
         parse_metrics(load_workload(name).metrics, beginning)

@@ -14,7 +14,7 @@ from numalab.analysis.measures.family import (
 from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure, MeasureSource, SourceKind
 
-COUNTERS = ("numa_", "pgmigrate_", "pgfault", "pgmajfault")
+COUNTERS = ("numa_", "pgmigrate_", "pgpromote_", "pgdemote_", "pgfault", "pgmajfault")
 
 
 def _counters(*names: str) -> tuple[MeasureSource, ...]:
