@@ -46,6 +46,20 @@ def unfold(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, (Part("hog", count, allowed, start),))
 
 
+def partial(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs that may use a part of the CPUs of several nodes, whose neighbours stay idle."""
+    holders = [node for node in machine.nodes if node.cpus]
+    if machine.cpu_count < 3:
+        return None
+    some = rng.sample(holders, rng.randint(min(2, len(holders)), min(3, len(holders))))
+    mine = {cpu for node in some for cpu in rng.sample(node.cpus, (len(node.cpus) + 1) // 2)}
+    count = len(mine) + rng.randint(0, len(mine))
+    parts = [Part("hog", count, tuple(sorted(mine)))]
+    if rng.random() < 0.3:
+        parts.append(Part("hog", 2, (min(mine),)))
+    return Load(800, tuple(parts))
+
+
 def crowd(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs of different weights that have to share few CPUs, beside a sleeper."""
     allowed = _everywhere(machine)
@@ -172,9 +186,11 @@ def forkers(rng: random.Random, machine: Topology) -> Load | None:
     allowed = _everywhere(machine)
     if rng.random() < 0.3 and len(allowed) > 2:
         allowed = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
-    burst = rng.choice((1, max(1, len(allowed) - 1), max(1, len(allowed) // 2)))
+    cpus = len(allowed)
+    burst = rng.choice((1, max(1, cpus - 1), max(1, cpus // 2), cpus + cpus // 2))
     run = rng.choice((3000, 10000, 20000))
-    return Load(1000, (Part("forker", 1, allowed, burst=burst, run_us=run, sleep_us=5000),))
+    count = rng.choice((1, 1, 2))
+    return Load(1000, (Part("forker", count, allowed, burst=burst, run_us=run, sleep_us=5000),))
 
 
 def memory(rng: random.Random, machine: Topology) -> Load | None:
@@ -259,6 +275,7 @@ def cpuset(rng: random.Random, machine: Topology) -> Load | None:
 FAMILIES: dict[Family, float] = {
     spread: 3.0,
     unfold: 1.5,
+    partial: 1.5,
     crowd: 0.7,
     real_time: 0.7,
     steady: 1.5,
