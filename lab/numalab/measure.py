@@ -5,6 +5,7 @@ The words that every room uses for it. What measures there are says `numalab.ana
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 Number = float | int | None
 LARGEST_NUMBER = 1 << 63  # what every number of a run is below: tables hold it, and sums have room
@@ -16,6 +17,10 @@ class Direction(StrEnum):
     LOWER = "lower"
     HIGHER = "higher"
     NONE = "none"
+
+
+# What became of a claim about how a measure changes.
+ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot be seen"]
 
 
 class MeasureKind(StrEnum):

@@ -13,7 +13,7 @@ from numalab.guest.proof import (
     prove_memory,
     prove_threads,
 )
-from numalab.guest.usage import Usage, between, read_usage, shared_cpus
+from numalab.guest.usage import VCPU, Usage, between, read_usage, shared_cpus
 from numalab.host.disturbance import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
@@ -129,7 +129,7 @@ def judge_timing(placement: Placement, proof: Proof) -> Timing:
         against.append(Doubt.PLAN if placement.note else Doubt.MODE)
     if proof.differs:
         against.append(Doubt.MISPLACED)
-    vcpus = {f"vcpu {vcpu}": cpu for vcpu, cpu in enumerate(placement.vcpus)}
+    vcpus = {f"{VCPU}{vcpu}": cpu for vcpu, cpu in enumerate(placement.vcpus)}
     found = shared_cpus(proof.usage, vcpus) if proof.usage and placement.timing else ()
     disturbs = (*placement.disturbs, *found) if placement.timing else ()
     return Timing(not against, tuple(against), disturbs)

@@ -1,6 +1,6 @@
 """The table that ends a run: each claim, what was published, what was measured, the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import figures
-from numalab.report.model import ClaimOutcome, StudyReport
+from numalab.report.model import ClaimOutcome, Standing, StudyReport
 
-_STYLES = {"reproduced": "bold blue", "holds": "bold blue", "opposite": "bold dark_orange"}
+_STYLES: Mapping[Standing, str] = {"for": "bold blue", "against": "bold dark_orange", "neither": ""}
 
 
 def render_claim_table(reports: Sequence[StudyReport]) -> RenderableType | None:
@@ -60,7 +60,6 @@ def _columns(*, headed: bool) -> Table:
 
 def _verdict(claim: ClaimOutcome, reasons: dict[str, int]) -> Text:
     words, reason = figures.verdict_and_reason(claim)
-    style = _STYLES.get(words, "bold dark_orange" if not claim.holds else "")
     if reason:
         words += f" ({reasons.setdefault(figures.printable(reason), len(reasons) + 1)})"
-    return Text(words, style)
+    return Text(words, _STYLES[claim.standing])

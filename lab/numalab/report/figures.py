@@ -200,6 +200,11 @@ def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
     return _with_condition(claim, claim.verdict_in_mode), claim.reason
 
 
+def verdict_alone(claim: ClaimOutcome) -> str:
+    """Return `verdict_words` without the mode and the reason, for a narrow column."""
+    return _with_condition(claim, claim.verdict)
+
+
 def _with_condition(claim: ClaimOutcome, verdict: str) -> str:
     if not verdict:
         return "holds" if claim.holds else "FAILS"

@@ -14,13 +14,14 @@ from numalab.analysis import statistics
 from numalab.analysis.findings import Findings
 from numalab.analysis.statistics import Outcome, Summary
 from numalab.analysis.timeline import Mark
-from numalab.measure import MeasureInfo
+from numalab.measure import ClaimVerdict, MeasureInfo
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains
 
 # `recording`: a trace.dat from anywhere, with no guest of ours.
 Mode = Literal["kvm", "tcg", "icount", "timed", "recording"]
+Standing = Literal["for", "against", "neither"]
 ANY, ANY_NODE = "any", "any host node"  # of a placement: nothing in particular
 
 
@@ -189,9 +190,16 @@ class ClaimOutcome:
     measure: str = ""
     kind: str = ""
     published: str = ""
-    verdict: str = ""
+    verdict: ClaimVerdict | Literal[""] = ""
     required: bool = True
     reason: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        """Whether it speaks for the source, against it, or for neither."""
+        if not self.holds or self.verdict == "opposite":
+            return "against"
+        return "for" if self.verdict in {"", "reproduced"} else "neither"
 
     @property
     def verdict_text(self) -> str:

@@ -6,12 +6,12 @@ from enum import StrEnum
 
 from numalab.analysis.statistics import FEWEST, Comparison, compare_samples, deviations
 from numalab.campaign.stopping import PRECISION
-from numalab.measure import Direction, MeasureKind
+from numalab.measure import ClaimVerdict, Direction, MeasureKind
 from numalab.report import model
 from numalab.reporting.placement_rows import against
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun
-from numalab.study.claims import Claim, ClaimVerdict
+from numalab.study.claims import Claim
 from numalab.units import runs_of
 
 _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from numalab.document import Document
+from numalab.measure import ClaimVerdict
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
-ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot be seen"]
 _REFUTED = {
     "higher": "where {after} is shown to be lower than {before}",
     "lower": "where {after} is shown to be higher than {before}",

@@ -61,6 +61,22 @@ def test_whose_fault_it_is(  # noqa: PLR0917 - a row of the table
     assert left.cause == (error.cause if isinstance(error, GuestLost) else None)
 
 
+def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder has another name while the run goes on."""
+    lost = GuestLost(
+        "it panicked", kept=task.directory.path, trace=Path("out/trace.dat"), tail="last words"
+    )
+    assert f"{task.directory.path}/out/trace.dat" in str(lost)
+    monkeypatch.setattr(execute, "_boot", boot_that(lost))
+    kept = task.results.failed(task.run.id).path
+    trace = f"its trace up to the end: {kept}/out/trace.dat"
+    said = f"it panicked\n  {trace}\n  | last words\n  kept: {kept}"
+    assert execute_task(task, lambda _: None).error == said
+    assert load_manifest(task.results.failed(task.run.id)).reason == said
+
+
 def test_a_full_disk_is_the_hosts_whatever_the_reader_says(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:

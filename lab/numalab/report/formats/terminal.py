@@ -142,15 +142,14 @@ def _claims(report: StudyReport) -> list[RenderableType]:
     for claim in report.claims:
         told = bool(claim.verdict) and not claim.required
         style = "" if told else "bold blue" if claim.holds else "bold dark_orange"
-        words, reason = figures.verdict_and_reason(claim)
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
-        first = words.removesuffix(" in this mode")
+        first = figures.verdict_alone(claim)
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, min_width=19)
         grid.add_column()
-        told_text = f"{text}; {reason}" if reason else text
+        told_text = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
         grid.add_row(Text(title, style), Text(figures.printable(told_text)))
         lines.append(grid)
