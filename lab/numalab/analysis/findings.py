@@ -66,7 +66,8 @@ class Decision:
     A `stick` has a `reason`, and no `to_cpu` and `to_node` where no destination was found. A move
     or swap that failed is `undone` at once ("failed"), one that somebody else took back is
     "moved back". `other` is the task swapped with. `nearer` is by how much the distance to the
-    task's preferred node shrank (negative: grew); None where that node is not known.
+    task's preferred node shrank (negative: grew); None where that node is not known. Nodes are None
+    where nobody knows which node a CPU is on.
     """
 
     at_ms: float
@@ -74,7 +75,7 @@ class Decision:
     pid: int
     task: str
     from_cpu: int
-    from_node: int
+    from_node: int | None
     to_cpu: int | None
     to_node: int | None
     other_pid: int | None = None
