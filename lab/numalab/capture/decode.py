@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from numalab.capture import pages
 from numalab.capture.columns import (
     LOST_COLUMN,
     LOST_EVENT,
@@ -30,7 +31,7 @@ from numalab.capture.columns import (
 )
 from numalab.capture.event_format import EventFormat
 from numalab.capture.pages import MAX_KINDS, PageChunk, PageSource
-from numalab.capture.ring_buffer import Ints
+from numalab.capture.ring_buffer import Ints, page_times
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
 from numalab.files import replacing
@@ -74,18 +75,18 @@ def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Pat
     damaged is left out and counted. Raises UserError when nothing in the file can be decoded.
     """
     trace = open_trace(_mapped(trace_dat), trace_dat)
-    with closing(PageSource(trace)) as pages:
-        decoder = _Decoder(trace, pages, topology)
+    with closing(PageSource(trace)) as source:
+        decoder = _Decoder(trace, source, topology)
         columns = len(decoder.schema)
-        if columns > MAX_COLUMNS or not pages.at_once(columns):
+        if columns > MAX_COLUMNS or not source.at_once(columns):
             raise UserError(f"its events have {columns} columns", file=trace_dat)
         with replacing(events_parquet) as temporary:
-            source = register_io_source(
+            frames = register_io_source(
                 lambda *_: decoder.frames(), schema=decoder.schema, validate_schema=True
             )
             # Nothing asks for the statistics of row groups, and they take a tenth of the time; so
             # does zstd, whose files are a third smaller.
-            source.sink_parquet(temporary, statistics=False, compression="lz4")
+            frames.sink_parquet(temporary, statistics=False, compression="lz4")
     decoder.result.problems = tuple(trace.problems)
     return decoder.result
 
@@ -123,16 +124,37 @@ class _Decoder:
         """Yield the table piece by piece, counting in `result`."""
         self.result = Decoded(clock=self.trace.clock)
         for chunk in self.pages.chunks(len(self.schema)):
-            yield self._frame(chunk)
+            yield from self._frames(chunk)
 
-    def _frame(self, chunk: PageChunk) -> pl.DataFrame:
+    def _frames(self, chunk: PageChunk) -> Iterator[pl.DataFrame]:
+        """Yield the events of a chunk, in several pieces where they are very many.
+
+        Pages follow each other in time; where they do not, as in no kernel's recording, one chunk
+        may have the late events of all pages.
+        """
         records, result = chunk.records, self.result
         result.unsound += int(np.count_nonzero(records.unsound & chunk.fresh))
-        at_page = chunk.words[:, 0].astype(np.int64) | chunk.words[:, 1].astype(np.int64) << 32
+        at_page = page_times(chunk.words)
         gap = np.flatnonzero(
             (records.missed != 0) & (at_page >= chunk.since) & (at_page < chunk.until)
         )
         now = np.flatnonzero((records.time >= chunk.since) & (records.time < chunk.until))
+        most = max(1, pages.MOST_CELLS // len(self.schema))
+        if len(now) <= most:
+            yield self._frame(chunk, gap, now)
+            return
+        now = now[np.lexsort((chunk.cpu[records.page[now]], records.time[now]))]
+        for start in range(0, len(now), most):
+            end = start + most
+            until = records.time[now[end]] if end < len(now) else chunk.until
+            due = at_page[gap] < until
+            yield self._frame(chunk, gap[due], now[start:end])
+            gap = gap[~due]
+
+    def _frame(self, chunk: PageChunk, gap: Ints, now: Ints) -> pl.DataFrame:
+        """Make the table of the records at `now`, and of what was lost before the pages `gap`."""
+        records, result = chunk.records, self.result
+        at_page = page_times(chunk.words)
         body = Chunk(chunk.words.reshape(-1), records.word[now], records.bytes[now])
         code = self._codes(body)
         fit = code >= 0

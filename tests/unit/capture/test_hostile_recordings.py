@@ -4,9 +4,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
-from numalab.capture import pages
+from numalab.capture import decode, pages
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.trace_file import MAX_CPUS
 from numalab.errors import UserError
@@ -73,3 +74,36 @@ def test_an_event_of_fields_without_end(
     monkeypatch.setattr(pages, "MOST_CELLS", 1000)
     with pytest.raises(UserError, match="columns"):
         decoded(tmp_path, data)
+
+
+def test_late_events_of_all_pages_come_piece_by_piece(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page begins early and goes on at the end of the recording, where they all meet."""
+    late = [write.item(0, write.marker(5, b"late"))] * 40
+
+    def page(at: int) -> bytes:
+        first = write.item(0, write.marker(5, b"early"))
+        then = write.item((1 << 20) - at, write.marker(5, b"then"))
+        whole: bytes = write.page(at, first, then, *late, missed=at % 7)
+        return whole
+
+    cpus = [b"".join(page(2 * at + cpu) for at in range(60)) for cpu in range(2)]
+    whole = decoded(tmp_path, write.trace_dat(cpus))
+    table = pl.read_parquet(tmp_path / "events.parquet")
+    assert whole.events == 2 * 60 * 42
+    monkeypatch.setattr(pages, "MOST_CELLS", 20_000)
+    sizes: list[int] = []
+    real = decode._Decoder._frame
+
+    def counted(self: Any, *words: Any) -> pl.DataFrame:
+        frame = real(self, *words)
+        sizes.append(frame.height)
+        return frame
+
+    monkeypatch.setattr(decode._Decoder, "_frame", counted)
+    assert decoded(tmp_path, write.trace_dat(cpus)) == whole
+    again = pl.read_parquet(tmp_path / "events.parquet")
+    assert again["time_ns"].is_sorted()
+    assert again.sort(pl.all()).equals(table.sort(pl.all()))
+    assert max(sizes) < 20_000 // table.width + 10
