@@ -161,7 +161,7 @@ class Hunter:
         if self.aim.survey:
             return
         for finding in _worst(self._suspected(examined), other):
-            if finding.prop in {found.finding.prop for found in hunt.found}:
+            if not self.goes_on() or finding.prop in {found.finding.prop for found in hunt.found}:
                 continue
             met, boots = self._minutes(), self.workers.asked
             pursued = self._pursue(case, finding)
