@@ -362,7 +362,7 @@ def core_of(library: Path) -> Callable[[str], MemoryCore]:
 
 @pytest.mark.parametrize(
     ("name", "cpus", "file"),
-    [("ring-4", 2, "workload/distances.txt")],
+    [("ring-4", 2, "workload/distances.txt"), ("full-2", 8, "timed/distances-full-2.txt")],
 )
 def test_what_guests_copied_is_what_the_core_says(
     core_of: Callable[[str], MemoryCore], name: str, cpus: int, file: str
