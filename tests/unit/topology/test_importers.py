@@ -1,5 +1,6 @@
 """Machines described by numactl, sysfs and hwloc become topologies."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,13 @@ def test_of_several_tables_of_hwloc_the_firmwares_is_taken(tmp_path: Path, versi
     file.write_text(f"{before}{tag}{measured}{end}{tag}{table}{end}{after}")
     found = read_machine(str(file), None, name="x").topology
     assert found.distances == RING
+
+
+def test_a_pipe_in_a_sysfs_tree_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "node/node0").mkdir(parents=True)
+    os.mkfifo(tmp_path / "node/node0/cpulist")
+    with pytest.raises(UserError, match="cpulist: is not a file"):
+        read_machine(str(tmp_path), None, name="x")
 
 
 @pytest.mark.parametrize("folder", ["import/sysfs", "import/sysfs/node"])

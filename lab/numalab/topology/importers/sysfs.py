@@ -55,6 +55,8 @@ def _system_dir(root: Path) -> Path:
 
 
 def _text(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a pipe in a stranger's tree never begins
+        raise UserError("is not a file", file=path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE)
