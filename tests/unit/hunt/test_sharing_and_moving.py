@@ -110,15 +110,6 @@ def test_lost_time_is_what_was_waited_beside_an_idle_cpu() -> None:
     assert first.value == 0.0
 
 
-def test_a_real_time_task_waits_for_nobody() -> None:
-    rows: list[Row] = []
-    for at in range(0, 900, 30):
-        rows += [(1, "-sleeper0.0", 0, at, at + 4), (1, "sleeper0.0", 0, at + 4, at + 20)]
-    for fifo, violated in (("", False), (" fifo=5", True)):
-        run = recording(f"time ms=1000;sleeper n=1{fifo} cpus=0-1", rows)
-        assert seen(response, run).violated is violated
-
-
 def test_a_task_alone_on_a_cpu_waits_for_the_emulator_only() -> None:
     rows: list[Row] = []
     for at in range(0, 900, 30):

@@ -46,7 +46,6 @@ class Tolerances:
     outside_ms: Limit = Limit(0.0)
     late_ms: Limit = Limit(4.0, 0.15)  # the 90th percentile
     response_ms: Limit = Limit(1000.0, 3.0)  # the 90th percentile
-    real_time_ms: Limit = Limit(3.0, 0.2)  # the same, of real-time tasks
     far_share: Limit = Limit(0.9, 0.25)  # of the accesses of memory users, at the end
     faults: Limit = Limit(5000.0, 100.0)  # a second and task, settled
     page_moves: Limit = Limit(50000.0, 50.0)  # a second and task, settled

@@ -36,16 +36,14 @@ def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 def response(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """A woken task gets its turn soon, also where all CPUs are busy.
 
-    The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. Of
-    real-time tasks, which wait for nobody else, it has to be short.
+    The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. In
+    icount mode even a real-time task waits until the emulator turns to its CPU.
     """
     for place, part in _parts(run):
         if (value := _late(run, place, near=False)) is not None:
-            limit = limits.real_time_ms if part.fifo else limits.response_ms
-            yield limit.found(
+            yield limits.response_ms.found(
                 RESPONSE, run.number, value,
-                f"one in ten {'real-time ' * bool(part.fifo)}{part.kind} turns waited"
-                f" {value:.2f} ms or longer",
+                f"one in ten {part.kind} turns waited {value:.2f} ms or longer",
             )  # fmt: skip
 
 
