@@ -8,7 +8,7 @@ from numalab.analysis.statistics import deviations, smallest_effect
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.reader import StoredRun, load_runs
-from numalab.study.claims import Claim
+from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
 
@@ -48,8 +48,7 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
     return tuple(
         _outlook(plan, claim, cell, stored)
         for cell in plan.cells
-        for claim in plan.study.claims
-        if claim.is_about(cell.topology, cell.label)
+        for claim in claims_about(plan.study.claims, cell, plan.runs)
     )
 
 
@@ -82,10 +81,8 @@ def _outlook(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) 
     )
     if claim.statistic == "spread":
         before, after = deviations(before), deviations(after)
-    family = sum(
-        each.variant is None and each.is_about(cell.topology, cell.label)
-        for each in plan.study.claims
-    )
+    about = claims_about(plan.study.claims, cell, plan.runs)
+    family = sum(each.variant is None for each in about)
     smallest = smallest_effect(before, after, runs=seeds, family=family)
     mean = sum(before) / len(before) if before else 0
     return ClaimOutlook(

@@ -32,6 +32,17 @@ def axis(reports: Sequence[StudyReport]) -> Axis:
     return Axis("Cell", tuple(report.cell for report in reports))
 
 
+def alike(reports: Sequence[StudyReport]) -> list[list[StudyReport]]:
+    """Group the cells that compare the same variants; only these fit into one table.
+
+    A study's `exclude` may take a variant out of one cell and not of another.
+    """
+    found: dict[tuple[str, ...], list[StudyReport]] = {}
+    for report in reports:
+        found.setdefault(tuple(variant.name for variant in report.variants), []).append(report)
+    return list(found.values())
+
+
 def _parameter(reports: Sequence[StudyReport]) -> Axis | None:
     if len({report.workload_name for report in reports}) != 1 or len(reports) < 2:
         return None

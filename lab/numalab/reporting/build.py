@@ -27,7 +27,7 @@ from numalab.results.reader import (
     load_runs,
     load_timeline,
 )
-from numalab.study.claims import Claim
+from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.plan import machine_of_table, stored_study
 from numalab.topology.load import load_topology, topology_to_dict
@@ -67,7 +67,7 @@ def _gather(
     infos = _infos(runs)
     first = runs[0].manifest
     topology = _topology(plan, study, first)
-    about = [claim for claim in study.claims if claim.is_about(cell.topology, cell.label)]
+    about = claims_about(study.claims, cell, plan.runs)
     family = family_size(about, runs)
     claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)

@@ -2,12 +2,15 @@
 
 import operator
 import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from numalab.document import Document
 from numalab.measure import ClaimVerdict
+from numalab.results.cell import Cell
+from numalab.results.plan import PlannedRun
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
@@ -121,3 +124,15 @@ class Claim(Document):
     def is_about(self, topology: str, label: str) -> bool:
         """Say whether the claim is about this cell."""
         return self.topology in (None, topology) and self.workload in (None, label)
+
+
+def claims_about(
+    claims: Iterable[Claim], cell: Cell, runs: Iterable[PlannedRun]
+) -> tuple[Claim, ...]:
+    """Return the claims about a cell, of variants that the planned runs have in it."""
+    variants = {run.variant for run in runs if run.cell == cell}
+    return tuple(
+        claim
+        for claim in claims
+        if claim.is_about(cell.topology, cell.label) and variants.issuperset(claim.variants)
+    )

@@ -93,6 +93,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) 
         "queue_imbalance": pytest.approx(1.6 - 0.4),
         "numa_local_faults": None,
         "autonuma_cost": None,
+        "other_minor_faults": None,
         "vmstat_numa_hit": 7,
         "vmstat_pgfault": 3,
     }
@@ -232,3 +233,18 @@ def test_passes_over_the_memory(
         a_run(trace), three_nodes, tasks=["hog"], counters=counters, command=command
     ).measures
     assert values(every).get("numa_scan_passes", "not there") == passes
+
+
+@pytest.mark.parametrize(
+    ("counters", "faults"),
+    [
+        ({"pgfault": 23480, "pgmajfault": 10, "numa_hint_faults": 6235}, 17235),
+        ({"pgfault": 23480, "numa_hint_faults": 6235}, None),
+        ({}, None),
+    ],
+)
+def test_faults_beside_hinting_faults(
+    trace: Any, three_nodes: Topology, counters: dict[str, int], faults: int | None
+) -> None:
+    found = analyse_run(a_run(trace), three_nodes, tasks=[], counters=counters)
+    assert values(found.measures)["other_minor_faults"] == faults

@@ -68,12 +68,12 @@ def test_more_seeds_show_smaller_effects_and_as_many_what_a_comparison_says() ->
 
 
 def test_the_claims_of_a_stored_study() -> None:
-    """Three seeds of numa-imbalance cannot show what its post published of hinting faults."""
-    plan = plan_study(find_study("numa-imbalance"), "quick")
-    found = {each.measure: each for each in look_at_claims(plan, "icount", REPORTS)}
-    faults = found["vmstat_numa_hint_faults"]
+    """Three seeds of vma-grouping cannot show what its post published of a repair's faults."""
+    plan = plan_study(find_study("vma-grouping"), "quick")
+    found = {each.text: each for each in look_at_claims(plan, "icount", REPORTS)}
+    faults = found["xfsrepair: about as many minor faults"]
     assert (faults.seeds, faults.stored) == (3, 3)
-    assert faults.published == pytest.approx(-99.1, abs=0.1)
+    assert faults.published == pytest.approx(-2.1, abs=0.1)
     assert faults.too_few
     assert {each.stored for each in look_at_claims(plan, "kvm", REPORTS)} == {0}
 
@@ -81,18 +81,18 @@ def test_the_claims_of_a_stored_study() -> None:
 def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> None:
     app = typer.Typer()
     app.command()(command)
-    asked = ["numa-imbalance", "--preset", "quick", "--mode", "icount"]
+    asked = ["vma-grouping", "--preset", "quick", "--mode", "icount"]
     text = " ".join(CliRunner().invoke(app, asked).stdout.split())
-    assert "too few seeds: full-2, tcp-stream: tcp-stream: fewer NUMA hinting faults" in text
+    assert "too few seeds: ring-4, xfsrepair: xfsrepair: about as many minor faults" in text
     document = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     (claim, *_) = [
         each
         for each in document["studies"][0]["claims"]
-        if each["measure"] == "vmstat_numa_hint_faults"
+        if each["text"] == "xfsrepair: about as many minor faults"
     ]
     assert claim["too_few"]
-    assert claim["refuted"] == "where after is shown to be higher than before"
-    assert claim["smallest"] > 100
+    assert claim["refuted"] == "where vma is shown to differ from dirty"
+    assert claim["smallest"] > 3
 
 
 def test_without_stored_runs_nothing_is_warned_of(tmp_path: Path) -> None:

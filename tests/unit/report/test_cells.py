@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from numalab.report.cells import Axis, axis, headlines, told_apart
+from numalab.report.cells import Axis, alike, axis, headlines, told_apart
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.formats.mmtests import render_mmtests
+from numalab.report.formats.threads import render_threads
 from numalab.report.model import StudyReport
 from support.report_sample import sample_report, thread_cells
 
@@ -56,3 +59,22 @@ def test_of_one_variant_all_but_counters_is_told() -> None:
     told = [each.measure for each in told_apart(replace(report, variants=report.variants[:1]))]
     every = [each.measure for each in report.comparisons]
     assert told == [name for name in every if name != "vmstat_numa_pages_migrated"]
+
+
+def test_cells_of_different_variants_have_tables_of_their_own() -> None:
+    """A study's `exclude` takes a variant out of one cell: its figures fit below no other's."""
+    whole = sample_report()
+    part = replace(
+        whole,
+        cell="ring-4, other",
+        variants=(whole.variants[0],),
+        comparisons=tuple(
+            replace(each, summaries=each.summaries[:1], changes=each.changes[:1], versus=())
+            for each in whole.comparisons
+        ),
+    )
+    assert alike([part, whole, part]) == [[part, part], [whole]]
+    for render in (render_changelog, render_mmtests, render_threads):
+        text = render([part, whole])
+        assert render([whole]) in text
+        assert render([part]) in text

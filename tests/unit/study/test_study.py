@@ -13,7 +13,7 @@ from numalab.errors import UserError
 from numalab.files import read_json, write_json
 from numalab.places import project_dir
 from numalab.results.layout import Results
-from numalab.study.claims import Claim
+from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
 from numalab.topology.predict.groups import Construction
@@ -146,3 +146,27 @@ def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
     assert (found.lost, found.whole) == (8, False)
     assert describe.recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
     assert describe.recording(Decoded(lost=9, gaps=1), stats).lost == 9
+
+
+def test_a_cell_has_the_claims_of_the_variants_that_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "tried.toml"
+    path.write_text(
+        """
+question = "?"
+topologies = ["ring-2", "ring-4"]
+seeds = [1]
+exclude = [{ topologies = ["ring-2"], variants = ["after"] }]
+variants = { before = { kernel = "debian-6.12" }, after = { kernel = "debian-6.12" } }
+workloads = [{ name = "bound-hogs" }]
+claims = [
+  { text = "both", measure = "throughput", from = "before", to = "after", direction = "higher" },
+  { text = "one", measure = "throughput", variant = "before", above = 0 },
+]
+"""
+    )
+    plan = plan_study(path)
+    told = {
+        cell.topology: [claim.text for claim in claims_about(plan.study.claims, cell, plan.runs)]
+        for cell in plan.cells
+    }
+    assert told == {"ring-2": ["one"], "ring-4": ["both", "one"]}

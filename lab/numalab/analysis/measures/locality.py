@@ -1,6 +1,6 @@
 """What the counters of /proc/vmstat say of NUMA balancing, from before to after the command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from numalab.analysis.autonuma import autonuma_cost, local_percent, page_range_updates
 from numalab.analysis.measures.family import (
@@ -49,6 +49,14 @@ SCAN_PASSES = MeasureFamily(
         guest("memory_mib of the workload"),
     ),
 )
+OTHER_FAULTS = MeasureFamily(
+    "other_minor_faults",
+    "count",
+    NONE,
+    "Minor faults that are no NUMA hinting faults. A write to a page that lost its write "
+    "permission at a hinting fault is one of them, and so is the first touch of a page.",
+    _counters("pgfault", "pgmajfault", "numa_hint_faults"),
+)
 VMSTAT = MeasureFamily(
     "vmstat_{counter}",
     "count",
@@ -67,9 +75,19 @@ def _compute(data: RunData) -> Iterator[Measure]:
         marked = page_range_updates(data.vmstat)
         pages = PAGES_OF_A_MIB * data.command.memory_mib
         yield SCAN_PASSES.of(None if marked is None else marked / pages)
+    yield OTHER_FAULTS.of(_other_faults(data.vmstat))
     for name, value in sorted(data.vmstat.items()):
         if name.startswith(COUNTERS):
             yield VMSTAT.of(value, counter=name)
 
 
-GROUP = MeasureGroup("locality", (LOCAL_FAULTS, AUTONUMA_COST, SCAN_PASSES, VMSTAT), _compute)
+def _other_faults(vmstat: Mapping[str, int]) -> int | None:
+    """Count as the kernel does: do_numa_page() in mm/memory.c is in pgfault as well (6.12)."""
+    counters = [vmstat.get(name) for name in ("pgfault", "pgmajfault", "numa_hint_faults")]
+    known = [value for value in counters if value is not None]
+    return known[0] - known[1] - known[2] if len(known) == len(counters) else None
+
+
+GROUP = MeasureGroup(
+    "locality", (LOCAL_FAULTS, AUTONUMA_COST, SCAN_PASSES, OTHER_FAULTS, VMSTAT), _compute
+)

@@ -28,8 +28,13 @@ _STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
 def render_changelog(reports: Sequence[StudyReport]) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 
-    With more than two variants there is one table for each against the first.
+    With more than two variants there is one table for each against the first. Cells of different
+    variants have a text each.
     """
+    return "\n\n".join(map(_text, cells.alike(reports)))
+
+
+def _text(reports: Sequence[StudyReport]) -> str:
     blocks = [_header(reports), _claims(reports)]
     for index in range(1, len(reports[0].variants)):
         blocks.extend(_pair(reports, index))

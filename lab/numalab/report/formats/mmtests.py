@@ -49,7 +49,12 @@ def render_mmtests(reports: Sequence[StudyReport]) -> str:
     message sizes or numbers of workers are in mmtests. Measures that have no better direction come
     as `Ops` lines of one cell: the mean of all runs of a variant, without a percentage. So do the
     counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
+    Cells of different variants have tables of their own.
     """
+    return "\n".join(map(_text, cells.alike(reports)))
+
+
+def _text(reports: Sequence[StudyReport]) -> str:
     names = [figures.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
     uses = dict.fromkeys(report.workload for report in reports)
     what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"

@@ -20,8 +20,13 @@ def render_threads(reports: Sequence[StudyReport]) -> str:
     measures, what the workload printed, and what differs. Several have a table for
     each of the measures that they share, with a line for each cell: in the mail the cells are
     numbers of threads. With more than two variants there is one table for each against the first.
-    The percentage is plain: of a time, `+` is worse.
+    The percentage is plain: of a time, `+` is worse. Cells of different variants have tables of
+    their own.
     """
+    return "\n".join(map(_text, cells.alike(reports)))
+
+
+def _text(reports: Sequence[StudyReport]) -> str:
     names = [figures.cut(variant.name, 15) for variant in reports[0].variants]
     tables = [
         [title, *table] if title else table

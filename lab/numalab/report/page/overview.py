@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from numalab.report import figures
-from numalab.report.cells import headlines
+from numalab.report.cells import alike, headlines
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.model import MeasureComparison, StudyReport
 from numalab.report.page.measured import measure_row
@@ -55,23 +55,29 @@ def _told(report: StudyReport) -> list[MeasureComparison]:
     return keys or headlines(report)
 
 
+def _table(reports: Sequence[StudyReport]) -> Json:
+    """Return one table of measures, of cells that compare the same variants."""
+    rows = [
+        (report.cell, measure_row(report, each)) for report in reports for each in _told(report)
+    ]
+    return {
+        "variants": reports[0].variants,
+        "last": len(reports[0].variants) - 1,
+        "rows": [row for _, row in rows],
+        "cells": [cell for cell, _ in rows],
+    }
+
+
 def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
     reports = [entry.report for entry in entries]
     first = reports[0]
-    rows = [
-        (entry, measure_row(entry.report, each))
-        for entry in entries
-        for each in _told(entry.report)
-    ]
     drawings = {report.topology.name: report for report in reports}
     return {
         "place": place,
         "first": first,
         "entries": entries,
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
-        "rows": [row for _, row in rows],
-        "cells": [entry.report.cell for entry, _ in rows],
-        "last": len(first.variants) - 1,
+        "tables": [_table(group) for group in alike(reports)],
         "drawings": [
             (data_uri(report.topology_svg), figures.machine_line(report))
             for report in drawings.values()
