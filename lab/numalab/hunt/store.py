@@ -12,7 +12,7 @@ from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import EXAMINED, Examined
 
 # Goes up when the same boot would be judged otherwise: what was stored is then examined again.
-_JUDGEMENT = "11"
+_JUDGEMENT = "12"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def test_what_is_far_is_weighed_by_time_and_pages() -> None:
     (found,) = convergence(with_pages(recording(LOAD, ROWS), pages), TOLERANCES)
     # User 0: 250 ms, a quarter is far. User 1: 50 ms on node 0, nothing far; 200 ms on 1, all far.
     assert found.value == pytest.approx((250 * 0.25 + 200) / 500)
-    assert not found.weak
+    assert found.weak, "the unmodified kernel shows 100 % now and then"
 
 
 def test_threads_share_the_memory_of_the_first() -> None:
@@ -40,12 +40,6 @@ def test_threads_share_the_memory_of_the_first() -> None:
     run = with_pages(recording(threads, rows), {(0, 0): {1: 10}})
     (found,) = convergence(run, TOLERANCES)
     assert found.value == pytest.approx((250 + 50) / 500)
-
-
-def test_more_tasks_than_cpus_make_it_weak() -> None:
-    crowded = LOAD + ";hog n=3 cpus=0-3"
-    (found,) = convergence(with_pages(recording(crowded, ROWS), {(0, 0): {0: 1}}), TOLERANCES)
-    assert found.weak and found.value == 0.0
 
 
 def test_users_whose_pages_nobody_counted_say_nothing() -> None:
