@@ -19,7 +19,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from bench import boot, matrix, report, topology
+from bench import boot, matrix, report, timed, topology
 from numalab.analysis.analyse import analyse_run
 from numalab.campaign.prepare import Builds, prepare
 from numalab.capture.decode import decode_trace
@@ -64,6 +64,7 @@ def main() -> None:
             *runs(prepared, Path(folder)),
             *decoding(prepared, Path(folder)),
             *matrices(prepared, Path(folder)),
+            *speeds(prepared, Path(folder)),
             *commands(),
             *prediction(),
             *reports(Path(folder)),
@@ -182,6 +183,21 @@ def matrices(prepared: Builds, folder: Path) -> Iterator[Row]:
     listed, asked = matrix.list_and_query(folder)
     yield Row(f"list {matrix.RUNS_LISTED} runs", listed, None, "<= 1 s")
     yield Row(f"a query over the measures of {matrix.RUNS_LISTED} runs", asked, None, "<= 2 s")
+
+
+def speeds(prepared: Builds, folder: Path) -> Iterator[Row]:
+    """Emulate loops on 8 and 16 vCPUs: CPU time beside icount, guest time beside the host's."""
+    for cpus in timed.TOPOLOGIES:
+        reference = None
+        for name, machine in timed.machines(prepared, cpus):
+            speed = timed.measure(machine, folder / f"{cpus} {name}")
+            if reference is None:
+                reference = speed.cpu
+                continue
+            what = f"loops on {cpus} vCPUs, {name} / icount, CPU time"
+            yield Row(what, speed.cpu, reference, "<= 1.1" if "no" in name else "")
+            ratio = speed.guest / speed.cpu
+            yield Row("guest seconds in a second of that", ratio, None, "", "s")
 
 
 def commands() -> Iterator[Row]:
