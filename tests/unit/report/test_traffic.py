@@ -7,7 +7,7 @@ import pytest
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
 from numalab.report.model import RunFindings, StudyReport
 from numalab.report.page import charts
-from numalab.report.page.curves import MOST_STEPS, chart, curves
+from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, chart, curves
 from numalab.report.page.html import render_html
 from numalab.report.page.residence import balance, residence_rows
 from numalab.report.page.traffic import (
@@ -206,3 +206,18 @@ def test_results_without_findings_still_have_a_page() -> None:
 )
 def test_a_cell_has_room_for_five_characters(value: float, text: str) -> None:
     assert short_text(value) == text
+
+
+def test_many_curves_have_fewer_steps_each() -> None:
+    """A mesh has 32 links: a page stays small, and each curve keeps its length."""
+    report = sample_report()
+    (first, *_) = report.findings
+    many = tuple(
+        TimeSeries("links", "Links", "MB/s", None, (10.0, 20.0), (1.0, 2.0), link=(0, n))
+        for n in range(1, 33)
+    )
+    found = replace(first, findings=replace(first.findings, series=many, length_ms=20.0))
+    (links,) = curves(replace(report, findings=(found,)))
+    for line in links.diagrams[0].lines:
+        assert len(line.points) == MOST_POINTS // 32
+        assert [point[1] for point in line.points] == [1.0] * 25 + [2.0] * 25

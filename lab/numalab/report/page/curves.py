@@ -10,7 +10,8 @@ from numalab.report.model import StudyReport
 from numalab.report.page.charts import PALETTE, Spec, node_color
 from numalab.report.page.diagrams import curve_chart
 
-MOST_STEPS = 100
+MOST_STEPS = 100  # of a curve
+MOST_POINTS = 1600  # of a diagram: 32 links of a large mesh have 50 steps each
 Place = tuple[int | None, tuple[int, int] | None]  # node, link
 
 
@@ -59,17 +60,27 @@ def curves(report: StudyReport) -> list[Curves]:
     diagram for each variant, with nodes as lines.
     """
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
-    grid = [length * (step + 1) / MOST_STEPS for step in range(MOST_STEPS)]
     found: dict[str, dict[Place, dict[str, list[TimeSeries]]]] = {}
     for run in report.findings:
         for series in run.findings.series:
             variants = found.setdefault(series.name, {}).setdefault((series.node, series.link), {})
             variants.setdefault(run.variant, []).append(series)
     return [
-        Curves(name, printable(first.title), first.unit, _diagrams(report, nodes, grid))
+        Curves(
+            name,
+            printable(first.title),
+            first.unit,
+            _diagrams(report, nodes, _grid(length, len(nodes))),
+        )
         for name, nodes in found.items()
         for first in [next(iter(next(iter(nodes.values())).values()))[0]]
     ]
+
+
+def _grid(length: float, lines: int) -> list[float]:
+    """Return the ends of the steps that each of so many curves of a diagram has, in ms."""
+    steps = max(1, min(MOST_STEPS, MOST_POINTS // max(1, lines)))
+    return [length * (step + 1) / steps for step in range(steps)]
 
 
 def _diagrams(
