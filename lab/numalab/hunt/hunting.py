@@ -200,11 +200,13 @@ class Hunter:
         if not trial.confirms(finding, alone):
             return None
         self.tell("confirmed; shrinking")
-        # What depends on chance may have been lost on the way: then the first case has to do.
-        for small in (shrink(alone, violates, self.goes_on).case, alone):
-            if (settled := trial.settle(finding, small)) is not None:
-                return small, *settled
-        return None
+
+        def settles(case: Case) -> bool:
+            return trial.settle(finding, case) is not None
+
+        small = shrink(alone, violates, self.goes_on, settles).case
+        settled = trial.settle(finding, small)
+        return None if settled is None else (small, *settled)
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)

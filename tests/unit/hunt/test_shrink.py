@@ -62,3 +62,17 @@ def test_stops_when_time_is_up() -> None:
     found = shrink(big(), lambda cases: [[True] * len(c.loads) for c in cases], lambda: False)
     assert found.case == big()
     assert found.tried == 0
+
+
+def test_what_violates_by_chance_is_no_step_on_the_way() -> None:
+    """With two hogs it violates in few boots and not in all that are wanted of the last case."""
+
+    def hogs(case: Case) -> int:
+        return sum(part.count for load in case.loads for part in load.parts if part.kind == "hog")
+
+    def violates(cases: Sequence[Case]) -> list[list[bool]]:
+        return [[hogs(case.only(load)) >= 2 for load in case.loads] for case in cases]
+
+    small = shrink(big(), violates, lambda: True, lambda case: hogs(case) >= 3).case
+    assert (hogs(small), small.loads[0].tasks) == (3, 3)
+    assert hogs(shrink(big(), violates, lambda: True).case) == 2

@@ -11,6 +11,8 @@ LEAST_MS = 600
 _AT_ONCE = 6  # loads that are tried in one boot
 # Of each case of some, whether each of its loads violates.
 Violates = Callable[[Sequence[Case]], list[list[bool]]]
+# Whether a case that few boots showed to violate does so in all that are wanted of a last one.
+Settles = Callable[[Case], bool]
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,14 @@ def size(case: Case) -> tuple[int, int, int, int, int, int]:
     return (len(machine.nodes), machine.cpu_count, tasks, values, ms, masks)
 
 
-def shrink(case: Case, violates: Violates, goes_on: Callable[[], bool]) -> Shrunk:
+def shrink(
+    case: Case, violates: Violates, goes_on: Callable[[], bool], settles: Settles = lambda _: True
+) -> Shrunk:
     """Shrink a case with one load at most, until nothing smaller violates, or `goes_on` says no.
 
-    `violates` boots cases. The order of what is tried is fixed, so that the same case gives the
-    same one.
+    `violates` boots cases, few times each; each step goes to the smallest one that also `settles`.
+    Without that, a step to a case that violates by chance would lose all that came before it. The
+    order of what is tried is fixed, so that the same case gives the same one.
     """
     tried = 0
     while goes_on():
@@ -45,7 +50,8 @@ def shrink(case: Case, violates: Violates, goes_on: Callable[[], bool]) -> Shrun
             if not goes_on():
                 break
             tried += sum(len(each.loads) for each in batch)
-            smaller = _best(batch, violates(batch))
+            found = sorted(_violating(batch, violates(batch)), key=size)
+            smaller = next((each for each in found if settles(each)), None)
             if smaller is not None:
                 break
         if smaller is None:
@@ -54,14 +60,11 @@ def shrink(case: Case, violates: Violates, goes_on: Callable[[], bool]) -> Shrun
     return Shrunk(case, tried)
 
 
-def _best(batch: Sequence[Case], held: Sequence[Sequence[bool]]) -> Case | None:
-    found = [
-        case.only(load)
-        for case, flags in zip(batch, held, strict=True)
-        for load, bad in zip(case.loads, flags, strict=True)
-        if bad
-    ]
-    return min(found, key=size, default=None)
+def _violating(batch: Sequence[Case], held: Sequence[Sequence[bool]]) -> Iterator[Case]:
+    for case, flags in zip(batch, held, strict=True):
+        for load, bad in zip(case.loads, flags, strict=True):
+            if bad:
+                yield case.only(load)
 
 
 def _batches(case: Case) -> Iterator[list[Case]]:
