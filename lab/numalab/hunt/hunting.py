@@ -161,7 +161,9 @@ class Hunter:
         if self.aim.survey:
             return
         for finding in _worst(self._suspected(examined), other):
-            if not self.goes_on() or finding.prop in {found.finding.prop for found in hunt.found}:
+            if not self.goes_on() or (hunt.found and self.aim.first_only):
+                return
+            if finding.prop in {found.finding.prop for found in hunt.found}:
                 continue
             met, boots = self._minutes(), self.workers.asked
             pursued = self._pursue(case, finding)
