@@ -150,6 +150,34 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
             assert core.load(cpu, node * lines + cpu) == expected
 
 
+@given(
+    table=st.lists(
+        st.lists(st.integers(30, 2000), min_size=3, max_size=3), min_size=3, max_size=3
+    ).filter(lambda rows: all(row[i] == min(row) for i, row in enumerate(rows))),
+    told=st.none() | st.lists(st.integers(1 << 20, 1 << 30), min_size=3, max_size=3),
+    cpus=st.sampled_from([1, 2, 8]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_cpu_alone_finds_the_files_latencies(
+    tmp_path: Path, table: list[list[int]], told: list[int] | None, cpus: int
+) -> None:
+    """No memory or link that the file says nothing of is busy for more than 0.8 of its time."""
+    path = tmp_path / "full.toml"
+    text = f'summary = "?"\nsource = "?"\nnodes = 3\ncpus = {cpus}\nmemory_mib = 512\n'
+    text += f'[shape]\nkind = "full"\ndistances = [10, 20]\n[memory]\nlatency_ns = {table}\n'
+    for node, kib in enumerate(told or []):
+        text += f"[[interconnects]]\ninitiator = {node}\ntarget = {node}\nbandwidth_kib_s = {kib}\n"
+    path.write_text(text)
+    model = memory_model(load_topology_file(path))
+    for cpu_node, row in enumerate(table):
+        for node, latency_ns in enumerate(row):
+            for server in (node, *model.routes[node, cpu_node]):
+                assert model.servers[server].line_ps <= 0.8 * 1000 * latency_ns + 1
+    if told:
+        shares = [server.mb_s for server in model.servers[:3]]
+        assert shares[0] / max(shares) == pytest.approx(told[0] / max(told), rel=0.01, abs=1e-4)
+
+
 ODD = st.sampled_from([1, 2, 19, 20, 21, 89, 90, 91, 1000, 65535, 999_999, 1_000_000])
 
 FAR = st.sampled_from([90, 91, 1000, 65535, 1_000_000])

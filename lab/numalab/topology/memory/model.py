@@ -278,10 +278,18 @@ def _servers(
     ]
     routes: dict[tuple[int, int], tuple[int, ...]] = {}
     places: dict[tuple[int, int], int] = {}
-    for pair, hops in route_links(topology).items():
+    links = route_links(topology)
+    fastest: dict[tuple[int, int], int] = {}
+    for (memory, cpu_node), hops in links.items():
+        for hop in hops:
+            access = latency[cpu_node][memory]
+            fastest[hop] = min(access, fastest.get(hop, access))
+    for pair, hops in links.items():
         for a, b in hops:
             if (a, b) not in places:
-                mb_s = given.link_bandwidth_mb_s or max(speeds) / LINK_OF_MEMORY
+                mb_s = given.link_bandwidth_mb_s or max(
+                    max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
+                )
                 places[a, b] = len(servers)
                 servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
         routes[pair] = tuple(places[hop] for hop in hops)
@@ -301,12 +309,26 @@ def _check_speeds(given: MemoryGiven, servers: Sequence[Server]) -> None:
         )
 
 
+def _demand(latency_ns: int) -> float:
+    """Return what one CPU asks for, in MB/s, that waits so long for each line."""
+    return LINE_BYTES * 1000 / latency_ns
+
+
+def _enough_for_one(latency_ns: int) -> float:
+    """Return the least bandwidth, in MB/s, with which a CPU alone finds the file's latency.
+
+    Nothing that the file leaves out is less: such a CPU would wait for itself.
+    """
+    return _demand(latency_ns) / MEMORY_OF_DEMAND
+
+
 def _memory_speeds(
     topology: Topology, given: MemoryGiven, latency: tuple[tuple[int, ...], ...]
 ) -> tuple[float, ...]:
     """Return each memory's bandwidth in MB/s: as given, else so that its CPUs just fill it.
 
     The HMAT's bandwidths are a real machine's: their proportions are taken, not their numbers.
+    They are scaled so that each memory is fast enough for one CPU alone.
     """
     nodes = topology.nodes
     if isinstance(given.bandwidth_mb_s, tuple):
@@ -318,14 +340,17 @@ def _memory_speeds(
         return tuple(map(float, given.bandwidth_mb_s))
     if given.bandwidth_mb_s is not None:
         return (float(given.bandwidth_mb_s),) * len(nodes)
+    with_cpus = [node.id for node in nodes if node.cpus]
     local = max(
-        len(node.cpus) * MEMORY_OF_DEMAND * LINE_BYTES * 1000 / latency[node.id][node.id]
-        for node in nodes
-        if node.cpus
+        len(nodes[node].cpus) * MEMORY_OF_DEMAND * _demand(latency[node][node])
+        for node in with_cpus
     )
     told: dict[int, int] = {}
     for each in topology.interconnects:
         if each.bandwidth_kib_s is not None:
             told[each.target] = max(told.get(each.target, 0), each.bandwidth_kib_s)
     most = max(told.values(), default=1)
-    return tuple(local * told.get(node.id, most) / most for node in nodes)
+    shares = [told.get(node.id, most) / most for node in nodes]
+    least = [_enough_for_one(min(latency[near][node.id] for near in with_cpus)) for node in nodes]
+    local = max(local, *(mb_s / share for mb_s, share in zip(least, shares, strict=True)))
+    return tuple(local * share for share in shares)
