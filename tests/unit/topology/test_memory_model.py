@@ -261,7 +261,9 @@ def test_any_hmat_is_refused_by_its_key_or_taken_by_the_core(
 GUESTS = Path(__file__).parents[2] / "data" / "timed"
 
 
-@pytest.mark.parametrize("name", ["mesh-8", "pairs-4", "backplane-8", "full-2", "asym-4"])
+@pytest.mark.parametrize(
+    "name", ["mesh-8", "pairs-4", "backplane-8", "full-2", "asym-4", "one-cpu-2", "one-cpu-4"]
+)
 def test_a_chase_in_guests_took_what_the_topology_says(name: str) -> None:
     """What `distances` printed in mode timed, 2 MiB, within 3 % for each pair of nodes."""
     own = GUESTS / f"{name}.toml"
