@@ -5,26 +5,23 @@ rounds before it, which in icount mode depends on the seed alone; so the same se
 cases and verdicts, however many workers there are and wherever a hunt was stopped.
 """
 
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined, Finding, limit_between
-from numalab.hunt.generate.loads import draw_loads
-from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
 from numalab.hunt.pursuit.shrink import shrink
 from numalab.hunt.pursuit.trial import Trial
 from numalab.hunt.workers import Examiners
 
 ROUND = 4  # machines
-LOADS = 5  # on each
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest
-PURSUED = 2  # violations of a property by one machine
+PURSUED = 6  # loads of one machine, at most
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,8 @@ class Hunted:
 
     `first` is the case in which it was met, `case` the smallest; `finding` what the smallest
     shows, in boots with each of `seeds`. `minutes` is the wall time since the hunt began until it
-    was met, and `shrunk_minutes` until it was small; `boots` and `shrunk_boots` are how many boots
-    that took, stored ones among them. `after` counts the machines until it was met.
+    was confirmed, and `shrunk_minutes` until it was small; `boots` and `shrunk_boots` are how many
+    boots that took, stored ones among them. `after` counts the machines until it was met.
     """
 
     first: Case
@@ -81,7 +78,6 @@ class Aim:
 
 
 Tell = Callable[[str], None]
-Near = tuple[float, Case, int]  # how close it came, and with which load
 
 
 @dataclass
@@ -115,16 +111,18 @@ class Hunter:
         aim, hunt = self.aim, self.hunt
         number = 0
         while self.goes_on() and not (aim.machines and hunt.machines >= aim.machines):
-            cases = [draw_case(aim.seed, number + i, self.bench, near) for i in range(ROUND)]
+            # Nobody tried a CPU that comes back with the emulator of timed mode.
+            hotplug = self.bench.choice.mode != "timed"
+            cases = [draw_case(aim.seed, number + i, hotplug=hotplug, near=near)
+                     for i in range(ROUND)]  # fmt: skip
             number += ROUND
             results = self.workers.examine([(case, self.bench, aim.seed) for case in cases])
             beside = self._beside(cases, results)
             for case, examined, other in zip(cases, results, beside, strict=True):
-                self._take(case, examined, other)
-                near += _near(case, examined, aim)
+                near += self._take(case, examined, other)
                 if hunt.found and aim.first_only:
                     return hunt
-            near = sorted(near, key=lambda each: -each[0])[:_KEPT]
+            near = sorted(near, key=lambda each: -each.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
 
@@ -148,67 +146,100 @@ class Hunter:
             if self.trial.counts(each) and each.prop in self.aim.properties - known
         ]
 
-    def _take(self, case: Case, examined: Examined, other: Examined | None) -> None:
+    def _take(self, case: Case, examined: Examined, other: Examined | None) -> list[Near]:
+        """Pursue what a boot shows, and return what came close to counting."""
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
         if examined.error:
             hunt.failed.append(examined.error)
-            return
+            return []
         for finding in examined.findings:
             if finding.prop in self.aim.properties:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
+        near = _near(case, examined, self.aim) if self.rival is None else []
         if self.aim.survey:
-            return
-        for finding in _worst(self._suspected(examined), other):
-            if not self.goes_on() or (hunt.found and self.aim.first_only):
-                return
-            if finding.prop in {found.finding.prop for found in hunt.found}:
+            return near
+        clear = _clearest(self._suspected(examined), other)
+        for some in _groups(clear):
+            if self._is_over():
+                break
+            whole = case if some[0].load is not None else self._fewest_loads(case, some[0])
+            passed = self._pursue(some, whole)
+            near += [
+                Near(float(n**2), case, each.load)
+                for each, n in passed.items()
+                if each.load is not None and n
+            ]
+        return near
+
+    def _is_over(self) -> bool:
+        return not self.goes_on() or bool(self.hunt.found and self.aim.first_only)
+
+    def _pursue(self, findings: Sequence[Finding], case: Case) -> Mapping[Finding, int]:
+        """Confirm findings about a case in fresh boots with other seeds, and shrink what is left.
+
+        Return how many boots showed each.
+        """
+        for finding in findings:
+            self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
+        confirmed = self.trial.confirm(findings, case)
+        minutes, boots = self._minutes(), self.workers.asked
+        shown = sorted(confirmed.shown, key=lambda each: (each.most > 0, not each.violated))
+        self.hunt.unconfirmed += [each for each in findings if each not in shown]
+        for finding in shown:
+            if self._is_over() or self._is_found(finding.prop):
                 continue
-            met, boots = self._minutes(), self.workers.asked
-            pursued = self._pursue(case, finding)
-            if pursued is None:
-                hunt.unconfirmed.append(finding)
+            self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}; shrinking")
+            alone = case if finding.load is None else case.only(case.loads[finding.load])
+            small = self._shrunk(finding, alone)
+            if small is None:
+                self.hunt.unconfirmed.append(finding)
                 self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
-            small, shown, seeds = pursued
-            hunt.found.append(
-                Hunted(
-                    case,
-                    small,
-                    shown,
-                    seeds,
-                    met,
-                    self._minutes(),
-                    hunt.machines,
-                    boots,
-                    self.workers.asked,
-                )
-            )
-            self.tell(f"found: {shown.prop}: {shown.text}")
+            self.hunt.found.append(
+                Hunted(alone, *small, minutes, self._minutes(), self.hunt.machines, boots,
+                       self.workers.asked)
+            )  # fmt: skip
+            self.tell(f"found: {small[1].prop}: {small[1].text}")
+        return confirmed.passed
 
-    def _pursue(self, case: Case, finding: Finding) -> tuple[Case, Finding, tuple[int, ...]] | None:
-        """Confirm a violation in fresh boots with other seeds, and shrink it."""
-        self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
+    def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
+        """Return the smallest case that shows a finding about one, what it shows, and the seeds."""
         trial = self.trial
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
             return trial.shows(finding, cases)
 
-        if finding.load is None:
-            alone = _fewest_loads(case, violates)
-        else:
-            alone = case.only(case.loads[finding.load])
-        if not trial.confirms(finding, alone):
-            return None
-        self.tell("confirmed; shrinking")
-
         def settles(case: Case) -> bool:
             return trial.settle(finding, case) is not None
 
-        small = shrink(alone, violates, self.goes_on, settles).case
+        small = shrink(case, violates, self.goes_on, settles).case
         settled = trial.settle(finding, small)
         return None if settled is None else (small, *settled)
+
+    def _fewest_loads(self, case: Case, finding: Finding) -> Case:
+        """Return the machine without loads if that shows it, else with half of them, ..., else all.
+
+        Without any the driver has to have one, too: a task on a CPU.
+        """
+        if not case.loads:
+            return case
+        idle = case.only(Load(100, case.loads[0].parts[:1]))
+        if self.trial.shows(finding, [idle])[0][0]:
+            return idle
+        while len(case.loads) > 1:
+            middle = len(case.loads) // 2
+            halves = [case.only(*case.loads[middle:]), case.only(*case.loads[:middle])]
+            smaller = next((each for each in halves
+                            if self.trial.shows(finding, [each])[0][0]), None)  # fmt: skip
+            if smaller is None:
+                break
+            case = smaller
+        return case
+
+    def _is_found(self, prop: str) -> bool:
+        return prop in {found.finding.prop for found in self.hunt.found}
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
@@ -224,38 +255,10 @@ class Hunter:
         )
 
 
-def draw_case(seed: int, number: int, bench: HuntBench, near: Sequence[Near] = ()) -> Case:
-    """Draw case `number` of a seed: a new machine, or, each third time, one that came close."""
-    rng = random.Random(f"{seed}-{number}")
-    if near and number % 3 == 2:
-        weights = [closeness for closeness, _, _ in near]
-        _, case, load = rng.choices(near, weights)[0]
-        kept = [_varied(rng, case.loads[load])]
-        drawn = draw_loads(rng, case.machine, LOADS - 1)
-        return Case(case.machine, (*kept, *_possible(drawn, bench)))
-    machine = draw_machine(rng)
-    return Case(machine, tuple(_possible(draw_loads(rng, machine, LOADS), bench)))
-
-
-def _possible(loads: Sequence[Load], bench: HuntBench) -> Iterator[Load]:
-    """Leave out hotplug in timed mode, whose emulator was not tried with a CPU that comes back."""
-    for load in loads:
-        if not load.hotplug or bench.choice.mode != "timed":
-            yield load
-
-
-def _varied(rng: random.Random, load: Load) -> Load:
-    parts = list(load.parts)
-    place = rng.randrange(len(parts))
-    part = parts[place]
-    count = max(1, part.count + rng.choice((-2, -1, 1, 2)))
-    return Load(load.ms, (*parts[:place], type(part)(**{**vars(part), "count": count}),
-                          *parts[place + 1 :]), load.hotplug, load.cpuset)  # fmt: skip
-
-
 def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
+    """Return the loads that came close to a limit, where there is no rival to compare with."""
     return [
-        (min(1.0, finding.closeness), case, finding.load)
+        Near(min(1.0, finding.closeness), case, finding.load)
         for finding in examined.findings
         if finding.load is not None
         and finding.prop in aim.properties
@@ -263,8 +266,8 @@ def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
     ]
 
 
-def _worst(suspected: Sequence[Finding], other: Examined | None) -> list[Finding]:
-    """Return what to pursue, the clearest first: of each property the worst of some loads.
+def _clearest(suspected: Sequence[Finding], other: Examined | None) -> list[Finding]:
+    """Return what to pursue, the clearest first: what some loads show, and the whole boot.
 
     What the rival showed in the same boot, or came near, is left out.
     """
@@ -275,19 +278,20 @@ def _worst(suspected: Sequence[Finding], other: Examined | None) -> list[Finding
             continue
         beside = [theirs] if theirs is not None else []
         if limit_between([finding], beside) is not None:
-            least = max([each.value for each in beside], default=0.0) or finding.value / 100
+            usual = finding.most if finding.suspect is None else finding.suspect
+            least = max([usual / 2, *(each.value for each in beside)]) or finding.value / 100
             clear.append((finding.violated * 100 + finding.value / least, finding))
-    found: dict[str, list[Finding]] = {}
-    for _, finding in sorted(clear, key=lambda each: -each[0]):
-        found.setdefault(finding.prop, []).append(finding)
-    return [each for one in found.values() for each in one[:PURSUED]]
+    found = [each for _, each in sorted(clear, key=lambda each: -each[0])]
+    loads = list(dict.fromkeys(each.load for each in found if each.load is not None))[:PURSUED]
+    return [each for each in found if each.load is None or each.load in loads]
 
 
-def _fewest_loads(case: Case, violates: Callable[[Sequence[Case]], list[list[bool]]]) -> Case:
-    """Return the machine without loads if that is enough, else with the one that is, else all."""
-    idle = case.only(Load(100, case.loads[0].parts[:1])) if case.loads else case
-    candidates = [idle, *(case.only(load) for load in case.loads)]
-    for one in candidates:
-        if violates([one])[0][0]:
-            return one
-    return case
+def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
+    """Put together what is tried in the same boots, broken promises first.
+
+    These are few, and hardly ever chance. What is about a whole boot is tried alone.
+    """
+    alone = [[each] for each in clear if each.load is None]
+    broken = [each for each in clear if each.load is not None and each.most <= 0]
+    others = [each for each in clear if each.load is not None and each.most > 0]
+    return [*alone, *(some for some in (broken, others) if some)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
+from numalab.hunt.generate.cases import LOADS, Near, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.load import parse_loads, part_of_task, render_loads
@@ -47,6 +48,25 @@ def test_loads_name_only_what_the_machine_has(number: int) -> None:
     for load in case.loads:
         assert load.every_cpu <= cpus
         assert all(part.node in (None, *range(len(case.machine.nodes))) for part in load.parts)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10_000))
+def test_loads_of_a_case_differ_and_those_with_hotplug_come_last(number: int) -> None:
+    case = draw_case(3, number, hotplug=True)
+    late = [bool(load.hotplug) for load in case.loads]
+    assert late == sorted(late)
+    assert len(set(case.loads)) == len(case.loads) <= LOADS
+    assert not any(load.hotplug for load in draw_case(3, number, hotplug=False).loads)
+
+
+def test_what_came_close_is_tried_again_with_more_and_fewer_tasks() -> None:
+    close = draw_case(3, 0, hotplug=False)
+    again = draw_case(3, 2, hotplug=False, near=[Near(1.0, close, 1)])
+    assert again.machine == close.machine
+    kinds = [part.kind for part in close.loads[1].parts]
+    alike = [load for load in again.loads if [part.kind for part in load.parts] == kinds]
+    assert alike
 
 
 def test_many_machines_are_hazards() -> None:

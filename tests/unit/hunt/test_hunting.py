@@ -1,7 +1,7 @@
 """What counts as found: in every fresh boot, in none of a rival's, and not weak without one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -87,7 +87,7 @@ def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: 
     assert one.finding.value == 0.3
     assert one.finding.most == 0.2, "half way between the two kernels"
     assert one.seeds == (2, 3, 4)
-    assert one.boots == 2, "one on each kernel"
+    assert one.boots == 12, "six seeds on each kernel"
 
 
 def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
@@ -115,6 +115,41 @@ def test_what_a_rival_was_not_judged_for_does_not_count(case: Case) -> None:
     trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
     assert trial.shows(Finding(PROP, 0, 1.0, 0.5, "idle"), [case]) == [[False]]
     assert crew.booted[-1] == (THEIRS, 2)
+
+
+def test_all_that_is_suspected_of_a_machine_is_tried_in_the_same_boots(case: Case) -> None:
+    two = case.only(*case.loads * 2)
+    crew = FakeExaminers(lambda bench, seed: (float(bench == MINE), False))
+    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    findings = [Finding(PROP, place, 1.0, 0.5, "idle") for place in (0, 1)]
+    confirmed = trial.confirm(findings, two)
+    assert confirmed.shown == tuple(findings)
+    assert confirmed.passed == dict.fromkeys(findings, 5)
+    assert crew.booted == [(bench, seed) for seed in range(2, 7) for bench in (MINE, THEIRS)]
+
+
+def test_what_the_first_boots_show_the_last_ones_have_to_show_alone(case: Case) -> None:
+    def until(last: int) -> int:
+        return found(case, lambda bench, seed: (float(bench == MINE and seed <= last), True),
+                     rival=THEIRS)  # fmt: skip
+
+    assert until(4) == 0, "the three that confirm show it, the two after them do not"
+    assert until(6) == 1
+
+
+def test_a_broken_promise_needs_no_more_boots(case: Case) -> None:
+    class Promise(FakeExaminers):
+        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+            return [
+                Examined(tuple(replace(each, most=0.0) for each in one.findings), 1.0)
+                for one in super().examine(boots)
+            ]
+
+    crew = Promise(lambda bench, seed: (float(bench == MINE), False))
+    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    broken = Finding(PROP, 0, 1.0, 0.0, "ran elsewhere")
+    assert trial.confirm([broken], case).shown == (broken,)
+    assert {seed for _, seed in crew.booted} == {2, 3, 4}
 
 
 def test_limits_lie_between() -> None:

@@ -74,7 +74,7 @@ def test_alone_most_looks_have_to_violate_it() -> None:
 def test_a_boot_that_was_not_judged_shows_nothing() -> None:
     seen = Looks(beside_rival=False)
     for value in (2.0, 3.0):
-        seen.take(Examined((look(value, 1),), 1.0), look(2, 1), 1, mine=True)
+        seen.take(Examined((look(value, 1),), 1.0), "lost-time", [0], mine=True)
     assert seen.show()
-    seen.take(Examined((), 1.0, "no QEMU"), look(2, 1), 1, mine=True)
+    seen.take(Examined((), 1.0, "no QEMU"), "lost-time", [0], mine=True)
     assert not seen.may_show()

@@ -10,6 +10,8 @@ from numalab.hunt.finding import APART, Examined, Finding
 # once in a thousand times, and their means are not 1.5 apart in most of these.
 _SOON = 0.7
 _IN_THE_END = 0.9
+# And in boots made afterwards, whose looks had no part in choosing what is worth them.
+_AFTERWARDS = 0.8
 
 
 def how_often_more(mine: Sequence[float], theirs: Sequence[float]) -> float:
@@ -31,26 +33,36 @@ class Looks:
     theirs: list[Finding] = field(default_factory=list)
     failed: bool = False
 
-    def take(self, examined: Examined, finding: Finding, loads: int, *, mine: bool) -> None:
-        """Take the looks of one more boot, which did the load so many times."""
-        places = [None] if finding.load is None else range(loads)
-        found = [examined.of(finding.prop, place) for place in places]
+    def take(
+        self, examined: Examined, prop: str, places: Sequence[int | None], *, mine: bool
+    ) -> None:
+        """Take the looks of one more boot, which did the load at these places among its loads."""
+        found = [examined.of(prop, place) for place in places]
         self.failed |= None in found
         (self.mine if mine else self.theirs).extend(each for each in found if each is not None)
 
     def may_show(self) -> bool:
         """Whether it is worth going on."""
-        return self._shows(last=False)
+        return self._shows(_SOON, last=False)
 
     def show(self) -> bool:
         """Whether the kernel shows it, and the rival does not."""
-        return self._shows(last=True)
+        return self._shows(_IN_THE_END, last=True)
 
-    def _shows(self, *, last: bool) -> bool:
+    def show_again(self) -> bool:
+        """Whether looks that were taken after others had shown it show it as well."""
+        return self._shows(_AFTERWARDS, last=True)
+
+    @property
+    def promised(self) -> bool:
+        """Whether the property allows nothing at all."""
+        return bool(self.mine) and self.mine[0].most <= 0
+
+    def _shows(self, least_often: float, *, last: bool) -> bool:
         if self.failed or not self.mine:
             return False
         bad = [each.violated for each in self.mine]
-        if self.mine[0].most <= 0:
+        if self.promised:
             least = 1 if self.mine[0].load is not None else 2
             enough = sum(bad) >= least or not last
             return enough and not any(each.violated for each in self.theirs)
@@ -62,6 +74,4 @@ class Looks:
         mean, other = sum(values) / len(values), sum(others) / len(others)
         suspect = self.mine[0].most if self.mine[0].suspect is None else self.mine[0].suspect
         often = how_often_more(values, others)
-        return (
-            mean > suspect and mean >= APART * other and often >= (_IN_THE_END if last else _SOON)
-        )
+        return mean > suspect and mean >= APART * other and often >= least_often

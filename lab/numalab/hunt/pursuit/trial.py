@@ -1,6 +1,6 @@
 """Fresh boots of a case with other seeds, on the kernel that is hunted and on its rival."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case
@@ -10,9 +10,18 @@ from numalab.hunt.pursuit.looks import Looks
 from numalab.hunt.workers import Boot, Examiners
 
 SEEDS = 3  # of the boots that confirm
+SEEDS_AFTER = 2  # of those that confirm it once more, on their own
 REPEATED = 3  # how often each of them does the load
 MORE_SEEDS = 6  # that are tried until one shows what depends on chance
 QUICK = 2  # boots of each smaller case, which does its load once
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The findings that all fresh boots show, and for each that was tried how many did so."""
+
+    shown: tuple[Finding, ...]
+    passed: Mapping[Finding, int]
 
 
 @dataclass(frozen=True)
@@ -35,22 +44,56 @@ class Trial:
         """The seeds of the fresh boots."""
         return tuple(self.seed + 1 + place for place in range(SEEDS))
 
-    def confirms(self, finding: Finding, case: Case) -> bool:
-        """Say whether fresh boots of a case with one load show what a finding says.
+    @property
+    def seeds_after(self) -> tuple[int, ...]:
+        """The seeds of the boots that confirm once more."""
+        return tuple(self.seeds[-1] + 1 + place for place in range(SEEDS_AFTER))
 
-        Each does the load several times, so that what depends on chance is seen often enough to
-        tell the kernel from its rival; boots end as soon as it is clear that it does not.
+    def confirm(self, findings: Sequence[Finding], case: Case) -> Confirmed:
+        """Say which of some findings about a case fresh boots show, too.
+
+        A boot does the loads of all findings that are still to be told from the rival, each
+        several times, so that what depends on chance is seen often enough. What the first boots
+        show the last ones have to show on their own, too, unless it is the breach of a promise:
+        where much is suspected, chance shows something.
         """
-        if finding.load is not None:
-            case = case.only(*case.loads * REPEATED)
-        seen = Looks(self.rival is not None)
-        for seed in self.seeds:
-            boots: list[Boot] = [(case, bench, seed) for bench in self._benches]
-            for (_, bench, _), examined in zip(boots, self.workers.examine(boots), strict=True):
-                seen.take(examined, finding, len(case.loads), mine=bench is self.bench)
-            if not seen.may_show():
-                return False
-        return seen.show()
+        passed = dict.fromkeys(findings, 0)
+        looks = self._look(case, passed, self.seeds, findings)
+        shown = [each for each, seen in looks.items() if seen.show()]
+        if self.rival is not None:
+            again = [each for each in shown if not looks[each].promised]
+            looks |= self._look(case, passed, self.seeds_after, again)
+            shown = [each for each in shown if each not in again or looks[each].show_again()]
+        return Confirmed(tuple(shown), passed)
+
+    def _look(
+        self, case: Case, passed: dict[Finding, int], seeds: Sequence[int], of: Sequence[Finding]
+    ) -> dict[Finding, Looks]:
+        """Return what boots with some seeds show, until it is clear that it does not count."""
+        looks = {each: Looks(self.rival is not None) for each in of}
+        alive = looks
+        for seed in seeds:
+            if alive:
+                self._look_again(case, seed, alive)
+            alive = {each: seen for each, seen in alive.items() if seen.may_show()}
+            for each in alive:
+                passed[each] += 1
+        return {
+            each: looks[each] if each in alive else Looks(self.rival is not None) for each in of
+        }
+
+    def _look_again(self, case: Case, seed: int, looks: Mapping[Finding, Looks]) -> None:
+        """Boot the loads of some findings on each kernel, and take what that shows."""
+        wanted = {each.load for each in looks if each.load is not None}
+        order = [n for n in sorted(wanted, key=lambda n: (bool(case.loads[n].hotplug), n))
+                 for _ in range(REPEATED)]  # fmt: skip
+        # What is about the whole boot needs all loads of the case, which has no others then.
+        again = case.only(*(case.loads[n] for n in order)) if order else case
+        boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
+        for (_, bench, _), examined in zip(boots, self.workers.examine(boots), strict=True):
+            for each, seen in looks.items():
+                places: list[int | None] = [p for p, n in enumerate(order) if n == each.load]
+                seen.take(examined, each.prop, places or [None], mine=bench is self.bench)
 
     def shows(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
         """Say of each load of some smaller cases whether it shows what a finding says, too.

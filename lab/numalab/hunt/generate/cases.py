@@ -1,0 +1,50 @@
+"""Cases from a seed: new machines, and loads that came close to what is hunted for once more."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from numalab.hunt.case import Case
+from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.load import Load
+
+# On each machine: two seconds of a load take a tenth of the CPU time that a boot takes.
+LOADS = 12
+_VARIED = 3  # of a load that came close
+
+
+@dataclass(frozen=True)
+class Near:
+    """A load of a case that came close to what is hunted for: the larger, the closer."""
+
+    closeness: float
+    case: Case
+    load: int
+
+
+def draw_case(seed: int, number: int, *, hotplug: bool, near: Sequence[Near] = ()) -> Case:
+    """Draw case `number` of a seed: a new machine, or, each third time, one that came close.
+
+    Loads with `hotplug` (if there are to be any) come last: what they leave behind is not to be
+    seen in another load.
+    """
+    rng = random.Random(f"{seed}-{number}")
+    if near and number % 3 == 2:
+        close = rng.choices(near, [each.closeness for each in near])[0]
+        machine = close.case.machine
+        loads = [_varied(rng, close.case.loads[close.load]) for _ in range(_VARIED)]
+    else:
+        machine = draw_machine(rng)
+        loads = []
+    loads += draw_loads(rng, machine, LOADS - len(loads))
+    loads = [load for load in dict.fromkeys(loads) if hotplug or not load.hotplug]
+    return Case(machine, tuple(sorted(loads, key=lambda load: bool(load.hotplug))))
+
+
+def _varied(rng: random.Random, load: Load) -> Load:
+    parts = list(load.parts)
+    place = rng.randrange(len(parts))
+    count = max(1, parts[place].count + rng.choice((-2, -1, 0, 1, 2)))
+    parts[place] = replace(parts[place], count=count)
+    return replace(load, parts=tuple(parts))
