@@ -65,7 +65,7 @@ test: setup ## All tests: pure, golden, real boots, a real browser
 
 test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emulates SVM)
 	@$(BIN)/numalab image build base host >/dev/null
-	@$(BIN)/numalab kernel build debian-6.12 host >/dev/null
+	@$(BIN)/numalab kernel build debian-6.12 >/dev/null
 	@$(BIN)/pytest tests/testbed
 
 fuzz: setup ## Hostile input of every kind, long; each case by its seed

@@ -19,6 +19,7 @@ from queue import Queue
 from typing import Any
 
 from numalab.topology.model import Topology
+from testbed.kernel import HostKernel
 from testbed.runner import LINE
 
 # Emulated time follows this host's clock, so what is slow here is late in there. Limits are
@@ -43,7 +44,7 @@ class BedFailed(Exception):
 class Disks:
     """The host's kernel, its root, and what it is given beside that."""
 
-    kernel: Path
+    kernel: HostKernel
     root: Path
     others: tuple[Path, ...]
 
@@ -204,9 +205,9 @@ def render_argv(
     packages = f"sockets={shape.sockets},dies={shape.dies},cores={shape.cores}"
     memory = topology.memory_mib
     cmdline = (
-        "console=ttyS0 root=/dev/pmem0 rootwait=20 rootfstype=erofs ro oops=panic panic=-1"
+        "console=ttyS0 oops=panic panic=-1 nokaslr mitigations=off"
         # All CPUs read one clock. Without it the kernel may distrust it, and KVM then as well.
-        " init=/usr/lib/numalab-host/init tsc=reliable no_timer_check"
+        " tsc=reliable no_timer_check"
     )
     argv = [
         *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"),
@@ -217,7 +218,8 @@ def render_argv(
         *("-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off"),
         *("-smp", f"{topology.cpu_count},{packages},threads={shape.threads}"),
         *("-m", f"{memory}M,slots=8,maxmem={memory + 8192}M"),
-        *("-kernel", str(disks.kernel), "-append", " ".join([cmdline, *words])),
+        *("-kernel", str(disks.kernel.image), "-initrd", str(disks.kernel.initrd)),
+        *("-append", " ".join([cmdline, *words])),
         *("-serial", f"file:{folder / 'console.log'}"),
         *("-chardev", f"socket,id=runner,path={folder / 'runner'},server=on,wait=on"),
         *("-serial", "chardev:runner"),

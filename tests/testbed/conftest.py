@@ -17,6 +17,7 @@ from numalab.places import cache_dir
 from numalab.topology.load import load_topology
 from testbed.bed import Bed, Disks, render_argv, running
 from testbed.disks import guests_disk, project_disk, python_disk
+from testbed.kernel import host_kernel
 
 HOSTS = Path(__file__).parent / "hosts"
 
@@ -34,8 +35,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
                 cache, ensure_kernel(find_kernel("debian-6.12")).bzimage, guest.path.parent
             ),
         )
-        host = ensure_kernel(find_kernel("host")).bzimage
-        return Disks(host, ensure_image(load_recipe("host")).path, others)
+        return Disks(host_kernel(cache), ensure_image(load_recipe("host")).path, others)
     except HostError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

@@ -44,6 +44,10 @@ def project_disk(folder: Path) -> Path:
     for name in filter(None, listed.stdout.split("\0")):
         if (PROJECT / name).is_file() and not name.startswith(("reports/", "tests/data/capture")):
             _link(PROJECT / name, tree / name)
+    # What `numalab --version` and a report say of it.
+    for file in metadata.distribution("numalab").files or ():
+        if file.parts[0].endswith(".dist-info"):
+            _link(Path(str(file.locate())), tree / "lab" / file)
     entry = next(iter(metadata.entry_points(group="console_scripts", name="numalab")))
     program = tree / "bin" / "numalab"
     program.parent.mkdir()
