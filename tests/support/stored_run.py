@@ -40,7 +40,7 @@ def stored_manifest(**changes: Any) -> Manifest:
         tunables={},
         workload=WORKLOAD,
         image=ImageFacts(name="base", digest="0" * 64, packages=()),
-        proof=Proof((ThreadProof("vcpu 0", 1, (0,), (0,)),), (), ""),
+        proof=Proof((ThreadProof("vcpu 0", 1, (0,), (0,), (0,)),), (), ""),
         status=RunStatus.OK,
     )
     return whole.but(**changes)

@@ -8,19 +8,23 @@ from enum import StrEnum
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist, parse_cpulist
-from numalab.guest.usage import VCPU, Usage, is_vcpu
+from numalab.guest.usage import Usage, role_in_words
 from numalab.machine.memory import HeldMemory
 from numalab.placement.placement import Placement
 
 
 @dataclass(frozen=True)
 class ThreadProof:
-    """A thread of QEMU: what it does, the host CPUs planned for it, and those it may run on."""
+    """A thread of QEMU: what it does, the host CPUs planned for it, and those it may run on.
+
+    `vcpus` are those that it runs.
+    """
 
     role: str
     thread: int
     planned: tuple[int, ...]
     allowed: tuple[int, ...]
+    vcpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,6 @@ def prove_threads(
 
     Under emulation all vCPUs have the same thread, which then appears once.
     """
-    roles: dict[int, list[int]] = {}
-    for vcpu, thread in enumerate(vcpu_threads):
-        roles.setdefault(thread, []).append(vcpu)
     threads = []
     for path in _tasks(pid):
         thread = int(path.name)
@@ -109,10 +110,10 @@ def prove_threads(
             allowed = parse_allowed((path / "status").read_text(encoding="utf-8"))
         except OSError:
             continue  # it ended between listing and reading
-        vcpus = roles.get(thread, [])
+        vcpus = tuple(vcpu for vcpu, runs in enumerate(vcpu_threads) if runs == thread)
         planned = {placement.vcpus[vcpu] for vcpu in vcpus} or set(placement.emulator)
-        role = f"{VCPU}{format_cpulist(vcpus)}" if vcpus else _comm(path)
-        threads.append(ThreadProof(role, thread, tuple(sorted(planned)), allowed))
+        role = role_in_words(vcpus, _comm(path))
+        threads.append(ThreadProof(role, thread, tuple(sorted(planned)), allowed, vcpus))
     return tuple(threads)
 
 
@@ -123,7 +124,7 @@ def pin_others(threads: Iterable[ThreadProof]) -> None:
     that ran first; libvirt, which pinned the others before, never sees it.
     """
     for thread in threads:
-        if not is_vcpu(thread.role) and not _is_placed(thread):
+        if not thread.vcpus and not _is_placed(thread):
             with suppress(OSError):  # it has ended, or the host does not let it be moved
                 os.sched_setaffinity(thread.thread, thread.planned)
 
@@ -230,7 +231,7 @@ def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
 
 def _is_placed(thread: ThreadProof) -> bool:
     """Tell whether a vCPU runs on exactly its CPU, another thread on some of those planned."""
-    if is_vcpu(thread.role):
+    if thread.vcpus:
         return thread.allowed == thread.planned
     return set(thread.allowed) <= set(thread.planned)
 

@@ -6,10 +6,11 @@ its tasks did not use.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from numalab.cpulist import format_cpulist
 from numalab.host.disturbance import Disturbance, DisturbanceKind
 
 _TICK_MS = 10  # USER_HZ is 100 on x86 (proc(5): sysconf(_SC_CLK_TCK))
@@ -18,19 +19,11 @@ MOST_SWITCHES = 10.0  # involuntary, in a second
 MOST_LOST = 0.01  # of the time, waited for the host CPU or stolen from it
 
 
-VCPU = "vcpu "  # begins the role of a thread that runs vCPUs
-
-
-def is_vcpu(role: str) -> bool:
-    """Tell whether a thread of this role runs vCPUs."""
-    return role.startswith(VCPU)
-
-
 @dataclass(frozen=True)
 class ThreadUsage:
     """A thread of QEMU: switches and faults (numbers), time it ran and waited for a CPU (ms).
 
-    The times are None where the host's kernel does not count them.
+    The times are None where the host's kernel does not count them. `vcpus` are those that it runs.
     """
 
     role: str
@@ -41,6 +34,7 @@ class ThreadUsage:
     major_faults: int
     ran_ms: float | None
     waited_ms: float | None
+    vcpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,16 @@ class Usage:
     stolen_ms: Mapping[int, int] = field(default_factory=dict)
 
 
-def read_usage(pid: int, roles: Mapping[int, str], cpus: Iterable[int]) -> Usage:
+def role_in_words(vcpus: Sequence[int], name: str) -> str:
+    """Say what a thread does: the vCPUs that it runs, or else its own name."""
+    return f"vcpu {format_cpulist(vcpus)}" if vcpus else name
+
+
+def read_usage(pid: int, vcpus: Mapping[int, tuple[int, ...]], cpus: Iterable[int]) -> Usage:
     """Read what QEMU process `pid` has used since it started, and what was stolen since boot.
 
-    `roles` says what threads do; the others go by their name. `seconds` is the moment, on the
-    monotonic clock. Without any thread when the process is gone.
+    `vcpus` says which ones a thread runs. `seconds` is the moment, on the monotonic clock. Without
+    any thread when the process is gone.
     """
     threads = []
     try:
@@ -76,23 +75,25 @@ def read_usage(pid: int, roles: Mapping[int, str], cpus: Iterable[int]) -> Usage
         except OSError:
             continue  # it ended between listing and reading
         thread = int(folder.name)
-        role, schedstat = roles.get(thread, ""), _schedstat(folder)
-        threads.append(parse_thread(thread, role, status, stat, schedstat))
+        runs, schedstat = vcpus.get(thread, ()), _schedstat(folder)
+        threads.append(parse_thread(thread, runs, status, stat, schedstat))
     host = Path("/proc/stat").read_text(encoding="utf-8", errors="replace")
     return Usage(time.monotonic(), tuple(threads), parse_stolen(host, cpus))
 
 
-def parse_thread(thread: int, role: str, status: str, stat: str, schedstat: str) -> ThreadUsage:
+def parse_thread(
+    thread: int, vcpus: tuple[int, ...], status: str, stat: str, schedstat: str
+) -> ThreadUsage:
     """Parse a thread's status and stat (proc(5)) and schedstat (Documentation/scheduler).
 
-    An empty `role` becomes the thread's name. An empty `schedstat` leaves the times None.
+    An empty `schedstat` leaves the times None.
     """
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     name, _, rest = stat.partition("(")[2].rpartition(")")
     numbers = rest.split()  # from field 3 on
     times = [int(word) / 1e6 for word in schedstat.split()[:2]]
     return ThreadUsage(
-        role=role or name,
+        role=role_in_words(vcpus, name),
         thread=thread,
         voluntary=int(fields["voluntary_ctxt_switches"]),
         involuntary=int(fields["nonvoluntary_ctxt_switches"]),
@@ -100,6 +101,7 @@ def parse_thread(thread: int, role: str, status: str, stat: str, schedstat: str)
         major_faults=int(numbers[9]),
         ran_ms=times[0] if len(times) == 2 else None,
         waited_ms=times[1] if len(times) == 2 else None,
+        vcpus=vcpus,
     )
 
 
@@ -125,17 +127,17 @@ def between(before: Usage, after: Usage) -> Usage:
     )
 
 
-def shared_cpus(usage: Usage, vcpus: Mapping[str, int]) -> tuple[Disturbance, ...]:
+def shared_cpus(usage: Usage, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
     """List which vCPUs did not have their host CPU to themselves.
 
-    `vcpus` gives the host CPU that each thread, by its role, is pinned to. The bounds are
-    MOST_SWITCHES and MOST_LOST; stolen time counts from its second step of 10 ms on.
+    `cpus` are the host CPUs that vCPUs are pinned to. The bounds are MOST_SWITCHES and MOST_LOST;
+    stolen time counts from its second step of 10 ms on.
     """
     if usage.seconds <= 0:
         return ()
     found = []
     for thread in usage.threads:
-        if thread.role not in vcpus:
+        if not thread.vcpus:
             continue
         rate = thread.involuntary / max(1.0, usage.seconds)
         if rate > MOST_SWITCHES:
@@ -143,7 +145,7 @@ def shared_cpus(usage: Usage, vcpus: Mapping[str, int]) -> tuple[Disturbance, ..
         lost = (thread.waited_ms or 0.0) / 1000 / usage.seconds
         if lost > MOST_LOST:
             found.append(Disturbance(DisturbanceKind.WAITED, thread.role, amount=lost))
-    for cpu in sorted(set(vcpus.values())):
+    for cpu in sorted(set(cpus)):
         ms = usage.stolen_ms.get(cpu, 0)
         part = ms / 1000 / usage.seconds
         if ms > _TICK_MS and part > MOST_LOST:
@@ -154,9 +156,8 @@ def shared_cpus(usage: Usage, vcpus: Mapping[str, int]) -> tuple[Disturbance, ..
 def _since(before: ThreadUsage | None, now: ThreadUsage) -> ThreadUsage:
     if before is None:
         return now
-    return ThreadUsage(
-        role=now.role,
-        thread=now.thread,
+    return replace(
+        now,
         voluntary=now.voluntary - before.voluntary,
         involuntary=now.involuntary - before.involuntary,
         minor_faults=now.minor_faults - before.minor_faults,

@@ -13,7 +13,7 @@ from numalab.guest.proof import (
     prove_memory,
     prove_threads,
 )
-from numalab.guest.usage import VCPU, Usage, between, read_usage, shared_cpus
+from numalab.guest.usage import Usage, between, read_usage, shared_cpus
 from numalab.host.disturbance import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
@@ -81,8 +81,8 @@ class Witness:
         pin_others(prove_threads(self._pid, self._vcpu_threads, self._placement))
 
     def _usage(self) -> Usage:
-        roles = {thread.thread: thread.role for thread in self.proof.threads}
-        return read_usage(self._pid, roles, set(self._placement.vcpus))
+        vcpus = {thread.thread: thread.vcpus for thread in self.proof.threads}
+        return read_usage(self._pid, vcpus, set(self._placement.vcpus))
 
     def _read(self) -> None:
         threads = prove_threads(self._pid, self._vcpu_threads, self._placement)
@@ -129,7 +129,8 @@ def judge_timing(placement: Placement, proof: Proof) -> Timing:
         against.append(Doubt.PLAN if placement.note else Doubt.MODE)
     if proof.differs:
         against.append(Doubt.MISPLACED)
-    vcpus = {f"{VCPU}{vcpu}": cpu for vcpu, cpu in enumerate(placement.vcpus)}
-    found = shared_cpus(proof.usage, vcpus) if proof.usage and placement.timing else ()
-    disturbs = (*placement.disturbs, *found) if placement.timing else ()
+    disturbs: tuple[Disturbance, ...] = ()
+    if placement.timing:
+        found = shared_cpus(proof.usage, placement.vcpus) if proof.usage else ()
+        disturbs = (*placement.disturbs, *found)
     return Timing(not against, tuple(against), disturbs)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from numalab.cpulist import format_cpulist
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
-from numalab.guest.usage import ThreadUsage, Usage, is_vcpu
+from numalab.guest.usage import ThreadUsage, Usage
 from numalab.guest.witness import Doubt, Timing
 from numalab.report import model
 from numalab.results.manifest import UNKNOWN
@@ -34,7 +34,7 @@ def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.Placem
 def _thread(thread: ThreadProof) -> model.PlacementFact:
     asked, found = (f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed))
     # QEMU's other threads may run on fewer CPUs than they were given.
-    within = not is_vcpu(thread.role) and set(thread.allowed) <= set(thread.planned)
+    within = not thread.vcpus and set(thread.allowed) <= set(thread.planned)
     return model.PlacementFact(thread.role, asked, asked if within else found)
 
 
@@ -53,8 +53,8 @@ def _usage(usage: Usage | None) -> Iterable[model.PlacementFact]:
     """Sum up what the host did to QEMU's threads; the manifest has each of them."""
     if usage is None:
         return
-    vcpus = [thread for thread in usage.threads if is_vcpu(thread.role)]
-    others = [thread for thread in usage.threads if not is_vcpu(thread.role)]
+    vcpus = [thread for thread in usage.threads if thread.vcpus]
+    others = [thread for thread in usage.threads if not thread.vcpus]
     for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", others)):
         if threads:
             used = _used(threads, usage.seconds)

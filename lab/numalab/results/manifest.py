@@ -149,7 +149,7 @@ class Manifest(Stored):
     `machine` is the topology as a table. `cause` says of a guest that was lost whose doing it was.
     """
 
-    format: Literal[4] = FORMAT
+    format: Literal[5] = FORMAT
     run: PlainName
     study: str
     digest: str

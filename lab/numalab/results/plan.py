@@ -41,7 +41,7 @@ class StoredPlan(Stored):
     `path` is where its file was, `file` its tables, `remarks` how the runs were chosen.
     """
 
-    format: Literal[4] = FORMAT
+    format: Literal[5] = FORMAT
     study: Annotated[str, Field(max_length=400)]
     digest: str
     path: Annotated[str, Field(max_length=4096)]

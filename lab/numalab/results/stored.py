@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, parse_sources
 
-FORMAT: Final = 4
-READABLE = (1, 2, 3, FORMAT)  # formats of results that are still read
+FORMAT: Final = 5
+READABLE = (1, 2, 3, 4, FORMAT)  # formats of results that are still read
 
 # What a table of runs and measures can hold, and a float has room for.
 Integer = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]

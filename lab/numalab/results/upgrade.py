@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from numalab.cpulist import parse_cpulist
 from numalab.guest.witness import Doubt
 from numalab.results.stored import FORMAT
 
@@ -63,6 +64,24 @@ def _manifest_3(run: Json) -> Json:
     return upgraded
 
 
+def _manifest_4(run: Json) -> Json:
+    """Format 4 said only in words which vCPUs a thread of QEMU runs."""
+    if not (proof := run.get("proof")):
+        return run
+    upgraded = {**proof, "threads": _with_vcpus(proof["threads"])}
+    if usage := proof.get("usage"):
+        upgraded["usage"] = {**usage, "threads": _with_vcpus(usage["threads"])}
+    return {**run, "proof": upgraded}
+
+
+def _with_vcpus(threads: list[Json]) -> list[Json]:
+    cpus = (thread["role"].removeprefix("vcpu ") for thread in threads)
+    return [
+        {**thread, "vcpus": [] if found == thread["role"] else list(parse_cpulist(found))}
+        for thread, found in zip(threads, cpus, strict=True)
+    ]
+
+
 def _note(words: str) -> Json:
     return {"kind": "note", "subject": words}
 
@@ -73,5 +92,5 @@ def _doubt(words: str, differs: list[str]) -> str:
     return Doubt.MODE if words == "not in kvm mode" else Doubt.PLAN
 
 
-PLAN: Mapping[int, Step] = {1: _plan_1, 2: _plan_2, 3: _unchanged}
-MANIFEST: Mapping[int, Step] = {1: _manifest_1, 2: _unchanged, 3: _manifest_3}
+PLAN: Mapping[int, Step] = {1: _plan_1, 2: _plan_2, 3: _unchanged, 4: _unchanged}
+MANIFEST: Mapping[int, Step] = {1: _manifest_1, 2: _unchanged, 3: _manifest_3, 4: _manifest_4}

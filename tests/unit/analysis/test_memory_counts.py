@@ -6,7 +6,12 @@ import polars as pl
 import pytest
 
 from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.findings import MAX_TASKS
+from numalab.analysis.measures.memory import GROUP
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.memory import memory_matrix, memory_series, task_memory
 from numalab.analysis.tables.memory import sum_by_slice, sum_within
+from numalab.analysis.tables.recorded import RecordedRun, read_run
 from numalab.analysis.tables.slices import Slices
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
@@ -41,6 +46,7 @@ COUNTS = [
     row(115, 1, HOG, [0, 20, 0], loads=20),  # half of it in the window
     row(100, 0, OTHER, [5, 0, 0], stalled_ps=10**9, loads=5),
 ]
+NO_TRAFFIC = pl.DataFrame([traffic(0, 0, 0, 0)]).clear()
 TRAFFIC = [traffic(100, 1, 1, 1000), traffic(110, 2, 1, 500), traffic(90, 2, 1, 7)]
 
 
@@ -121,6 +127,104 @@ def test_what_is_not_known_is_none_and_not_0(
     assert bool(values(run)) == (lacks == "times")
     assert run.findings.memory == ()
     assert not [each for each in run.findings.series if each.name.startswith("memory_")]
+
+
+def recorded(trace: Any, topology: Topology, *rows: Any, end_ms: int = 120) -> RecordedRun:
+    """A window from 100 ms on; what runs in it begins at its begin."""
+    events = trace.table(
+        *rows,
+        trace.mark(100 * MS, "numalab: begin"),
+        trace.mark(end_ms * MS, "numalab: end"),
+    )
+    return read_run(
+        events, topology, tasks=["hog"], allowed_cpus=None, recorded=None, samples=None, rows=100
+    )
+
+
+def of_model(run: RecordedRun, memory: JoinedTables) -> dict[str, Any]:
+    return {each.name: each.value for each in GROUP.compute(RunData(run, memory=memory))}
+
+
+def test_a_window_without_length_has_no_rates_and_no_counts(
+    trace: Any, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    run = recorded(trace, three_nodes, end_ms=100)
+    found = of_model(run, joined)
+    assert set(found.values()) == {None}
+    assert {"memory_lines", "traffic_node0", "traffic_link2to1"} <= found.keys()
+    assert memory_series(run, joined) == ()
+
+
+def test_what_carried_nothing_in_the_window_carried_0(trace: Any, three_nodes: Topology) -> None:
+    counts = pl.DataFrame([row(100, 1, HOG, [0, 0, 0])])
+    before = pl.DataFrame([traffic(90, 2, 1, 7), traffic(90, 1, 1, 8)])
+    found = of_model(recorded(trace, three_nodes), JoinedTables(counts, before))
+    of_traffic = {name: value for name, value in found.items() if name.startswith("traffic")}
+    assert of_traffic == {
+        "traffic_node0": 0.0,
+        "traffic_node1": 0.0,
+        "traffic_node2": 0.0,
+        "traffic_link2to1": 0.0,
+    }
+    assert (found["memory_lines"], found["memory_stall_share"]) == (0, None), "no CPU time"
+    assert (found["memory_local_share"], found["memory_queue_share"]) == (None, None)
+
+
+def test_all_of_it_needs_the_nodes() -> None:
+    assert all(family.needs_nodes for family in GROUP.families)
+
+
+def test_a_cache_of_another_group_counts_as_a_memory_of_its_node(
+    trace: Any, three_nodes: Topology
+) -> None:
+    far = row(100, 1, HOG, [0, 10, 0], stalled_ps=1) | {"cache_0": 6, "cache_1": 4}
+    memory = JoinedTables(pl.DataFrame([far]), pl.DataFrame(TRAFFIC))
+    run = recorded(trace, three_nodes, trace.switch(100 * MS, 1, "idle", "hog:7"))
+    assert of_model(run, memory)["memory_lines"] == 20
+    assert of_model(run, memory)["memory_local_share"] == pytest.approx(100 * 14 / 20)
+    (matrix,) = memory_matrix(run, memory)
+    assert matrix.cells == ((0, 6, 0), (0, 14, 0), (0, 0, 0))
+
+
+def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
+    trace: Any, three_nodes: Topology
+) -> None:
+    rows = [
+        # A task that ran for 1 ms only, and of which 4 ms of stalls are spread over the slice.
+        row(100, 1, HOG, [0, 3, 1], stalled_ps=4 * 10**9),
+        row(110, 2, OTHER, [9, 9, 9], stalled_ps=10**9),
+    ]
+    run = recorded(
+        trace,
+        three_nodes,
+        trace.switch(100 * MS, 1, "idle", "hog:7"),
+        trace.switch(101 * MS, 1, "hog:7", "idle", trace.sleeps),
+    )
+    local, stall, *links = memory_series(run, JoinedTables(pl.DataFrame(rows), NO_TRAFFIC))
+    assert (local.name, local.values) == ("memory_local", (75.0, None))
+    assert (stall.name, stall.values) == ("memory_stall", (100.0, None))
+    assert local.at_ms == stall.at_ms == (10.0, 20.0)
+    assert {local.unit, stall.unit} == {"%"} and not links
+
+
+def test_tasks_are_listed_by_how_long_they_stood_still(trace: Any, three_nodes: Topology) -> None:
+    pids = range(10, 10 + MAX_TASKS + 2)
+    rows = [
+        row(100, 1, (pid, "hog"), [0, 1, 2], stalled_ps=(pid // 2) * 10**9, waited_ps=pid * 10**8)
+        for pid in (*pids, 999)
+    ]
+    switches = [trace.switch((100 + n) * MS, 1, "idle", f"hog:{pid}")
+                for n, pid in enumerate(pids)]  # fmt: skip
+    run = recorded(trace, three_nodes, *switches, end_ms=300)
+    found = task_memory(run, JoinedTables(pl.DataFrame(rows), pl.DataFrame(TRAFFIC)))
+    assert len(found) == MAX_TASKS
+    assert all(each.pid != 999 for each in found), "it never ran"
+    order = sorted(pids, key=lambda pid: (-(pid // 2), pid))[:MAX_TASKS]
+    assert [each.pid for each in found] == order
+    first = found[0]
+    assert first.stalled_ms == first.pid // 2
+    assert first.queued_ms == pytest.approx(first.pid / 10)
+    assert (first.local, first.lines) == (1, (0, 1, 2))
 
 
 def test_a_slice_is_spread_evenly_over_the_slices_of_the_window() -> None:

@@ -4,12 +4,17 @@ from itertools import pairwise
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalab.analysis.measures.run_data import RunData
+from numalab.analysis.measures.work_conservation import GROUP
+from numalab.analysis.tables.recorded import read_run
 from numalab.analysis.tables.runqueue import queue_lengths, stays
 from numalab.analysis.tables.window import Window, gaps
 from numalab.analysis.work_conservation import joined, longest, minus, union, violations
+from numalab.topology.model import Topology
 
 WINDOW = Window(0, 100)
 SPANS = st.lists(
@@ -76,3 +81,67 @@ def test_unions_and_differences_are_those_of_sets(
     left = minus(whole, union(table(holes)))
     rest = list(zip(*(side.tolist() for side in left), strict=True))
     assert covered(rest) == covered(spans) - covered(holes)
+
+
+def measured(
+    trace: Any,
+    topology: Topology | None,
+    *more: Any,
+    recorded: list[str] | None = None,
+    allowed: tuple[int, ...] = (0, 1),
+) -> dict[str, Any]:
+    """Measures of 100 ns: two tasks on CPU 0 from 10 to 40, while CPU 1 is idle."""
+    events = trace.table(
+        trace.mark(0, "numalab: begin"),
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 0),
+        trace.migrate(40, "b:2", 0, 1),
+        trace.switch(60, 1, "b:2", "idle", trace.sleeps),
+        *more,
+        trace.mark(100, "numalab: end"),
+    )
+    run = read_run(
+        events, topology, tasks=["a", "b"], allowed_cpus=allowed, recorded=recorded, samples=None,
+        rows=100,
+    )  # fmt: skip
+    return {each.name: each.value for each in GROUP.compute(RunData(run))}
+
+
+def test_measures_of_one_violation(trace: Any, three_nodes: Topology) -> None:
+    assert measured(trace, three_nodes) == pytest.approx(
+        {
+            "idle_while_overloaded": 30.0,
+            "longest_idle_while_overloaded": 30 / 1e6,
+            # Node 0 has one task all the time and a second one for 30 ns, node 1 one for 20 ns.
+            "queue_imbalance": 1.3 - 0.2,
+            "unknown_time": 0.0,
+            "tasks_final_node0": 1,
+            "tasks_final_node1": 1,
+            "tasks_final_node2": 0,
+        }
+    )
+
+
+def test_time_that_was_lost_is_in_no_share(trace: Any, three_nodes: Topology) -> None:
+    found = measured(trace, three_nodes, trace.lost(90, 1))
+    assert found["unknown_time"] == pytest.approx(30), "from its last event at 60 on"
+    assert found["idle_while_overloaded"] == pytest.approx(100 * 30 / 70)
+
+
+def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Any, three_nodes: Topology) -> None:
+    assert measured(trace, three_nodes, allowed=(0,))["queue_imbalance"] is None
+    assert measured(trace, three_nodes, allowed=(0, 2))["queue_imbalance"] == pytest.approx(1.3)
+
+
+def test_what_was_not_recorded_or_has_no_node_is_not_known(
+    trace: Any, three_nodes: Topology
+) -> None:
+    found = measured(trace, three_nodes, recorded=["sched:sched_switch"])
+    waiting = ("idle_while_overloaded", "longest_idle_while_overloaded", "queue_imbalance")
+    assert [found[name] for name in waiting] == [None] * 3
+    assert (found["unknown_time"], found["tasks_final_node0"]) == (0.0, 1)
+    found = measured(trace, three_nodes, recorded=["sched:sched_move_numa"])
+    assert (found["tasks_final_node0"], found["unknown_time"]) == (None, 0.0)
+    found = measured(trace, None)
+    assert found["queue_imbalance"] is None and "tasks_final_node0" not in found
+    assert found["idle_while_overloaded"] == pytest.approx(30)

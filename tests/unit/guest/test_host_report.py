@@ -69,7 +69,7 @@ def test_a_report_says_what_differs_and_nothing_private(monkeypatch: pytest.Monk
         "ring-2", "2M", status=0, wall_seconds={"boot": 1.5}, guest_seconds=1.0,
         timing=Timing(True, (), (Disturbance(DisturbanceKind.KSM),)),
         proof=Proof(
-            (ThreadProof("vcpu 0", 12, (4,), (4,)),), (MemoryProof(0, {1: 384}, 2048, 1),), ""
+            (ThreadProof("vcpu 0", 12, (4,), (4,), (0,)),), (MemoryProof(0, {1: 384}, 2048, 1),), ""
         ),
     )  # fmt: skip
     checks = [

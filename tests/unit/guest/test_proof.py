@@ -44,7 +44,10 @@ def test_where_the_memory_of_each_node_lies() -> None:
 
 
 def test_a_thread_elsewhere_is_a_mismatch() -> None:
-    threads = (ThreadProof("vcpu 0", 7, (0,), (0,)), ThreadProof("vcpu 1", 8, (1,), (0, 1)))
+    threads = (
+        ThreadProof("vcpu 0", 7, (0,), (0,), (0,)),
+        ThreadProof("vcpu 1", 8, (1,), (0, 1), (1,)),
+    )
     assert words(misplaced_threads(threads, {7, 8})) == (
         "vcpu 1 may run on host CPUs 0-1, planned 1",
     )
@@ -101,7 +104,7 @@ def test_the_threads_of_a_process_are_proved() -> None:
         thread = int(process.stdout.readline())
         os.sched_setaffinity(thread, set(plan.vcpus))
         found = prove_threads(process.pid, [thread], plan)
-        assert [t.thread for t in found if t.role == "vcpu 0"] == [thread]
+        assert [(t.thread, t.role) for t in found if t.vcpus == (0,)] == [(thread, "vcpu 0")]
         assert misplaced_threads(found, [thread]) == ()
         if len(allowed) > 1:
             os.sched_setaffinity(thread, set(allowed))

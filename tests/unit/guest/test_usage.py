@@ -25,9 +25,9 @@ STAT = "71 (CPU 0/KVM) (x)) S 1 71 71 0 -1 1077936192 900 4 7 2 10 20 0 0 20 0 5
 
 
 def test_a_thread_is_read() -> None:
-    found = parse_thread(71, "vcpu 0", STATUS, STAT, "2500000 1250000 17\n")
-    assert found == ThreadUsage("vcpu 0", 71, 12, 3, 900, 7, 2.5, 1.25)
-    assert parse_thread(71, "", STATUS, STAT, "") == ThreadUsage(
+    found = parse_thread(71, (0, 1), STATUS, STAT, "2500000 1250000 17\n")
+    assert found == ThreadUsage("vcpu 0-1", 71, 12, 3, 900, 7, 2.5, 1.25, (0, 1))
+    assert parse_thread(71, (), STATUS, STAT, "") == ThreadUsage(
         "CPU 0/KVM) (x)", 71, 12, 3, 900, 7, None, None
     )
 
@@ -41,7 +41,8 @@ def test_stolen_time_is_read_by_cpu() -> None:
 
 
 def thread(role: str, involuntary: int, waited: float | None, number: int = 1) -> ThreadUsage:
-    return ThreadUsage(role, number, 5, involuntary, 7, 0, 900.0, waited)
+    vcpus = {"vcpu 0": (0,), "vcpu 1": (1,)}.get(role, ())
+    return ThreadUsage(role, number, 5, involuntary, 7, 0, 900.0, waited, vcpus)
 
 
 def test_only_what_happened_in_between_counts() -> None:
@@ -50,12 +51,12 @@ def test_only_what_happened_in_between_counts() -> None:
     found = between(before, after)
     assert found == Usage(
         2.0,
-        (ThreadUsage("vcpu 0", 1, 0, 2, 0, 0, 0.0, 0.5), thread("new", 3, None, 2)),
+        (ThreadUsage("vcpu 0", 1, 0, 2, 0, 0, 0.0, 0.5, (0,)), thread("new", 3, None, 2)),
         {0: 20, 1: 0},
     )
 
 
-PINNED = {"vcpu 0": 4, "vcpu 1": 5}
+PINNED = (4, 5)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,8 @@ def test_a_process_is_read_and_one_that_ended_has_no_threads() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         cpu = min(os.sched_getaffinity(0))
-        (main,) = read_usage(process.pid, {process.pid: "vcpu 0"}, {cpu}).threads
-        assert main.role == "vcpu 0" and main.minor_faults > 100
+        (main,) = read_usage(process.pid, {process.pid: (0,)}, {cpu}).threads
+        assert (main.role, main.vcpus) == ("vcpu 0", (0,)) and main.minor_faults > 100
         assert main.voluntary + main.involuntary > 0
     assert read_usage(process.pid, {}, ()).threads == ()
 

@@ -112,7 +112,7 @@ def test_damaged_results_are_one_message(copied: Results, name: str, text: str |
 def test_results_of_another_format(copied: Results) -> None:
     plan = json.loads(copied.plan.read_text())
     copied.plan.write_text(json.dumps({**plan, "format": 99}))
-    with pytest.raises(UserError, match="format 99, this one reads 1, 2, 3 and 4"):
+    with pytest.raises(UserError, match="format 99, this one reads 1, 2, 3, 4 and 5"):
         gather(copied)
 
 

@@ -9,13 +9,15 @@ from numalab.host.disturbance import Disturbance, DisturbanceKind
 from numalab.report import model
 from numalab.reporting.placement_rows import placement_line, proof_rows
 
+VCPUS = {"vcpu 0": (0,), "vcpu 1": (1,)}
+
 
 def thread(role: str, planned: tuple[int, ...], allowed: tuple[int, ...]) -> ThreadProof:
-    return ThreadProof(role, 1, planned, allowed)
+    return ThreadProof(role, 1, planned, allowed, VCPUS.get(role, ()))
 
 
 def used(role: str, involuntary: int, waited: float | None) -> ThreadUsage:
-    return ThreadUsage(role, 1, 10, involuntary, 3, 1, 1.0, waited)
+    return ThreadUsage(role, 1, 10, involuntary, 3, 1, 1.0, waited, VCPUS.get(role, ()))
 
 
 PROOF = Proof(

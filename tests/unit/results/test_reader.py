@@ -68,7 +68,11 @@ def test_every_committed_run_is_read(path: Path) -> None:
 def test_what_is_read_is_what_was_written(copied: Results) -> None:
     for directory in copied.finished().values():
         stored = json.loads(directory.manifest.read_text())
-        assert load_manifest(directory).table() == stored
+        read = load_manifest(directory).table()
+        # The example is of format 4, which lacked the vCPUs of threads.
+        assert read == {**stored, "format": 5, "proof": read["proof"]}
+        directory.manifest.write_text(json.dumps(read))
+        assert load_manifest(directory).table() == read
 
 
 def test_results_of_format_1() -> None:
@@ -111,6 +115,28 @@ def test_words_of_format_3_become_what_they_say(copied: Results) -> None:
     edit(directory.manifest, lambda table: table["timing"].update(against=["not in kvm mode"]))
     run = load_manifest(directory)
     assert run.timing is not None and run.timing.against == (Doubt.MODE,)
+
+
+def test_roles_of_format_4_say_which_vcpus_a_thread_runs(copied: Results) -> None:
+    directory = copied.run(RUN)
+
+    def before(table: dict[str, Any]) -> None:
+        table["format"] = 4
+        counts = dict.fromkeys(("voluntary", "involuntary", "minor_faults", "major_faults"), 1)
+        threads = [
+            {"role": role, "thread": place, **counts, "ran_ms": None, "waited_ms": None}
+            for place, role in enumerate(("vcpu 0-2,5", "worker", "vcpus?"))
+        ]
+        table["proof"]["usage"] = {"seconds": 1.0, "threads": threads, "stolen_ms": {}}
+        for thread in table["proof"]["threads"]:
+            thread.pop("vcpus", None)
+
+    edit(directory.manifest, before)
+    proof = load_manifest(directory).proof
+    assert proof is not None and proof.usage is not None
+    assert [each.vcpus for each in proof.usage.threads] == [(0, 1, 2, 5), (), ()]
+    threads = {each.role: each.vcpus for each in proof.threads}
+    assert threads == {"qemu-system-x86": (), "IO mon_iothread": (), "vcpu 0-7": tuple(range(8))}
 
 
 def test_remarks_are_stored_as_what_they_say() -> None:
@@ -289,7 +315,7 @@ def test_nothing_is_coerced(copied: Results) -> None:
     with pytest.raises(UserError, match=r"damaged \(seed: "):
         load_run(copied.run(RUN))
     with pytest.raises(ValidationError):
-        StoredPlan.model_validate_json('{"format": 4}')
+        StoredPlan.model_validate_json('{"format": 5}')
 
 
 def test_what_there_is_not(tmp_path: Path) -> None:

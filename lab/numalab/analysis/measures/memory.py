@@ -130,7 +130,6 @@ def _traffic(run: RecordedRun, memory: JoinedTables) -> Iterator[Measure]:
     found = {
         (source, target): lines * LINE_BYTES / 1e6 / seconds
         for source, target, lines in _within(run, memory.traffic, keys, ("lines",)).iter_rows()
-        if seconds
     }
     known = seconds > 0 and memory.traffic["start_ns"].null_count() == 0
     for node in run.machine.nodes:

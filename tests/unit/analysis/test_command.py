@@ -1,0 +1,91 @@
+"""Measures of the workload's command: its times, perf's counts, and the numbers it printed."""
+
+from typing import Any, cast
+
+import pytest
+
+from numalab.analysis.measures.command import GROUPS
+from numalab.analysis.measures.run_data import CommandData, RunData
+from numalab.capture.times import Times
+from numalab.measure import Direction, Measure, MeasureKind, SourceKind
+from numalab.workload.parse import Metric
+
+TIMES, PERF, PRINTED = GROUPS
+
+
+def measures(group: Any, command: CommandData | None) -> dict[str, Measure]:
+    """What one group makes of a command; none of the three looks at the trace."""
+    found = list(group.compute(RunData(cast(Any, None), command=command)))
+    named = {each.name: each for each in found}
+    assert len(named) == len(found)
+    return named
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_a_recording_without_a_command_has_none_of_these(group: Any) -> None:
+    assert measures(group, None) == {}
+
+
+def test_each_time_is_the_one_of_its_name() -> None:
+    found = measures(TIMES, CommandData("hogs", times=Times(3.5, 2.25, 0.125)))
+    assert {name: each.value for name, each in found.items()} == {
+        "elapsed_time": 3.5,
+        "user_time": 2.25,
+        "system_time": 0.125,
+    }
+    infos = {each.info.name: each.info for each in found.values()}
+    assert {info.unit for info in infos.values()} == {"s"}
+    assert {info.direction for info in infos.values()} == {Direction.LOWER}
+    assert {info.kind for info in infos.values()} == {MeasureKind.TIMING}
+    assert infos["elapsed_time"].source == "guest: clock"
+    assert infos["user_time"].source == infos["system_time"].source == "guest: getrusage"
+
+
+def test_times_that_were_not_written_are_none() -> None:
+    found = measures(TIMES, CommandData("hogs"))
+    assert [each.value for each in found.values()] == [None] * 3
+
+
+def test_perf_has_a_measure_only_where_it_was_asked() -> None:
+    assert measures(PERF, CommandData("hogs")) == {}
+    assert measures(PERF, CommandData("hogs", perf={})) == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "kind", "direction"),
+    [
+        ("cache-misses", "perf_cache_misses", MeasureKind.TIMING, Direction.LOWER),
+        ("LLC-load-misses", "perf_LLC_load_misses", MeasureKind.TIMING, Direction.LOWER),
+        ("node-loads", "perf_node_loads", MeasureKind.TIMING, Direction.LOWER),
+        ("node-load-misses", "perf_node_load_misses", MeasureKind.TIMING, Direction.LOWER),
+        ("cpu-migrations", "perf_cpu_migrations", MeasureKind.PLACEMENT, Direction.NONE),
+        ("sched:sched_swap_numa", "perf_sched_swap_numa", MeasureKind.PLACEMENT, Direction.NONE),
+    ],
+)
+def test_what_perf_counted_keeps_its_event(
+    event: str, name: str, kind: MeasureKind, direction: Direction
+) -> None:
+    (found,) = measures(PERF, CommandData("hogs", perf={event: 7})).values()
+    assert (found.name, found.value) == (name, 7)
+    info = found.info
+    assert (info.kind, info.direction, info.unit) == (kind, direction, "events")
+    assert [(each.kind, each.what) for each in info.sources] == [(SourceKind.PERF, event)]
+    assert name.removeprefix("perf_") in info.definition
+
+
+def test_an_event_that_was_not_counted_is_none() -> None:
+    found = measures(PERF, CommandData("hogs", perf={"cycles": None, "page-faults": 0}))
+    assert (found["perf_cycles"].value, found["perf_page_faults"].value) == (None, 0)
+
+
+def test_what_is_printed_twice_counts_as_it_was_last() -> None:
+    printed = (
+        Metric("rate", "", 1.0, "GB/s", "higher", "timing"),
+        Metric("rate", "4", 9.0, "GB/s", "higher", "timing"),
+        Metric("rate", "", 2.0, "GB/s", "higher", "timing"),
+    )
+    found = measures(PRINTED, CommandData("stream", metrics=printed))
+    assert {name: each.value for name, each in found.items()} == {"rate": 2.0, "rate_4": 9.0}
+    info = found["rate_4"].info
+    assert (info.unit, info.direction, info.kind) == ("GB/s", Direction.HIGHER, MeasureKind.TIMING)
+    assert info.source == "workload: stream" and info.definition == "What stream printed as rate_4."

@@ -1,0 +1,158 @@
+"""A guest is followed to its end: who is told what, when, and what a lost one had said."""
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from numalab.errors import HostError
+from numalab.guest.console import LARGEST_FILE, Beat
+from numalab.guest.follow import End, follow
+from numalab.guest.watch import Limits
+from numalab.qemu.ending import Ending
+from numalab.run_dir import RunDir
+
+OFF = Ending("off")
+Step = Callable[[], Ending | None]
+
+
+class FakeGuest:
+    """Does one step each time it is waited for, and notes when it is resumed."""
+
+    def __init__(self, steps: list[Step], pid: int) -> None:
+        self.pid = pid
+        self.resumed = 0
+        self._steps = steps
+        self.on_resume: Callable[[], None] = lambda: None
+
+    def wait(self, _: float) -> Ending | None:
+        return self._steps.pop(0)()
+
+    def resume(self) -> None:
+        self.resumed += 1
+        self.on_resume()
+
+
+@pytest.fixture
+def qemu() -> Iterator[int]:
+    """A process whose limits may be changed."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path)
+
+
+def said(path: Path, *lines: str, then: Ending | None = None) -> Step:
+    def step() -> Ending | None:
+        with path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        return then
+
+    return step
+
+
+def beat(phase: str) -> str:
+    return f'{{"phase": "{phase}", "uptime": 1}}'
+
+
+def followed(
+    guest: FakeGuest, run_dir: RunDir, limits: Limits | None = None
+) -> tuple[End, list[str]]:
+    """Follow; also return in order the beats that were seen and what the witness was told."""
+    told: list[str] = []
+    witness = SimpleNamespace(
+        workload_began=lambda: told.append("began"), workload_ended=lambda: told.append("ended")
+    )
+
+    def on_beat(found: Beat) -> None:
+        told.append(found.phase)
+
+    end = follow(cast(Any, guest), cast(Any, witness), run_dir, limits or Limits(), on_beat)
+    return end, told
+
+
+def test_the_witness_looks_while_qemu_is_there(run_dir: RunDir, qemu: int) -> None:
+    beats = run_dir.heartbeat
+    steps = [
+        said(beats, beat("boot")),
+        said(beats, beat("workload")),
+        said(beats),
+        said(beats, beat("collect")),
+        said(beats, beat("done"), then=OFF),
+    ]
+    end, told = followed(FakeGuest(steps, qemu), run_dir)
+    assert end.loss is None and end.watchdog.bad_beats == 0
+    assert told == ["boot", "workload", "began", "began", "collect", "began", "ended", "done"]
+
+
+def test_what_comes_with_the_end_is_read_but_nobody_looks_any_more(
+    run_dir: RunDir, qemu: int
+) -> None:
+    steps = [
+        said(run_dir.console, "half a "),
+        said(run_dir.heartbeat, beat("workload"), beat("collect"), then=OFF),
+    ]
+    run_dir.console.write_text("")
+    end, told = followed(FakeGuest(steps, qemu), run_dir)
+    assert told == ["workload", "collect"]
+    assert list(end.watchdog.kept) == ["half a "]
+
+
+def test_a_line_that_is_no_beat_is_counted(run_dir: RunDir, qemu: int) -> None:
+    steps = [said(run_dir.heartbeat, "{", beat("boot")), said(run_dir.heartbeat, then=OFF)]
+    end, told = followed(FakeGuest(steps, qemu), run_dir)
+    assert (end.watchdog.bad_beats, told) == (1, ["boot"])
+
+
+def test_a_limit_ends_it_while_qemu_runs(run_dir: RunDir, qemu: int) -> None:
+    def late() -> None:
+        time.sleep(0.05)
+
+    guest = FakeGuest([late], qemu)
+    end, _ = followed(guest, run_dir, Limits(total=0.01))
+    assert end.loss is not None and "was not done after 0 s" in end.loss.reason
+    assert guest.resumed == 0
+
+
+def test_a_kernel_that_panicked_may_print_what_happened(run_dir: RunDir, qemu: int) -> None:
+    """pvpanic stopped the guest before its kernel had flushed its console."""
+    guest = FakeGuest([lambda: Ending("crashed")], qemu)
+    panic = "[    1.000000] Kernel panic - not syncing: why"
+    guest.on_resume = lambda: cast(
+        None, said(run_dir.console, panic, f"[    1.100000] ---[ end {panic[15:]} ]---")()
+    )
+    end, _ = followed(guest, run_dir)
+    assert guest.resumed == 1
+    assert end.loss is not None and end.watchdog.panic == panic
+    # By what it said, and not because it had been given its time.
+    assert end.watchdog.verdict(0.0) == end.watchdog.verdict(time.monotonic())
+
+
+def test_what_floods_is_cut_and_counted(run_dir: RunDir, qemu: int) -> None:
+    def flood() -> None:
+        with run_dir.console.open("wb") as file:
+            file.truncate(LARGEST_FILE + 1)
+
+    end, _ = followed(FakeGuest([flood, lambda: OFF], qemu), run_dir)
+    assert end.floods == 1
+    assert run_dir.console.stat().st_size < LARGEST_FILE
+    # Even while nobody cuts it, no file of QEMU's grows without end.
+    assert resource.prlimit(qemu, resource.RLIMIT_FSIZE)[0] == 4 * LARGEST_FILE
+
+
+def test_a_full_disk_is_an_error_of_the_host(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bfree=0, f_bavail=0))
+    with pytest.raises(HostError, match="no space left for"):
+        followed(FakeGuest([lambda: OFF], qemu), run_dir)

@@ -1,0 +1,109 @@
+"""Heat maps and curves: what of the rows is drawn where, and in which scale."""
+
+import pytest
+
+from numalab.report.page.charts import LIGHT, Spec
+from numalab.report.page.diagrams import curve_chart, heat_map
+
+CELLS: list[Spec] = [
+    {"from": a, "to": b, "mean": 3.0 * a + b, "text": "", "runs": "", "distance": 10}
+    for a in range(2)
+    for b in range(2)
+]
+CURVE: list[Spec] = [
+    {"start": 10.0, "mean": 2.0, "low": 1.0, "high": 3.0, "label": "x", "place": 0, "runs": 3}
+]
+
+
+def test_rows_are_where_something_left_and_columns_where_it_went() -> None:
+    spec = heat_map(CELLS, 2, 4.0)
+    axes = spec["encoding"]
+    assert (axes["y"]["field"], axes["y"]["axis"]["title"]) == ("from", "from node")
+    assert (axes["x"]["field"], axes["x"]["axis"]["title"]) == ("to", "to node")
+    assert axes["x"]["axis"]["orient"] == "top" and "orient" not in axes["y"]["axis"]
+    assert spec["data"]["values"] is CELLS
+    told = [(each["field"], each["title"]) for each in axes["tooltip"]]
+    assert told == [
+        ("from", "from node"),
+        ("to", "to node"),
+        ("mean", "mean of a run"),
+        ("runs", "each run"),
+        ("distance", "distance"),
+    ]
+    assert set(CELLS[0]) >= {field for field, _ in told}
+
+
+def test_a_cell_is_as_dark_as_its_part_of_the_largest() -> None:
+    cell, text = heat_map(CELLS, 2, 4.0)["layer"]
+    dark = cell["encoding"]["fillOpacity"]
+    assert (dark["field"], dark["scale"]["domain"]) == ("mean", [0, 4.0])
+    assert dark["scale"]["range"] == [0.06, 1] and dark["scale"]["clamp"] is True
+    # On what is darker than the middle, the figure is white.
+    (white,) = text["encoding"]["color"]["condition"]
+    assert white == {"test": f"datum.mean > {0.55 * 4.0}", "value": "#ffffff"}
+    assert text["encoding"]["text"]["field"] == "text"
+
+
+def test_nothing_at_all_still_has_a_scale() -> None:
+    assert heat_map(CELLS, 2, 0.0)["layer"][0]["encoding"]["fillOpacity"]["scale"]["domain"] == [
+        0,
+        1,
+    ]
+    assert curve_chart(CURVE, "%", 10.0, 0.0)["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
+        0,
+        1,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "step", "figures"),
+    [(2, 40, True), (8, 40, True), (9, 35, True), (10, 32, True), (11, 29, False), (64, 14, False)],
+)
+def test_figures_are_left_out_where_cells_get_too_small(
+    nodes: int, step: int, figures: bool
+) -> None:
+    spec = heat_map(CELLS, nodes, 4.0)
+    assert (spec["width"], spec["height"]) == ({"step": step}, {"step": step})
+    assert (len(spec["layer"]) == 2) == figures
+    assert spec["layer"][0]["mark"]["type"] == "rect"
+
+
+def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
+    spec = curve_chart(CURVE, "MB/s", 20.0, 5.0)
+    band, line, points = spec["layer"]
+    assert [each["mark"]["type"] for each in (band, line, points)] == ["area", "line", "point"]
+    low, high = band["encoding"]["y"], band["encoding"]["y2"]
+    assert (low["field"], high["field"], line["encoding"]["y"]["field"]) == ("low", "high", "mean")
+    for each in (low, line["encoding"]["y"], points["encoding"]["y"]):
+        assert each["scale"] == {"domain": [0, 5.0], "nice": True}
+        assert each["axis"]["title"] == "MB/s"
+    # A value is that of the time up to its end.
+    assert {band["mark"]["interpolate"], line["mark"]["interpolate"]} == {"step-before"}
+    assert points["mark"]["opacity"] == 0
+    told = {each["field"]: each["title"] for each in points["encoding"]["tooltip"]}
+    assert told == {
+        "label": "of",
+        "start": "until [ms]",
+        "mean": "mean [MB/s]",
+        "low": "least",
+        "high": "most",
+        "runs": "runs",
+    }
+    assert spec["encoding"]["x"]["scale"]["domain"] == [0, 20.0]
+    assert spec["encoding"]["detail"]["field"] == "label"
+
+
+def test_a_variant_has_its_colour_on_every_background_and_a_node_its_own() -> None:
+    band, line, _ = curve_chart(CURVE, "%", 20.0, 5.0)["layer"]
+    color = line["encoding"]["stroke"]
+    assert color == band["encoding"]["fill"]
+    for place, test in enumerate(color["condition"]):
+        assert test == {"test": f"datum.place == {place}", "value": {"expr": f"v{place}"}}
+        assert f"v{place}" in LIGHT
+    assert len(color["condition"]) == 4
+    assert (color["field"], color["scale"]) == ("color", None)
+
+
+def test_only_the_line_is_zoomed_so_that_the_name_of_it_stands_once() -> None:
+    layers = curve_chart(CURVE, "%", 20.0, 5.0)["layer"]
+    assert ["params" in layer for layer in layers] == [False, True, False]
