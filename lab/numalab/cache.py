@@ -36,9 +36,9 @@ class Entry:
     in_use: str  # why it stays, "" for an entry that may go
 
 
-def list_cache(now: float | None = None) -> tuple[Entry, ...]:
+def list_cache() -> tuple[Entry, ...]:
     """List the entries of the cache, the ones used last first."""
-    now = time.time() if now is None else now
+    now = time.time()
     base = cache_dir()
     busy = _open_paths(base)
     entries = []

@@ -140,12 +140,11 @@ def run_logged(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    on_line: Callable[[str], None] | None = None,
-    check: bool = True,
-) -> Completed:
+    on_line: Callable[[str], None],
+) -> None:
     """Run a command whose output, errors included, is appended to `log` line by line as it comes.
 
-    `on_line` sees each line as well, for progress. The result's `stdout` holds the last lines.
+    `on_line` sees each line as well, for progress. Raises CommandFailed with the last lines.
     """
     process = _start(argv, cwd=cwd, env=env, stdin=False, stderr=subprocess.STDOUT)
     began = time.monotonic()
@@ -157,12 +156,11 @@ def run_logged(
                 file.write(raw)
                 line = _text(raw).rstrip("\n")
                 tail = [*tail[1 - TAIL_LINES :], line]
-                if on_line is not None:
-                    on_line(line)
+                on_line(line)
         process.wait()
     finally:
         _end_tree(process)
-    return _completed(argv, process.returncode, "\n".join(tail), "", began, check=check)
+    _completed(argv, process.returncode, "\n".join(tail), "", began, check=True)
 
 
 def _start(

@@ -26,6 +26,7 @@ Values = Sequence[float | int | None]
 LEVEL = 0.05  # how often a table without any real difference may show one
 POWER = 0.8  # how often the smallest effect would have been shown
 FEWEST = 3  # runs on each side
+_LEAST_P = 0.0001  # of less only this is said
 MOST_PERMUTATIONS = 20_000  # of tied samples; 8 and 8 runs have 12,870
 # A whole number stands for anything within half of it, which is this much variance (Sheppard).
 WHOLE_NUMBER_VARIANCE = 1 / 12
@@ -361,16 +362,13 @@ def _p_text(found: Comparison) -> str:
     """Write `Welch's t, p = 0.0013; 0.02 among 15`."""
     if found.p_value is None or found.corrected is None:
         return "no test"
-    text = f"{found.test}, p {_p(found.p_value)}"
-    return (
-        f"{text}; {_p(found.corrected).removeprefix('= ')} among {found.family}"
-        if (found.family > 1)
-        else text
-    )
+    equals = "" if found.p_value < _LEAST_P else "= "
+    text = f"{found.test}, p {equals}{_p(found.p_value)}"
+    return f"{text}; {_p(found.corrected)} among {found.family}" if found.family > 1 else text
 
 
 def _p(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"= {value:.2g}"
+    return f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.2g}"
 
 
 def _could_show(found: Comparison) -> str:

@@ -28,7 +28,6 @@ _TIME = {"pid": pl.Int32, "node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _NODE = {"node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _LAST = {"pid": pl.Int32, "node": pl.Int16}
 _FINAL = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16}
-_CUT = {name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")}
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,19 @@ import polars as pl
 from numalab.analysis.tables.on_cpu import IDLE_PID
 
 
-def of_interest(tasks: Collection[str], comm: str = "comm", pid: str = "pid") -> pl.Expr:
+def of_interest(tasks: Collection[str]) -> pl.Expr:
     """Return the filter for the tasks of interest: those named, or all but the idle tasks.
 
     In a name `*` stands for any text and `?` for any one character, for the many threads that are
     numbered (`thread 0/3`).
     """
     if not tasks:
-        return pl.col(pid) != IDLE_PID
+        return pl.col("pid") != IDLE_PID
     exact = [name for name in tasks if not set(name) & set("*?")]
     globs = "|".join(map(_glob, (name for name in tasks if set(name) & set("*?"))))
-    found = pl.col(comm).is_in(exact)
-    return found | pl.col(comm).str.contains(f"(?s)^(?:{globs})$") if globs else found
+    comm = pl.col("comm")
+    found = comm.is_in(exact)
+    return found | comm.str.contains(f"(?s)^(?:{globs})$") if globs else found
 
 
 def _glob(name: str) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from numalab.campaign.prepare import Builds
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
-from numalab.emulator.built import BuiltEmulator
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome
 from numalab.kernel.build import BuiltKernel
@@ -38,6 +37,7 @@ from numalab.topology.model import Topology
 def inputs(plan: Plan, run: PlannedRun, prepared: Builds, choice: Choice) -> Manifest:
     """Describe what goes into a run, and but for its name and seed into all of its variant."""
     workload, variant = plan.workload_of(run), plan.study.variants[run.variant]
+    emulator = choice.emulator
     image = prepared.image
     return Manifest(
         run=run.id,
@@ -49,7 +49,7 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Builds, choice: Choice) -> Man
         seed=run.seed,
         mode=choice.mode,
         mode_reason=_reason(plan, choice),
-        emulator=_emulator(choice.emulator) if choice.emulator else None,
+        emulator=EmulatorFacts.model_validate(emulator, from_attributes=True) if emulator else None,
         pages=plan.study.machine.pages,
         kernel=_kernel(prepared.kernels[variant.kernel]),
         tunables=dict(variant.tunables),
@@ -81,23 +81,12 @@ def _reason(plan: Plan, choice: Choice) -> str:
     )
 
 
-def _emulator(built: BuiltEmulator) -> EmulatorFacts:
-    return EmulatorFacts(
-        name=built.name,
-        version=built.version,
-        source=built.source,
-        series=built.series,
-        compiler=built.compiler,
-        digest=built.digest,
-        sha256=built.sha256,
-    )
-
-
 def memory(topology: Topology) -> MemoryFacts:
     """Describe what the memory model makes of a machine."""
     model, nodes = memory_model(topology), range(len(topology.nodes))
     l1, l2, llc = (
-        CacheFacts(kib=each.kib, hit_ns=each.hit_ns) for each in (model.l1, model.l2, model.llc)
+        CacheFacts.model_validate(each, from_attributes=True)
+        for each in (model.l1, model.l2, model.llc)
     )
     return MemoryFacts(
         latency_ns=model.latency_ns,

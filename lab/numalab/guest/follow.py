@@ -18,7 +18,6 @@ from numalab.run_dir import RunDir
 
 _TICK = 0.03
 _LAST_WORDS = 3.0
-_MOST_BEATS = 1_000_000
 
 
 @dataclass(frozen=True)

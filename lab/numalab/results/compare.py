@@ -167,8 +167,7 @@ def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """Sort runs into cells, named as runs are, without the seed."""
     found: dict[str, list[StoredRun]] = {}
     for run in runs:
-        name, _, _ = run.id.rpartition("_")
-        found.setdefault(name, []).append(run)
+        found.setdefault(f"{run.cell.name}_{run.manifest.variant}", []).append(run)
     return found
 
 
@@ -222,9 +221,9 @@ def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
     return [f"{name}: {first}, then {second}"]
 
 
-def _brief(value: str, size: int = 60) -> str:
+def _brief(value: str) -> str:
     plain = value.strip('"')
-    return plain if len(plain) <= size else f"{plain[: size - 3]}..."
+    return plain if len(plain) <= 60 else f"{plain[:57]}..."
 
 
 def _measure(

@@ -9,10 +9,10 @@ import pytest
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures import catalogue, migrations
 from numalab.analysis.measures.catalogue import BUILT_IN
-from numalab.analysis.measures.documentation import render_tables, tables_of
 from numalab.analysis.measures.family import MeasureGroup
 from numalab.errors import UserError
 from numalab.plugins import Registry
+from support.measures_page import render_tables, tables_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "measures.md"
 

@@ -6,8 +6,8 @@ import pytest
 
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.schema import render_schema
-from numalab.topology.view.catalogue import PICTURES, render_catalogue
 from numalab.topology.view.drawing import render_svg
+from support.topologies_page import PICTURES, render_catalogue
 
 DOCS = Path(__file__).parents[3] / "docs"
 

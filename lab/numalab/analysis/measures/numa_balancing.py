@@ -14,7 +14,13 @@ from numalab.analysis.measures.family import (
     trace,
 )
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.numa_decisions import FAILED, NO_DESTINATION, NOT_ALLOWED, success_percent
+from numalab.analysis.numa_decisions import (
+    FAILED,
+    KINDS,
+    NO_DESTINATION,
+    NOT_ALLOWED,
+    success_percent,
+)
 from numalab.analysis.tables.recorded import NUMA_EVENTS
 from numalab.measure import Direction, Measure
 
@@ -93,7 +99,7 @@ def _compute(data: RunData) -> Iterator[Measure]:
     stuck = run.has("sched_stick_numa")
     all_three = run.has(*NUMA_EVENTS)
     for event, family in EVENTS.items():
-        yield family.of(kinds[event.split("_")[1]] if run.has(event) else None)
+        yield family.of(kinds[KINDS[event]] if run.has(event) else None)
     yield SUCCESS.of(success_percent(run.decided) if all_three else None)
     yield STICKS_NO_DESTINATION.of(reasons[NO_DESTINATION] if stuck else None)
     yield STICKS_FAILED.of(reasons[FAILED] + reasons[NOT_ALLOWED] if stuck else None)

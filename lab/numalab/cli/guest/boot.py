@@ -2,16 +2,15 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from numalab.campaign.boot import Booted, boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
-from numalab.cli.by_hand import NodesOption, PagesOption, PinOption, in_order
+from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
-from numalab.cli.output import ModeName, emit, pass_on, progress_lines, say
+from numalab.cli.output import emit, pass_on, progress_lines, say
 from numalab.guest.remark import RemarkKind
 from numalab.kernel.catalogue import find_kernel
 from numalab.machine.model import check_by_hand
@@ -23,28 +22,24 @@ _KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
 
 
 def command(
-    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
+    topology: options.Topology,
     words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
-    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
-    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    kernel: options.Kernel = "debian-6.12",
+    image: options.Image = "base",
     overlay: OverlayOption = None,
-    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
-    seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
+    mode: options.Mode = "auto",
+    seed: options.Seed = 1,
     event: Annotated[
         list[str] | None, typer.Option(help="Record this event (system:event); may be repeated.")
     ] = None,
-    cmdline: Annotated[
-        list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
-    ] = None,
-    pages: PagesOption = "memfd",
-    pin: PinOption = None,
-    nodes: NodesOption = None,
-    keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
-    allow_mismatch: Annotated[
-        bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    cmdline: options.Cmdline = None,
+    pages: options.Pages = "memfd",
+    pin: options.Pin = None,
+    nodes: options.Nodes = None,
+    keep: options.Keep = None,
+    connection: options.Connect = EMBED,
+    allow_mismatch: options.Mismatch = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run one command in a guest, print what it prints, and exit with its exit code.
 
@@ -53,7 +48,7 @@ def command(
     """
     model = load_topology(topology)
     spec, recipe = find_kernel(kernel), overlaid(image, overlay)
-    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
         prepared = prepare([spec], recipe, on_progress=tell)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
-from numalab.cli.by_hand import PagesOption
+from numalab.cli import options
 from numalab.cli.output import Progress, emit, progress_lines, say
 from numalab.errors import LabError, UserError
 from numalab.files import write_json
@@ -39,7 +39,7 @@ _LIMITS = Limits(boot=60.0, silence=60.0, total=600.0)
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Install what is missing, with apt and pip.")
     ] = False,
@@ -52,7 +52,7 @@ def command(
     ] = None,
     kernel: Annotated[str, typer.Option(help="The report's guest: its kernel.")] = "debian-6.12",
     image: Annotated[str, typer.Option(help="The report's guest: its root.")] = "base",
-    pages: PagesOption = "memfd",
+    pages: options.Pages = "memfd",
     cmdline: Annotated[
         list[str] | None, typer.Option(help="The report's guest: a word for its kernel.")
     ] = None,

@@ -1,6 +1,5 @@
 """`numalab host`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.cpulist import format_cpulist
 from numalab.host.facts import Host, disturbances, host_to_dict
@@ -24,9 +24,7 @@ def _group() -> None:
 
 @app.command()
 def show(
-    host: Annotated[
-        Path | None, typer.Option(help="A recorded host file instead of this host.")
-    ] = None,
+    host: options.Host = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document: a recording for --host.")
     ] = False,

@@ -1,6 +1,5 @@
 """`numalab place`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from numalab.cli.by_hand import NodesOption, PinOption, in_order
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.cpulist import format_cpulist, parse_cpulist
 from numalab.errors import UserError
@@ -20,17 +19,15 @@ from numalab.topology.model import Topology
 
 
 def command(
-    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
-    host: Annotated[
-        Path | None, typer.Option(help="A recorded host file instead of this host.")
-    ] = None,
+    topology: options.Topology,
+    host: options.Host = None,
     mode: Annotated[str, typer.Option(help="kvm, tcg, icount or timed.")] = "kvm",
     cpus: Annotated[
         str | None, typer.Option(help="The host CPUs it may use, such as 0-3,8.")
     ] = None,
-    pin: PinOption = None,
-    nodes: NodesOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    pin: options.Pin = None,
+    nodes: options.Nodes = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say where a guest would run on a host, and what that distorts.
 
@@ -44,8 +41,8 @@ def command(
         found,
         _mode(mode),
         _cpus(cpus),
-        pinned=in_order(pin, "--pin"),
-        nodes=in_order(nodes, "--nodes"),
+        pinned=options.in_order(pin, "--pin"),
+        nodes=options.in_order(nodes, "--nodes"),
     )
     emit(made, as_json, Group(_table(machine, made), "", _text(made)))
 

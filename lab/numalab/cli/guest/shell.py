@@ -18,7 +18,7 @@ import typer
 
 from numalab.campaign.boot import guest, shell
 from numalab.campaign.prepare import choose_mode, prepare
-from numalab.cli.by_hand import NodesOption, PagesOption, PinOption, in_order
+from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import ModeName, progress_lines, say
 from numalab.errors import GuestLost, HostError
@@ -35,19 +35,17 @@ _LONGEST_SOCKET = 107  # unix(7)
 
 
 def command(
-    topology: Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")],
-    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
-    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
+    topology: options.Topology,
+    kernel: options.Kernel = "debian-6.12",
+    image: options.Image = "base",
     overlay: OverlayOption = None,
     mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works, else tcg.")] = "auto",
     gdb: Annotated[bool, typer.Option("--gdb", help="Let a debugger look at the kernel.")] = False,
-    cmdline: Annotated[
-        list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
-    ] = None,
-    pages: PagesOption = "memfd",
-    pin: PinOption = None,
-    nodes: NodesOption = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    cmdline: options.Cmdline = None,
+    pages: options.Pages = "memfd",
+    pin: options.Pin = None,
+    nodes: options.Nodes = None,
+    connection: options.Connect = EMBED,
 ) -> None:
     """Boot a guest and open a shell in it, on this terminal.
 
@@ -56,7 +54,7 @@ def command(
     """
     model = load_topology(topology)
     spec, recipe = find_kernel(kernel), overlaid(image, overlay)
-    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("shell") as tell:
         prepared = prepare([spec], recipe, on_progress=tell)

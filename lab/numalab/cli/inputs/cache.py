@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from numalab.cache import Entry, choose_to_prune, list_cache, remove_entry
+from numalab.cli import options
 from numalab.cli.output import emit, say
 from numalab.errors import UserError
 from numalab.units import format_seconds, format_size, parse_size
@@ -15,11 +16,9 @@ DAY = 86400.0
 
 app = typer.Typer(no_args_is_help=True, help="The cache: list, prune.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 @app.command("list")
-def list_entries(as_json: AsJson = False) -> None:
+def list_entries(as_json: options.Json = False) -> None:
     """List kernels, source trees, packages, images and kept boots: size and last use."""
     entries = list_cache()
     emit(entries, as_json, _table(entries))
@@ -36,7 +35,7 @@ def prune(
         float | None, typer.Option(help="Remove what was not used for so many days.", min=0)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Remove what was not used for longest. Nothing that is in use goes.
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from numalab.cli import options
 from numalab.cli.output import emit, progress_lines
 from numalab.emulator.build import CONFIGURE, built_emulator, ensure_emulator
 from numalab.emulator.built import BuiltEmulator
@@ -13,14 +14,13 @@ from numalab.source.series import load_series
 
 app = typer.Typer(no_args_is_help=True, help="Emulators: list, show, build.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Name = Annotated[
     str | None, typer.Argument(help="A name from `numalab emulator list`; else the default.")
 ]
 
 
 @app.command("list")
-def list_emulators(as_json: AsJson = False) -> None:
+def list_emulators(as_json: options.Json = False) -> None:
     """List the emulators: source, series, and whether each is built; the default comes first.
 
     They are those of emulator-configs/emulators.toml. Mode timed starts the default one.
@@ -34,7 +34,7 @@ def list_emulators(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(name: Name = None, as_json: AsJson = False) -> None:
+def show(name: Name = None, as_json: options.Json = False) -> None:
     """Show what goes into an emulator (source, patches, options), and what was built from it."""
     spec = find_emulator(name)
     built = built_emulator(spec)
@@ -58,10 +58,8 @@ def show(name: Name = None, as_json: AsJson = False) -> None:
 @app.command()
 def build(
     name: Name = None,
-    jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="Compilers at once; else one a CPU.")
-    ] = None,
-    as_json: AsJson = False,
+    jobs: options.Compilers = None,
+    as_json: options.Json = False,
 ) -> None:
     """Build an emulator that is not in the cache, which takes minutes.
 

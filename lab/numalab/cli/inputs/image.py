@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, progress_lines
 from numalab.errors import UserError
@@ -15,11 +16,10 @@ from numalab.units import format_size
 app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A recipe in images/, without .toml.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command("list")
-def list_images(as_json: AsJson = False) -> None:
+def list_images(as_json: options.Json = False) -> None:
     """List the recipes, and what is built of them."""
     recipes = [load_recipe(name) for name in list_recipes()]
     rows = [(recipe, built_image(recipe)) for recipe in recipes]
@@ -34,7 +34,7 @@ def list_images(as_json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show(name: Name, as_json: AsJson = False) -> None:
+def show(name: Name, as_json: options.Json = False) -> None:
     """Show a recipe, and the packages with their versions once it is built."""
     recipe = load_recipe(name)
     built = built_image(recipe)
@@ -46,7 +46,7 @@ def build(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Recipes.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Build all recipes of images/.")] = False,
     overlay: OverlayOption = None,
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Build images, or find them in the cache, and print where they are."""
     if every == bool(names):
@@ -66,7 +66,7 @@ def shell(
     name: Name,
     overlay: OverlayOption = None,
     topology: Annotated[str, typer.Option(help="The machine to look at it from.")] = "mesh-2",
-    kernel: Annotated[str, typer.Option(help="A kernel of kernel-configs/.")] = "debian-6.12",
+    kernel: options.Kernel = "debian-6.12",
 ) -> None:
     """Boot an image on a small machine and open a shell in it, as `numalab shell` does."""
     from numalab.cli.guest import shell as guest_shell  # noqa: PLC0415 - libvirt

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from numalab.cli import options
 from numalab.cli.inputs import kernel_try
 from numalab.cli.inputs.kernel_try import tell_time
 from numalab.cli.output import emit, progress_lines
@@ -19,12 +20,11 @@ from numalab.kernel.refresh import refresh_series
 app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build, try a patch.")
 app.command("try")(kernel_try.command)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
 
 
 @app.command("list")
-def list_kernels(as_json: AsJson = False) -> None:
+def list_kernels(as_json: options.Json = False) -> None:
     """List the named kernels: release, series, config, size, and whether each is built.
 
     The names are those of kernel-configs/kernels.toml.
@@ -42,7 +42,7 @@ def list_kernels(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(name: Name, as_json: AsJson = False) -> None:
+def show(name: Name, as_json: options.Json = False) -> None:
     """Show what goes into a kernel (source, patches, fragments), and what was built from it."""
     spec = find_kernel(name)
     built = built_kernel(spec)
@@ -70,10 +70,8 @@ def build(
     source: Annotated[
         str | None, typer.Option(help="Build every named kernel of this source.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="Compilers at once; else one a CPU.")
-    ] = None,
-    as_json: AsJson = False,
+    jobs: options.Compilers = None,
+    as_json: options.Json = False,
 ) -> None:
     """Build kernels that are not in the cache.
 
@@ -110,7 +108,7 @@ def refresh(
     base: Annotated[
         str | None, typer.Option(help="The kernel that it is for; else the first that has it.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Renew the offsets of a series, so that every hunk header says where the hunk is now.
 
@@ -132,7 +130,7 @@ def config(
     full: Annotated[
         bool, typer.Option("--full", help="Print the whole .config; the kernel must be built.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Print a kernel's configuration, and where each line comes from.
 

@@ -1,15 +1,15 @@
 """`numalab kernel try`: from a patch to a running guest."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
+from numalab.cli import options
 from numalab.cli.guest.boot import show_booted
-from numalab.cli.output import ModeName, progress_lines, say
+from numalab.cli.output import progress_lines, say
 from numalab.image.recipe import load_recipe
 from numalab.kernel.build import BuiltKernel
 from numalab.kernel.catalogue import find_kernel
@@ -28,15 +28,13 @@ def command(
     ] = None,
     base: Annotated[str, typer.Option(help="The kernel that it is for.")] = "debian-6.12",
     topology: Annotated[str, typer.Option(help="The machine to boot.")] = "ring-4",
-    image: Annotated[str, typer.Option(help="A root file system of images/.")] = "base",
-    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works.")] = "auto",
-    seed: Annotated[int, typer.Option(help="What varies between runs in icount mode.")] = 1,
-    keep: Annotated[Path | None, typer.Option(help="Leave the run directory here.")] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
-    allow_mismatch: Annotated[
-        bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    image: options.Image = "base",
+    mode: options.Mode = "auto",
+    seed: options.Seed = 1,
+    keep: options.Keep = None,
+    connection: options.Connect = EMBED,
+    allow_mismatch: options.Mismatch = False,
+    as_json: options.Json = False,
 ) -> None:
     """Apply a patch, build the kernel, boot it and run one command in it (`uname -a`).
 

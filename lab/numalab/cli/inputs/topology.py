@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from numalab.cli import options
 from numalab.cli.output import emit, say
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
@@ -31,7 +32,6 @@ app = typer.Typer(no_args_is_help=True, help="Machines: list, show, check, predi
 
 Format = Literal["text", "json", "svg", "dot", "xml", "qemu", "vng", "numactl", "toml"]
 Name = Annotated[str, typer.Argument(help="A name from `numalab topology list`, or a file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Kernel = Annotated[str, typer.Option("--kernel-version", help="A kernel version, 5.10 or later.")]
 VendorOption = Annotated[
     Vendor, typer.Option(help="The guest's CPUs: amd (qemu64, max under TCG), zen or intel.")
@@ -42,7 +42,7 @@ BeforeFix = Annotated[
 
 
 @app.command("list")
-def list_command(as_json: AsJson = False) -> None:
+def list_command(as_json: options.Json = False) -> None:
     """List the machines in topologies/."""
     found = [load_topology(name) for name in list_topologies()]
     width = max((len(topology.name) for topology in found), default=0)
@@ -110,7 +110,8 @@ def _rendered(topology: Topology, form: Format) -> str:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Topology files.")], as_json: AsJson = False
+    files: Annotated[list[Path], typer.Argument(help="Topology files.")],
+    as_json: options.Json = False,
 ) -> None:
     """Check files: everything that is wrong with each, then what is a hazard to the scheduler.
 
@@ -154,7 +155,7 @@ def predict_command(
     cpu: Annotated[int | None, typer.Option(help="Show only this CPU.")] = None,
     before_group_fix: BeforeFix = False,
     vendor: VendorOption = "amd",
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Predict what the kernel will make of a machine: NUMA levels, sched domains, groups, hazards.
 
@@ -237,7 +238,7 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
 
 
 @app.command()
-def diff(a: Name, b: Name, as_json: AsJson = False) -> None:
+def diff(a: Name, b: Name, as_json: options.Json = False) -> None:
     """Show how two machines differ. Exits with 1 when they do, like diff(1)."""
     from numalab.topology.differences import compare_topologies
 
@@ -258,7 +259,7 @@ def import_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write this file, not stdout.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Make a topology file of what another machine says about itself.
 

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.topology.load import load_topology
 from numalab.workload.document import ParameterTable
@@ -16,11 +17,9 @@ from numalab.workload.model import BoundWorkload, Workload, list_workloads, load
 
 app = typer.Typer(no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 @app.command("list")
-def list_all(as_json: AsJson = False) -> None:
+def list_all(as_json: options.Json = False) -> None:
     """List the workloads and what each asks of the kernel."""
     workloads = [load_workload(name) for name in list_workloads()]
     rows = [(workload.name, workload.stresses) for workload in workloads]
@@ -35,7 +34,7 @@ def list_all(as_json: AsJson = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A workload: the name of its folder in workloads/.")],
     topology: Annotated[str, typer.Option(help="The machine to fit it to.")] = "ring-4",
-    as_json: AsJson = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show a workload's parameters and metrics, and what it comes to on a machine."""
     workload = load_workload(name)

@@ -12,9 +12,10 @@ from numalab.bisect.bisect import Bisection, TriedStep
 from numalab.bisect.history import History, git_history, series_history
 from numalab.bisect.measure_steps import Bench, bench_folder, run_bisection
 from numalab.campaign.stopping import StoppingRule
+from numalab.cli import options
 from numalab.cli.hunt import bisect_case
 from numalab.cli.live import live_runs
-from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
+from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
 from numalab.errors import UserError
 from numalab.kernel.catalogue import KernelSpec
 from numalab.places import project_dir
@@ -54,14 +55,14 @@ def command(
         str | None, typer.Option(metavar="TOPOLOGY_LABEL", help="Where, in a study of several.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="A preset of the study.")] = None,
-    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
+    mode: options.StudyMode = None,
     max_runs: Annotated[int, typer.Option(min=3, help="Runs of a kernel at most.")] = 10,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
+    jobs: options.Guests = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the results go: reports/<study>/bisect-...")
     ] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    connection: options.Connect = EMBED,
+    as_json: options.Json = False,
 ) -> None:
     """Find the commit, or the patch of a series, that changed a measure.
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.analysis.statistics import Comparison, Outcome, Summary
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.report import figures
 from numalab.report.formats.terminal import OUTCOME_STYLES
@@ -27,7 +28,7 @@ def command(
         Literal["worse"] | None,
         typer.Option(help="Exit with 1 if a measure is worse or could not be compared."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Compare two results of a study, each variant with itself, measure by measure.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from numalab.cli import options
 from numalab.cli.output import progress_lines, say
 from numalab.results.archive import export_results
 from numalab.results.layout import Results
@@ -12,7 +13,7 @@ from numalab.units import format_size
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
+    results: options.Results,
     target: Annotated[Path, typer.Argument(help="The archive to write, such as out.tar.zst.")],
 ) -> None:
     """Pack results into one file for somebody else; runs that are no result are left out."""

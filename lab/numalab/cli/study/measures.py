@@ -1,17 +1,15 @@
 """`numalab measures`."""
 
-from typing import Annotated
-
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from numalab.analysis.measures.catalogue import families
+from numalab.cli import options
 from numalab.cli.output import emit
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """List every measure: its unit, which way is better, its kind, source and definition.
 

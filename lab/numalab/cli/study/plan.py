@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,7 +11,8 @@ from rich.text import Text
 
 from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
 from numalab.campaign.outlook import StudyOutlook, look_ahead, total_seconds
-from numalab.cli.output import ModeName, emit
+from numalab.cli import options
+from numalab.cli.output import emit
 from numalab.places import project_dir
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
@@ -20,15 +20,11 @@ from numalab.units import format_seconds, format_size, runs_of
 
 
 def command(
-    studies: Annotated[
-        list[str], typer.Argument(help="Studies: their names in studies/, or files.")
-    ],
-    preset: Annotated[
-        str | None, typer.Option(help="A preset of the studies, such as quick or full.")
-    ] = None,
-    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    studies: options.Studies,
+    preset: options.Preset = None,
+    mode: options.StudyMode = None,
+    jobs: options.Guests = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say what studies would run and how long that takes; nothing is built or started.
 

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.report.figures import printable
 from numalab.results.index import catalogue, find_results, query
@@ -29,7 +30,7 @@ def command(
         str, typer.Argument(help="A SELECT from runs, measures or events; without it, all runs.")
     ] = LIST,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Ask with SQL about runs, their measures and their events.
 

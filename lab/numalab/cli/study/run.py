@@ -19,8 +19,9 @@ from numalab.campaign.prepare import choose_mode, prepare
 from numalab.campaign.stopping import StoppingRule
 from numalab.campaign.task import Setting, make_tasks
 from numalab.campaign.time_budget import within_budget
+from numalab.cli import options
 from numalab.cli.live import live_runs
-from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say, say_waiting
+from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
 from numalab.cli.study.report import show
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
@@ -44,13 +45,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    studies: Annotated[
-        list[str], typer.Argument(help="Studies: their names in studies/, or files.")
-    ],
-    preset: Annotated[
-        str | None, typer.Option(help="A preset of the studies, such as quick or full.")
-    ] = None,
-    mode: Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")] = None,
+    studies: options.Studies,
+    preset: options.Preset = None,
+    mode: options.StudyMode = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +85,7 @@ def command(
         str | None,
         typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers run the guests."),
     ] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
+    connection: options.Connect = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
     ] = False,
@@ -102,7 +99,7 @@ def command(
     artifacts: Annotated[
         Path | None, typer.Option(help="A folder for a CI system to keep; docs/ci.md.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run studies: build their kernels, boot every run, measure, compare, report.
 

@@ -1,13 +1,10 @@
 """`numalab status`."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.results.layout import Results
 from numalab.results.status import Progress, State, read_progress
@@ -17,8 +14,8 @@ STYLES = {State.DONE: "blue", State.RUNNING: "bold", State.FAILED: "bold dark_or
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    results: options.Results,
+    as_json: options.Json = False,
 ) -> None:
     """Say how far a study is: which runs are done, under way, failed, and what is left.
 

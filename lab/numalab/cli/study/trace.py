@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from numalab.cli import options
 from numalab.cli.output import emit, say
 from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
@@ -46,7 +47,7 @@ def command(
         Path | None,
         typer.Option(help="A folder for the page, the events as Parquet, measures and analysis."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Decode and measure any recording, also one from bare metal; no guest is started.
 

@@ -1,7 +1,6 @@
 """`numalab verify`."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numalab.campaign.verify import Verification, verify
+from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, progress_lines
 from numalab.machine.model import DETERMINISTIC
@@ -18,13 +18,13 @@ from numalab.results.layout import Results
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")],
+    results: options.Results,
     runs: Annotated[
         list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    jobs: options.Guests = None,
+    connection: options.Connect = EMBED,
+    as_json: options.Json = False,
 ) -> None:
     """Do runs again from what their manifests say went in, and compare the events.
 

@@ -56,13 +56,13 @@ class KconfigTree:
     selected_by: Mapping[str, tuple[tuple[str, str | None], ...]]
 
 
-def read_kconfig(read: Callable[[str], str | None], arch: str = "x86") -> KconfigTree:
-    """Read the Kconfig files from `Kconfig` on; `read` gives a file's text, None for no file."""
+def read_kconfig(read: Callable[[str], str | None]) -> KconfigTree:
+    """Read the Kconfig files of x86, from `Kconfig` on; `read` gives a text, None for no file."""
     entries: list[tuple[_Entry, tuple[_Entry, ...]]] = []
     selects: dict[str, list[tuple[str, str | None]]] = {}
     stack: list[_Entry] = []
     now: _Entry | None = None
-    for place, line in _lines("Kconfig", read, arch):
+    for place, line in _lines("Kconfig", read):
         if line in ("endif", "endmenu", "endchoice"):
             if stack:
                 stack.pop()
@@ -109,7 +109,7 @@ def _property(line: str, now: _Entry, selects: dict[str, list[tuple[str, str | N
 
 
 def _lines(
-    name: str, read: Callable[[str], str | None], arch: str, depth: int = 0
+    name: str, read: Callable[[str], str | None], depth: int = 0
 ) -> Iterator[tuple[str, str]]:
     """Yield (file:line, line) of a file and those it sources: no comments, no help texts."""
     text = read(name)
@@ -135,10 +135,10 @@ def _lines(
             in_help, help_indent = True, None
         elif _SOURCE.fullmatch(plain) is not None:
             for variable in ("$(SRCARCH)", "$SRCARCH", "$(HEADER_ARCH)"):
-                plain = plain.replace(variable, arch)
+                plain = plain.replace(variable, "x86")
             inner = _SOURCE.fullmatch(plain)
             if inner is not None:
-                yield from _lines(inner[1], read, arch, depth + 1)
+                yield from _lines(inner[1], read, depth + 1)
         elif plain:
             yield f"{name}:{number}", plain
 

@@ -3,7 +3,6 @@
 `version` rises when a key changes its meaning or goes away; new keys alone do not raise it.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -163,15 +162,3 @@ class ReportDocument:
     created: str
     again: list[str]
     cells: list[CellDocument]
-
-
-def render_schema() -> str:
-    """Render the JSON Schema (draft 2020-12) of a report."""
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only the schema needs it
-
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **TypeAdapter(ReportDocument).json_schema(),
-        "title": "numalab report",
-    }
-    return json.dumps(schema, indent=1) + "\n"
