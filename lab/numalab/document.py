@@ -120,7 +120,7 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 def shown(name: str) -> str:
-    """Write what a stranger named so that a terminal only shows it."""
+    """Write a name from an untrusted file so that a terminal only shows it."""
     return name if name.isprintable() else repr(name)[1:-1]
 
 

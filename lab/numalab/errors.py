@@ -133,7 +133,7 @@ class WorkloadFailed(LabError):
 
 
 def _bounded(text: str) -> str:
-    """Cut a text that quotes a name without end: a file may be a stranger's."""
+    """Cut a text that quotes a name of any length: a file may not be trusted."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 

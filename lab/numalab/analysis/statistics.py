@@ -1,4 +1,4 @@
-"""What a handful of runs can honestly show.
+"""What a few runs can show.
 
 Two samples are compared by a test, an interval and the smallest effect they could have shown; the
 measures of a table share one error rate by Holm's correction. A difference is *shown* when the

@@ -27,7 +27,7 @@ def of_interest(tasks: Collection[str]) -> pl.Expr:
 
 def _glob(name: str) -> str:
     known = {"*": ".*", "?": "."}
-    # Every character as its number: no dialect of regular expressions reads that otherwise.
+    # Each character by its code point, so that none is read as syntax of the expression.
     return "".join(known.get(char) or f"\\x{{{ord(char):x}}}" for char in name)
 
 

@@ -1,4 +1,4 @@
-"""A run as it is handed to whoever executes it: plain values that another process can receive."""
+"""A run as it is handed to an executor: plain values that another process can receive."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Reads files and folders of an ext4 disk that a guest has written, in any state it may be in.
 
-Nothing on it is believed: every pointer is checked against the disk, blocks of a file only ever
+Nothing on it is trusted: every pointer is checked against the disk, blocks of a file only ever
 ascend, and so much is read to find the way (directories, trees of extents) and no more. The disk
 must not change meanwhile.
 """

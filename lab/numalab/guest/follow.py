@@ -17,7 +17,7 @@ from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
 
 _TICK = 0.03
-_LAST_WORDS = 3.0
+_FLUSH_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def follow(
     while True:
         ending = guest.wait(_TICK)
         if ending is not None and ending.kind == "crashed":
-            _let_it_speak(guest, console, watchdog)
+            _flush_console(guest, console, watchdog)
         now = time.monotonic()
         for line in console.rest() if ending else console.lines():
             watchdog.console(line, now)
@@ -77,7 +77,7 @@ def _check_space(path: Path) -> None:
         raise HostError(f"no space left for {path}", hint="free some space there")
 
 
-def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
+def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
     """Let a kernel that has panicked print what happened.
 
     pvpanic stops the guest from the panic notifiers, and where another CPU held the console, the
@@ -85,7 +85,7 @@ def _let_it_speak(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
     """
     with suppress(HostError):
         guest.resume()
-    deadline = time.monotonic() + _LAST_WORDS
+    deadline = time.monotonic() + _FLUSH_SECONDS
     while watchdog.verdict(time.monotonic()) is None and time.monotonic() < deadline:
         for line in console.lines():
             watchdog.console(line, time.monotonic())

@@ -123,7 +123,7 @@ class _Trial:
 
 
 class _Reached(Exception):
-    """The probe has seen enough."""
+    """Ends the probe at the first beat of its guest."""
 
 
 def _stop(_beat: Beat) -> None:

@@ -1,4 +1,4 @@
-"""What was found out about KVM on this host, and for how long it is believed."""
+"""What was found out about KVM on this host, and for how long that holds."""
 
 import hashlib
 import os
@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from numalab.errors import UserError
-from numalab.files import read_json, write_json
-from numalab.machine.model import CPU_MODELS, CpuModel
+from pydantic import TypeAdapter, ValidationError
+
+from numalab.files import write_json
+from numalab.machine.model import CpuModel
 from numalab.places import cache_dir
 from numalab.process import find_program, run
 
@@ -43,6 +43,9 @@ class Verdict:
             return "tried just now"
         text = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
         return f"tried {text} ago"
+
+
+_VERDICT = TypeAdapter(Verdict)
 
 
 def known_verdict(bzimage: Path, words: Sequence[str] = ()) -> Verdict | None:
@@ -92,24 +95,11 @@ def forget_verdicts() -> None:
 
 
 def _load(path: Path) -> Verdict | None:
-    with suppress(UserError, KeyError, TypeError, ValueError):  # missing, or half written
-        verdict = _verdict(read_json(path))
+    with suppress(OSError, ValidationError):  # missing, or half written
+        verdict = _VERDICT.validate_json(path.read_bytes())
         if not verdict.slow or 0 <= time.time() - verdict.at <= _SLOW_KEPT:
             return verdict
     return None
-
-
-def _verdict(data: Any) -> Verdict:
-    model = data["cpu_model"]
-    if model not in CPU_MODELS:
-        raise ValueError(model)
-    return Verdict(
-        works=bool(data["works"]),
-        cpu_model=model,
-        reason=str(data["reason"]),
-        at=float(data["at"]),
-        slow=bool(data["slow"]),
-    )
 
 
 def _files() -> Iterator[Path]:

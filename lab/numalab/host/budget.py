@@ -2,7 +2,7 @@
 
 It is one file with a lock, so that guests of several numalab processes never share what one of
 them has for itself, and those that may share spread out. What a dead process had taken is free
-again, and its hugepages are given back by whoever looks next.
+again, and its hugepages are given back by the next process that looks.
 """
 
 import atexit
@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from numalab.cpulist import format_cpulist
-from numalab.errors import HostBusy, HostError, LabError, UserError
-from numalab.files import read_json, write_json
+from numalab.errors import HostBusy, HostError, LabError
+from numalab.files import write_json
 from numalab.host.facts import parse_available, parse_meminfo
 from numalab.host.owner import Owner, is_alive, this_process
 from numalab.locks import locked
@@ -80,6 +81,9 @@ class _Granted:
     number: int
     claim: Reservation
     added: tuple[Pages, ...]
+
+
+_ENTRIES = TypeAdapter(list[_Granted])
 
 
 class Admission:
@@ -182,9 +186,9 @@ def _check_memory(claim: Reservation, entries: Sequence[_Granted], root: Path) -
 
 
 def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
-    """Refuse what would make the kernel look for a process to kill: strict memory has no way out.
+    """Refuse what would end in the OOM killer: memory bound to a node cannot come from another.
 
-    What is free is compared as well; others that run already have taken theirs from it.
+    It is compared with what others have been granted, and with what is free now.
     """
     for wanted in claim.bound:
         try:
@@ -288,31 +292,11 @@ def _read() -> list[_Granted]:
     if not _budget().exists():
         return []
     try:
-        return [_entry(value) for value in read_json(_budget())]
-    except (UserError, KeyError, TypeError, ValueError) as error:
+        return _ENTRIES.validate_json(_budget().read_bytes())
+    except (OSError, ValidationError) as error:
         raise HostError(
             f"{_budget()} cannot be read: {error}", hint=f"rm {_budget()}, when no guest runs"
         ) from None
-
-
-def _entry(value: Mapping[str, Any]) -> _Granted:
-    claim = value["claim"]
-    return _Granted(
-        Owner(int(value["owner"]["pid"]), int(value["owner"]["started"])),
-        int(value["number"]),
-        Reservation(
-            tuple(map(int, claim["cpus"])),
-            int(claim["memory_mib"]),
-            _pages(claim["pages"]),
-            bool(claim.get("shares", False)),
-            tuple(NodeMemory(int(v["node"]), int(v["mib"])) for v in claim.get("bound", ())),
-        ),
-        _pages(value["added"]),
-    )
-
-
-def _pages(values: Iterable[Mapping[str, Any]]) -> tuple[Pages, ...]:
-    return tuple(Pages(int(v["node"]), int(v["size_kib"]), int(v["count"])) for v in values)
 
 
 def _write(entries: Iterable[_Granted]) -> None:

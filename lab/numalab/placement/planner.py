@@ -76,7 +76,7 @@ def plan(
     short: tuple[str, ...] = ()
     if mode == "kvm":
         short = _short_memory(topology, host, places)
-        distorts += (*_torn(topology, host, vcpus, places), *short)
+        distorts += (*_split_nodes(topology, host, vcpus, places), *short)
     crowded = mode != "kvm" or most > 1 or not set(emulator).isdisjoint(vcpus)
     return PlacementPlan(
         mode=mode,
@@ -91,7 +91,7 @@ def plan(
         timing=not crowded
         and not short
         and not _distances_wrong(places, distances)
-        and not _torn(topology, host, vcpus, places),
+        and not _split_nodes(topology, host, vcpus, places),
     )
 
 
@@ -154,7 +154,7 @@ def _places_of(topology: Topology, host: Host, vcpus: Sequence[int]) -> tuple[in
     return tuple(host.node_of_cpu[vcpus[node.cpus[0]]] for node in nearest)
 
 
-def _torn(
+def _split_nodes(
     topology: Topology, host: Host, vcpus: Sequence[int], places: Sequence[int]
 ) -> tuple[str, ...]:
     """Name guest nodes whose vCPUs were pinned to other host nodes than their memory's."""

@@ -1,4 +1,4 @@
-"""Results as one file, and back. An archive may come from anybody: nothing in it is believed."""
+"""Results as one file, and back. An archive is not trusted: everything in it is checked."""
 
 import io
 import shutil
@@ -68,7 +68,7 @@ def pack_folder(folder: Path) -> bytes:
 def unpack_folder(data: bytes, target: Path) -> None:
     """Unpack what `pack_folder` made somewhere else, in place of what is at `target`.
 
-    Raises UserError for what is not such a thing: a worker is believed no more than an archive.
+    Raises UserError for what is not such a thing: a worker is trusted no more than an archive.
     """
     try:
         with replacing(target) as temporary:

@@ -1,4 +1,4 @@
-"""Names that become part of a path: what a stranger's results call their runs and cells.
+"""Names that become part of a path: what imported results call their runs and cells.
 
 A name is checked where it is read (`PlainName` in the models of stored files) and once more where
 it is put into a path (`results.layout`), so that no other module has to think of it.

@@ -82,7 +82,7 @@ def _damaged(path: Path, reason: str) -> UserError:
 
 
 def _only_file(path: Path) -> Path:
-    """Refuse a pipe, which nobody may ever write to, and a device, which may never end."""
+    """Refuse a FIFO, which may block for ever, and a device, whose data may not end."""
     if path.exists() and not path.is_file():
         raise ValueError("it is not a file")
     return path

@@ -1,4 +1,4 @@
-"""Figures that nodes are placed in when a machine is drawn.
+"""Places nodes on circles, grids and lines, for drawings of a machine.
 
 Coordinates are pixels of the drawing, x to the right and y down, of the middle of a node's box.
 """

@@ -104,9 +104,9 @@ def read_run(
 
 
 def _met(events: pl.LazyFrame) -> frozenset[str] | None:
-    """Return what a recording of unknown origin must have been made of: None for everything.
+    """Return which events a recording of unknown origin was made with; None for all.
 
-    A machine on which no task ever takes turns is less likely than that nobody asked for it.
+    Where there is no sched_switch at all, it is taken not to have been recorded.
     """
     names = frozenset(events.select(pl.col("event").unique()).collect()["event"].to_list())
     return None if "sched_switch" in names else names | {*NUMA_EVENTS}

@@ -25,7 +25,7 @@ NOTE = 'font-size="12.5" fill="#5d636b"'
 DARK_RULES = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 VARIABLE = re.compile(r"--([\w-]+):([^;}]+)")
 USE = re.compile(r"var\(--([\w-]+)\)")
-# What V8 reserves at its start and dies without: with 64 GiB it ends, with 66 it runs.
+# The address space that V8 reserves when it starts: limited to 64 GiB it aborts, to 66 it runs.
 V8_BYTES = 66 << 30
 _MAP_NORESERVE = 0x4000  # <asm-generic/mman.h>; Python 3.11 has no name for it
 SVG = "http://www.w3.org/2000/svg"
@@ -119,7 +119,7 @@ def _text(x: float, y: float, text: str, style: str) -> str:
 def _fixed_colors(svg: str) -> str:
     """Give a drawing that follows the reader's colour scheme its light colours for good.
 
-    The picture has white paper, and its renderer knows neither media queries nor `var()`.
+    The picture's background is white, and its renderer supports neither media queries nor `var()`.
     """
     text = DARK_RULES.sub("", svg)
     values: dict[str, str] = {}

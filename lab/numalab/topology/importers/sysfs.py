@@ -55,7 +55,7 @@ def _system_dir(root: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    if path.exists() and not path.is_file():  # a pipe in a stranger's tree never begins
+    if path.exists() and not path.is_file():  # reading a FIFO could block for ever
         raise UserError("is not a file", file=path)
     try:
         with path.open("rb") as file:
