@@ -219,8 +219,22 @@ def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
     return Load(3000, parts * 2)
 
 
+def local_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Threads that share memory of the node to which they are bound: there is nothing to improve.
+
+    Not one alone: of a process with one thread, pages that are local are left out of the scan.
+    """
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(machine.nodes) < 2 or not holders:
+        return None
+    node = rng.choice(holders)
+    count = rng.randint(2, max(2, len(node.cpus)))
+    part = Part("memory", count, node.cpus, mib=rng.choice((2, 4)), threads=True, node=node.id)
+    return Load(3000, (part,))
+
+
 def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory users that are each bound to some CPUs, full machine: what swaps tasks has to look."""
+    """Memory users, some bound to a CPU each, full nodes: what swaps tasks has to look."""
     allowed = _everywhere(machine)
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2 or len(allowed) < 3:
@@ -229,7 +243,7 @@ def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
     half = tuple(sorted(rng.sample(allowed, max(1, len(allowed) // 2))))
     parts = (
         Part("memory", len(one.cpus), allowed, one.cpus, mib=2, node=other.id),
-        Part("memory", len(other.cpus), other.cpus[:1], mib=2, node=one.id),
+        *(Part("memory", 1, (cpu,), mib=2, node=one.id) for cpu in other.cpus),
         Part("memory", max(1, len(half) // 2), half, mib=2, node=one.id),
     )
     return Load(2500, parts)
@@ -289,6 +303,7 @@ FAMILIES: dict[Family, float] = {
     forkers: 1.2,
     memory: 1.2,
     shared_memory: 0.6,
+    local_memory: 0.6,
     bound_memory: 1.0,
     resting_memory: 0.6,
     hotplug: 0.7,
