@@ -6,7 +6,7 @@ cases and verdicts, however many workers there are and wherever a hunt was stopp
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
@@ -116,18 +116,21 @@ class Hunter:
             cases = [draw_case(aim.seed, number + i, hotplug=hotplug, near=near)
                      for i in range(ROUND)]  # fmt: skip
             number += ROUND
-            results = self.workers.examine([(case, self.bench, aim.seed) for case in cases])
-            beside = self._beside(cases, results)
-            for case, examined, other in zip(cases, results, beside, strict=True):
-                near += self._take(case, examined, other)
-                if hunt.found and aim.first_only:
-                    return hunt
+            for first in range(0, ROUND, self.workers.count):
+                for case, examined, other in self._examined(cases[first:][: self.workers.count]):
+                    near += self._take(case, examined, other)
+                    if hunt.found and aim.first_only:
+                        return hunt
             near = sorted(near, key=lambda each: -each.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
 
-    def _beside(self, cases: Sequence[Case], results: Sequence[Examined]) -> list[Examined | None]:
-        """Boot the cases in which something is suspected on the rival, too, with the same seed."""
+    def _examined(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Examined, Examined | None]]:
+        """Boot cases; those in which something is suspected on the rival, too, with the same seed.
+
+        As many as there are workers at a time, so that a suspicion need not wait for a whole round.
+        """
+        results = self.workers.examine([(case, self.bench, self.aim.seed) for case in cases])
         wanted = [
             (case, self.rival, self.aim.seed)
             for case, examined in zip(cases, results, strict=True)
@@ -135,7 +138,8 @@ class Hunter:
         ]
         booted = {case.text: other for (case, _, _), other
                   in zip(wanted, self.workers.examine(wanted), strict=True)}  # fmt: skip
-        return [booted.get(case.text) for case in cases]
+        for case, examined in zip(cases, results, strict=True):
+            yield case, examined, booted.get(case.text)
 
     def _suspected(self, examined: Examined) -> list[Finding]:
         """Return what is worth fresh boots, of the properties that are not found yet."""

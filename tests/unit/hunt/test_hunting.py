@@ -43,8 +43,8 @@ def hunted(case: Case, shown: Shown, rival: HuntBench | None, count: int = 1) ->
     crew = cast(Examiners, FakeExaminers(shown, count))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, rival)
-    examined = crew.examine([(case, MINE, 1)])
-    hunter._take(case, examined[0], hunter._beside([case], examined)[0])
+    for each in hunter._examined([case]):
+        hunter._take(*each)
     return hunter
 
 
