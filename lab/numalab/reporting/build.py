@@ -10,14 +10,13 @@ from numalab.errors import UserError
 from numalab.measure import MeasureInfo
 from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
-from numalab.reporting.failed_runs import failed_run, host_line
 from numalab.reporting.modelled import model_lines
 from numalab.reporting.placement_rows import placement_line, proof_rows
 from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import family_size, judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest, RunStatus
+from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.plan import StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
@@ -88,8 +87,8 @@ def _gather(
         variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
         measures=infos,
         key_measures=keys,
-        runs=(*(_run(run, infos) for run in runs), *map(failed_run, failed)),
-        comparisons=compare_variants(infos, _key_measures(study, about, infos), sides),
+        runs=(*(_run(run.manifest, _readings(run, infos)) for run in runs), *map(_run, failed)),
+        comparisons=compare_variants(infos, keys, sides),
         domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
         timelines=tuple(_timelines(study.variants, runs)),
         claims=claims,
@@ -166,19 +165,23 @@ def _patches(patches: Sequence[str]) -> str:
     return "1 patch" if len(patches) == 1 else f"{len(patches)} patches"
 
 
-def _run(run: StoredRun, infos: Sequence[MeasureInfo]) -> model.Run:
-    about = run.manifest
+def _readings(run: StoredRun, infos: Sequence[MeasureInfo]) -> tuple[model.Reading, ...]:
+    return tuple(model.Reading(info.name, run.value(info.name)) for info in infos)
+
+
+def _run(about: Manifest, readings: tuple[model.Reading, ...] = ()) -> model.Run:
+    """Describe a run by its manifest; of one that failed, not all need be known."""
     trace = about.trace
     return model.Run(
         id=about.run,
         variant=about.variant,
         seed=about.seed,
         status=about.status or RunStatus.FAILED,
-        readings=tuple(model.Reading(info.name, run.value(info.name)) for info in infos),
+        readings=readings,
         provenance=model.Provenance(
             qemu=about.versions.qemu,
             libvirt=about.versions.libvirt,
-            host=host_line(about),
+            host=UNKNOWN if about.host is None else str(about.host),
             image=about.image.name,
             image_digest=about.image.digest,
             placement=placement_line(about.proof, about.timing),
@@ -187,6 +190,7 @@ def _run(run: StoredRun, infos: Sequence[MeasureInfo]) -> model.Run:
             proof=proof_rows(about.proof, about.timing),
         ),
         seconds=about.seconds,
+        reason=about.reason,
     )
 
 

@@ -107,6 +107,8 @@ def test_findings_say_it_by_node_pair_over_time_and_by_task(
     assert series["memory_stall", ""] == pytest.approx((80.0, 100.0))
     assert series["memory_node", "node 1"] == pytest.approx((6.4, 0))
     assert series["memory_link", "link 2-1"] == pytest.approx((0, 3.2))
+    labels = [each.label for each in findings.series if each.name in ("memory_node", "memory_link")]
+    assert labels == ["node 1", "link 2-1"], "memories first"
     (task,) = findings.memory
     assert (task.pid, task.name, task.cpu_ms, task.stalled_ms) == (7, "hog", 20, 18)
     assert (task.local, task.lines) == (40, (0, 40, 50))
@@ -193,17 +195,19 @@ def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
         # A task that ran for 1 ms only, and of which 4 ms of stalls are spread over the slice.
         row(100, 1, HOG, [0, 3, 1], stalled_ps=4 * 10**9),
         row(110, 2, OTHER, [9, 9, 9], stalled_ps=10**9),
+        row(120, 1, HOG, [0, 1, 0]),
     ]
     run = recorded(
         trace,
         three_nodes,
         trace.switch(100 * MS, 1, "idle", "hog:7"),
         trace.switch(101 * MS, 1, "hog:7", "idle", trace.sleeps),
+        end_ms=130,
     )
     local, stall, *links = memory_series(run, JoinedTables(pl.DataFrame(rows), NO_TRAFFIC))
-    assert (local.name, local.values) == ("memory_local", (75.0, None))
-    assert (stall.name, stall.values) == ("memory_stall", (100.0, None))
-    assert local.at_ms == stall.at_ms == (10.0, 20.0)
+    assert (local.name, local.values) == ("memory_local", (75.0, None, 100.0))
+    assert (stall.name, stall.values) == ("memory_stall", (100.0, None, None))
+    assert local.at_ms == stall.at_ms == (10.0, 20.0, 30.0)
     assert {local.unit, stall.unit} == {"%"} and not links
 
 

@@ -1,5 +1,6 @@
 """Work conservation, counted by hand."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -129,8 +130,20 @@ def test_time_that_was_lost_is_in_no_share(trace: Any, three_nodes: Topology) ->
 
 
 def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Any, three_nodes: Topology) -> None:
-    assert measured(trace, three_nodes, allowed=(0,))["queue_imbalance"] is None
+    alone = measured(trace, three_nodes, allowed=(0,))
+    assert (alone["queue_imbalance"], alone["longest_idle_while_overloaded"]) == (None, 0)
     assert measured(trace, three_nodes, allowed=(0, 2))["queue_imbalance"] == pytest.approx(1.3)
+
+
+def test_a_queue_counts_for_each_cpu_of_its_node(trace: Any, three_nodes: Topology) -> None:
+    nodes = (replace(three_nodes.nodes[0], cpus=(0, 2)), three_nodes.nodes[1])
+    machine = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
+    found = measured(trace, machine, allowed=(0, 1, 2))
+    assert found["queue_imbalance"] == pytest.approx(1.3 / 2 - 0.2)
+    assert {family.name for family in GROUP.families if family.needs_nodes} == {
+        "queue_imbalance",
+        "tasks_final_node{node}",
+    }
 
 
 def test_what_was_not_recorded_or_has_no_node_is_not_known(
@@ -142,6 +155,12 @@ def test_what_was_not_recorded_or_has_no_node_is_not_known(
     assert (found["unknown_time"], found["tasks_final_node0"]) == (0.0, 1)
     found = measured(trace, three_nodes, recorded=["sched:sched_move_numa"])
     assert (found["tasks_final_node0"], found["unknown_time"]) == (None, 0.0)
+    lost = [trace.other(0, cpu, "x") for cpu in (0, 1)] + [trace.lost(99, cpu) for cpu in (0, 1)]
+    events = trace.table(*lost)
+    run = read_run(events, three_nodes, tasks=(), allowed_cpus=None, recorded=None, samples=None,
+                   rows=100)  # fmt: skip
+    found = {each.name: each.value for each in GROUP.compute(RunData(run))}
+    assert found["unknown_time"] == 100 and found["idle_while_overloaded"] is None
     found = measured(trace, None)
     assert found["queue_imbalance"] is None and "tasks_final_node0" not in found
     assert found["idle_while_overloaded"] == pytest.approx(30)
