@@ -24,6 +24,38 @@ Nanoseconds = Annotated[int, Field(ge=1, le=1_000_000)]
 MegabytesPerSecond = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
+def _number(least: int, most: int) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, int) and not isinstance(v, bool) and least <= v <= most
+
+
+def _list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and bool(value) and all(map(fits, value))
+
+
+def _given(what: str, *forms: Callable[[Any], bool]) -> BeforeValidator:
+    """Take a value that has one of these forms; of another, say once `what` to give instead.
+
+    Without it, a wrong value gives a message for each of the forms that it may have.
+    """
+
+    def check(value: Any) -> Any:
+        if value is None or any(fits(value) for fits in forms):
+            return _tuples(value)
+        raise ValueError(f"give {what}; found {repr(value)[:60]}")
+
+    return BeforeValidator(check)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+_CPUS = _number(0, MAX_CPUS)
+_MEMORY = _number(0, MAX_MEMORY_MIB)
+_LATENCY = _number(1, 1_000_000)
+_BANDWIDTH = _number(1, 10_000_000)
+
+
 class CpuTable(Document):
     """`[cpu]`: how CPUs are packaged. The numbers are of the whole machine, like QEMU's `-smp`."""
 
@@ -53,12 +85,26 @@ class InterconnectTable(Document):
 class MemoryTable(Document):
     """`[memory]`: how fast memory is in `timed` mode. Each key has a default."""
 
-    latency_ns: Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None = Field(
+    latency_ns: Annotated[
+        Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None,
+        _given(
+            "a number of nanoseconds from 1 to 1000000, or a table of them, one row for each node",
+            _LATENCY,
+            _list(_list(_LATENCY)),
+        ),
+    ] = Field(
         default=None,
         description="Latency of a node's own memory, other nodes' by distance; or a table, one row "
         "for each node. By default the latencies of the interconnects, or 90 ns.",
     )
-    bandwidth_mb_s: MegabytesPerSecond | tuple[MegabytesPerSecond, ...] | None = Field(
+    bandwidth_mb_s: Annotated[
+        MegabytesPerSecond | tuple[MegabytesPerSecond, ...] | None,
+        _given(
+            "a number of MB/s from 1 to 10000000, or a list of them, one for each node",
+            _BANDWIDTH,
+            _list(_BANDWIDTH),
+        ),
+    ] = Field(
         default=None,
         description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
         "or a list. By default four fifths of what a node's CPUs can ask for.",
@@ -94,36 +140,6 @@ class MemoryTable(Document):
         default=False, description="Another node's memory may be faster than a node's own."
     )
 
-    @field_validator("latency_ns", mode="before")
-    @classmethod
-    def _check_latency(cls, value: Any) -> Any:
-        def fits(number: Any) -> bool:
-            return _is_count(number, 1_000_000) and number > 0
-
-        if value is None or fits(value):
-            return value
-        if _is_list_of(value, lambda row: _is_list_of(row, fits)):
-            return tuple(tuple(row) for row in value)
-        raise ValueError(
-            "give a number of nanoseconds from 1 to 1000000, or a table of them, one row for each "
-            f"node; found {repr(value)[:60]}"
-        )
-
-    @field_validator("bandwidth_mb_s", mode="before")
-    @classmethod
-    def _check_bandwidth(cls, value: Any) -> Any:
-        def fits(number: Any) -> bool:
-            return _is_count(number, 10_000_000) and number > 0
-
-        if value is None or fits(value):
-            return value
-        if _is_list_of(value, fits):
-            return tuple(value)
-        raise ValueError(
-            "give a number of MB/s from 1 to 10000000, or a list of them, one for each node; found "
-            f"{repr(value)[:60]}"
-        )
-
 
 class TopologyFile(Document):
     """A topology file: nodes, and exactly one of `shape`, `links` and `matrix`."""
@@ -135,17 +151,29 @@ class TopologyFile(Document):
         default="", description="Where the numbers of a real machine come from."
     )
     nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(description="How many NUMA nodes.")
-    cpus: (
+    cpus: Annotated[
         CpuCount
         | Annotated[tuple[CpuCount, ...], Field(max_length=MAX_NODES)]
-        | Annotated[tuple[CpuList, ...], Field(max_length=MAX_NODES)]
-    ) = Field(
+        | Annotated[tuple[CpuList, ...], Field(max_length=MAX_NODES)],
+        _given(
+            f"a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU lists"
+            ' such as "0-3,8"',
+            _CPUS,
+            _list(_CPUS),
+            _list(lambda value: isinstance(value, str)),
+        ),
+    ] = Field(
         description="CPUs of each node: one number for all, a list of numbers, or a list of CPU "
         'lists such as "0-3,8".'
     )
-    memory_mib: MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)] = Field(
-        description="Memory of each node in MiB: one number for all, or a list."
-    )
+    memory_mib: Annotated[
+        MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)],
+        _given(
+            f"a number of MiB from 0 to {MAX_MEMORY_MIB}, or a list of such numbers",
+            _MEMORY,
+            _list(_MEMORY),
+        ),
+    ] = Field(description="Memory of each node in MiB: one number for all, or a list.")
     cpu: CpuTable = Field(default=CpuTable(), description="How CPUs are packaged.")
     shape: Annotated[SerializeAsAny[Shape], BeforeValidator(read_shape)] | None = Field(
         default=None, description="A named shape."
@@ -193,39 +221,3 @@ class TopologyFile(Document):
         if value.isprintable():
             return value
         raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
-
-    # Without these two, a wrong value gives one message for each of the forms it may have.
-    @field_validator("cpus", mode="before")
-    @classmethod
-    def _check_cpus(cls, value: Any) -> Any:
-        if _is_count(value, MAX_CPUS):
-            return value
-        if _is_list_of(value, lambda v: _is_count(v, MAX_CPUS)):
-            return tuple(value)
-        if _is_list_of(value, lambda v: isinstance(v, str)):
-            return tuple(value)
-        raise ValueError(
-            f"give a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU "
-            f'lists such as "0-3,8"; found {repr(value)[:60]}'
-        )
-
-    @field_validator("memory_mib", mode="before")
-    @classmethod
-    def _check_memory(cls, value: Any) -> Any:
-        limit = MAX_MEMORY_MIB
-        if _is_count(value, limit):
-            return value
-        if _is_list_of(value, lambda v: _is_count(v, limit)):
-            return tuple(value)
-        raise ValueError(
-            f"give a number of MiB from 0 to {limit}, or a list of such numbers; "
-            f"found {repr(value)[:60]}"
-        )
-
-
-def _is_count(value: Any, limit: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limit
-
-
-def _is_list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(fits, value))

@@ -67,10 +67,14 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
 
 def _line(name: str, text: str, style: str = "") -> RenderableType:
     """Lay out `name  text` so that a long text wraps below itself, not below the name."""
+    return _beside(Text(figures.printable(name), "bold"), 9, text, style)
+
+
+def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column(no_wrap=True, min_width=width)
     grid.add_column()
-    grid.add_row(Text(figures.printable(name), "bold"), Text(figures.printable(text), style))
+    grid.add_row(first, Text(figures.printable(text), style))
     return grid
 
 
@@ -129,12 +133,8 @@ def _cells(
 
 
 def _verdict(comparison: MeasureComparison) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, min_width=19)
-    grid.add_column()
     outcome = Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome])
-    grid.add_row(outcome, Text(figures.printable(f"{comparison.measure}: {comparison.verdict}")))
-    return grid
+    return _beside(outcome, 19, f"{comparison.measure}: {comparison.verdict}")
 
 
 def _claims(report: StudyReport) -> list[RenderableType]:
@@ -146,13 +146,9 @@ def _claims(report: StudyReport) -> list[RenderableType]:
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
         first = figures.verdict_alone(claim)
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True, min_width=19)
-        grid.add_column()
         told_text = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
-        grid.add_row(Text(title, style), Text(figures.printable(told_text)))
-        lines.append(grid)
+        lines.append(_beside(Text(title, style), 19, told_text))
     return lines
 
 
