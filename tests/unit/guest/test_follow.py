@@ -5,6 +5,8 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from numalab.errors import HostError
+from numalab.guest import follow as module
 from numalab.guest.console import LARGEST_FILE, Beat
 from numalab.guest.follow import End, follow
 from numalab.guest.watch import Limits
@@ -100,11 +103,15 @@ def test_what_comes_with_the_end_is_read_but_nobody_looks_any_more(
 ) -> None:
     steps = [
         said(run_dir.console, "half a "),
-        said(run_dir.heartbeat, beat("workload"), beat("collect"), then=OFF),
+        lambda: cut_short(run_dir.heartbeat, beat("workload"), beat("collect"), beat("done")),
     ]
-    run_dir.console.write_text("")
+
+    def cut_short(path: Path, *lines: str) -> Ending:
+        path.write_text("\n".join(lines))
+        return OFF
+
     end, told = followed(FakeGuest(steps, qemu), run_dir)
-    assert told == ["workload", "collect"]
+    assert told == ["workload", "collect", "done"]
     assert list(end.watchdog.kept) == ["half a "]
 
 
@@ -124,18 +131,49 @@ def test_a_limit_ends_it_while_qemu_runs(run_dir: RunDir, qemu: int) -> None:
     assert guest.resumed == 0
 
 
-def test_a_kernel_that_panicked_may_print_what_happened(run_dir: RunDir, qemu: int) -> None:
+@dataclass
+class FakeTime:
+    """A clock that only sleeping moves on; `on_sleep` is what happens meanwhile."""
+
+    on_sleep: Callable[[], object]
+    now: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()
+
+
+def test_a_kernel_that_panicked_may_print_what_happened(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """pvpanic stopped the guest before its kernel had flushed its console."""
     guest = FakeGuest([lambda: Ending("crashed")], qemu)
     panic = "[    1.000000] Kernel panic - not syncing: why"
-    guest.on_resume = lambda: cast(
-        None, said(run_dir.console, panic, f"[    1.100000] ---[ end {panic[15:]} ]---")()
-    )
+    lines = [panic, f"[    1.100000] ---[ end {panic[15:]} ]---"]
+
+    def prints() -> None:
+        if lines:
+            said(run_dir.console, lines.pop(0))()
+
+    clock = FakeTime(prints)
+    monkeypatch.setattr(module, "time", clock)
     end, _ = followed(guest, run_dir)
-    assert guest.resumed == 1
+    assert guest.resumed == 1 and not lines
     assert end.loss is not None and end.watchdog.panic == panic
-    # By what it said, and not because it had been given its time.
-    assert end.watchdog.verdict(0.0) == end.watchdog.verdict(time.monotonic())
+    assert clock.now < 101, "it had said all"
+
+
+def test_a_kernel_that_says_nothing_more_is_not_waited_for(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime(lambda: None)
+    monkeypatch.setattr(module, "time", clock)
+    end, _ = followed(FakeGuest([lambda: Ending("crashed")], qemu), run_dir)
+    assert end.loss is not None and end.loss.reason == "the guest's kernel panicked"
+    assert 103 <= clock.now < 104
 
 
 def test_what_floods_is_cut_and_counted(run_dir: RunDir, qemu: int) -> None:
@@ -155,4 +193,15 @@ def test_a_full_disk_is_an_error_of_the_host(
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bfree=0, f_bavail=0))
     with pytest.raises(HostError, match="no space left for"):
+        followed(FakeGuest([lambda: OFF], qemu), run_dir)
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_the_last_blocks_of_a_disk_are_roots(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bfree=9, f_bavail=0))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    refused = pytest.raises(HostError) if user else nullcontext()
+    with refused:
         followed(FakeGuest([lambda: OFF], qemu), run_dir)
