@@ -35,6 +35,12 @@ def test_what_depends_on_chance_is_shown_by_many_looks() -> None:
     assert not seen(mine, [*theirs[:6], 929, 363, 400]).show()
 
 
+def test_kernels_are_apart_where_no_look_at_the_rival_is_as_bad() -> None:
+    assert seen([3, 4, 5], [1, 2, 2.9]).apart
+    assert not seen([3, 4, 5], [1, 2, 3]).apart
+    assert not looks([look(3)], None).apart
+
+
 def test_worse_by_little_is_not_shown() -> None:
     assert not seen([1.4] * 9, [1.0] * 9).show()
     assert seen([1.6] * 9, [1.0] * 9).show()
