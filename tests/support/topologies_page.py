@@ -86,7 +86,7 @@ groups, and the kernel's errors and warnings about them. No file of a guest show
 
 The prediction is for QEMU's CPU models: with AMD models the kernel takes the whole socket for the
 last-level cache, whatever `dies` and `llc` say; with Intel models it sees both. Before 6.17 (and
-6.12.48) a kernel takes each thread of the AMD models for a core, and each die for a package.
+6.12.48) a kernel takes each thread of the AMD models for a core.
 
 `tests/fuzz/machines.py` boots random machines (any graph, uneven nodes, nodes without CPUs or
 memory, threads, asymmetric tables) and compares each with its prediction. As predicted so far: 57

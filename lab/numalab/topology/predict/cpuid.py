@@ -63,23 +63,23 @@ def _bring_up(topology: Topology, rules: KernelRules) -> tuple[int, ...]:
 
 
 def _legacy_amd(topology: Topology) -> CpuIds:
-    """Follow `amd_detect_cmp()` of kernels before 6.9 (5.10, arch/x86/kernel/cpu/amd.c).
+    """Follow `early_init_amd_mc()` of kernels before 6.9 (5.10, arch/x86/kernel/cpu/amd.c).
 
-    An AMD CPU without TOPOEXT has as many cores as leaf 0x80000008 counts, which in QEMU 7.2 are
-    the threads of one die (target/i386/cpu.c). So every thread is a core, and every die a package
-    with one last-level cache.
+    To an AMD CPU without TOPOEXT every thread is a core. How many bits of the APIC id number the
+    cores of a package says leaf 0x80000008: all below the socket's (QEMU 7.2, target/i386/cpu.c),
+    or none, where a die has one thread. The package has one last-level cache.
     """
     shape = topology.packaging
-    in_die = shape.cores * shape.threads
-    bits = (in_die - 1).bit_length()
-    ids = [shape.apic_id(cpu) for cpu in range(topology.cpu_count)]
-    package = tuple(number >> bits for number in ids)
+    cpus = range(topology.cpu_count)
+    ids = tuple(map(shape.apic_id, cpus))
+    has_cores = shape.cores * shape.threads > 1
+    package = tuple(map(shape.socket_of, cpus)) if has_cores else ids
     return CpuIds(
         package=package,
-        core=tuple(ids),
+        core=ids,
         cache=package,
         has_threads=False,
-        has_cores=in_die > 1,
+        has_cores=has_cores,
         cache_on_one_node=False,
         bring_up=tuple(range(topology.cpu_count)),
     )
