@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from numalab.campaign.carry_out import (
     Failure,
@@ -25,7 +24,7 @@ from numalab.campaign.prepare import Builds
 from numalab.campaign.schedule import Capacity, longest_first
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Execute, Setting, Task, make_tasks
-from numalab.errors import HostError
+from numalab.host.read import available_mib
 from numalab.machine.model import Mode
 from numalab.placement.admission import free_places
 from numalab.results.layout import Results
@@ -182,12 +181,3 @@ def capacity(jobs: int, tasks: Sequence[Task]) -> Capacity:
     if all(task.setting.choice.mode != "kvm" for task in tasks):
         cpus = max(jobs, cpus)
     return Capacity(jobs, available_mib(), cpus)
-
-
-def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return how much memory could be used without swapping (proc(5), MemAvailable)."""
-    for line in meminfo.read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) >> 10
-    raise HostError(f"{meminfo} has no MemAvailable")

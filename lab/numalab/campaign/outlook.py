@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.campaign.cost_model import Cost, Costs
-from numalab.campaign.local import at_once, available_mib
+from numalab.campaign.local import at_once
 from numalab.campaign.schedule import makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
 from numalab.emulator.build import built_emulator
 from numalab.emulator.catalogue import find_emulator
 from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
+from numalab.host.read import available_mib
 from numalab.image.build import built_image
 from numalab.kernel.build import built_kernel
 from numalab.machine.model import MODES, Mode

@@ -12,6 +12,7 @@ from numalab.emulator.catalogue import find_emulator
 from numalab.errors import HostError
 from numalab.guest.verdicts import DeviceProblem, any_verdict, unusable_device
 from numalab.host.privilege import privilege
+from numalab.host.read import available_mib
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.units import format_size
@@ -267,9 +268,7 @@ def _cpus() -> Check:
 
 
 def _memory() -> Check:
-    text = Path("/proc/meminfo").read_text(encoding="ascii")
-    fields = dict(line.split(":", 1) for line in text.splitlines())
-    free = int(fields["MemAvailable"].split()[0]) << 10
+    free = available_mib() << 20
     ok = free >= _NEEDED_MEMORY
     found = f"{format_size(free)} available"
     return Check("memory", ok, found, "" if ok else "free memory: 4 GiB are needed")

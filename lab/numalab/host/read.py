@@ -270,3 +270,12 @@ def host_from_json(value: dict[str, Any], path: Path) -> Host:
         steal_percent=found.steal_percent,
         load=found.load,
     )
+
+
+def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return how much memory could be used without swapping (proc(5), MemAvailable)."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) >> 10
+    raise HostError(f"{meminfo} has no MemAvailable")

@@ -37,6 +37,11 @@ class KernelSpec:
         """Tell whether the kernel only has to be found, and not to be built."""
         return not self.fragments
 
+    @property
+    def package(self) -> str | None:
+        """The Debian package, as PACKAGE or PACKAGE/SUITE, that a prebuilt kernel is fetched in."""
+        return self.source.removeprefix(DEB) if self.source.startswith(DEB) else None
+
 
 class KernelTable(Document):
     """A kernel: the source, what is configured, which series are applied.

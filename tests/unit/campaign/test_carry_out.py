@@ -24,7 +24,7 @@ from numalab.campaign.executors.processes import (
     _serve,
     _watch,
 )
-from numalab.campaign.local import Outlook, Ready, available_mib, default_jobs, run_here
+from numalab.campaign.local import Outlook, Ready, default_jobs, run_here
 from numalab.campaign.schedule import Capacity, longest_first, makespan
 from numalab.campaign.task import Ended, Task
 from numalab.errors import HostError, UserError
@@ -428,13 +428,3 @@ def test_a_locked_study_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
-
-
-def test_available_memory_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "meminfo"
-    path.write_text("MemTotal: 8388608 kB\nMemAvailable:    4194304 kB\n")
-    assert available_mib(path) == 4096
-    path.write_text("MemTotal: 8388608 kB\n")
-    with pytest.raises(HostError, match="MemAvailable"):
-        available_mib(path)
-    assert available_mib() > 0

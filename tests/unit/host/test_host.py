@@ -19,7 +19,7 @@ from numalab.host.facts import (
     parse_steal,
     parse_switch,
 )
-from numalab.host.read import read_host, read_host_file
+from numalab.host.read import available_mib, read_host, read_host_file
 from support.host_tree import SERVERS, Server, write_tree
 
 HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
@@ -187,3 +187,13 @@ def test_the_command_shows_and_records_a_host(tmp_path: Path) -> None:
     again.write_text(run(app, [*words, "--json"]).stdout)
     assert read_host_file(again) == read_host_file(HOSTS / "four-node.json")
     assert run(app, ["show"]).exit_code == 0
+
+
+def test_available_memory_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal: 8388608 kB\nMemAvailable:    4194304 kB\n")
+    assert available_mib(path) == 4096
+    path.write_text("MemTotal: 8388608 kB\n")
+    with pytest.raises(HostError, match="MemAvailable"):
+        available_mib(path)
+    assert available_mib() > 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.kernel.built import BuiltKernel, load_built, store_built
-from numalab.kernel.catalogue import DEB, KernelSpec
+from numalab.kernel.catalogue import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import FLAGS, choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
@@ -48,8 +48,8 @@ def take_prebuilt(spec: KernelSpec, tell: Tell) -> BuiltKernel:
     Raises UserError for a file that is no kernel and for a kernel that lacks what a guest needs,
     HostError for a package that cannot be fetched.
     """
-    if spec.source.startswith(DEB):
-        fetch_packages(spec.source.removeprefix(DEB), tell)
+    if spec.package is not None:
+        fetch_packages(spec.package, tell)
     digest = _digest(spec)
     if (built := load_built(spec.name, digest)) is not None:
         return built
@@ -77,8 +77,8 @@ def take_prebuilt(spec: KernelSpec, tell: Tell) -> BuiltKernel:
 def _digest(spec: KernelSpec) -> str:
     """Name what a prebuilt kernel is made of. Raises NotFetched, UserError."""
     ours = [FORMAT, hash_file(init_source()), *FLAGS]
-    if spec.source.startswith(DEB):
-        return digest_of([*ours, fetched_packages(spec.source.removeprefix(DEB)).digest])
+    if spec.package is not None:
+        return digest_of([*ours, fetched_packages(spec.package).digest])
     path = Path(spec.source)
     if not path.is_file():
         raise UserError("no such file", file=path)
@@ -93,8 +93,8 @@ def _digest(spec: KernelSpec) -> str:
 @contextmanager
 def _kernel_files(spec: KernelSpec, tell: Tell) -> Iterator[_Found]:
     """Give the files of a kernel; those of a package are unpacked for as long as the block."""
-    if spec.source.startswith(DEB):
-        packages = fetched_packages(spec.source.removeprefix(DEB)).files
+    if spec.package is not None:
+        packages = fetched_packages(spec.package).files
     elif _is_package(Path(spec.source)):
         packages = (Path(spec.source),)
     else:
