@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,13 @@ class Processes:
         self.file = folder / "scheduler.json"
         self.started: list[subprocess.Popen[bytes]] = []
         self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1")
-        until(self.file.exists)
+        until(self._is_written)
+
+    def _is_written(self) -> bool:
+        """Say whether the scheduler's file is whole: Dask opens it before it writes."""
+        with suppress(OSError, ValueError):
+            return "address" in json.loads(self.file.read_text())
+        return False
 
     @property
     def address(self) -> str:

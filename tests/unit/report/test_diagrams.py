@@ -34,7 +34,11 @@ def test_rows_are_where_something_left_and_columns_where_it_went() -> None:
 
 
 def test_a_cell_is_as_dark_as_its_part_of_the_largest() -> None:
-    cell, text = heat_map(CELLS, 2, 4.0)["layer"]
+    spec = heat_map(CELLS, 2, 4.0)
+    cell, text = spec["layer"]
+    # No line between the cells and their names, which stand upright.
+    for axis in (spec["encoding"][side]["axis"] for side in "xy"):
+        assert (axis["domain"], axis["ticks"], axis["labelAngle"]) == (False, False, 0)
     dark = cell["encoding"]["fillOpacity"]
     assert (dark["field"], dark["scale"]["domain"]) == ("mean", [0, 4.0])
     assert dark["scale"]["range"] == [0.06, 1] and dark["scale"]["clamp"] is True
@@ -80,6 +84,8 @@ def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
     # A value is that of the time up to its end.
     assert {band["mark"]["interpolate"], line["mark"]["interpolate"]} == {"step-before"}
     assert points["mark"]["opacity"] == 0
+    # What leaves the time axis when it is zoomed is not drawn beside it.
+    assert all(each["mark"]["clip"] for each in (band, line, points))
     told = {each["field"]: each["title"] for each in points["encoding"]["tooltip"]}
     assert told == {
         "label": "of",
