@@ -15,7 +15,7 @@ from numalab.hunt.finding import Examined, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
 from numalab.hunt.pursuit.shrink import shrink
-from numalab.hunt.pursuit.trial import Trial
+from numalab.hunt.pursuit.trial import SEEDS, Trial
 from numalab.hunt.workers import Examiners
 
 ROUND = 4  # machines
@@ -190,7 +190,11 @@ class Hunter:
         confirmed = self.trial.confirm(findings, case)
         minutes, boots = self._minutes(), self.workers.asked
         shown = sorted(confirmed.shown, key=lambda each: (each.most > 0, not each.violated))
-        self.hunt.unconfirmed += [each for each in findings if each not in shown]
+        self.hunt.unconfirmed += (
+            [each for each in findings if confirmed.passed[each] < SEEDS and each not in shown]
+            if shown
+            else list(findings)
+        )
         for finding in shown:
             if self._is_over() or self._is_found(finding.prop):
                 continue

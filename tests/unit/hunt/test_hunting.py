@@ -142,6 +142,29 @@ def test_what_might_be_chance_has_to_show_in_the_last_boots_alone(case: Case) ->
     assert confirmed(6) == 1
 
 
+def test_where_one_is_sure_the_rest_is_left_to_the_next_machine(case: Case) -> None:
+    class OneIsSure(FakeExaminers):
+        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+            found = []
+            for (_, bench, seed), one in zip(boots, super().examine(boots), strict=True):
+                # Of six looks, the last three are at what is worse with the first two seeds alone.
+                more = 0.45 if bench == THEIRS and seed == 4 else 0.0
+                each = [replace(look, value=max(look.value, more) if n >= 3 else look.value)
+                        for n, look in enumerate(one.findings)]  # fmt: skip
+                found.append(Examined(tuple(each), 1.0))
+            return found
+
+    crew = OneIsSure(lambda bench, seed: (0.48 if bench == MINE else 0.0, False))
+    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    two = case.only(*case.loads * 2)
+    sure, unsure = (Finding(PROP, place, 0.45, 0.5, "idle") for place in (0, 1))
+    assert trial.confirm([unsure, sure], two).shown == (unsure, sure), "both are apart"
+    crew = OneIsSure(lambda bench, seed: (0.4 if bench == MINE else 0.0, False))
+    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    assert trial.confirm([unsure, sure], two).shown == (sure,)
+    assert {seed for _, seed in crew.booted} == {2, 3, 4}
+
+
 def test_a_broken_promise_needs_no_more_boots(case: Case) -> None:
     class Promise(FakeExaminers):
         def examine(self, boots: Sequence[Boot]) -> list[Examined]:

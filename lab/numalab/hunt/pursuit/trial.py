@@ -55,15 +55,18 @@ class Trial:
         A boot does the loads of all findings that are still to be told from the rival, each
         several times, so that what depends on chance is seen often enough. What the first boots
         show the last ones have to show on their own, too, unless it is the breach of a promise
-        or no look at the rival is as bad: where much is suspected, chance shows something.
+        or no look at the rival is as bad: where much is suspected, chance shows something. Where
+        something is sure without them, the rest is left to the next machine.
         """
         passed = dict.fromkeys(findings, 0)
         looks = self._look(case, passed, self.seeds, findings)
         shown = [each for each, seen in looks.items() if seen.show()]
         if self.rival is not None:
-            again = [e for e in shown if not (looks[e].promised or looks[e].apart)]
-            looks |= self._look(case, passed, self.seeds_after, again)
-            shown = [each for each in shown if each not in again or looks[each].show_again()]
+            sure = [each for each in shown if looks[each].promised or looks[each].apart]
+            if shown and not sure:
+                looks = self._look(case, passed, self.seeds_after, shown)
+                sure = [each for each in shown if looks[each].show_again()]
+            shown = sure
         return Confirmed(tuple(shown), passed)
 
     def _look(
