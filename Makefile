@@ -17,8 +17,10 @@ PACKAGES := \
 
 # What the tests boot.
 TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
+# What runs in the test bed.
+TEST_BED := tests/testbed
 
-.PHONY: help setup demo check test test-kvm fuzz bench site clean
+.PHONY: help setup demo check test test-kvm test-bed fuzz bench site clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -66,7 +68,10 @@ test: setup ## All tests: pure, golden, real boots, a real browser
 test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emulates SVM)
 	@$(BIN)/numalab image build base host >/dev/null
 	@$(BIN)/numalab kernel build debian-6.12 >/dev/null
-	@$(BIN)/pytest tests/testbed
+	@$(BIN)/pytest $(TEST_BED)
+
+test-bed: TEST_BED := tests/testbed/test_bed.py tests/testbed/test_pinned_guest.py
+test-bed: test-kvm ## The same, one pinned guest only and how it lies by /proc
 
 fuzz: setup ## Hostile input of every kind, long; each case by its seed
 	@PYTHONPATH=tests $(BIN)/python -m fuzz

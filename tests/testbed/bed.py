@@ -105,7 +105,7 @@ class Bed:
         stdin: str = "",
         env: Mapping[str, str] | None = None,
         user: str = "",
-        seconds: float = 300.0,
+        seconds: float = 400.0,
     ) -> Pending:
         """Start a command; `seconds` is QEMU's CPU time from now on, after which the bed fails."""
         number = next(self._numbers)
