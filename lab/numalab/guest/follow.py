@@ -10,6 +10,7 @@ from pathlib import Path
 
 from numalab.errors import HostError
 from numalab.guest.console import LARGEST_FILE, Beat, Follower, parse_beat
+from numalab.guest.usage import waited_for_a_cpu
 from numalab.guest.watch import Limits, Watchdog
 from numalab.guest.witness import Witness
 from numalab.qemu.ending import Loss
@@ -18,6 +19,7 @@ from numalab.run_dir import RunDir
 
 _TICK = 0.03
 _FLUSH_SECONDS = 3.0
+_LOOK_SECONDS = 1.0  # between two looks at how long QEMU had no CPU
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,28 @@ class End:
     loss: Loss | None
     watchdog: Watchdog
     floods: int
+
+
+class GuestClock:
+    """Seconds of the monotonic clock in which QEMU had what it needs to go on.
+
+    While it is ready to run and other programs have the host's CPUs, this clock stands: on a host
+    that is busy enough a guest says nothing for minutes, and is not lost.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._waited = self._latest = 0.0
+        self._looked = -_LOOK_SECONDS
+
+    def now(self) -> float:
+        """Return the time; it never goes back."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._waited = max(self._waited, waited_for_a_cpu(self._pid))
+        self._latest = max(self._latest, now - self._waited)
+        return self._latest
 
 
 def follow(
@@ -43,13 +67,14 @@ def follow(
     the host has no space left for what the guest says.
     """
     _bound_files(guest.pid)
-    watchdog = Watchdog(limits, time.monotonic())
+    clock = GuestClock(guest.pid)
+    watchdog = Watchdog(limits, clock.now())
     console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
     while True:
         ending = guest.wait(_TICK)
         if ending is not None and ending.kind == "crashed":
-            _flush_console(guest, console, watchdog)
-        now = time.monotonic()
+            _flush_console(guest, console, watchdog, clock)
+        now = clock.now()
         for line in console.rest() if ending else console.lines():
             watchdog.console(line, now)
         for line in beats.rest() if ending else beats.lines():
@@ -77,7 +102,7 @@ def _check_space(path: Path) -> None:
         raise HostError(f"no space left for {path}", hint="free some space there")
 
 
-def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
+def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog, clock: GuestClock) -> None:
     """Let a kernel that has panicked print what happened.
 
     pvpanic stops the guest from the panic notifiers, and where another CPU held the console, the
@@ -86,9 +111,9 @@ def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog) -> None:
     with suppress(HostError):
         guest.resume()
     deadline = time.monotonic() + _FLUSH_SECONDS
-    while watchdog.verdict(time.monotonic()) is None and time.monotonic() < deadline:
+    while watchdog.verdict(clock.now()) is None and time.monotonic() < deadline:
         for line in console.lines():
-            watchdog.console(line, time.monotonic())
+            watchdog.console(line, clock.now())
         time.sleep(_TICK)
 
 

@@ -81,6 +81,19 @@ def read_usage(pid: int, vcpus: Mapping[int, tuple[int, ...]], cpus: Iterable[in
     return Usage(time.monotonic(), tuple(threads), parse_stolen(host, cpus))
 
 
+def waited_for_a_cpu(pid: int) -> float:
+    """Return for how long the thread of process `pid` that waited longest had no CPU, in seconds.
+
+    That is time in which it was ready to run (run delay, Documentation/scheduler/sched-stats.rst).
+    0 where the host's kernel does not count it, and of a process that is gone.
+    """
+    longest = 0
+    for folder in Path(f"/proc/{pid}/task").glob("*"):
+        words = _schedstat(folder).split()
+        longest = max(longest, int(words[1]) if len(words) > 1 else 0)
+    return longest / 1e9
+
+
 def parse_thread(
     thread: int, vcpus: tuple[int, ...], status: str, stat: str, schedstat: str
 ) -> ThreadUsage:

@@ -1,4 +1,4 @@
-"""The watchdog: tells from beats, kernel log and wall time whether a guest is lost. Pure."""
+"""The watchdog: tells from beats, kernel log and time whether a guest is lost. Pure."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MOST = 3600.0
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a guest may take, in seconds of wall time.
+    """How long a guest may take, in seconds of wall time in which QEMU does not wait for a CPU.
 
     `boot`: until its init speaks. `silence`: between two beats. `total`: from start to end. An
     emulated guest on a busy host is slow; these are to find one that stands still.

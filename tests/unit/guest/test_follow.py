@@ -131,6 +131,24 @@ def test_a_limit_ends_it_while_qemu_runs(run_dir: RunDir, qemu: int) -> None:
     assert guest.resumed == 0
 
 
+def test_time_without_a_cpu_of_the_host_is_no_silence(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = iter([0.0, 500.0, 1500.0, 1500.0])
+    clock = FakeTime(lambda: None)
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "waited_for_a_cpu", lambda pid: next(waited))
+    steps: list[Step] = [
+        lambda: clock.sleep(500),  # none of it is its own
+        lambda: clock.sleep(1100),  # 100 s of it are
+        lambda: clock.sleep(100),
+    ]
+    guest = FakeGuest(steps, qemu)
+    end, _ = followed(guest, run_dir, Limits(boot=150))
+    assert end.loss is not None and "did not reach its init within 150 s" in end.loss.reason
+    assert not steps
+
+
 @dataclass
 class FakeTime:
     """A clock that only sleeping moves on; `on_sleep` is what happens meanwhile."""

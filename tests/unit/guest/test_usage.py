@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from numalab.guest.usage import (
     parse_thread,
     read_usage,
     shared_cpus,
+    waited_for_a_cpu,
 )
 from numalab.guest.witness import Doubt, judge_timing
 from numalab.host.disturbance import Disturbance, DisturbanceKind
@@ -118,3 +120,18 @@ def test_timing_means_something_only_as_planned() -> None:
     crowded = Placement((0, 0), (0,), False, "overcommitted: 2 vCPUs on 1 host CPU")
     poor = judge_timing(crowded, Proof((), (), crowded.note, usage))
     assert (poor.means, poor.against, poor.disturbs) == (False, (Doubt.PLAN,), ())
+
+
+def test_who_has_to_share_a_cpu_waits_for_it() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    busy = ["taskset", "-c", str(cpu), sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(busy) as first, subprocess.Popen(busy) as second:
+        try:
+            deadline = time.monotonic() + 120
+            while min(map(waited_for_a_cpu, (first.pid, second.pid))) < 0.05:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            first.kill()
+            second.kill()
+    assert waited_for_a_cpu(first.pid) == 0, "it is gone"
