@@ -39,7 +39,8 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
     nodes = tuple(mask_of(topology.nodes[node].cpus) for node in order)
     distances = tuple(tuple(topology.distances[a][b] for b in order) for a in order)
     owner = tuple(numbers[topology.node_of_cpu(cpu)] for cpu in range(topology.cpu_count))
-    siblings = sibling_maps(cpu_ids(topology, vendor, rules), owner)
+    ids = cpu_ids(topology, vendor, rules)
+    siblings = sibling_maps(ids, owner)
     return GuestMachine(
         node_of_topology=numbers,
         nodes=nodes,
@@ -48,7 +49,12 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
         node_of_cpu=owner,
         smt=siblings.smt,
         llc=siblings.llc,
-        numa_in_package=siblings.numa_in_package,
+        numa_in_package=(
+            # topology_init_possible_cpus(), arch/x86/kernel/cpu/topology.c in 7.3, rounds up.
+            len(set(owner)) > len(set(ids.package))
+            if rules.nodes_per_package
+            else siblings.numa_in_package
+        ),
         reclaim_distance=ZEN_RECLAIM_DISTANCE if vendor == "zen" else RECLAIM_DISTANCE,
         warnings=siblings.warnings,
     )

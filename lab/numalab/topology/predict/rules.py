@@ -33,7 +33,7 @@ FLAG_ORDER = (
 
 
 # The series whose predictions were compared with real boots.
-SERIES = ("5.10", "6.1", "6.12", "7.0", "7.2")
+SERIES = ("5.10", "6.1", "6.12", "7.0", "7.2", "7.3")
 OLDEST = (5, 10)
 
 
@@ -55,6 +55,9 @@ class KernelRules:
       taken for a core.
     - `first_threads_first`: the first thread of every core comes up before the others since 6.5
       (`cpuhp_bringup_cpus_parallel()`).
+    - `nodes_per_package`: how many nodes a package has is worked out from the SRAT and the number
+      of packages since 7.0 (ae6730ff42b3, 717b64d58cff; stable took it into 6.19 in March 2026,
+      which is not told apart); before, some package has to hold CPUs of several nodes.
     - `overlap_flag`: SD_OVERLAP exists; 7.0 has it and 7.2 has not, where SD_NUMA says the same.
     """
 
@@ -68,6 +71,7 @@ class KernelRules:
     imbalance: bool
     amd_threads: bool
     first_threads_first: bool
+    nodes_per_package: bool
     overlap_flag: bool
 
 
@@ -97,5 +101,6 @@ def rules_for(version: str) -> KernelRules:
         imbalance=series >= (6, 0),
         amd_threads=series >= (6, 17) or (series == (6, 12) and stable >= 48),
         first_threads_first=series >= (6, 5),
+        nodes_per_package=series >= (7, 0),
         overlap_flag=series < (7, 2),
     )
