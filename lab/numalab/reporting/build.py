@@ -10,7 +10,7 @@ from numalab.errors import UserError
 from numalab.measure import MeasureInfo
 from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
-from numalab.reporting.modelled import model_lines
+from numalab.reporting.modelled import measured_lines, model_lines
 from numalab.reporting.placement_rows import placement_line, proof_rows
 from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import family_size, judge
@@ -98,7 +98,7 @@ def _gather(
         workload_label=cell.label,
         parameters=first.workload.parameters,
         remarks=texts(plan.remarks),
-        model=model_lines(first),
+        model=(*model_lines(first), *measured_lines(runs)),
     )
 
 

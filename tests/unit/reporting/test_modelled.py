@@ -1,0 +1,55 @@
+"""What the model of mode timed is made of, and what was measured beside it, as text."""
+
+from dataclasses import replace
+
+from numalab.places import project_dir
+from numalab.reporting.modelled import measured_lines, model_lines
+from numalab.results.layout import Results
+from numalab.results.reader import StoredRun, load_runs
+
+EXAMPLES = project_dir() / "reports" / "examples"
+
+
+def runs_of(example: str) -> tuple[StoredRun, ...]:
+    return load_runs(Results(EXAMPLES / example))[1]
+
+
+def test_the_model_is_that_of_the_manifest() -> None:
+    lines = model_lines(runs_of("what-distance-costs")[0].manifest)
+    assert lines[0] == "an instruction in 2 ns, each vCPU 10 us before the others catch up"
+    assert lines[2:5] == (
+        "latency [ns], from a node's CPUs (row) to a node's memory",
+        "  node   0   1   2   3",
+        "    0:  90 180 270 180",
+    )
+    assert lines[-1] == "interrupts from CPU to CPU: 1000 to 1180 ns, and up to a quantum"
+
+
+def test_each_pair_is_beside_what_the_model_says() -> None:
+    runs = runs_of("what-distance-costs")
+    lines = measured_lines(runs)
+    assert len(lines) == 3 * (1 + 1 + 4)
+    assert lines[0] == "a chase of pointers [ns], expected / measured: stock, the mean of 3 runs"
+    assert lines[2].split(":")[1].split()[:3] == ["90", "/", "90.3"]
+    # 128 bytes in two waits of 90 ns and 18 instructions of 2 ns.
+    near = sum(run.measures["copy_rate_0-0"].value or 0 for run in runs) / 3
+    assert lines[8].split(":")[1].split()[:3] == ["593", "/", f"{near:.1f}"]
+    assert (
+        lines[12] == "a copy by all threads of a node [MB/s], measured: stock, the mean of 3 runs"
+    )
+
+
+def test_a_pair_that_was_not_measured_is_left_empty() -> None:
+    (run, *_) = runs_of("what-distance-costs")
+    measures = {name: each for name, each in run.measures.items() if name != "chase_ns_0-1"}
+    lines = measured_lines([replace(run, measures=measures)])
+    assert lines[0].endswith("stock, 1 run")
+    assert "".join(lines[2].split(":")[1].split()) == "90/90.3270/270.3180/180.3"
+
+
+def test_runs_without_pairs_or_without_a_model_have_no_such_lines() -> None:
+    assert measured_lines(runs_of("what-balancing-gains")) == ()
+    counted = runs_of("group-construction")
+    assert measured_lines(counted) == ()
+    assert model_lines(counted[0].manifest) == ()
+    assert measured_lines([]) == ()
