@@ -169,7 +169,7 @@ class Bed:
 
     def _read(self) -> None:
         rest = b""
-        while data := self._line.recv(1 << 16):
+        while data := self._received():
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > 4 * LINE:
                 break
@@ -181,6 +181,13 @@ class Bed:
                 break
         for pending in self._pending.values():
             pending._answers.put(None)
+
+    def _received(self) -> bytes:
+        """Return what came next; nothing when the line is closed, at either end."""
+        try:
+            return self._line.recv(1 << 16)
+        except OSError:
+            return b""
 
     def _answered(self, line: bytes) -> None:
         """Take an answer. Raises ValueError, KeyError or TypeError for what is none."""
