@@ -87,11 +87,20 @@ def waited_for_a_cpu(pid: int) -> float:
     That is time in which it was ready to run (run delay, Documentation/scheduler/sched-stats.rst).
     0 where the host's kernel does not count it, and of a process that is gone.
     """
-    longest = 0
+    longest = 0.0
     for folder in Path(f"/proc/{pid}/task").glob("*"):
-        words = _schedstat(folder).split()
-        longest = max(longest, int(words[1]) if len(words) > 1 else 0)
-    return longest / 1e9
+        if times := parse_schedstat(_schedstat(folder)):
+            longest = max(longest, times[1])
+    return longest / 1000
+
+
+def parse_schedstat(text: str) -> tuple[float, float] | None:
+    """Parse a schedstat (Documentation/scheduler): how long it ran and waited for a CPU, in ms.
+
+    None for an empty one.
+    """
+    times = [int(word) / 1e6 for word in text.split()[:2]]
+    return (times[0], times[1]) if len(times) == 2 else None
 
 
 def parse_thread(
@@ -104,7 +113,7 @@ def parse_thread(
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     name, _, rest = stat.partition("(")[2].rpartition(")")
     numbers = rest.split()  # from field 3 on
-    times = [int(word) / 1e6 for word in schedstat.split()[:2]]
+    times = parse_schedstat(schedstat)
     return ThreadUsage(
         role=role_in_words(vcpus, name),
         thread=thread,
@@ -112,8 +121,8 @@ def parse_thread(
         involuntary=int(fields["nonvoluntary_ctxt_switches"]),
         minor_faults=int(numbers[7]),
         major_faults=int(numbers[9]),
-        ran_ms=times[0] if len(times) == 2 else None,
-        waited_ms=times[1] if len(times) == 2 else None,
+        ran_ms=times[0] if times else None,
+        waited_ms=times[1] if times else None,
         vcpus=vcpus,
     )
 

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from numalab.results.manifest import Manifest, MemoryFacts
 from numalab.results.reader import StoredRun
+from numalab.topology.view.terminal import matrix_lines
 
 # A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
 # (workloads/distances/distances.c: eight loads, eight stores and the loop, for each line).
@@ -20,11 +21,10 @@ def model_lines(run: Manifest) -> tuple[str, ...]:
     if run.memory is None:
         return ()
     memory = run.memory
-    shift = 0 if run.icount_shift is None else run.icount_shift
     quantum = 0 if run.quantum_ns is None else run.quantum_ns
     return (
-        f"an instruction in {1 << shift} ns, each vCPU {quantum / 1000:g} us before the others "
-        "catch up",
+        f"an instruction in {_instruction_ns(run)} ns, each vCPU {quantum / 1000:g} us before the "
+        "others catch up",
         f"each CPU: {memory.l1.kib} KiB first level, {memory.l2.kib} KiB second level in "
         f"{memory.l2.hit_ns} ns; {memory.llc_groups} last-level caches of {memory.llc.kib} KiB in "
         f"{memory.llc.hit_ns} ns",
@@ -32,6 +32,10 @@ def model_lines(run: Manifest) -> tuple[str, ...]:
         *_matrix("bandwidth [MB/s]", memory.bandwidth_mb_s),
         *_interrupts(memory),
     )
+
+
+def _instruction_ns(run: Manifest) -> int:
+    return 1 << (run.icount_shift or 0)
 
 
 def measured_lines(runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -43,7 +47,7 @@ def measured_lines(runs: Sequence[StoredRun]) -> tuple[str, ...]:
     """
     if not runs or (memory := runs[0].manifest.memory) is None:
         return ()
-    instruction_ns = 1 << (runs[0].manifest.icount_shift or 0)
+    instruction_ns = _instruction_ns(runs[0].manifest)
 
     def copied(latency_ns: float) -> float:
         return 1000 * _COPIED_BYTES / (_WAITS * latency_ns + _INSTRUCTIONS * instruction_ns)
@@ -66,31 +70,27 @@ def _pairs(
 ) -> list[str]:
     """Lay out one metric of all pairs that were measured, each as `expected / measured`."""
     nodes = range(len(memory.latency_ns))
-    cells = [["" for _ in nodes] for _ in nodes]
-    for near in nodes:
-        for far in nodes:
-            name = f"{metric}_{near}-{far}"
-            found = [run.measures[name].value for run in runs if name in run.measures]
-            values = [value for value in found if value is not None]
-            if values:
-                beside = f"{expected(memory.latency_ns[near][far]):.0f} / " if expected else ""
-                cells[near][far] = f"{beside}{fmean(values):.1f}"
+
+    def cell(near: int, far: int) -> str:
+        name = f"{metric}_{near}-{far}"
+        found = [run.measures[name].value for run in runs if name in run.measures]
+        values = [value for value in found if value is not None]
+        if not values:
+            return ""
+        beside = f"{expected(memory.latency_ns[near][far]):.0f} / " if expected else ""
+        return f"{beside}{fmean(values):.1f}"
+
+    cells = [[cell(near, far) for far in nodes] for near in nodes]
     if not any(map(any, cells)):
         return []
     count = "1 run" if len(runs) == 1 else f"the mean of {len(runs)} runs"
     title = "expected / measured" if expected else "measured"
-    return _table(f"{what}, {title}: {runs[0].manifest.variant}, {count}", cells)
+    return matrix_lines(f"{what}, {title}: {runs[0].manifest.variant}, {count}", nodes, cells)
 
 
 def _matrix(title: str, cells: Sequence[Sequence[float]]) -> list[str]:
-    return _table(title, [[f"{cell:.0f}" for cell in row] for row in cells])
-
-
-def _table(title: str, texts: Sequence[Sequence[str]]) -> list[str]:
-    width = max(len(text) for row in texts for text in row) + 1
-    head = "".join(f"{node:>{width}}" for node in range(len(texts)))
-    rows = ("".join(f"{text:>{width}}" for text in row) for row in texts)
-    return [title, f"  node{head}", *(f"  {node:>3}:{row}" for node, row in enumerate(rows))]
+    texts = [[f"{cell:.0f}" for cell in row] for row in cells]
+    return matrix_lines(title, range(len(texts)), texts)
 
 
 def _interrupts(memory: MemoryFacts) -> list[str]:

@@ -65,25 +65,22 @@ class Trial:
             sure = [each for each in shown if looks[each].promised or looks[each].apart]
             if shown and not sure:
                 looks = self._look(case, passed, self.seeds_after, shown)
-                sure = [each for each in shown if looks[each].show_again()]
+                sure = [each for each, seen in looks.items() if seen.show_again()]
             shown = sure
         return Confirmed(tuple(shown), passed)
 
     def _look(
         self, case: Case, passed: dict[Finding, int], seeds: Sequence[int], of: Sequence[Finding]
     ) -> dict[Finding, Looks]:
-        """Return what boots with some seeds show, until it is clear that it does not count."""
+        """Return what boots with some seeds show of the findings that may count after each."""
         looks = {each: Looks(self.rival is not None) for each in of}
-        alive = looks
         for seed in seeds:
-            if alive:
-                self._look_again(case, seed, alive)
-            alive = {each: seen for each, seen in alive.items() if seen.may_show()}
-            for each in alive:
+            if looks:
+                self._look_again(case, seed, looks)
+            looks = {each: seen for each, seen in looks.items() if seen.may_show()}
+            for each in looks:
                 passed[each] += 1
-        return {
-            each: looks[each] if each in alive else Looks(self.rival is not None) for each in of
-        }
+        return looks
 
     def _look_again(self, case: Case, seed: int, looks: Mapping[Finding, Looks]) -> None:
         """Boot the loads of some findings on each kernel, and take what that shows."""

@@ -6,7 +6,7 @@ from numalab.topology.model import Topology
 from numalab.topology.predict.bits import mask_of
 from numalab.topology.predict.cpuid import Vendor, cpu_ids
 from numalab.topology.predict.rules import RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANCE, KernelRules
-from numalab.topology.predict.siblings import sibling_maps
+from numalab.topology.predict.siblings import numa_in_package, sibling_maps
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,7 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
         node_of_cpu=owner,
         smt=siblings.smt,
         llc=siblings.llc,
-        numa_in_package=(
-            # topology_init_possible_cpus(), arch/x86/kernel/cpu/topology.c in 7.3, rounds up.
-            len(set(owner)) > len(set(ids.package))
-            if rules.nodes_per_package
-            else siblings.numa_in_package
-        ),
+        numa_in_package=numa_in_package(ids, owner, rules),
         reclaim_distance=ZEN_RECLAIM_DISTANCE if vendor == "zen" else RECLAIM_DISTANCE,
         warnings=siblings.warnings,
     )

@@ -4,18 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.topology.predict.cpuid import CpuIds
+from numalab.topology.predict.rules import KernelRules
 
 
 @dataclass(frozen=True)
 class Siblings:
-    """For each CPU the set of those that share its core and its cache; and what the kernel says.
-
-    `numa_in_package`: some package holds several nodes (`x86_has_numa_in_package`).
-    """
+    """For each CPU the set of those that share its core and its cache; and what the kernel says."""
 
     smt: tuple[int, ...]
     llc: tuple[int, ...]
-    numa_in_package: bool
     warnings: tuple[str, ...]
 
 
@@ -27,16 +24,25 @@ def sibling_maps(ids: CpuIds, node_of_cpu: Sequence[int]) -> Siblings:
     cpus = range(len(node_of_cpu))
     alone = tuple(1 << cpu for cpu in cpus)
     if not ids.has_cores:
-        return Siblings(alone, alone, False, ())
-    nodes_of_package: dict[int, set[int]] = {}
-    for cpu in cpus:
-        nodes_of_package.setdefault(ids.package[cpu], set()).add(node_of_cpu[cpu])
+        return Siblings(alone, alone, ())
     return Siblings(
         smt=_linked(ids.core, node_of_cpu) if ids.has_threads else alone,
         llc=_linked(ids.cache, node_of_cpu),
-        numa_in_package=any(len(nodes) > 1 for nodes in nodes_of_package.values()),
         warnings=_first_warning(ids, node_of_cpu),
     )
+
+
+def numa_in_package(ids: CpuIds, node_of_cpu: Sequence[int], rules: KernelRules) -> bool:
+    """Say whether the kernel takes its packages to hold several nodes each.
+
+    Before 7.0 one package with CPUs of several nodes is enough (`x86_has_numa_in_package`). Since
+    then nodes with CPUs are divided by packages and rounded up (`topology_init_possible_cpus()`,
+    7.3, arch/x86/kernel/cpu/topology.c).
+    """
+    packages = len(set(ids.package))
+    if rules.nodes_per_package:
+        return len(set(node_of_cpu)) > packages
+    return len(set(zip(ids.package, node_of_cpu, strict=True))) > packages
 
 
 def _linked(shared: Sequence[int], node_of_cpu: Sequence[int]) -> tuple[int, ...]:

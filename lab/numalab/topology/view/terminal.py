@@ -55,19 +55,20 @@ def _modelled(topology: Topology) -> list[str]:
         f"  each CPU: {model.l1.kib} KiB first level, {model.l2.kib} KiB second level in "
         f"{model.l2.hit_ns} ns; {len(set(model.groups))} last-level caches of {model.llc.kib} KiB "
         f"in {model.llc.hit_ns} ns",
-        *_matrix("latency, ns", near, latency),
-        *_matrix("bandwidth, MB/s", near, bandwidth),
+        *(f"  {line}" for line in matrix_lines("latency, ns", near, latency)),
+        *(f"  {line}" for line in matrix_lines("bandwidth, MB/s", near, bandwidth)),
     ]
 
 
-def _matrix(title: str, rows: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
+def matrix_lines(title: str, rows: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lay out texts from the nodes of `rows` to all nodes, below a title."""
     width = max(len(cell) for row in cells for cell in row) + 1
     head = "".join(f"{node:>{width}}" for node in range(len(cells[0])))
-    lines = [f"  {title}", f"    node{head}"]
-    return lines + [
-        f"    {node:>3}:" + "".join(f"{cell:>{width}}" for cell in row)
+    lines = (
+        f"  {node:>3}:" + "".join(f"{cell:>{width}}" for cell in row)
         for node, row in zip(rows, cells, strict=True)
-    ]
+    )
+    return [title, f"  node{head}", *lines]
 
 
 def _drawing(topology: Topology) -> list[str]:
