@@ -22,7 +22,8 @@
  *
  * NUMA balancing is on in loads with memory users only, and scans every 100 ms to 1 s there.
  *
- * Prints, for each load, the counters of NUMA balancing at begin, half and end, the CPU and the CPU
+ * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
+ * at begin, half and end, the CPU and the CPU
  * time of each process and where the memory of each task lies at the end. As process 1 of a guest it
  * reads LOADS from /loads, and powers off. Work is counted in turns of a loop: TURNS for each us, about a us in
  * icount mode (8 ns for an instruction), less on hardware.
@@ -69,6 +70,7 @@ struct event {
 struct told {
 	volatile int running;
 	pid_t thread;
+	volatile unsigned long touched; /* pages, one after the other and again */
 	int pages[MOST_NODES];
 };
 
@@ -272,6 +274,7 @@ static void *use_memory(void *argument)
 
 			for (int line = 0; line < 8; line++)
 				at[line * 64]++;
+			told->touched++;
 		}
 	}
 	if (!user->part->threads || !user->number)
@@ -442,14 +445,18 @@ static void counters(int load, const char *when)
 	static char text[65536];
 	int file = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
 	int length = read(file, text, sizeof(text) - 1);
+	unsigned long touched = 0;
 	char *save;
 
+	for (int task = 0; task < task_count; task++)
+		touched += shared->tasks[task].touched;
 	close(file);
 	text[length > 0 ? length : 0] = '\0';
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (!strncmp(line, "numa_hint_faults ", 17) || !strncmp(line, "numa_pages_migrated ", 20) ||
 		    !strncmp(line, "numa_pte_updates ", 17))
 			printf("load %d %s %s\n", load, when, line);
+	printf("load %d %s pages_touched %lu\n", load, when, touched);
 }
 
 static int by_time(const void *a, const void *b)

@@ -127,7 +127,7 @@ def _judged(
     decode_trace(directory.trace, case.machine, directory.events)
     events = pl.read_parquet(directory.events)
     for run in read_loads(events, stdout, case.machine, case.loads):
-        found += judge(run)
+        found += judge(replace(run, far_costs=bench.choice.mode == "timed"))
     return tuple(found)
 
 

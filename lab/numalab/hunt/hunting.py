@@ -110,10 +110,9 @@ class Hunter:
         near: list[Near] = []
         aim, hunt = self.aim, self.hunt
         number = 0
-        # Nobody tried a CPU that comes back with the emulator of timed mode.
-        hotplug = self.bench.choice.mode != "timed"
+        timed = self.bench.choice.mode == "timed"
         while self.goes_on() and not (aim.machines and hunt.machines >= aim.machines):
-            cases = [draw_case(aim.seed, number + i, hotplug=hotplug, near=near)
+            cases = [draw_case(aim.seed, number + i, timed=timed, near=near)
                      for i in range(ROUND)]  # fmt: skip
             number += ROUND
             for first in range(0, ROUND, self.workers.count):

@@ -47,7 +47,8 @@ class LoadRecording:
 
     `ran` are pid, cpu, start_ns, end_ns of its tasks; `stayed` the same with `runnable`; `queue`
     the number of runnable tasks of anybody on each CPU. `events` are those between the marks.
-    `counters[when][name]`, `pages[part, task][node]` are what the driver printed.
+    `counters[when][name]`, `pages[part, task][node]` are what the driver printed. With `far_costs`
+    far memory takes longer than near one.
     """
 
     number: int
@@ -61,6 +62,7 @@ class LoadRecording:
     events: pl.DataFrame
     counters: Mapping[str, Mapping[str, int]]
     pages: Mapping[tuple[int, int], Mapping[int, int]]
+    far_costs: bool = False
 
     @property
     def settled(self) -> Window:

@@ -53,16 +53,16 @@ def test_loads_name_only_what_the_machine_has(number: int) -> None:
 @settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_loads_of_a_case_differ_and_those_with_hotplug_come_last(number: int) -> None:
-    case = draw_case(3, number, hotplug=True)
+    case = draw_case(3, number)
     late = [bool(load.hotplug) for load in case.loads]
     assert late == sorted(late)
     assert len(set(case.loads)) == len(case.loads) <= LOADS
-    assert not any(load.hotplug for load in draw_case(3, number, hotplug=False).loads)
+    assert not any(load.hotplug for load in draw_case(3, number, timed=True).loads)
 
 
 def test_what_came_close_is_tried_again_with_more_and_fewer_tasks() -> None:
-    close = draw_case(3, 0, hotplug=False)
-    again = draw_case(3, 2, hotplug=False, near=[Near(1.0, close, 1)])
+    close = draw_case(3, 0, timed=True)
+    again = draw_case(3, 2, timed=True, near=[Near(1.0, close, 1)])
     assert again.machine == close.machine
     kinds = [part.kind for part in close.loads[1].parts]
     alike = [load for load in again.loads if [part.kind for part in load.parts] == kinds]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from numalab.hunt.properties.numa import convergence, moves, page_moves, storms
+from numalab.hunt.properties.numa import convergence, moves, page_moves, storms, throughput
 from numalab.hunt.properties.tolerances import TOLERANCES
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording
@@ -66,3 +66,45 @@ def test_moves_are_those_of_the_settled_time() -> None:
     (found,) = moves(run, TOLERANCES)
     assert found.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
     assert not list(moves(recording("time ms=1000;hog n=1 cpus=0", []), TOLERANCES))
+
+
+FREED = "time ms=1000;memory n=1 cpus=0 later=0-3;memory n=1 cpus=2 later=0-3"
+TOUCHED = {
+    "begin": {"pages_touched": 10},
+    "half": {"pages_touched": 310},
+    "end": {"pages_touched": 460},
+}
+
+
+def test_throughput_is_that_of_tasks_that_may_go_anywhere_beside_bound_ones() -> None:
+    run = replace(recording(FREED, ROWS), counters=TOUCHED, far_costs=True)
+    (found,) = throughput(run, TOLERANCES)
+    assert found.value == 2.0, "300 pages bound, 150 free"
+    assert found.suspected
+    stopped = {**TOUCHED, "end": TOUCHED["half"]}
+    (worst,) = throughput(replace(run, counters=stopped), TOLERANCES)
+    assert worst.violated
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        LOAD,
+        "time ms=1000;memory n=1 cpus=0 later=0-3;memory n=1 cpus=0 later=0-3",
+        "time ms=1000;memory n=1 cpus=0",
+        "time ms=1000;memory n=2 cpus=0 later=0-3",
+        "time ms=1000;hog n=1 cpus=0 later=0-3",
+    ],
+)
+def test_throughput_is_asked_of_memory_users_that_each_had_a_cpu(load: str) -> None:
+    run = replace(recording(load, ROWS), counters=TOUCHED, far_costs=True)
+    assert not list(throughput(run, TOLERANCES))
+
+
+def test_throughput_says_nothing_where_far_memory_costs_nothing() -> None:
+    assert not list(throughput(replace(recording(FREED, ROWS), counters=TOUCHED), TOLERANCES))
+
+
+def test_throughput_needs_all_three_counts() -> None:
+    run = replace(recording(FREED, ROWS), counters={"half": {}, "end": {}}, far_costs=True)
+    assert not list(throughput(run, TOLERANCES))

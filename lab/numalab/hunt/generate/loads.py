@@ -259,6 +259,22 @@ def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     return Load(4000, (part,))
 
 
+def freed(rng: random.Random, machine: Topology) -> Load:
+    """Memory users on random CPUs, each on one, which may go anywhere from half of the time on.
+
+    Half of them have their memory where they start. No CPU has two.
+    """
+    allowed = _everywhere(machine)
+    nodes = [node.id for node in machine.nodes if node.memory_mib]
+    some = rng.sample(allowed, max(1, len(allowed) * rng.choice((1, 2, 3)) // 4))
+    parts = tuple(
+        Part("memory", 1, (cpu,), later=allowed, mib=rng.choice((1, 2)),
+             node=rng.choice((None, rng.choice(nodes))))
+        for cpu in sorted(some)
+    )  # fmt: skip
+    return Load(3000, parts)
+
+
 def hotplug(rng: random.Random, machine: Topology) -> Load | None:
     """A CPU that goes and comes back under hogs; afterwards it has to get work again."""
     allowed = _everywhere(machine)

@@ -33,6 +33,7 @@ OF_LOAD: Mapping[str, OfLoad] = {
     numa.STORMS: numa.storms,
     numa.PAGE_MOVES: numa.page_moves,
     numa.SWAPS: numa.moves,
+    numa.THROUGHPUT: numa.throughput,
 }
 NAMES = (*OF_BOOT, *OF_LOAD)
 

@@ -13,6 +13,7 @@ CONVERGENCE = "numa-convergence"
 STORMS = "storms"
 PAGE_MOVES = "page-moves"
 SWAPS = "numa-moves"
+THROUGHPUT = "throughput"
 
 
 def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
@@ -102,4 +103,27 @@ def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         SWAPS, run.number, rate,
         f"NUMA balancing moved or swapped tasks {len(made)} times in"
         f" {window.length_ns / MS:.0f} ms",
+    )  # fmt: skip
+
+
+def throughput(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """Memory users that may go anywhere do no less than they did each on a random CPU.
+
+    The value is how many times more they touched in the first half of the time, when each was bound
+    to a CPU of its own, than in the second one. Only where far memory takes longer than near one.
+    """
+    parts = run.load.parts
+    alone = {part.cpus for part in parts if part.kind == "memory" and len(part.cpus) == 1}
+    apart = len(alone) == len(parts) and all(part.count == 1 and part.later for part in parts)
+    if not run.far_costs or not apart:
+        return
+    began, half, end = (run.counters.get(when, {}).get("pages_touched")
+                        for when in ("begin", "half", "end"))  # fmt: skip
+    if began is None or half is None or end is None:
+        return
+    bound, free = half - began, end - half
+    yield limits.held_back.found(
+        THROUGHPUT, run.number, bound / max(1, free),
+        f"{len(parts)} memory users touched {bound} pages while each was bound to a random CPU, and"
+        f" {free} in as long a time afterwards, when they could run anywhere",
     )  # fmt: skip
