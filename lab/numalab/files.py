@@ -76,12 +76,14 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON document that numalab wrote. UserError when it is missing or not JSON."""
+    """Read a JSON document that numalab wrote. UserError when it cannot be read or is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError("no such file", file=path) from None
-    except (ValueError, RecursionError, OSError) as error:
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {error}", file=path) from None
 
 

@@ -140,6 +140,8 @@ def test_json_documents(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
         read_json(tmp_path / "a.json")
+    with pytest.raises(UserError, match="cannot read: Is a directory"):
+        read_json(tmp_path)
 
 
 def test_a_message_about_a_name_without_end_ends() -> None:
