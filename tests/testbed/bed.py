@@ -165,6 +165,8 @@ class Bed:
         if self._process.poll() is not None:
             raise BedFailed(f"QEMU ended during {what}\n{self.console()}")
         if self.cpu_seconds() > limit or time.monotonic() > wall:
+            # What is asked of it from now on fails at once, instead of being waited for as long.
+            self._process.kill()
             raise BedFailed(f"{what} took too long\n{self.console()}")
 
     def _read(self) -> None:

@@ -10,9 +10,11 @@ import os
 import py_compile
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -79,7 +81,7 @@ def guests_disk(cache: Path, kernel: Path, image: Path) -> Path:
 
 
 def _cached(cache: Path, name: str, inputs: str, fill: Callable[[Path], None]) -> Path:
-    digest = hashlib.sha256(f"1 {name} {inputs}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"2 {name} {inputs}".encode()).hexdigest()[:32]
     disk = cache / f"{name}-{digest}.erofs"
     if not disk.exists():
         with tempfile.TemporaryDirectory(prefix=".disk.", dir=cache) as scratch:
@@ -92,12 +94,18 @@ def _cached(cache: Path, name: str, inputs: str, fill: Callable[[Path], None]) -
 
 
 def _link(source: Path, target: Path) -> None:
-    """Put a file into a tree: a link where both are on one file system, a copy otherwise."""
+    """Put a file into a tree: a link where both are on one file system, a copy otherwise.
+
+    What only its owner may read is copied, and made readable: the bed's ordinary user needs it too.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+    mode = source.stat().st_mode
+    if mode & stat.S_IROTH:
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+    target.chmod(mode | stat.S_IRGRP | stat.S_IROTH)
 
 
 def _pack(tree: Path, name: str, target: Path) -> None:

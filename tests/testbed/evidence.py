@@ -113,7 +113,7 @@ def main() -> None:
     begun = time.monotonic()
     # A guest that was just asked for has no process yet.
     while at_work() < wanted and (starters() or time.monotonic() < begun + 30):
-        time.sleep(3)
+        time.sleep(8)  # a look takes most of a second of an emulated CPU
     found = []
     for pid in qemus():
         status = fields(Path(f"/proc/{pid}/status"))

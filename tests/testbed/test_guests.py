@@ -1,0 +1,125 @@
+"""Several guests at once, guests that are killed, and guests whose place is not the best."""
+
+import json
+from typing import Any
+
+from testbed.bed import Bed
+from testbed.lying import Qemu, nodes, pages_of_nodes, policies, run_beside, vcpus
+from testbed.test_pinned_guest import EVIDENCE, GUEST
+
+SMALL = """
+summary = "Two small nodes"
+nodes = 2
+cpus = 2
+memory_mib = 256
+
+[shape]
+kind = "ring"
+distances = [10, 20]
+"""
+NO_MEMORY = """
+summary = "Three nodes, one of them without memory"
+nodes = 3
+cpus = [2, 1, 1]
+memory_mib = [256, 256, 0]
+matrix = [[10, 20, 20], [20, 10, 20], [20, 20, 10]]
+"""
+BUSY = "timeout {seconds} taskset -c {cpu} sh -c 'while :; do :; done' || true"
+
+
+def test_two_share_nothing_a_third_is_refused_and_killed_ones_leave_nothing(bed: Bed) -> None:
+    boot = ("numalab", "boot", "ring-2", *GUEST, "--pages", "2M", "--json", "--")
+    guests = {each: bed.begin(*boot, "sleep", each, seconds=900) for each in ("3601", "3602")}
+    seen = bed.run("python3", EVIDENCE, "2", seconds=900).json()
+    assert seen["at_work"] == 2
+    first, second = (
+        next(qemu for qemu in seen["qemus"] if seconds in qemu["asked"]) for seconds in guests
+    )
+    assert len({*vcpus(first), *vcpus(second)}) == 8
+    assert len({*nodes(first), *nodes(second)}) == 4
+
+    third = bed.run(*boot, "true")
+    assert third.status == 3, third.told()
+    assert "run other guests" in third.stderr
+
+    # QEMU is killed: numalab tells it, and gives back what the guest had.
+    bed.run("kill", "-9", str(first["pid"]))
+    lost = guests["3601"].result()
+    assert lost.status == 4, lost.told()
+    assert "QEMU was killed by SIGKILL" in lost.stderr
+    assert pages_of_nodes(bed) == dict.fromkeys(nodes(second), 384)
+    assert {cpu for each in budget(bed) for cpu in each["claim"]["cpus"]} >= {*vcpus(second)}
+    assert len(budget(bed)) == 1
+
+    # numalab is killed: its QEMU runs on until the next numalab ends it.
+    bed.run("kill", "-9", str(second["starter"]))
+    assert guests["3602"].result().status == -9
+    assert [each["pid"] for each in bed.run("python3", EVIDENCE).json()["qemus"]] == [second["pid"]]
+    told = bed.run(*boot, "true").json()
+    assert told["status"] == 0 and told["timing"]["means"]
+    assert bed.run("python3", EVIDENCE).json()["qemus"] == []
+    assert pages_of_nodes(bed) == {}
+    assert budget(bed) == []
+
+
+def budget(bed: Bed) -> list[dict[str, Any]]:
+    """Return what numalab has noted as taken."""
+    text = bed.run("sh", "-c", "cat ~/.cache/numalab/host/budget.json").stdout
+    noted: list[dict[str, Any]] = json.loads(text)
+    return noted
+
+
+def write(bed: Bed, name: str, text: str) -> str:
+    """Write a topology file for guests; returns its path."""
+    path = f"/tmp/{name}.toml"
+    assert bed.run("sh", "-c", 'cat >"$0"', path, stdin=text).status == 0
+    return path
+
+
+def test_a_user_who_may_lock_little_is_told_of_load_on_a_vcpus_cpu(bed: Bed) -> None:
+    steal = "awk '/^cpu[0-9]/ { print $1, $9 }' /proc/stat"
+    work = f"{BUSY.format(seconds=60, cpu=0)}; {steal}"
+
+    def load(qemu: Qemu) -> None:
+        bed.run("sh", "-c", BUSY.format(seconds=20, cpu=vcpus(qemu)[0]))
+
+    ((qemu, told),) = run_beside(
+        bed,
+        (write(bed, "small", SMALL), "--", "sh", "-c", work),
+        user="user",
+        before=("prlimit", "--memlock=65536:65536"),
+        meanwhile=load,
+    )
+    assert qemu["locked_kib"] == 0
+    assert policies(qemu) == [f"bind:{n}" for n in nodes(qemu)]
+    assert [list(each["pages"].values()) for each in qemu["memory"]] == [[256 << 8]] * 2
+    assert told["proof"]["differs"] == [] and told["timing"]["means"]
+    waited = {
+        each["subject"]: each["amount"]
+        for each in told["timing"]["disturbs"]
+        if each["kind"] == "waited"
+    }
+    assert max(waited, key=waited.__getitem__) == "vcpu 0" and waited["vcpu 0"] > 0.1
+    # The guest itself counts what was taken from it, in hundredths of a second.
+    taken = dict(line.split() for line in told["stdout"].splitlines())
+    assert max(taken, key=lambda cpu: int(taken[cpu])) == "cpu0" and int(taken["cpu0"]) > 300
+
+
+def test_beside_each_other_one_with_a_bare_node_and_one_that_is_torn(bed: Bed) -> None:
+    work = "grep -h MemTotal: /sys/devices/system/node/node*/meminfo; sleep 61"
+    (bare, told), (torn, not_timed) = run_beside(
+        bed,
+        (write(bed, "bare", NO_MEMORY), "--", "sh", "-c", work),
+        # A host CPU for each vCPU, but those of a guest node are of two host nodes.
+        (write(bed, "small", SMALL), "--pin", "0,3,6,9", "--nodes", "0,2", "--", "sleep", "62"),
+    )
+    assert [cpu // 3 for cpu in vcpus(bare)] == [nodes(bare)[n] for n in (0, 0, 1, 2)]
+    assert policies(bare) == [f"bind:{n}" for n in nodes(bare)]
+    assert told["timing"]["means"] and told["proof"]["differs"] == []
+    sizes = [int(line.split()[3]) for line in told["stdout"].splitlines()]
+    assert [bool(kib) for kib in sizes] in ([True, True], [True, True, False])
+
+    assert vcpus(torn) == [0, 3, 6, 9] and not {*vcpus(bare)} & {*vcpus(torn)}
+    assert (policies(torn), nodes(torn)) == (["bind:0", "bind:2"], [0, 2])
+    assert not_timed["timing"] == {"means": False, "against": ["plan"], "disturbs": []}
+    assert not_timed["proof"]["differs"] == []
