@@ -10,7 +10,7 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.results.names import is_plain
-from numalab.run_dir import RunDir
+from numalab.run_dir import FileIn, RunDir
 
 
 @dataclass(frozen=True)
@@ -20,45 +20,22 @@ class Results:
 
     path: Path
 
-    @property
-    def plan(self) -> Path:
-        """The study as loaded and the list of runs, JSON."""
-        return self.path / "plan.json"
-
-    @property
-    def html(self) -> Path:
-        """The report for a browser."""
-        return self.path / "index.html"
-
-    @property
-    def changelog(self) -> Path:
-        """The report for a mail or a commit message."""
-        return self.path / "changelog.txt"
-
-    @property
-    def document(self) -> Path:
-        """The report for programs."""
-        return self.path / "report.json"
-
-    @property
-    def picture(self) -> Path:
-        """The report's picture, for a README or slides."""
-        return self.path / "picture.png"
-
-    @property
-    def runs_table(self) -> Path:
-        """The catalogue of the runs, Parquet."""
-        return self.path / ".catalogue" / "runs.parquet"
-
-    @property
-    def measures_table(self) -> Path:
-        """The catalogue of all measures of all runs, Parquet."""
-        return self.path / ".catalogue" / "measures.parquet"
-
-    @property
-    def cells(self) -> Path:
-        """Where the reports of several cells are."""
-        return self.path / "cells"
+    plan = FileIn("plan.json")
+    """The study as loaded and the list of runs, JSON."""
+    html = FileIn("index.html")
+    """The report for a browser."""
+    changelog = FileIn("changelog.txt")
+    """The report for a mail or a commit message."""
+    document = FileIn("report.json")
+    """The report for programs."""
+    picture = FileIn("picture.png")
+    """The report's picture, for a README or slides."""
+    runs_table = FileIn(".catalogue/runs.parquet")
+    """The catalogue of the runs, Parquet."""
+    measures_table = FileIn(".catalogue/measures.parquet")
+    """The catalogue of all measures of all runs, Parquet."""
+    cells = FileIn("cells")
+    """Where the reports of several cells are."""
 
     def cell(self, name: str) -> "Results":
         """Return the folder for the report of one of several cells."""
