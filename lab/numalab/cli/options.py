@@ -1,7 +1,8 @@
 """Options and arguments that several commands have."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -9,6 +10,8 @@ from numalab.cli.output import ModeName
 from numalab.cpulist import parse_cpu_order
 from numalab.errors import UserError
 from numalab.machine.model import PageKind
+
+T = TypeVar("T")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Connect = Annotated[str, typer.Option("--connect", help="The libvirt connection.")]
@@ -52,7 +55,12 @@ def in_order(text: str | None, option: str) -> tuple[int, ...]:
 
     Raises UserError.
     """
+    return parsed(parse_cpu_order, text or "", option)
+
+
+def parsed(parse: Callable[[str], T], text: str, option: str) -> T:
+    """Read an option's text. Raises UserError, with the option, where `parse` finds it wrong."""
     try:
-        return parse_cpu_order(text or "")
+        return parse(text)
     except ValueError as error:
         raise UserError(str(error), key=option) from None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,6 +32,11 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
 
     Console(width=None if sys.stdout.isatty() else 100).print(text)
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of a value by name, for `emit`."""
+    return {name: getattr(value, name) for name in names}
 
 
 def pass_on(data: bytes, stream: TextIO) -> None:

@@ -10,7 +10,7 @@ from numalab.campaign.boot import Booted, boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
-from numalab.cli.output import emit, pass_on, progress_lines, say
+from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.guest.remark import RemarkKind
 from numalab.kernel.catalogue import find_kernel
 from numalab.machine.model import check_by_hand
@@ -79,11 +79,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
             "status": booted.outcome.status,
             "stdout": booted.stdout.decode("utf-8", "replace"),
             "stderr": booted.stderr.decode("utf-8", "replace"),
-            "wall_seconds": booted.outcome.wall_seconds,
-            "guest_seconds": booted.outcome.guest_seconds,
-            "timing": booted.outcome.timing,
-            "proof": booted.outcome.proof,
-            "notes": booted.outcome.notes,
+            **picked(booted.outcome, "wall_seconds", "guest_seconds", "timing", "proof", "notes"),
             "kept": booted.kept,
         }
         emit(value, True, "")

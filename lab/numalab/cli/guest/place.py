@@ -40,7 +40,7 @@ def command(
         machine,
         found,
         _mode(mode),
-        _cpus(cpus),
+        None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus"),
         pinned=options.in_order(pin, "--pin"),
         nodes=options.in_order(nodes, "--nodes"),
     )
@@ -52,15 +52,6 @@ def _mode(text: str) -> Mode:
         if text == mode:
             return mode
     raise UserError(f"unknown mode {text!r}", key="--mode", choices=MODES)
-
-
-def _cpus(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return parse_cpulist(text)
-    except ValueError as error:
-        raise UserError(str(error), key="--cpus") from None
 
 
 def _table(topology: Topology, made: PlacementPlan) -> Table:

@@ -43,10 +43,7 @@ def prune(
     """
     if keep is None and older_than is None:
         raise UserError("say --keep SIZE, --older-than DAYS, or both")
-    try:
-        most = None if keep is None else parse_size(keep)
-    except ValueError as error:
-        raise UserError(str(error), key="--keep") from None
+    most = None if keep is None else options.parsed(parse_size, keep, "--keep")
     unused_for = None if older_than is None else older_than * DAY
     entries = list_cache()
     chosen = choose_to_prune(entries, keep=most, unused_for=unused_for, now=time.time())

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from numalab.cli import options
-from numalab.cli.output import emit, progress_lines
+from numalab.cli.output import emit, picked, progress_lines
 from numalab.emulator.build import CONFIGURE, built_emulator, ensure_emulator
 from numalab.emulator.built import BuiltEmulator
 from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
@@ -76,10 +76,5 @@ def build(
 
 
 def _value(spec: EmulatorSpec, built: BuiltEmulator | None) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "summary": spec.summary,
-        "source": spec.source,
-        "series": spec.series.name,
-        "built": built,
-    }
+    told = picked(spec, "name", "summary", "source")
+    return {**told, "series": spec.series.name, "built": built}

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
-from numalab.cli.output import emit, progress_lines
+from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
 from numalab.image.build import BuiltImage, built_image, ensure_image
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
@@ -76,16 +76,11 @@ def shell(
 
 def _facts(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
     return {
-        "name": recipe.name,
-        "summary": recipe.summary,
-        "suite": recipe.suite,
-        "extends": recipe.extends,
+        **picked(recipe, "name", "summary", "suite", "extends"),
         "recipe": recipe.file,
         "packages": recipe.packages,
         "built": built is not None,
-        "path": built.path if built else None,
-        "digest": built.digest if built else None,
-        "size": built.size if built else None,
+        **{name: getattr(built, name, None) for name in ("path", "digest", "size")},
         "installed": built.packages if built else (),
     }
 

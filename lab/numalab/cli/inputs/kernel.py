@@ -8,7 +8,7 @@ from rich.table import Table
 from numalab.cli import options
 from numalab.cli.inputs import kernel_try
 from numalab.cli.inputs.kernel_try import tell_time
-from numalab.cli.output import emit, progress_lines
+from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
 from numalab.kernel.build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
 from numalab.kernel.catalogue import KernelSpec, find_kernel, fragment_path, load_kernels
@@ -164,14 +164,8 @@ def _origin_lines(origins: tuple[Origin, ...]) -> list[str]:
 
 
 def _summary(spec: KernelSpec, built: BuiltKernel | None) -> dict[str, object]:
-    return {
-        "name": spec.name,
-        "summary": spec.summary,
-        "source": spec.source,
-        "series": spec.series,
-        "fragments": spec.fragments,
-        "built": built,
-    }
+    told = picked(spec, "name", "summary", "source", "series", "fragments")
+    return {**told, "built": built}
 
 
 def _built_lines(built: BuiltKernel | None) -> list[str]:

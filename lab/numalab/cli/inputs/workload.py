@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.cli import options
-from numalab.cli.output import emit
+from numalab.cli.output import emit, picked
 from numalab.topology.load import load_topology
 from numalab.workload.document import ParameterTable
 from numalab.workload.model import BoundWorkload, Workload, list_workloads, load_workload, resolve
@@ -23,10 +23,7 @@ def list_all(as_json: options.Json = False) -> None:
     """List the workloads and what each asks of the kernel."""
     workloads = [load_workload(name) for name in list_workloads()]
     rows = [(workload.name, workload.stresses) for workload in workloads]
-    facts = [
-        {"name": each.name, "summary": each.summary, "stresses": each.stresses}
-        for each in workloads
-    ]
+    facts = [picked(each, "name", "summary", "stresses") for each in workloads]
     emit(facts, as_json, _table(("name", "stresses"), rows))
 
 
@@ -41,19 +38,14 @@ def show(
     machine = load_topology(topology)
     bound = resolve(workload, {}, machine)
     facts = {
-        "name": workload.name,
-        "summary": workload.summary,
-        "stresses": workload.stresses,
+        **picked(workload, "name", "summary", "stresses"),
         "packages": bound.packages,
         "topology": machine.name,
         "argv": bound.argv,
         "parameters": dict(bound.parameters),
         "seconds": bound.seconds,
         "memory_mib": bound.memory_mib,
-        "metrics": [
-            {"name": m.name, "unit": m.unit, "direction": m.direction, "kind": m.kind}
-            for m in workload.metrics
-        ],
+        "metrics": [picked(m, "name", "unit", "direction", "kind") for m in workload.metrics],
     }
     described = Text(_described(workload, bound, machine.name))
     emit(facts, as_json, Group(described, "", _parameters(workload, bound), "", _metrics(workload)))

@@ -1,7 +1,7 @@
 """`numalab compare`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numalab.analysis.statistics import Comparison, Outcome, Summary
 from numalab.cli import options
-from numalab.cli.output import emit
+from numalab.cli.output import emit, picked
 from numalab.report import figures
 from numalab.report.formats.terminal import OUTCOME_STYLES
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
@@ -36,19 +36,10 @@ def command(
     named.
     """
     found = compare_results(Results(before), Results(after))
-    emit(_document(found), as_json, _text(found))
+    document = picked(found, "before", "after", "worse", "whole", "cells")
+    emit(document, as_json, _text(found))
     if fail_on == "worse" and (found.worse or not found.whole):
         raise typer.Exit(1)
-
-
-def _document(found: Versus) -> dict[str, Any]:
-    return {
-        "before": found.before,
-        "after": found.after,
-        "worse": found.worse,
-        "whole": found.whole,
-        "cells": found.cells,
-    }
 
 
 def _text(found: Versus) -> RenderableType:

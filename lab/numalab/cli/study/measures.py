@@ -5,7 +5,7 @@ from rich.text import Text
 
 from numalab.analysis.measures.catalogue import families
 from numalab.cli import options
-from numalab.cli.output import emit
+from numalab.cli.output import emit, picked
 
 
 def command(
@@ -23,15 +23,6 @@ def command(
     for each in found:
         told = Text.assemble(each.definition, "\n", (each.source, "dim"))
         table.add_row(Text(each.name), each.unit, each.direction, each.kind, told)
-    document = [
-        {
-            "name": each.name,
-            "unit": each.unit,
-            "direction": each.direction,
-            "kind": each.kind,
-            "definition": each.definition,
-            "source": each.source,
-        }
-        for each in found
-    ]
+    names = ("name", "unit", "direction", "kind", "definition", "source")
+    document = [picked(each, *names) for each in found]
     emit(document, as_json, table)

@@ -12,7 +12,7 @@ from rich.text import Text
 from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
 from numalab.campaign.outlook import StudyOutlook, look_ahead, total_seconds
 from numalab.cli import options
-from numalab.cli.output import emit
+from numalab.cli.output import emit, picked
 from numalab.places import project_dir
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
@@ -52,10 +52,7 @@ def _document(found: Sequence[StudyOutlook], claims: Claims, jobs: int) -> dict[
         "studies": [
             {
                 "study": each.name,
-                "mode": each.mode,
-                "reason": each.reason,
-                "to_build": each.to_build,
-                "build_seconds": each.build_seconds,
+                **picked(each, "mode", "reason", "to_build", "build_seconds"),
                 "seconds": each.seconds(jobs),
                 "runs": each.runs,
                 "claims": [{**asdict(claim), "too_few": claim.too_few} for claim in of_study],

@@ -111,7 +111,7 @@ def command(
     """
     began = time.monotonic()
     plans = _plans(studies, preset, pages)
-    limit = None if budget is None else _seconds(budget)
+    limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)
     ready = []
     for plan in plans:
@@ -167,13 +167,6 @@ def _cluster(address: str) -> "Cluster":
     executor = Cluster(address, on_refused=refused)
     say(f"cluster {address}: {runs_of(executor.places)} at once")
     return executor
-
-
-def _seconds(budget: str) -> int:
-    try:
-        return parse_seconds(budget)
-    except ValueError as error:
-        raise UserError(str(error), key="--budget") from None
 
 
 def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule | None:

@@ -56,7 +56,7 @@ def command(
     With --output there is a page to look at (index.html), where the machine is known.
     """
     machine = _machine(topology, numactl)
-    allowed = _cpus(cpus)
+    allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
     with TemporaryDirectory(prefix="numalab-") as scratch:
         directory = RunDir(output or Path(scratch))
         found = measure_recording(file, machine, directory, tasks=tasks or (), allowed_cpus=allowed)
@@ -79,13 +79,6 @@ def command(
         "page": page,
     }
     emit(document, as_json, _text(found, machine, written, page))
-
-
-def _cpus(text: str | None) -> tuple[int, ...] | None:
-    try:
-        return None if text is None else parse_cpulist(text)
-    except ValueError as error:
-        raise UserError(str(error), key="--cpus") from None
 
 
 def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
