@@ -91,7 +91,9 @@ def run_here(
                 stack.enter_context(closing(executor))
             if places > 1 and deadline == math.inf:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
-            tell = _learning(watch(_outlook(tasks, costs, places)), costs)
+            every = tuple(cost_of(task, costs) for task in tasks)
+            outlook = Outlook(tuple(tasks), every, min(places, len(tasks)))
+            tell = _learning(watch(outlook), costs)
             failures += carry_out(tasks, executor, tell, fail_fast=fail_fast, deadline=deadline)
             if time.monotonic() > deadline:
                 for study in studies:
@@ -102,11 +104,6 @@ def run_here(
             studies = [_prolonged(study, rule) for study in studies]
             tasks = [task for study in studies for task in _lacking(study)]
         return tuple(failures)
-
-
-def _outlook(tasks: Sequence[Task], costs: Costs, jobs: int) -> Outlook:
-    every = tuple(cost_of(task, costs) for task in tasks)
-    return Outlook(tuple(tasks), every, min(jobs, len(tasks)))
 
 
 def _learning(tell: Tell, costs: Costs) -> Tell:

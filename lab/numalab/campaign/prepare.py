@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.emulator.build import ensure_emulator
-from numalab.emulator.built import BuiltEmulator
 from numalab.emulator.catalogue import find_emulator
 from numalab.emulator.memory_plugin import memory_plugin
 from numalab.errors import UserError
@@ -36,16 +35,13 @@ def prepare(
     on_progress: Progress | None = None,
 ) -> Builds:
     """Build what the cache lacks. Raises BuildError or HostError."""
-
-    def tell(what: str) -> Progress:
-        return lambda text, part: on_progress(f"{what}: {text}", part) if on_progress else None
-
     # Workloads first, then the image: what fails soonest if it fails.
     folders = {each.name: each.folder for each in workloads}
     files = {name: build_workload(folder) for name, folder in folders.items()}
-    image = ensure_image(recipe, on_progress=tell(f"image {recipe.name}"))
+    image = ensure_image(recipe, on_progress=_told(f"image {recipe.name}", on_progress))
     built = {
-        spec.name: ensure_kernel(spec, on_progress=tell(f"kernel {spec.name}")) for spec in kernels
+        spec.name: ensure_kernel(spec, on_progress=_told(f"kernel {spec.name}", on_progress))
+        for spec in kernels
     }
     return Builds(built, image, files)
 
@@ -100,18 +96,14 @@ def choose_mode(
             raise UserError(f"{reason}; say --mode tcg", key="mode")
         return Choice("tcg", choice.cpu_model, reason)
     if choice.mode == "timed":
-        return replace(choice, emulator=_emulator(on_progress))
+        spec = find_emulator()
+        built = ensure_emulator(spec, on_progress=_told(f"emulator {spec.name}", on_progress))
+        return replace(choice, emulator=built)
     return choice
 
 
-def _emulator(on_progress: Progress | None) -> BuiltEmulator:
-    spec = find_emulator()
-    if on_progress is None:
-        return ensure_emulator(spec)
-    tell = on_progress
-    return ensure_emulator(
-        spec, on_progress=lambda text, part: tell(f"emulator {spec.name}: {text}", part)
-    )
+def _told(what: str, on_progress: Progress | None) -> Progress:
+    return lambda text, part: on_progress(f"{what}: {text}", part) if on_progress else None
 
 
 def with_choice(machine: Machine, choice: Choice) -> Machine:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from numalab.analysis.statistics import FEWEST, LEVEL, Values, compare_samples
 from numalab.measure import Direction
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import PlannedRun, planned_run
-from numalab.results.reader import StoredRun, load_runs
+from numalab.results.reader import load_runs
 from numalab.results.remarks import Decided, Remark, RepetitionsRemark, StopReason
 from numalab.study.plan import Plan
 
@@ -55,10 +54,8 @@ class StoppingRule:
         known = [[value for value in side if value is not None] for side in (before, after)]
         if min(map(len, known)) < FEWEST:
             # What cannot be measured does not become so by repeating it.
-            lacks = [
-                side for side, values in zip((before, after), known, strict=True) if not values
-            ]
-            tried = any(len(side) >= FEWEST for side in lacks)
+            pairs = zip((before, after), known, strict=True)
+            tried = any(len(side) >= FEWEST for side, values in pairs if not values)
             return StopReason.NOT_MEASURED if tried else None
         found = compare_samples(before, after, direction=Direction.NONE, family=self.looks)
         if found.shown:
@@ -88,11 +85,12 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
     more: list[PlannedRun] = []
     decided: list[Decided] = []
     for cell in plan.cells:
-        names = _variants(plan, cell)
         planned = [run for run in plan.runs if run.cell == cell]
+        names = list(dict.fromkeys(run.variant for run in planned))
         most = max(sum(run.variant == name for run in planned) for name in names)
+        here = [run for run in runs if run.cell == cell]
         values = [
-            [run.value(rule.measure) for run in runs if run.cell == cell and _is_of(run, name)]
+            [run.value(rule.measure) for run in here if run.manifest.variant == name]
             for name in names
         ]
         if why := _why(rule, values, most):
@@ -101,14 +99,6 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
             seed = max(run.seed for run in planned) + 1  # one that the plan does not have
             more += [planned_run(cell, name, seed) for name in names]
     return Look(tuple(more), tuple(decided))
-
-
-def _variants(plan: Plan, cell: Cell) -> list[str]:
-    return list(dict.fromkeys(run.variant for run in plan.runs if run.cell == cell))
-
-
-def _is_of(run: StoredRun, variant: str) -> bool:
-    return run.manifest.variant == variant
 
 
 def _why(rule: StoppingRule, values: Sequence[Values], most: int) -> tuple[StopReason, ...]:

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
-from numalab.results.plan import StoredPlan
 from numalab.results.reader import StoredRun, load_all_events, load_runs
-from numalab.study.plan import Plan, plan_stored, select
+from numalab.study.plan import plan_stored, select
 
 # What decides what a run does, by the name that a user is told.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
@@ -82,7 +81,8 @@ def verify(
     """
     stored, runs = load_runs(results)
     chosen = _chosen(results, runs, wanted)
-    plan = _plan(stored, results, {run.id for run in chosen})
+    names = {run.id for run in chosen}
+    plan = select(plan_stored(stored, results), (run for run in stored.runs if run.id in names))
     prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
     mode = chosen[0].manifest.mode
     words = plan.study.machine.cmdline
@@ -107,12 +107,6 @@ def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) 
     return [run for name, run in there.items() if not wanted or name in wanted]
 
 
-def _plan(stored: StoredPlan, results: Results, names: set[str]) -> Plan:
-    """Return the stored study's plan with these runs alone."""
-    runs = [run for run in stored.runs if run.id in names]
-    return select(plan_stored(stored, results), runs)
-
-
 def _compared(
     run: StoredRun, second: Mapping[str, StoredRun], errors: Mapping[str, str]
 ) -> Verification:
@@ -131,14 +125,12 @@ def _compared(
     )
 
 
-def _differences(old: Manifest, new: Manifest) -> list[str]:
-    found = []
+def _differences(old: Manifest, new: Manifest) -> Iterator[str]:
     for name, get in _INPUTS.items():
         first, second = get(old), get(new)
         if first != second:
             texts = (json.dumps(value)[:60].strip('"') for value in (first, second))
-            found.append(f"{name}: {', now '.join(texts)}")
-    return found
+            yield f"{name}: {', now '.join(texts)}"
 
 
 def _events(run: StoredRun, other: StoredRun) -> str:

@@ -67,16 +67,12 @@ def read_progress(results: Results) -> Progress:
     active = is_locked(results.path)
     plan, finished = load_plan(results), results.finished()
     states = tuple(
-        _done(finished[run.id])
+        RunState(run.id, State.DONE, "", load_manifest(finished[run.id]).seconds)
         if run.id in finished
         else _unfinished(results, run.id, active=active)
         for run in plan.runs
     )
     return Progress(plan.study, active, states)
-
-
-def _done(directory: RunDir) -> RunState:
-    return RunState(directory.path.name, State.DONE, "", load_manifest(directory).seconds)
 
 
 def _unfinished(results: Results, run: str, *, active: bool) -> RunState:

@@ -40,15 +40,7 @@ class StoredMeasure(Stored):
     def of(cls, measure: Measure) -> "StoredMeasure":
         """Return what is stored of a measure."""
         info = measure.info
-        return cls(
-            name=info.name,
-            value=measure.value,
-            unit=info.unit,
-            direction=info.direction,
-            kind=info.kind,
-            definition=info.definition,
-            source=info.source,
-        )
+        return cls.model_validate({**vars(info), "source": info.source, "value": measure.value})
 
     def measure(self) -> Measure:
         """Return the measure. Raises ValueError for a kind of source that there is not."""

@@ -16,22 +16,15 @@ from numalab.topology.graph import (
     shortest_paths,
 )
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_APIC_ID, MAX_CPUS, MAX_DISTANCE
-from numalab.topology.memory.given import MemoryGiven
 from numalab.topology.memory.model import check_memory
 from numalab.topology.model import CpuShape, Interconnect, Node, Topology
 
 
 def build_topology(name: str, document: TopologyFile) -> Topology:
     """Work out the machine that a document describes. Raises the first RuleBroken."""
-    topology = _topology(name, document)
-    check_memory(topology)
-    return topology
-
-
-def _topology(name: str, document: TopologyFile) -> Topology:
     nodes = _nodes(document)
     distances, links = _distances(document)
-    return Topology(
+    topology = Topology(
         name=name,
         summary=document.summary,
         source=document.source,
@@ -42,8 +35,10 @@ def _topology(name: str, document: TopologyFile) -> Topology:
         interconnects=_interconnects(document),
         shape=document.shape,
         drawn_links=links,
-        memory=MemoryGiven(**document.memory.model_dump()),
+        memory=document.memory,
     )
+    check_memory(topology)
+    return topology
 
 
 def broken_rules(document: TopologyFile) -> tuple[RuleBroken, ...]:

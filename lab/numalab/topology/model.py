@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from numalab.topology.file_format import MemoryTable
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
-from numalab.topology.memory.given import MemoryGiven
 from numalab.topology.shapes.shape import Shape
 
 LastLevelCache = Literal["die", "none"]
@@ -93,7 +93,7 @@ class Topology:
     interconnects: tuple[Interconnect, ...] = ()
     shape: Shape | None = None
     drawn_links: tuple[tuple[int, int], ...] = ()
-    memory: MemoryGiven = field(default_factory=MemoryGiven)
+    memory: MemoryTable = field(default_factory=MemoryTable)
 
     @cached_property
     def cpu_count(self) -> int:

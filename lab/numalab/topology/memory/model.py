@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import sqrt
 
 from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.file_format import MemoryTable
 from numalab.topology.limits import LOCAL_DISTANCE
-from numalab.topology.memory.given import MemoryGiven
 from numalab.topology.memory.routes import route_links
 from numalab.topology.model import Topology
 
@@ -128,7 +128,7 @@ def check_memory(topology: Topology) -> None:
     _servers(topology, given, latency)
 
 
-def _latency(topology: Topology, given: MemoryGiven) -> tuple[tuple[int, ...], ...]:
+def _latency(topology: Topology, given: MemoryTable) -> tuple[tuple[int, ...], ...]:
     """Return the table that is given, else the HMAT's numbers, else local latency by distance."""
     count = len(topology.nodes)
     if isinstance(given.latency_ns, tuple):
@@ -159,7 +159,7 @@ def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
     return {(b, a): ns for (a, b), ns in told.items()} | told
 
 
-def _check_far(topology: Topology, given: MemoryGiven, table: tuple[tuple[int, ...], ...]) -> None:
+def _check_far(topology: Topology, given: MemoryTable, table: tuple[tuple[int, ...], ...]) -> None:
     for node in topology.nodes:
         for far, latency in enumerate(table[node.id]):
             near = table[node.id][node.id]
@@ -174,7 +174,7 @@ def _check_far(topology: Topology, given: MemoryGiven, table: tuple[tuple[int, .
 
 def _check_levels(
     topology: Topology,
-    given: MemoryGiven,
+    given: MemoryTable,
     latency: tuple[tuple[int, ...], ...],
     levels: tuple[Cache, Cache],
 ) -> None:
@@ -216,7 +216,7 @@ def _groups(topology: Topology) -> tuple[int, ...]:
     return tuple(topology.packaging.die_of(cpu) for cpu in cpus)
 
 
-def _llc(topology: Topology, given: MemoryGiven) -> Cache:
+def _llc(topology: Topology, given: MemoryTable) -> Cache:
     groups = len(set(_groups(topology)))
     memory_kib = topology.memory_mib * 1024
     kib = given.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
@@ -229,7 +229,7 @@ def _llc(topology: Topology, given: MemoryGiven) -> Cache:
     return _cache("memory.llc_kib", kib, given.llc_ns or LLC_NS, exact=given.llc_kib is not None)
 
 
-def _l2(given: MemoryGiven, llc: Cache) -> Cache:
+def _l2(given: MemoryTable, llc: Cache) -> Cache:
     hit_ns = given.l2_ns or L2_NS
     if given.l2_kib == 0:
         return Cache(0, 0, hit_ns)
@@ -268,7 +268,7 @@ def _knee(channels: int) -> int:
 
 
 def _servers(
-    topology: Topology, given: MemoryGiven, latency: tuple[tuple[int, ...], ...]
+    topology: Topology, given: MemoryTable, latency: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Server, ...], dict[tuple[int, int], tuple[int, ...]]]:
     knee = _knee(given.channels or CHANNELS)
     speeds = _memory_speeds(topology, given, latency)
@@ -297,7 +297,7 @@ def _servers(
     return tuple(servers), routes
 
 
-def _check_speeds(given: MemoryGiven, servers: Sequence[Server]) -> None:
+def _check_speeds(given: MemoryTable, servers: Sequence[Server]) -> None:
     """Refuse what nothing boots with: a latency or an HMAT that leaves next to no bandwidth."""
     slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
     if slow is not None:
@@ -323,7 +323,7 @@ def _enough_for_one(latency_ns: int) -> float:
 
 
 def _memory_speeds(
-    topology: Topology, given: MemoryGiven, latency: tuple[tuple[int, ...], ...]
+    topology: Topology, given: MemoryTable, latency: tuple[tuple[int, ...], ...]
 ) -> tuple[float, ...]:
     """Return each memory's bandwidth in MB/s: as given, else so that its CPUs just fill it.
 

@@ -1,5 +1,6 @@
 """What about a machine has been, or is, a hazard to the kernel's scheduler."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -28,18 +29,16 @@ def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
 
     Those of older kernels are reported as well, because the machines are made to study them.
     """
-    found = [
+    return (
         *_firmware(topology, prediction),
         *_distances(topology),
         *_packaging(topology, prediction),
         *_groups(topology, prediction),
         *_domains(topology, prediction),
-    ]
-    return tuple(found)
+    )
 
 
-def _firmware(topology: Topology, prediction: Prediction) -> list[Hazard]:
-    found = []
+def _firmware(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     machine = prediction.machine
     moved = [
         f"{node} becomes {number}"
@@ -47,71 +46,56 @@ def _firmware(topology: Topology, prediction: Prediction) -> list[Hazard]:
         if node != number
     ]
     if moved:
-        found.append(
-            Hazard(
-                "renumbered nodes",
-                f"the kernel numbers nodes otherwise than this file: {', '.join(moved)}",
-                "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
-            )
+        yield Hazard(
+            "renumbered nodes",
+            f"the kernel numbers nodes otherwise than this file: {', '.join(moved)}",
+            "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
         )
     cpuless = [node.id for node in topology.nodes if not node.cpus]
     if cpuless and not rules_for(prediction.kernel).only_nodes_with_cpus:
-        found.append(
-            Hazard(
-                "CPU-less nodes count",
-                f"before 5.18 the distances of nodes without CPUs ({_numbers(cpuless)}) make NUMA "
-                "levels of their own",
-                "0fb3978b0aac, sched/numa: Fix NUMA topology for systems with CPU-less nodes",
-            )
+        yield Hazard(
+            "CPU-less nodes count",
+            f"before 5.18 the distances of nodes without CPUs ({_numbers(cpuless)}) make NUMA "
+            "levels of their own",
+            "0fb3978b0aac, sched/numa: Fix NUMA topology for systems with CPU-less nodes",
         )
-    return found
 
 
-def _distances(topology: Topology) -> list[Hazard]:
-    found = []
+def _distances(topology: Topology) -> Iterator[Hazard]:
     table = topology.distances
     nodes = range(len(table))
     unreachable = [(a, b) for a in nodes for b in nodes if table[a][b] == UNREACHABLE]
     if unreachable:
-        found.append(
-            Hazard(
-                "unreachable nodes",
-                f"distance 255 means no path ({_pairs(unreachable)}); the scheduler takes it for "
-                "a distance like any other",
-                "ACPI 6.5, 5.2.17; sched_init_numa()",
-            )
+        yield Hazard(
+            "unreachable nodes",
+            f"distance 255 means no path ({_pairs(unreachable)}); the scheduler takes it for "
+            "a distance like any other",
+            "ACPI 6.5, 5.2.17; sched_init_numa()",
         )
     oneway = [(a, b) for a, b in combinations(nodes, 2) if table[a][b] != table[b][a]]
     if oneway:
-        found.append(
-            Hazard(
-                "asymmetric distances",
-                f"one way is longer than the other ({_pairs(oneway)}); sched domains then differ "
-                "between the two ends, and sched_verbose prints an ERROR",
-                'sched_init_numa(): "Node-distance not symmetric"',
-            )
+        yield Hazard(
+            "asymmetric distances",
+            f"one way is longer than the other ({_pairs(oneway)}); sched domains then differ "
+            "between the two ends, and sched_verbose prints an ERROR",
+            'sched_init_numa(): "Node-distance not symmetric"',
         )
     detours = [(a, b) for a in nodes for b in nodes if a < b and _has_shorter_detour(table, a, b)]
     if detours:
-        found.append(
-            Hazard(
-                "triangle inequality",
-                f"another node's detour is shorter than the direct way ({_pairs(detours)})",
-                "distances above 10 should not exceed the sum over a node in between",
-            )
+        yield Hazard(
+            "triangle inequality",
+            f"another node's detour is shorter than the direct way ({_pairs(detours)})",
+            "distances above 10 should not exceed the sum over a node in between",
         )
     width = diameter(hops(len(table), topology.links))
     if width > 2:
-        found.append(
-            Hazard(
-                "diameter above 2",
-                f"some nodes are {width} hops apart; before 5.13 sched groups could reach out of "
-                "their domain",
-                "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
-                "NUMA diameter > 2",
-            )
+        yield Hazard(
+            "diameter above 2",
+            f"some nodes are {width} hops apart; before 5.13 sched groups could reach out of "
+            "their domain",
+            "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
+            "NUMA diameter > 2",
         )
-    return found
 
 
 def _has_shorter_detour(table: tuple[tuple[int, ...], ...], a: int, b: int) -> bool:
@@ -125,77 +109,60 @@ def _has_shorter_detour(table: tuple[tuple[int, ...], ...], a: int, b: int) -> b
     )
 
 
-def _packaging(topology: Topology, prediction: Prediction) -> list[Hazard]:
-    found = []
+def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     machine = prediction.machine
     if machine.numa_in_package:
         level = rules_for(prediction.kernel).package_level
-        found.append(
-            Hazard(
-                "nodes in a package",
-                f"a socket holds several nodes, so there is no {level} level",
-                "x86_has_numa_in_package, arch/x86/kernel/smpboot.c",
-            )
+        yield Hazard(
+            "nodes in a package",
+            f"a socket holds several nodes, so there is no {level} level",
+            "x86_has_numa_in_package, arch/x86/kernel/smpboot.c",
         )
     for warning in machine.warnings:
-        found.append(
-            Hazard(
-                "siblings on two nodes",
-                f'the kernel warns "{warning}" and splits all such siblings',
-                "topology_sane(), arch/x86/kernel/smpboot.c",
-            )
+        yield Hazard(
+            "siblings on two nodes",
+            f'the kernel warns "{warning}" and splits all such siblings',
+            "topology_sane(), arch/x86/kernel/smpboot.c",
         )
     unlike = topology.llc == "none" or topology.packaging.dies > 1
     if prediction.vendor != "intel" and unlike and topology.packaging.cores > 1:
-        found.append(
-            Hazard(
-                "caches not seen",
-                "on QEMU's AMD models the kernel takes the whole socket for the last-level cache, "
-                "whatever dies and llc say; an Intel model (KVM on such a host) shows them",
-                "arch/x86/kernel/cpu/topology_amd.c",
-            )
+        yield Hazard(
+            "caches not seen",
+            "on QEMU's AMD models the kernel takes the whole socket for the last-level cache, "
+            "whatever dies and llc say; an Intel model (KVM on such a host) shows them",
+            "arch/x86/kernel/cpu/topology_amd.c",
         )
-    return found
 
 
-def _groups(topology: Topology, prediction: Prediction) -> list[Hazard]:
-    found = []
+def _groups(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     before = predict(
         topology, prediction.kernel, construction=Construction.BEFORE_4_13, vendor=prediction.vendor
     )
     stuck = inseparable_nodes(topology, before)
     if stuck:
-        found.append(
-            Hazard(
-                "group construction",
-                f"before 4.13 no load could move directly between nodes {_pairs(stuck)}: they "
-                "were in the same sched groups",
-                "Lozi et al., The Linux Scheduler: a Decade of Wasted Cores, 2016, 3.2",
-            )
+        yield Hazard(
+            "group construction",
+            f"before 4.13 no load could move directly between nodes {_pairs(stuck)}: they "
+            "were in the same sched groups",
+            "Lozi et al., The Linux Scheduler: a Decade of Wasted Cores, 2016, 3.2",
         )
     fixed = prediction.construction is not Construction.BEFORE_4_13
     if fixed and (now := inseparable_nodes(topology, prediction)):
-        found.append(
-            Hazard(
-                "nodes that are never balanced",
-                f"no sched domain has nodes {_pairs(now)} in different groups",
-                "build_overlap_sched_groups(), kernel/sched/topology.c",
-            )
+        yield Hazard(
+            "nodes that are never balanced",
+            f"no sched domain has nodes {_pairs(now)} in different groups",
+            "build_overlap_sched_groups(), kernel/sched/topology.c",
         )
-    return found
 
 
-def _domains(topology: Topology, prediction: Prediction) -> list[Hazard]:
-    found = []
+def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     alone = [each.cpu for each in prediction.cpus if not each.domains]
     if alone and topology.cpu_count > 1:
-        found.append(
-            Hazard(
-                "no sched domain",
-                f"the kernel attaches no sched domain to CPU {_numbers(alone)}: no load is ever "
-                "balanced there",
-                "sd_degenerate(), kernel/sched/topology.c",
-            )
+        yield Hazard(
+            "no sched domain",
+            f"the kernel attaches no sched domain to CPU {_numbers(alone)}: no load is ever "
+            "balanced there",
+            "sd_degenerate(), kernel/sched/topology.c",
         )
     outside = sorted(
         {
@@ -207,24 +174,18 @@ def _domains(topology: Topology, prediction: Prediction) -> list[Hazard]:
         }
     )
     if outside:
-        found.append(
-            Hazard(
-                "groups out of their domain",
-                f"{len(outside)} CPUs have a group that reaches out of its domain",
-                "585b6d2723dc",
-            )
+        yield Hazard(
+            "groups out of their domain",
+            f"{len(outside)} CPUs have a group that reaches out of its domain",
+            "585b6d2723dc",
         )
-    found += [
-        Hazard("kernel error", f'sched_verbose prints "{text}"', "sched_domain_debug_one()")
-        for text in prediction.errors
-        if text != NOT_SYMMETRIC
-    ]
-    found += [
-        Hazard("kernel warning", warning, "kernel/sched/topology.c")
-        for warning in prediction.warnings
-        if warning not in prediction.machine.warnings
-    ]
-    return found
+    for text in prediction.errors:
+        if text != NOT_SYMMETRIC:
+            told = f'sched_verbose prints "{text}"'
+            yield Hazard("kernel error", told, "sched_domain_debug_one()")
+    for warning in prediction.warnings:
+        if warning not in prediction.machine.warnings:
+            yield Hazard("kernel warning", warning, "kernel/sched/topology.c")
 
 
 def inseparable_nodes(topology: Topology, prediction: Prediction) -> list[tuple[int, int]]:

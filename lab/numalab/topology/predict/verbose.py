@@ -1,5 +1,7 @@
 """The errors that a kernel booted with sched_verbose finds in its own domains."""
 
+from collections.abc import Iterator
+
 from numalab.topology.predict.firmware import GuestMachine
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.numa_levels import counted_nodes
@@ -54,28 +56,26 @@ def expected_errors(
 
 def _domain_errors(
     cpu: int, child: SchedDomain | None, domain: SchedDomain, parent: SchedDomain | None
-) -> list[str]:
-    errors = []
+) -> Iterator[str]:
     if cpu not in domain.span:
-        errors.append(f"ERROR: domain->span does not contain CPU{cpu}")
+        yield f"ERROR: domain->span does not contain CPU{cpu}"
     if domain.groups and cpu not in domain.groups[0].span:
-        errors.append(f"ERROR: domain->groups does not contain CPU{cpu}")
+        yield f"ERROR: domain->groups does not contain CPU{cpu}"
     for flag in domain.flags:
         if flag in SHARED_CHILD and child is not None and flag not in child.flags:
-            errors.append(f"ERROR: flag {flag} set here but not in child")
+            yield f"ERROR: flag {flag} set here but not in child"
         if flag in SHARED_PARENT and parent is not None and flag not in parent.flags:
-            errors.append(f"ERROR: flag {flag} set here but not in parent")
+            yield f"ERROR: flag {flag} set here but not in parent"
     together: set[int] = set()
     for place, group in enumerate(domain.groups):
         # Until 7.0 the kernel looks for SD_OVERLAP, which the same domains have.
         if "SD_NUMA" not in domain.flags and together & set(group.span):
-            errors.append("ERROR: repeated CPUs")
+            yield "ERROR: repeated CPUs"
             break
         together |= set(group.span)
         if place == 0 and child is not None and child.span != group.span:
-            errors.append(_OTHER_THAN_CHILD)
+            yield _OTHER_THAN_CHILD
     if together != set(domain.span):
-        errors.append("ERROR: groups don't span domain->span")
+        yield "ERROR: groups don't span domain->span"
     if parent is not None and not together <= set(parent.span):
-        errors.append("ERROR: parent span is not a superset of domain->span")
-    return errors
+        yield "ERROR: parent span is not a superset of domain->span"
