@@ -4,14 +4,13 @@ import json
 import tomllib
 import types
 import typing
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from numalab.errors import UserError
+from numalab.errors import UserError, did_you_mean
 
 MAX_BYTES = 1 << 20
 DEEPEST = 32  # tables in each other
@@ -96,8 +95,7 @@ def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserE
     match detail["type"]:
         case "extra_forbidden":
             fields = _fields_at(model, detail["loc"][:-1])
-            near = get_close_matches(str(detail["loc"][-1]), fields, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(str(detail["loc"][-1]), fields)
             return UserError(f"unknown key{hint}", file=path, key=key, choices=fields)
         case "missing":
             return UserError("this key is missing", file=path, key=key)

@@ -4,6 +4,7 @@ Each class carries the exit code that `numalab` ends with; `docs/errors.md` has 
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -130,6 +131,12 @@ class WorkloadFailed(LabError):
     """The guest is fine, but the workload in it exited with an error or printed nonsense."""
 
     exit_code = 9
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return `; did you mean NAME?` for the name that is nearest; an empty text where none is."""
+    near = get_close_matches(name, list(choices), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _bounded(text: str) -> str:

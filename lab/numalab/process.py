@@ -70,6 +70,11 @@ def find_program(name: str, package: str) -> Path:
     return Path(found)
 
 
+def version_line(program: str, package: str) -> str:
+    """Return the first line of what a program says of itself. Raises HostError."""
+    return run([find_program(program, package), "--version"], timeout=30).stdout.partition("\n")[0]
+
+
 def run(
     argv: Sequence[str | Path],
     *,

@@ -10,7 +10,7 @@ from numalab.analysis.findings import MAX_LISTED
 from numalab.analysis.migrations import SCHEMA as MOVES
 from numalab.analysis.migrations import migrations
 from numalab.analysis.numa_decisions import SCHEMA as DECISIONS
-from numalab.analysis.numa_decisions import numa_decisions
+from numalab.analysis.numa_decisions import node_of_cpu, numa_decisions
 from numalab.analysis.tables.chunks import EventChunk
 from numalab.analysis.tables.runqueue import queue_lengths
 from numalab.analysis.tables.slices import Slices, by_slice
@@ -78,12 +78,10 @@ def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
         moved = migrations(chunk.events.filter(inside), chunk.stays, scope.node_of)
         sums.moved.append(moved)
         sums.decided.append(numa_decisions(chunk.events, chunk.window, scope.node_of))
-        sums.timeline = None if number else _timeline(chunk, scope)
+        sums.timeline = (
+            None if number else run_timeline(chunk.events, chunk.spans, chunk.window, scope.tasks)
+        )
     return sums
-
-
-def _timeline(chunk: EventChunk, scope: Scope) -> RunTimeline | None:
-    return run_timeline(chunk.events, chunk.spans, chunk.window, scope.tasks)
 
 
 def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
@@ -109,11 +107,7 @@ def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     met = cut.filter(pl.col("start_ns") == chunk.window.start_ns)["cpu"]
     sums.violations += cut.height - known.filter(pl.col("cpu").is_in(met.to_list())).height
     sums.longest = _longest(joined(pl.concat([sums.longest, kept])), chunk.window.end_ns)
-    node = (
-        pl.col("cpu")
-        .cast(pl.Int32)
-        .replace_strict(dict(scope.node_of) or {-1: -1}, default=None, return_dtype=pl.Int16)
-    )
+    node = node_of_cpu("cpu", scope.node_of)
     waiting = lengths.filter(pl.col("runnable") > 0).with_columns(node=node)
     per_slice = by_slice(waiting, scope.slices, "node", weight="runnable")
     sums.queued = _sum(sums.queued, per_slice)

@@ -33,7 +33,8 @@ def _glob(name: str) -> str:
 
 def busy_ns(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
     """Return for each CPU the nanoseconds in which a task of interest ran on it."""
-    return dict(spans.filter(of_interest(tasks)).group_by("cpu").agg(_length().sum()).iter_rows())
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return dict(spans.filter(of_interest(tasks)).group_by("cpu").agg(length.sum()).iter_rows())
 
 
 def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataFrame]:
@@ -51,7 +52,3 @@ def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataF
     changed = rows["node"].ne(rows["node"].shift(1)) & rows["pid"].eq(rows["pid"].shift(1))
     last = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
     return int(changed.fill_null(value=False).sum()), last
-
-
-def _length() -> pl.Expr:
-    return (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns")

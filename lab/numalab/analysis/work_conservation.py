@@ -8,12 +8,10 @@ Long ones are what a scheduling group that is built wrong looks like.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from numalab.analysis.tables.intervals import covered, minus
 from numalab.analysis.tables.window import Window
-
-Ints = npt.NDArray[np.int64]
 
 VIOLATION = {
     "cpu": pl.Int64,
@@ -58,8 +56,8 @@ def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
     `lengths` is what `queue_lengths` gave. Times in which events were lost on any of its CPUs are
     left out.
     """
-    over = union(lengths.filter(pl.col("runnable") >= 2))
-    over = minus(over, union(lost.filter(pl.col("cpu").is_in(lengths["cpu"].unique().to_list()))))
+    mine = lost.filter(pl.col("cpu").is_in(lengths["cpu"].unique().to_list()))
+    over = minus(covered(lengths.filter(pl.col("runnable") >= 2)), covered(mine))
     idle = lengths.filter(pl.col("runnable") <= 0).sort("cpu", "start_ns")
     start, end = idle["start_ns"].to_numpy(), idle["end_ns"].to_numpy()
     first = np.searchsorted(over[1], start, "right")
@@ -110,35 +108,6 @@ def joined(found: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.exclude("end_ns").first(), pl.col("end_ns").last())
         .select(ordered.columns)
     )
-
-
-def union(spans: pl.DataFrame) -> tuple[Ints, Ints]:
-    """Return the time that some span covers, as starts and ends that do not touch."""
-    ordered = spans.sort("start_ns")
-    start = ordered["start_ns"].to_numpy()
-    reach = np.maximum.accumulate(ordered["end_ns"].to_numpy()) if len(start) else start
-    first = np.flatnonzero(np.append(np.ones(min(1, len(start)), bool), start[1:] > reach[:-1]))
-    last = np.append(first[1:] - 1, len(start) - 1) if len(first) else first
-    return start[first].astype(np.int64), reach[last].astype(np.int64)
-
-
-def minus(spans: tuple[Ints, Ints], holes: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """Return the time that `spans` cover and `holes` do not; both as `union` returns them."""
-    low, high = holes
-    if not len(low):
-        return spans
-    kept: list[tuple[int, int]] = []
-    for start, end in zip(*(part.tolist() for part in spans), strict=True):
-        at = start
-        first, last = np.searchsorted(high, start, "right"), np.searchsorted(low, end, "left")
-        for hole in range(int(first), int(last)):
-            if low[hole] > at:
-                kept.append((at, int(low[hole])))
-            at = max(at, int(high[hole]))
-        if at < end:
-            kept.append((at, end))
-    both = np.array(kept, np.int64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
 
 
 def _steps(spans: pl.DataFrame, name: str) -> pl.DataFrame:

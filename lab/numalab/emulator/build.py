@@ -12,7 +12,7 @@ from numalab.emulator.catalogue import EmulatorSpec
 from numalab.errors import BuildError, HostError
 from numalab.locks import locked
 from numalab.places import cache_dir
-from numalab.process import CommandFailed, find_program, run, run_logged
+from numalab.process import CommandFailed, find_program, run, run_logged, version_line
 from numalab.source.build_folder import under_way
 from numalab.source.debian import Fetched, NotFetched
 from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
@@ -142,8 +142,8 @@ def lacking_packages() -> tuple[str, ...]:
 
 
 def _read_inputs(spec: EmulatorSpec) -> EmulatorInputs:
-    version = run([find_program("gcc", "gcc"), "--version"]).stdout.partition("\n")[0]
-    return EmulatorInputs(fetched_source(spec.source), load_series(spec.series), version)
+    compiler = version_line("gcc", "gcc")
+    return EmulatorInputs(fetched_source(spec.source), load_series(spec.series), compiler)
 
 
 def _build(

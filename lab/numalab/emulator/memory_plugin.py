@@ -7,7 +7,7 @@ from numalab.emulator.catalogue import emulator_configs
 from numalab.errors import BuildError
 from numalab.files import replacing
 from numalab.places import cache_dir
-from numalab.process import CommandFailed, find_program, run
+from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.source.digest import digest_of, hash_file
 
 FLAGS = ("-std=gnu11", "-O3", "-flto", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-s")
@@ -21,9 +21,8 @@ def memory_plugin(emulator: BuiltEmulator) -> Path:
     gcc = find_program("gcc", "gcc")
     folder = emulator_configs() / "memory"
     files = sorted((*folder.glob("*.c"), *folder.glob("*.h")))
-    version = run([gcc, "--version"]).stdout.partition("\n")[0]
     hashes = [[path.name, hash_file(path)] for path in files]
-    digest = digest_of([FLAGS, version, hash_file(emulator.header), hashes])
+    digest = digest_of([FLAGS, version_line("gcc", "gcc"), hash_file(emulator.header), hashes])
     plugin = cache_dir("emulator-plugins") / f"memory-{digest}.so"
     if plugin.is_file():
         return plugin

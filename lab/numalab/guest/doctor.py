@@ -14,7 +14,7 @@ from numalab.guest.verdicts import DeviceProblem, any_verdict, unusable_device
 from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.places import cache_dir
-from numalab.process import CommandFailed, find_program, run
+from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.units import format_size
 
 _GIB = 1 << 30
@@ -89,8 +89,7 @@ def components() -> tuple[tuple[str, str], ...]:
     """Return what else results depend on, by name: QEMU and libvirt, or that they are missing."""
     found = []
     try:
-        program = find_program("qemu-system-x86_64", "qemu-system-x86")
-        line = run([program, "--version"], timeout=20).stdout.partition("\n")[0]
+        line = version_line("qemu-system-x86_64", "qemu-system-x86")
         found.append(("QEMU", line.removeprefix("QEMU emulator version ")))
     except HostError as error:
         found.append(("QEMU", str(error).partition("\n")[0]))
@@ -109,8 +108,7 @@ def _qemu() -> Check:
 
 
 def _qemu_version(name: str, hint: str) -> Check:
-    path = find_program("qemu-system-x86_64", "qemu-system-x86")
-    text = run([path, "--version"], timeout=20).stdout.splitlines()[0]
+    text = version_line("qemu-system-x86_64", "qemu-system-x86")
     words = text.partition("version ")[2].split(".")
     version = tuple(int(word) for word in words[:2] if word.isdecimal())
     if version < _NEEDED_QEMU:

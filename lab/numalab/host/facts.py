@@ -90,8 +90,8 @@ class Host:
 def host_to_dict(host: Host) -> dict[str, object]:
     """Return a host as the plain values of a recording, with CPUs as cpulists."""
     return {
+        **asdict(host),
         "nodes": [{**asdict(node), "cpus": format_cpulist(node.cpus)} for node in host.nodes],
-        "distances": host.distances,
         "cpus": [
             {
                 **asdict(cpu),
@@ -102,12 +102,6 @@ def host_to_dict(host: Host) -> dict[str, object]:
         ],
         "isolated": format_cpulist(host.isolated),
         "nohz_full": format_cpulist(host.nohz_full),
-        "boost": host.boost,
-        "numa_balancing": host.numa_balancing,
-        "ksm": host.ksm,
-        "transparent_hugepages": host.transparent_hugepages,
-        "steal_percent": host.steal_percent,
-        "load": host.load,
     }
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from numalab.cpulist import MAX_CPUS, parse_cpulist
 from numalab.document import Document, check_document
@@ -222,6 +222,9 @@ class HostFile(Document):
         return self
 
 
+_HOST = TypeAdapter(Host)
+
+
 def read_host_file(path: Path) -> Host:
     """Read a host that `numalab host show --json` recorded.
 
@@ -245,31 +248,7 @@ def read_host_file(path: Path) -> Host:
 
 def host_from_json(value: dict[str, Any], path: Path) -> Host:
     """Make a Host of a recording's plain values; `path` is what errors (UserError) name."""
-    found = check_document(value, HostFile, path)
-    return Host(
-        nodes=tuple(
-            HostNode(
-                node.id,
-                node.cpus,
-                node.memory_mib,
-                node.free_mib,
-                tuple(PagePool(p.size_kib, p.total, p.free) for p in node.hugepages),
-            )
-            for node in found.nodes
-        ),
-        distances=found.distances,
-        cpus=tuple(
-            HostCpu(cpu.id, cpu.socket, cpu.siblings, cpu.llc, cpu.governor) for cpu in found.cpus
-        ),
-        isolated=found.isolated,
-        nohz_full=found.nohz_full,
-        boost=found.boost,
-        numa_balancing=found.numa_balancing,
-        ksm=found.ksm,
-        transparent_hugepages=found.transparent_hugepages,
-        steal_percent=found.steal_percent,
-        load=found.load,
-    )
+    return _HOST.validate_python(check_document(value, HostFile, path).model_dump())
 
 
 def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:

@@ -9,7 +9,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import parse_loads, render_loads
 from numalab.hunt.properties.catalogue import NAMES, meaning
-from numalab.places import HUNTS, lab_folders
+from numalab.places import HUNTS, list_inputs
 from numalab.study.model import CaseTable, Study, load_study
 from numalab.study.plan import machine_of_table
 from numalab.topology.write_file import render_topology_file
@@ -94,10 +94,7 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
 
 def find_cases() -> list[Path]:
     """Return the cases of the lab folders, by name."""
-    found: dict[str, Path] = {}
-    for folder in reversed(lab_folders()):
-        found |= {path.name: path for path in (folder / HUNTS).glob("*.toml")}
-    return [found[name] for name in sorted(found)]
+    return list(list_inputs(HUNTS, "*.toml").values())
 
 
 def _text(text: str) -> str:

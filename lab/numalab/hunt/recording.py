@@ -11,10 +11,18 @@ import numpy as np
 import polars as pl
 
 from numalab.analysis.tables.event_table import typed
+from numalab.analysis.tables.intervals import (
+    NOTHING,
+    Spans,
+    between,
+    covered,
+    joined,
+    met,
+    without,
+)
 from numalab.analysis.tables.on_cpu import spans
 from numalab.analysis.tables.runqueue import queue_lengths, stays
 from numalab.analysis.tables.window import Window, clip, gaps, marks
-from numalab.hunt.intervals import NOTHING, Spans, between, joined, met, union, without
 from numalab.hunt.load import Load, part_of_task
 from numalab.topology.model import Topology
 
@@ -77,7 +85,7 @@ class LoadRecording:
         found = {}
         for cpu in sorted(cpu for node in self.machine.nodes for cpu in node.cpus):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
-            free = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+            free = covered(rows)
             if cpu in away:
                 off = self._at(away[cpu].off_ms - 50), self._at(away[cpu].on_ms + GRACE_MS)
                 hole = (np.array(off[:1], np.int64), np.array(off[1:], np.int64))
@@ -112,7 +120,7 @@ class LoadRecording:
         for (cpu,), rows in self.queue.filter(pl.col("runnable") >= 2).partition_by(
             "cpu", as_dict=True
         ).items():  # fmt: skip
-            full[int(cpu)] = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+            full[int(cpu)] = covered(rows)
         found: defaultdict[tuple[int, int], list[Spans]] = defaultdict(list)
         for (cpu,), rows in (
             self.stayed.filter("runnable").partition_by("cpu", as_dict=True).items()
@@ -132,7 +140,7 @@ class LoadRecording:
 
     def _by_task(self, rows: pl.DataFrame) -> dict[int, Spans]:
         return {
-            int(pid[0]): union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+            int(pid[0]): covered(part)
             for pid, part in rows.partition_by("pid", as_dict=True).items()
         }
 

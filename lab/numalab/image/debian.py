@@ -3,13 +3,14 @@
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 from numalab.errors import BuildError, HostError, UserError
 from numalab.image.recipe import Recipe, declared_in
 from numalab.process import CommandFailed, find_program, run, run_logged
+from numalab.source.debian import host_targets
 
 Progress = Callable[[str, float | None], None]
 
@@ -155,37 +156,23 @@ def host_mirrors(suite: str) -> tuple[str, ...]:
 
     Empty where apt is missing or knows another suite only; mmdebstrap then uses its default.
     """
-    wanted = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ARCHITECTURE)"
     try:
-        listed = run(
-            ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages"], check=False
-        )
+        return one_line_sources(host_targets(), suite)
     except HostError:
         return ()
-    return parse_index_targets(listed.stdout, suite)
 
 
-def parse_index_targets(text: str, suite: str) -> tuple[str, ...]:
-    """Parse lines of `origin|uri|suite|component|architecture` into apt's one-line sources.
+def one_line_sources(targets: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
+    """Render apt's one-line sources of the suite, its updates and its security fixes.
 
-    Keeps Debian's own `main` of the suite, its updates and its security fixes. Without the suite
-    itself there is nothing to build from, and the result is empty.
+    `targets` are (address, suite). Without the suite itself there is nothing to build from, and
+    the result is empty.
     """
     names = (suite, f"{suite}-updates", f"{suite}-security")
-    found: dict[tuple[int, str], str] = {}
-    for line in text.splitlines():
-        parts = line.split("|")
-        if len(parts) != 5:
-            continue
-        origin, uri, name, component, architecture = parts
-        # apt prints the name of the field where it has not fetched the Release file yet.
-        if origin not in ("Debian", "$(ORIGIN)"):
-            continue
-        if name in names and component == "main" and architecture == "amd64":
-            found.setdefault((names.index(name), uri), f"deb {uri} {name} {component}")
-    if not any(place == 0 for place, _ in found):
+    found = sorted({(names.index(name), uri) for uri, name in targets if name in names})
+    if not found or found[0][0] != 0:
         return ()
-    return tuple(found[key] for key in sorted(found))
+    return tuple(f"deb {uri} {names[place]} main" for place, uri in found)
 
 
 def installed_packages(status: str) -> tuple[str, ...]:

@@ -2,14 +2,13 @@
 
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from numalab.document import Document, check_document, read_document
-from numalab.errors import UserError
+from numalab.errors import UserError, did_you_mean
 from numalab.files import read_json
 from numalab.places import find_input, list_inputs, shipped_dir
 
@@ -103,8 +102,7 @@ def load_recipe(name: str) -> Recipe:
     if "/" in name:
         return _built_elsewhere(Path(name))
     if name not in (names := list_recipes()):
-        near = get_close_matches(name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, names)
         raise UserError(f"no image {name!r}{hint}", choices=names)
     return _load(name, ())
 

@@ -172,14 +172,7 @@ def _cpu(domain: ET.Element, machine: Machine) -> None:
         cpu = _add(domain, "cpu", mode="host-passthrough", check="none", migratable="off")
     shape = topology.cpu_shape
     if shape is not None:
-        _add(
-            cpu,
-            "topology",
-            sockets=shape.sockets,
-            dies=shape.dies,
-            cores=shape.cores,
-            threads=shape.threads,
-        )
+        _add(cpu, "topology", **vars(shape))
     if topology.llc == "none":
         _add(cpu, "cache", mode="disable")
     if machine.mode == "kvm" and machine.cpu_model == "host-no-arch-capabilities":
@@ -218,10 +211,8 @@ def _devices(domain: ET.Element, files: GuestFiles, *, interactive: bool) -> Non
 def _nvdimms(files: GuestFiles) -> list[str]:
     # libvirt's own nvdimm would open the root for writing (a guest's root user could change the
     # file that all guests share) and touch every page of both before the start.
-    for drive in (files.rootfs, files.job):
-        if "," in str(drive.path):
-            raise UserError("QEMU cannot open a file with a comma in its name", file=drive.path)
     root, job = files.rootfs, files.job
+    _check_names(root.path, job.path)
     # QEMU describes NVDIMMs to the guest in the order of a hash table of their ids. With these two
     # the root comes first; with other ids /dev/pmem0 may well be the job disk.
     return [
@@ -259,18 +250,22 @@ def _loader(restore: tuple[Path, Region] | None) -> list[str]:
     if restore is None:
         return []
     path, region = restore
-    if "," in str(path):
-        raise UserError("QEMU cannot open a file with a comma in its name", file=path)
+    _check_names(path)
     return ["-device", f"loader,file={path},addr={region.address:#x},force-raw=on"]
 
 
 def _debugger(socket: Path | None) -> list[str]:
     if socket is None:
         return []
-    if "," in str(socket):
-        raise UserError("QEMU cannot open a file with a comma in its name", file=socket)
+    _check_names(socket)
     # A socket in a folder of this user; a port would be open to everybody on the host.
     return ["-gdb", f"unix:{socket},server=on,wait=off"]
+
+
+def _check_names(*paths: Path) -> None:
+    for path in paths:
+        if "," in str(path):
+            raise UserError("QEMU cannot open a file with a comma in its name", file=path)
 
 
 def _security(domain: ET.Element, privilege: Privilege) -> None:

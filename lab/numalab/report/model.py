@@ -263,6 +263,14 @@ class StudyReport:
                 return info
         raise KeyError(name)
 
+    def first_findings(self) -> list[tuple[int, RunFindings]]:
+        """Return what was found in the first run of each variant, with the variant's place."""
+        firsts: dict[str, RunFindings] = {}
+        for run in self.findings:
+            firsts.setdefault(run.variant, run)
+        names = [variant.name for variant in self.variants]
+        return [(place, firsts[name]) for place, name in enumerate(names) if name in firsts]
+
     def values(self, variant: str, measure: str) -> tuple[float, ...]:
         """Return what the runs of a variant that ended well measured, in the order of the runs.
 

@@ -65,7 +65,7 @@ def relative_error(summary: Summary) -> float | None:
 
 def table_of_counts(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
     """Lay out counts as `perf stat -r` prints them: `name  555 ( +- 25.92% )  8 ( +- 38.45% )`."""
-    columns = [[_count(row[0], side(row)) for row in rows] for side in (_before, _after)]
+    columns = [[_count(name, pair[side]) for name, *pair in rows] for side in (0, 1)]
     sizes = [max((len(cell[0]) for cell in column), default=0) for column in columns]
     noises = [max((len(cell[1]) for cell in column), default=0) for column in columns]
     cells = [
@@ -77,20 +77,12 @@ def table_of_counts(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str
 
 def table_of_sums(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
     """Lay out counters as sums over all runs, the vmstat block of the 2018 mail."""
-    cells = [[_sum(side(row)) for row in rows] for side in (_before, _after)]
+    cells = [[_sum(pair[side]) for _, *pair in rows] for side in (0, 1)]
     return _two_columns(head, [name for name, _, _ in rows], cells)
 
 
 def _sum(summary: Summary | None) -> str:
     return figures.NOT_SUPPORTED if summary is None else f"{summary.mean * summary.n:.0f}"
-
-
-def _before(row: CountRow) -> Summary | None:
-    return row[1]
-
-
-def _after(row: CountRow) -> Summary | None:
-    return row[2]
 
 
 def _count(name: str, summary: Summary | None) -> tuple[str, str]:

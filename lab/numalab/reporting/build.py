@@ -25,6 +25,7 @@ from numalab.results.reader import (
     load_findings,
     load_runs,
     load_timeline,
+    of_variant,
 )
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
@@ -70,7 +71,7 @@ def _gather(
     family = family_size(about, runs)
     claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)
-    sides = [_samples(infos, of) for name in study.variants if (of := _of(runs, name))]
+    sides = [_samples(infos, of) for name in study.variants if (of := of_variant(runs, name))]
     return model.StudyReport(
         study=plan.study,
         question=study.question,
@@ -84,12 +85,12 @@ def _gather(
         commands=(_command(plan, first.mode),),
         topology=topology,
         topology_svg=render_svg(topology),
-        variants=tuple(_variant(name, runs) for name in study.variants if _of(runs, name)),
+        variants=tuple(_variant(name, runs) for name in study.variants if of_variant(runs, name)),
         measures=infos,
         key_measures=keys,
         runs=(*(_run(run.manifest, _readings(run, infos)) for run in runs), *map(_run, failed)),
         comparisons=compare_variants(infos, keys, sides),
-        domains=tuple(_domains(name, runs) for name in study.variants if _of(runs, name)),
+        domains=tuple(_domains(name, runs) for name in study.variants if of_variant(runs, name)),
         timelines=tuple(_timelines(study.variants, runs)),
         claims=claims,
         findings=tuple(_findings(runs)),
@@ -128,10 +129,6 @@ def _topology(plan: StoredPlan, study: Study, run: Manifest) -> Topology:
     return topology
 
 
-def _of(runs: Sequence[StoredRun], variant: str) -> list[StoredRun]:
-    return [run for run in runs if run.manifest.variant == variant]
-
-
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
     """Describe every measure that some run has, in the order in which they were taken."""
     found: dict[str, MeasureInfo] = {}
@@ -149,7 +146,7 @@ def _samples(
 
 
 def _variant(name: str, runs: Sequence[StoredRun]) -> model.VariantInfo:
-    kernel = _of(runs, name)[0].manifest.kernel
+    kernel = of_variant(runs, name)[0].manifest.kernel
     return model.VariantInfo(
         name=name,
         kernel=kernel.name,
@@ -195,14 +192,14 @@ def _run(about: Manifest, readings: tuple[model.Reading, ...] = ()) -> model.Run
 
 
 def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:
-    log = load_domains(_of(runs, name)[0].directory)
+    log = load_domains(of_variant(runs, name)[0].directory)
     return model.SchedDomains(name, log.cpus, log.errors)
 
 
 def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[model.Timeline]:
     """Draw the first run of each variant; the table says how the others compare."""
     for name in variants:
-        for run in _of(runs, name)[:1]:
+        for run in of_variant(runs, name)[:1]:
             found = load_timeline(run.directory, run.manifest.workload.tasks)
             if found is not None:
                 yield timeline(found, name, run.id)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from numalab.results.manifest import Manifest, MemoryFacts
-from numalab.results.reader import StoredRun
+from numalab.results.reader import StoredRun, of_variant
 from numalab.topology.view.terminal import matrix_lines
 
 # A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
@@ -54,7 +54,7 @@ def measured_lines(runs: Sequence[StoredRun]) -> tuple[str, ...]:
 
     lines: list[str] = []
     for variant in dict.fromkeys(run.manifest.variant for run in runs):
-        of = [run for run in runs if run.manifest.variant == variant]
+        of = of_variant(runs, variant)
         lines += _pairs(of, memory, "chase_ns", "a chase of pointers [ns]", float)
         lines += _pairs(of, memory, "copy_rate", "a copy by one thread [MB/s]", copied)
         lines += _pairs(of, memory, "copy_rate_all", "a copy by all threads of a node [MB/s]", None)

@@ -10,7 +10,7 @@ from numalab.measure import ClaimVerdict, Direction, MeasureKind
 from numalab.report import model
 from numalab.reporting.placement_rows import against
 from numalab.results.manifest import Manifest
-from numalab.results.reader import StoredRun
+from numalab.results.reader import StoredRun, of_variant
 from numalab.study.claims import Claim
 from numalab.units import runs_of
 
@@ -23,7 +23,7 @@ def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> model.
     `family` is the number of the cell's claims that compare variants (`family_size`).
     """
     if claim.variant is not None:
-        return _bounded(claim, _of(runs, claim.variant))
+        return _bounded(claim, of_variant(runs, claim.variant))
     return _compared(claim, runs, family)
 
 
@@ -35,15 +35,11 @@ def family_size(claims: Sequence[Claim], runs: Sequence[StoredRun]) -> int:
     return sum(
         claim.variant is None
         and all(
-            any(run.value(claim.measure) is not None for run in _of(runs, variant))
+            any(run.value(claim.measure) is not None for run in of_variant(runs, variant))
             for variant in claim.variants
         )
         for claim in claims
     )
-
-
-def _of(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
-    return [run for run in runs if run.manifest.variant == variant]
 
 
 def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
@@ -106,7 +102,7 @@ class Untimed:
 
 
 def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.ClaimOutcome:
-    before, after = _of(runs, claim.from_variant), _of(runs, claim.to)
+    before, after = of_variant(runs, claim.from_variant), of_variant(runs, claim.to)
     sides: Iterable[Sequence[float | None]] = (
         [run.value(claim.measure) for run in side] for side in (before, after)
     )

@@ -148,6 +148,11 @@ def load_runs(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
     return plan, tuple(runs)
 
 
+def of_variant(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
+    """Return the runs of a variant."""
+    return [run for run in runs if run.manifest.variant == variant]
+
+
 def failed_runs(results: Results, plan: StoredPlan, cell: Cell) -> tuple[Manifest, ...]:
     """Return the manifests of the planned runs of a cell that failed and were not done since."""
     finished = results.finished()

@@ -104,40 +104,49 @@ def fetch_packages(text: str, tell: Callable[[str, float | None], None]) -> Fetc
     return fetched_packages(text)
 
 
-def parse_mirrors(text: str) -> Mirror | None:
-    """Parse lines of `origin|uri|suite|component` (apt-get indextargets).
+def parse_targets(text: str) -> list[tuple[str, str]]:
+    """Parse lines of `origin|uri|suite|component|architecture` (apt-get indextargets).
 
-    Returns Debian's own suite with its security fixes, None where apt knows none. The shortest
-    suite name is the suite itself: `bookworm`, and not `bookworm-updates`.
+    Returns address and suite of Debian's own `main` for amd64, in apt's order.
     """
-    found = []
-    for line in text.splitlines():
-        parts = line.split("|")
-        # apt prints the name of a field where it has not fetched the Release file yet.
-        if len(parts) == 4 and parts[0] in ("Debian", "$(ORIGIN)") and parts[3] == "main":
-            found.append(parts)
-    plain = [each for each in found if "-security" not in each[2] and "debian" in each[1]]
+    rows = [line.split("|") for line in text.splitlines()]
+    # apt prints the name of a field where it has not fetched the Release file yet.
+    return [
+        (row[1], row[2])
+        for row in rows
+        if len(row) == 5 and row[0] in ("Debian", "$(ORIGIN)") and row[3:] == ["main", "amd64"]
+    ]
+
+
+def host_targets() -> list[tuple[str, str]]:
+    """Return what this host's apt knows of Debian, as `parse_targets` does. Raises HostError."""
+    wanted = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ARCHITECTURE)"
+    words = ["indextargets", "--format", wanted, "Created-By: Packages"]
+    return parse_targets(run([find_program("apt-get", "apt"), *words], check=False).stdout)
+
+
+def own_mirror(targets: list[tuple[str, str]]) -> Mirror | None:
+    """Return Debian's own suite with its security fixes, None where apt knows none.
+
+    The shortest suite name is the suite itself: `bookworm`, and not `bookworm-updates`.
+    """
+    plain = [(uri, suite) for uri, suite in targets if "-security" not in suite and "debian" in uri]
     if not plain:
         return None
-    _, uri, suite, _ = min(plain, key=lambda each: len(each[2]))
-    security = (each[1] for each in found if each[2] == f"{suite}-security")
+    uri, suite = min(plain, key=lambda each: len(each[1]))
+    security = (each for each, name in targets if name == f"{suite}-security")
     return Mirror(uri, suite, security=next(security, None))
 
 
 def host_mirror() -> Mirror:
     """Return the Debian mirror that this host's apt is configured with. Raises HostError."""
-    wanted = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
-    listed = run(
-        [find_program("apt-get", "apt"), "indextargets", "--format", wanted,
-         "Created-By: Packages"],
-        check=False,
-    )  # fmt: skip
+    targets = host_targets()
     if not KEYRING.is_file():
         raise HostError(
             "Debian's keyring is not here, without which nothing fetched can be trusted",
             hint="apt-get install debian-archive-keyring",
         )
-    mirror = parse_mirrors(listed.stdout)
+    mirror = own_mirror(targets)
     if mirror is None:
         raise HostError(
             "this host's apt knows no Debian mirror to fetch kernel packages from",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from numalab.errors import BuildError
-from numalab.process import CommandFailed, find_program, run
+from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.source.digest import hash_file
 
 FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-s")
@@ -18,11 +18,10 @@ def compiler_inputs() -> tuple[str, Path]:
     Raises HostError without a compiler, or without a static C library.
     """
     gcc = find_program("gcc", "gcc")
-    version = run([gcc, "--version"]).stdout.splitlines()[0]
     library = Path(run([gcc, "-print-file-name=libc.a"]).stdout.strip())
     if not library.is_absolute():
         find_program("a static C library (libc.a)", "libc6-dev")
-    return version, library
+    return version_line("gcc", "gcc"), library
 
 
 def programs_digest(files: Iterable[Path]) -> str:

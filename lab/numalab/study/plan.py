@@ -100,7 +100,8 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
     _check_claims(study, topologies, workloads, path)
-    _check_key_measures(study, topologies, workloads, path)
+    for place, name in enumerate(study.key_measures):  # a report shows those that its cell has
+        _check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
     _check_tunables(study, path)
     check_guests(study, topologies, path)
     return Plan(
@@ -226,17 +227,6 @@ def _check_claims(
             if claim.is_about(cell.topology, cell.label):
                 key = f"claims[{place}].measure"
                 _check_measure(claim.measure, topologies[cell.topology], workload, path, key)
-
-
-def _check_key_measures(
-    study: Study,
-    topologies: Mapping[str, Topology],
-    workloads: Mapping[Cell, BoundWorkload],
-    path: Path,
-) -> None:
-    """Refuse a key measure that no cell can have; each report shows those that it has."""
-    for place, name in enumerate(study.key_measures):
-        _check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
 
 
 def require_measure(plan: Plan, name: str, key: str) -> None:

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from numalab.document import read_document
-from numalab.errors import UserError
+from numalab.errors import UserError, did_you_mean
 from numalab.places import list_inputs
 from numalab.topology.model import Topology
 from numalab.workload.build import TABLE
@@ -95,8 +94,7 @@ def load_workload(name: str) -> Workload:
     or expression that is none, and a name in them that is neither parameter nor derived.
     """
     if name not in (names := _tables()):
-        near = get_close_matches(name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, names)
         raise UserError(f"no workload {name!r}{hint}", choices=names)
     file = names[name]
     table = read_document(file, WorkloadTable)
@@ -160,8 +158,7 @@ def _refuse_unknown(
     declared = workload.table.parameters
     for name in parameters:
         if name not in declared:
-            near = get_close_matches(name, declared, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, declared)
             reason = f"{workload.name} has no such parameter{hint}"
             raise UserError(reason, file=file, key=f"{key}.{name}", choices=declared)
 

@@ -1,26 +1,20 @@
 """Work conservation, counted by hand."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.measures.work_conservation import GROUP
 from numalab.analysis.tables.recorded import read_run
 from numalab.analysis.tables.runqueue import queue_lengths, stays
 from numalab.analysis.tables.window import Window, gaps
-from numalab.analysis.work_conservation import joined, longest, minus, union, violations
+from numalab.analysis.work_conservation import joined, longest, violations
 from numalab.topology.model import Topology
 
 WINDOW = Window(0, 100)
-SPANS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (s[0], s[0] + s[1]))
-)
 
 
 def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Any) -> None:
@@ -62,26 +56,6 @@ def test_pieces_of_one_violation_are_joined() -> None:
         (1, 31, 40, 0, 7, "a"),
         (2, 10, 20, 0, 7, "a"),
     ]
-
-
-@given(SPANS, SPANS)
-def test_unions_and_differences_are_those_of_sets(
-    spans: list[tuple[int, int]], holes: list[tuple[int, int]]
-) -> None:
-    def table(rows: list[tuple[int, int]]) -> pl.DataFrame:
-        schema = {"start_ns": pl.Int64, "end_ns": pl.Int64}
-        return pl.DataFrame(rows, schema=schema, orient="row")
-
-    def covered(rows: list[tuple[int, int]]) -> set[int]:
-        return {at for start, end in rows for at in range(start, end)}
-
-    whole = union(table(spans))
-    pairs = list(zip(*(side.tolist() for side in whole), strict=True))
-    assert covered(pairs) == covered(spans)
-    assert all(a[1] < b[0] for a, b in pairwise(pairs))
-    left = minus(whole, union(table(holes)))
-    rest = list(zip(*(side.tolist() for side in left), strict=True))
-    assert covered(rest) == covered(spans) - covered(holes)
 
 
 def measured(

@@ -10,11 +10,12 @@ from numalab.image.debian import (
     choose_mode,
     installed_packages,
     missing_package,
+    one_line_sources,
     pack_packages,
-    parse_index_targets,
     render_mmdebstrap,
 )
 from numalab.image.recipe import Recipe
+from numalab.source.debian import parse_targets
 
 RECIPE = Recipe(
     name="tiny",
@@ -62,7 +63,7 @@ def test_post_steps_run_in_the_tree_whatever_they_hold() -> None:
 
 
 def test_mirrors_are_debians_main_of_the_suite_updates_and_security() -> None:
-    assert parse_index_targets(TARGETS, "bookworm") == (
+    assert one_line_sources(parse_targets(TARGETS), "bookworm") == (
         "deb http://mirror.example/debian/ bookworm main",
         "deb http://mirror.example/debian/ bookworm-updates main",
         "deb http://mirror.example/debian-security/ bookworm-security main",
@@ -71,12 +72,12 @@ def test_mirrors_are_debians_main_of_the_suite_updates_and_security() -> None:
 
 def test_apt_may_not_have_fetched_its_lists_yet() -> None:
     text = TARGETS.replace("Debian|", "$(ORIGIN)|")
-    assert len(parse_index_targets(text, "bookworm")) == 3
+    assert len(one_line_sources(parse_targets(text), "bookworm")) == 3
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", TARGETS.replace("|bookworm|", "|sid|")])
 def test_without_the_suite_itself_there_are_no_mirrors(text: str) -> None:
-    assert parse_index_targets(text, "bookworm") == ()
+    assert one_line_sources(parse_targets(text), "bookworm") == ()
 
 
 def test_the_package_that_apt_did_not_find() -> None:

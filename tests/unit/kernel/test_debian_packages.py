@@ -17,7 +17,8 @@ from numalab.source.debian import (
     NotFetched,
     fetch_packages,
     fetched_packages,
-    parse_mirrors,
+    own_mirror,
+    parse_targets,
     render_sources,
     split_package,
 )
@@ -177,18 +178,18 @@ def test_a_package_that_lost_a_file_is_fetched_again(mirror: Path) -> None:
 
 def test_the_host_is_asked_for_its_own_suite() -> None:
     lines = [
-        "Extras|http://elsewhere/x|nodistro|main",
-        "Debian|http://mirror/debian/|bookworm-updates|main",
-        "Debian|http://mirror/debian/|bookworm|contrib",
-        "$(ORIGIN)|http://mirror/debian/|bookworm|main",
-        "Debian|http://mirror/debian-security/|bookworm-security|main",
+        "Extras|http://elsewhere/x|nodistro|main|amd64",
+        "Debian|http://mirror/debian/|bookworm-updates|main|amd64",
+        "Debian|http://mirror/debian/|bookworm|contrib|amd64",
+        "$(ORIGIN)|http://mirror/debian/|bookworm|main|amd64",
+        "Debian|http://mirror/debian-security/|bookworm-security|main|amd64",
         "rubbish",
     ]
-    found = parse_mirrors("\n".join(lines))
+    found = own_mirror(parse_targets("\n".join(lines)))
     assert found is not None
     assert (found.uri, found.suite) == ("http://mirror/debian/", "bookworm")
     assert found.security == "http://mirror/debian-security/"
-    assert parse_mirrors("\n".join(lines[:1])) is None
+    assert own_mirror(parse_targets("\n".join(lines[:1]))) is None
     own, other = render_sources(found, "bookworm"), render_sources(found, "sid")
     assert own.count("Types: deb") == 2
     assert "Suites: bookworm-security\n" in own

@@ -22,7 +22,7 @@ from numalab.errors import LabError
 from numalab.guest.verdicts import unusable_device
 from numalab.locks import is_locked, locked
 from numalab.places import cache_dir
-from numalab.process import find_program, run
+from numalab.process import version_line
 from numalab.results.archive import pack_folder
 from numalab.results.layout import Results
 from numalab.source.digest import hash_file
@@ -52,7 +52,7 @@ def describe_host() -> WorkerHost:
     kind = f"{about.processor}, {about.cpus} CPUs, Linux {about.kernel}"
     qemu, error = "", ""
     try:
-        qemu = qemu_version()
+        qemu = version_line("qemu-system-x86_64", "qemu-system-x86")
     except LabError as lacking:
         error = str(lacking)
     return WorkerHost(
@@ -65,12 +65,6 @@ def describe_host() -> WorkerHost:
         numalab=f"{version('numalab')}, Python {platform.python_version()}",
         error=error,
     )
-
-
-def qemu_version() -> str:
-    """Return the first line of what QEMU says of itself. Raises HostError."""
-    program = find_program("qemu-system-x86_64", "qemu-system-x86")
-    return run([program, "--version"], timeout=30).stdout.partition("\n")[0]
 
 
 def _place(sha256: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from numalab.cli import options
 from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
@@ -43,7 +44,7 @@ def command(
         int, typer.Option(min=0, help="At most so many machines; 0: no bound.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")] = 1,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")] = None,
+    jobs: options.Guests = None,
     first: Annotated[
         bool, typer.Option("--first", help="Stop at the first that is found.")
     ] = False,
@@ -67,8 +68,8 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="Where boots and cases go: reports/hunts/<kernel>")
     ] = None,
-    connection: Annotated[str, typer.Option("--connect", help="The libvirt connection.")] = EMBED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    connection: options.Connect = EMBED,
+    as_json: options.Json = False,
 ) -> None:
     """Look for machines and loads on which a kernel misbehaves, and make them small.
 

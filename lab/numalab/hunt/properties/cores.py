@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from numalab.analysis.tables.intervals import Spans, covered, joined, longest, met
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import Spans, joined, longest, met, union
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import LoadRecording
 
@@ -50,7 +50,7 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
 def _busy(run: LoadRecording, cpu: int, low: int, high: int) -> Spans:
     rows = run.ran.filter(pl.col("cpu") == cpu)
-    spans = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    spans = covered(rows)
     return met(spans, (np.array([low], np.int64), np.array([high], np.int64)))
 
 

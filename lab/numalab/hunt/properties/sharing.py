@@ -6,9 +6,9 @@ from itertools import combinations, pairwise
 
 import polars as pl
 
+from numalab.analysis.tables.intervals import NOTHING, Spans, between, covered, total
 from numalab.analysis.tables.window import clip
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import NOTHING, Spans, between, total, union
 from numalab.hunt.load import Load
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
@@ -95,7 +95,7 @@ def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
     """Return by CPU and task when it was there, from rows with pid, cpu, start_ns, end_ns."""
     found: defaultdict[int, dict[int, Spans]] = defaultdict(dict)
     for (cpu, pid), part in rows.partition_by("cpu", "pid", as_dict=True).items():
-        spans = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        spans = covered(part)
         found[int(cpu)][int(pid)] = spans
     return found
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from numalab.analysis.tables.intervals import overlaps
 from numalab.hunt.finding import Finding
-from numalab.hunt.intervals import overlaps
 from numalab.hunt.load import Part
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording

@@ -119,12 +119,9 @@ def _cell(row: MmtestsRow, index: int) -> str:
         return f"{figures.NOT_SUPPORTED:>{VALUE}}{'':11}"
     gain = gain_percent(row.values[0], value, row.direction)
     left, right = "**" if row.starred[index] else "()"
-    text = f"{gain:7.2f}%" if gain is not None else f"{_without(row.values[0]):>8}"
+    why = "no base" if row.values[0] is None else figures.FROM_ZERO
+    text = f"{gain:7.2f}%" if gain is not None else f"{why:>8}"
     return f"{value:{VALUE}.2f} {left}{text}{right}"
-
-
-def _without(base: float | None) -> str:
-    return "no base" if base is None else figures.FROM_ZERO
 
 
 def mmtests_rows(reports: Sequence[StudyReport]) -> list[MmtestsRow]:

@@ -102,15 +102,7 @@ def _told(kind: Traffic, side: Side) -> str:
         f"{count_text(side.total)} {kind.unit}",
         *(f"{count_text(total)} {unit}" for unit, total in side.weighted),
     ]
-    hidden = (
-        sum(
-            value > 0
-            for here, row in enumerate(side.means)
-            for there, value in enumerate(row)
-            if here != there
-        )
-        - MOST_FLOWS
-    )
+    hidden = sum(value > 0 for value, _, _ in side.between) - MOST_FLOWS
     more = f"; {hidden} smaller flows are not drawn" if hidden > 0 else ""
     return f"in a run {', '.join(words)}{more}"
 

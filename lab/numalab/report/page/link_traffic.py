@@ -120,9 +120,8 @@ class StalledRow:
 
 def stalled_rows(report: StudyReport) -> list[StalledRow]:
     """Return the tasks of the first run of each variant, the longest wait first."""
-    found = []
-    for place, variant in enumerate(report.variants):
-        run = next((run for run in report.findings if run.variant == variant.name), None)
-        if run is not None:
-            found += [StalledRow(place, variant.name, task) for task in run.findings.memory]
-    return found
+    return [
+        StalledRow(place, first.variant, task)
+        for place, first in report.first_findings()
+        for task in first.findings.memory
+    ]

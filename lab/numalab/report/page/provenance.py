@@ -21,14 +21,12 @@ def _by_value(runs: Sequence[Run], values: Sequence[str]) -> list[tuple[str, str
     """Return each distinct value with the runs that have it, or `all runs`."""
     distinct = list(dict.fromkeys(values))
     whose = [
-        "all runs" if len(distinct) == 1 else ", ".join(_ids_with(runs, values, value))
+        "all runs"
+        if len(distinct) == 1
+        else ", ".join(run.id for run, own in zip(runs, values, strict=True) if own == value)
         for value in distinct
     ]
     return list(zip(distinct, whose, strict=True))
-
-
-def _ids_with(runs: Sequence[Run], values: Sequence[str], wanted: str) -> list[str]:
-    return [run.id for run, value in zip(runs, values, strict=True) if value == wanted]
 
 
 def placement_facts(runs: Sequence[Run]) -> dict[str, Any]:

@@ -59,11 +59,11 @@ class Balance:
 def residence_rows(report: StudyReport) -> list[ResidenceRow]:
     """Return where everything stayed in one run of each variant: groups, processes, then tasks."""
     order = ("group", "process", "task")
-    rows = []
-    for place, variant in enumerate(report.variants):
-        first = next((run for run in report.findings if run.variant == variant.name), None)
-        if first is not None:
-            rows += [ResidenceRow(first.variant, place, each) for each in first.findings.residence]
+    rows = [
+        ResidenceRow(first.variant, place, each)
+        for place, first in report.first_findings()
+        for each in first.findings.residence
+    ]
     return sorted(rows, key=lambda row: order.index(row.found.level))
 
 

@@ -31,14 +31,19 @@ class Side:
     weighted: tuple[tuple[str, float], ...]
 
     @property
-    def total(self) -> float:
-        """What went to another node, in a run."""
-        return sum(
-            value
+    def between(self) -> list[tuple[float, int, int]]:
+        """The mean of each pair of different nodes, with where it left and where it went."""
+        return [
+            (value, here, there)
             for here, row in enumerate(self.means)
             for there, value in enumerate(row)
             if here != there
-        )
+        ]
+
+    @property
+    def total(self) -> float:
+        """What went to another node, in a run."""
+        return sum(value for value, _, _ in self.between)
 
 
 @dataclass(frozen=True)
@@ -58,16 +63,7 @@ class Traffic:
     @property
     def most_between(self) -> float:
         """The largest mean of two different nodes."""
-        return max(
-            (
-                value
-                for side in self.sides
-                for here, row in enumerate(side.means)
-                for there, value in enumerate(row)
-                if here != there
-            ),
-            default=0.0,
-        )
+        return max((value for side in self.sides for value, _, _ in side.between), default=0.0)
 
 
 def traffic(report: StudyReport) -> list[Traffic]:
@@ -110,18 +106,10 @@ def _mean(runs: Sequence[Means]) -> Means:
 
 def draw_flows(topology: Topology, found: Traffic, side: Side) -> str:
     """Draw the machine with the largest flows of one variant; arrows of all variants compare."""
-    pairs = sorted(
-        (
-            (value, here, there)
-            for here, row in enumerate(side.means)
-            for there, value in enumerate(row)
-            if here != there and value > 0
-        ),
-        reverse=True,
-    )
     flows = [
         Flow(here, there, short_text(value), value / found.most_between)
-        for value, here, there in pairs[:MOST_FLOWS]
+        for value, here, there in sorted(side.between, reverse=True)[:MOST_FLOWS]
+        if value > 0
     ]
     return render_svg(topology, flows=flows)
 

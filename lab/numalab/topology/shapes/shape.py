@@ -6,13 +6,13 @@ A shape is a pydantic model: its fields are the keys of `[shape]`. A plug-in add
 
 import json
 from abc import abstractmethod
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from numalab.document import Document
+from numalab.errors import did_you_mean
 from numalab.plugins import Registry
 from numalab.topology.broken_rule import check_by_hop
 from numalab.topology.geometry import Point, circle
@@ -85,8 +85,7 @@ def read_shape(table: Any) -> Any:
     shape = shapes[kind]
     for key, value in table.items():
         if key not in shape.model_fields:
-            near = get_close_matches(key, shape.model_fields, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(key, shape.model_fields)
             valid = ", ".join(shape.model_fields)
             raise _wrong(key, value, f"a {kind} has no {key[:60]}{hint} (valid: {valid})")
     # Through JSON, as `check_document` does it.

@@ -1,15 +1,18 @@
 """Sets of time spans against sets of single nanoseconds."""
 
 import numpy as np
+import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalab.hunt.intervals import (
+from numalab.analysis.tables.intervals import (
     Spans,
     between,
+    covered,
     joined,
     longest,
     met,
+    minus,
     overlaps,
     total,
     union,
@@ -41,8 +44,17 @@ def test_like_sets_of_points(one: list[tuple[int, int]], other: list[tuple[int, 
     assert points(met(a, b)) == plain(one) & plain(other)
     assert points(joined([a, b])) == plain(one) | plain(other)
     assert points(without(a, b, 0, HIGH)) == plain(one) - plain(other)
+    assert points(minus(a, b)) == plain(one) - plain(other)
     assert points(between(a, 5, 20)) == plain(one) & set(range(5, 20))
     assert total(a) == len(plain(one))
+
+
+@given(pieces)
+def test_what_rows_cover_is_told_in_spans_that_do_not_touch(rows: list[tuple[int, int]]) -> None:
+    table = pl.DataFrame(rows, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
+    found = covered(table)
+    assert points(found) == plain(rows)
+    assert (found[0][1:] > found[1][:-1]).all()
 
 
 @settings(max_examples=40)

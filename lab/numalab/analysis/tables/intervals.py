@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Ints = npt.NDArray[np.int64]
 Spans = tuple[Ints, Ints]
@@ -21,6 +22,11 @@ def union(start: Ints, end: Ints) -> Spans:
     first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
     last = np.append(first[1:] - 1, len(start) - 1)
     return start[first], reach[last]
+
+
+def covered(table: pl.DataFrame) -> Spans:
+    """Return the time that some row of a table covers (start_ns, end_ns)."""
+    return union(table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
 
 
 def joined(sets: Iterable[Spans]) -> Spans:
@@ -49,6 +55,13 @@ def without(spans: Spans, holes: Spans, low: int, high: int) -> Spans:
     """Return the time that `spans` cover and `holes` do not, between `low` and `high`."""
     edges = np.concatenate([[low], holes[1]]), np.concatenate([holes[0], [high]])
     return met(spans, union(edges[0].astype(np.int64), edges[1].astype(np.int64)))
+
+
+def minus(spans: Spans, holes: Spans) -> Spans:
+    """Return the time that `spans` cover and `holes` do not."""
+    if not len(spans[0]):
+        return NOTHING
+    return without(spans, holes, int(spans[0][0]), int(spans[1][-1]))
 
 
 def between(spans: Spans, low: int, high: int) -> Spans:
