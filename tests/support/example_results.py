@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from numalab.places import project_dir
+from numalab.places import shipped_dir
 
 RUNS = ("ring-4_bound-hogs_before_1", "ring-4_bound-hogs_after_1")
 
 
 def copy_example(target: Path) -> Path:
     """Copy what a report reads of the two runs; returns the target."""
-    source = project_dir() / "reports" / "examples" / "group-construction"
+    source = shipped_dir() / "reports" / "examples" / "group-construction"
     target.mkdir(parents=True)
     shutil.copy2(source / "plan.json", target)
     for run in RUNS:

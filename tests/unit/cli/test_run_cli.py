@@ -1,0 +1,217 @@
+"""`numalab run`: what it checks, where results go, and what it ends with; runs are copied."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from numalab.campaign.carry_out import Failure
+from numalab.campaign.local import Ready
+from numalab.campaign.task import Ended
+from numalab.cli.study import run as run_command
+from numalab.errors import BuildError, UserError
+from numalab.places import shipped_dir
+from numalab.report.model import StudyReport
+from numalab.reporting.build import gather
+from numalab.study.model import find_study
+from numalab.study.plan import plan_study
+from support.example_results import copy_example
+
+STUDY = "group-construction"
+
+
+class Lab:
+    """Puts copies in the place of guests; notes what was asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+        self.home = home
+        self.fails: list[Ended] = []
+        self.finishes = True
+        self.asked: list[dict[str, Any]] = []
+        self.runs: list[int] = []
+        self.broken = False
+        for name in ("studies", "topologies", "kernel-configs", "workloads", "images"):
+            (home / name).symlink_to(shipped_dir() / name)
+        monkeypatch.setenv("NUMALAB_HOME", str(home))
+        monkeypatch.setenv("NUMALAB_CACHE", str(home / "cache"))
+        monkeypatch.setattr(run_command, "connect", lambda _: None)
+        monkeypatch.setattr(run_command, "prepare", self._prepare)
+        monkeypatch.setattr(run_command, "choose_mode", self._choose)
+        monkeypatch.setattr(run_command, "run_here", self._run_here)
+        monkeypatch.setattr(run_command, "publish", lambda *_: None)
+        monkeypatch.setattr(run_command, "publish_overview", lambda found, page: page.touch())
+
+    def _prepare(self, *_: object) -> Any:
+        if self.broken:
+            raise BuildError("debian-6.12 does not build")
+        return SimpleNamespace()
+
+    def _choose(self, mode: str, *_: object, **more: object) -> Any:
+        return SimpleNamespace(mode=mode, reason="asked for")
+
+    def _run_here(self, ready: Sequence[Ready], jobs: Any, watch: Any, **more: Any) -> Any:
+        self.asked.append({"jobs": jobs, **more})
+        self.runs += [len(study.plan.runs) for study in ready]
+        for study in ready:
+            if self.finishes:
+                study.results.path.rmdir()
+                copy_example(study.results.path)
+        return tuple(Failure(s.plan.name, s.results, each) for s in ready for each in self.fails)
+
+    def results(self) -> list[Path]:
+        return sorted((self.home / "reports" / STUDY).glob("*"))
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Lab(monkeypatch, home)
+
+
+def run(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(run_command.command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_results_go_to_a_folder_of_this_moment_and_are_told(lab: Lab) -> None:
+    done = run(STUDY, "--mode", "tcg")
+    [folder] = lab.results()
+    assert done.exit_code == 0
+    assert f"results in {folder}" in done.stderr and "mode tcg: asked for" in done.stderr
+    assert "Seen in all 2 runs: " in done.stdout
+    assert f"page: {folder / 'index.html'}" in done.stdout.replace("\n", "")
+    run(STUDY)
+    assert len(lab.results()) == 2  # also within the same second
+
+
+def test_one_document_for_programs(lab: Lab) -> None:
+    document = json.loads(run(STUDY, "--json").stdout)
+    assert (document["study"], len(document["cells"])) == (STUDY, 1)
+
+
+def test_a_claim_that_does_not_hold_ends_with_1(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuted(results: Any) -> tuple[StudyReport, ...]:
+        [report] = gather(results)
+        claims = tuple(replace(claim, holds=False) for claim in report.claims)
+        return (replace(report, claims=claims),)
+
+    monkeypatch.setattr(run_command, "gather", refuted)
+    assert run(STUDY).exit_code == 1
+
+
+def test_a_failure_ends_with_its_own_code_though_others_gave_results(lab: Lab) -> None:
+    lab.fails = [Ended("a", 1.0, "panicked", 4), Ended("b", 1.0, "full", 3)]
+    assert run(STUDY).exit_code == 4
+
+
+def test_where_no_run_finished_each_is_told_and_ci_reads_errors(lab: Lab, tmp_path: Path) -> None:
+    lab.fails, lab.finishes = [Ended("ring-4_x", 1.0, "panicked", 4)], False
+    junit, kept = tmp_path / "junit.xml", tmp_path / "kept"
+    done = run(STUDY, "--junit", junit, "--artifacts", kept)
+    assert done.exit_code == 4
+    assert "numalab: ring-4_x: panicked" in done.stderr
+    assert 'errors="1"' in junit.read_text() and "panicked" in junit.read_text()
+    assert "panicked" in (kept / "problems.txt").read_text()
+    assert done.stdout == ""
+
+
+def test_a_folder_in_which_nothing_could_begin_is_removed(lab: Lab) -> None:
+    lab.broken = True
+    with pytest.raises(BuildError):
+        run(STUDY)
+    assert lab.results() == []
+
+
+def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
+    with pytest.raises(UserError, match="there are no results to go on with"):
+        run(STUDY, "--resume")
+    digest = plan_study(find_study(STUDY)).digest
+    parent = lab.home / "reports" / STUDY
+    for name, told in (("1", digest), ("2", digest), ("3", "of another"), ("4", None)):
+        plan = copy_example(parent / name) / "plan.json"
+        table = json.loads(plan.read_text()) | {"digest": told}
+        plan.write_text(json.dumps(table) if told else "{")
+    lab.finishes = False
+    assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
+    for name in ("1", "2"):
+        (parent / name / "plan.json").unlink()
+    with pytest.raises(UserError, match="there are results of another version or preset"):
+        run(STUDY, "--resume")
+
+
+def test_several_studies_get_a_folder_each_and_a_page_over_all(lab: Lab, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text((shipped_dir() / "studies" / f"{STUDY}.toml").read_text())
+    done = run(STUDY, other, "--output", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        STUDY,
+        "index.html",
+        "other",
+    ]
+    assert done.stderr.count("results in ") == 2 and "page: " in done.stderr
+    assert len(json.loads(run(STUDY, other, "--output", tmp_path / "more", "--json").stdout)) == 2
+
+
+def test_two_studies_of_one_name_are_refused_before_anything_is_built(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.broken = True
+    other = tmp_path / f"{STUDY}.toml"
+    other.write_text((shipped_dir() / "studies" / f"{STUDY}.toml").read_text())
+    with pytest.raises(UserError, match="two studies have this name"):
+        run(STUDY, other)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--budget", "soon"), "--budget: not a time: 'soon'"),
+        (("--until-significant", "no-such"), "--until-significant: no measure is called"),
+        (("--preset", "no-such"), "no-such"),
+    ],
+)
+def test_a_wrong_word_is_named_before_anything_is_built(
+    words: tuple[str, str], said: str, lab: Lab
+) -> None:
+    lab.broken = True
+    with pytest.raises(UserError, match=said):
+        run(STUDY, *words)
+    assert not (lab.home / "reports").exists()
+
+
+def test_what_was_asked_for_reaches_the_runs(lab: Lab) -> None:
+    run(
+        STUDY, "--jobs", 3, "--fail-fast", "--until-significant", "task_migrations", "--max-runs", 5
+    )
+    [asked] = lab.asked
+    assert (asked["jobs"], asked["fail_fast"], asked["executor"]) == (3, True, None)
+    assert (asked["rule"].measure, asked["rule"].most) == ("task_migrations", 5)
+    assert asked["deadline"] == float("inf")
+
+
+def test_a_budget_leaves_the_runs_that_fit_and_a_deadline(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(STUDY)
+    monkeypatch.setattr(run_command, "make_tasks", tasks_of)
+    monkeypatch.setattr(run_command, "cost_of", lambda task, _: SimpleNamespace(seconds=100.0))
+    done = run(STUDY, "--budget", "300s", "--jobs", "1")
+    whole, fitting = lab.runs
+    assert fitting == 2 < whole
+    assert f"{STUDY}: 2 of {whole} runs fit into the budget" in done.stderr
+    assert lab.asked[1]["deadline"] < float("inf")
+
+
+def tasks_of(plan: Any, *_: object) -> list[Any]:
+    return [SimpleNamespace(run=each) for each in plan.runs]

@@ -1,0 +1,246 @@
+"""`numalab hunt` and `numalab bisect --case`, with boots that a rule answers for."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from numalab.cli.hunt import bisect_case as bisect_command
+from numalab.cli.hunt import hunt as hunt_command
+from numalab.cli.study.bisect import command as bisect
+from numalab.errors import BuildError, UserError
+from numalab.hunt.case import Case
+from numalab.hunt.case_file import read_case
+from numalab.hunt.finding import Examined, Finding
+from numalab.kernel.catalogue import KernelSpec
+from numalab.places import shipped_dir
+
+BAD = "debian-6.12-mutation-pinned-fallback"
+GOOD = "debian-6.12"
+CASE = shipped_dir() / "hunts" / "beside-the-mask.toml"
+Rule = Callable[[str, int], float]  # kernel, seed: how many ms a task ran beside its mask
+
+
+@dataclass
+class FakeCrew:
+    """Answers for boots by a rule."""
+
+    rule: Rule
+    count: int = 1
+    asked: int = 0
+    booted: int = 0
+
+    def examine(self, boots: Sequence[tuple[Case, Any, int]]) -> list[Examined]:
+        self.asked += len(boots)
+        self.booted += len(boots)
+        return [self._examined(case, bench.kernel.name, seed) for case, bench, seed in boots]
+
+    def _examined(self, case: Case, kernel: str, seed: int) -> Examined:
+        ms = self.rule(kernel, seed)
+        if ms < 0:
+            return Examined((), 1.0, "no space on this host\nat all")
+        loads = range(len(case.loads))
+        found = [Finding("affinity", n, ms, 0.0, f"ran beside it for {ms} ms") for n in loads]
+        return Examined(tuple(found), 1.0)
+
+
+class Bench:
+    """Puts a crew in the place of guests; notes the modes asked for and the jobs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rule: Rule = lambda kernel, _: 5.0 if kernel == BAD else 0.0
+        self.asked: list[tuple[list[str], str]] = []
+        self.jobs: list[int] = []
+        self.written: list[str] = []
+        self.broken: set[str] = set()
+        for module in (hunt_command, bisect_command):
+            self._put(monkeypatch, module)
+        monkeypatch.setattr(hunt_command, "write_reproducer", self._write)
+        monkeypatch.setattr(bisect_command, "bench_like", self._like)
+
+    def _put(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+        monkeypatch.setattr(module, "connect", lambda _: None)
+        monkeypatch.setattr(module, "prepare_benches", self._benches)
+        monkeypatch.setattr(module, "workers", self._workers)
+
+    def _benches(self, specs: Sequence[KernelSpec], mode: str, *_: object) -> list[Any]:
+        self.asked.append(([spec.name for spec in specs], mode))
+        choice = SimpleNamespace(mode="icount")
+        return [SimpleNamespace(kernel=spec, choice=choice, wall=9.0) for spec in specs]
+
+    def _like(self, other: Any, spec: KernelSpec, _: object) -> Any:
+        if spec.name in self.broken:
+            raise BuildError(f"{spec.name} does not build", tail="error")
+        return SimpleNamespace(kernel=spec, choice=other.choice, wall=9.0)
+
+    @contextmanager
+    def _workers(self, store: Any, jobs: int, told: object) -> Iterator[FakeCrew]:
+        self.jobs.append(jobs)
+        yield FakeCrew(self.rule)
+
+    def _write(self, place: Path, case: Any, finding: Any, bench: Any, seed: int) -> None:
+        self.written.append(place.name)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def numalab(command: Callable[..., None], *words: object) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def hunt(*words: object) -> Result:
+    return numalab(hunt_command.command, *words)
+
+
+def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_path: Path) -> None:
+    done = hunt("--kernel", BAD, "--machines", 4, "--first", "--output", tmp_path, "--json")
+    assert done.exit_code == 1
+    document = json.loads(done.stdout)
+    [found] = document["found"]
+    assert (found["property"], document["kernel"]) == ("affinity", BAD)
+    case, table, study = read_case(Path(found["file"]))
+    assert (table.violated_by, table.holds_on) == ((BAD,), (GOOD,))
+    assert (len(case.machine.nodes), case.machine.cpu_count) == (found["nodes"], found["cpus"])
+    assert len(set(study.seeds)) == 3 and 1 not in study.seeds
+    assert bench.asked == [([BAD, GOOD], "icount")]
+    assert bench.written == [Path(found["file"]).stem]
+    assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
+
+
+def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 0.0
+    done = hunt("--machines", 4, "--against", "none", "--jobs", 2, "--output", tmp_path)
+    assert done.exit_code == 0
+    assert "4 machines, " in done.stdout and done.stdout.endswith("nothing found\n")
+    assert "with seed 1 in mode icount" in done.stderr
+    assert (bench.asked, bench.jobs) == ([([GOOD], "icount")], [2])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--properties", "affinity,no-such"), "--properties: no property 'no-such'"),
+        (("--budget", "soon"), "--budget: 'soon' is no time"),
+        (("--budget", "0m"), "--budget: '0m' is no time"),
+        (("--kernel", "no-such"), "no kernel is called 'no-such'"),
+    ],
+)
+def test_a_wrong_word_is_named_before_anything_is_built(
+    words: tuple[str, ...], said: str, bench: Bench
+) -> None:
+    with pytest.raises(UserError, match=said):
+        hunt(*words)
+    assert bench.asked == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("20m", 1200), ("2h", 7200), ("3", 180)]
+)
+def test_a_budget_is_in_minutes_unless_it_says(text: str, seconds: int) -> None:
+    assert hunt_command._seconds(text) == seconds
+
+
+def test_a_replay_does_each_case_on_the_kernels_it_names(bench: Bench, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    cases = [read_case(CASE)[1]]
+    assert (cases[0].violated_by, cases[0].holds_on) == ((BAD,), (GOOD,))
+    bench.rule = lambda kernel, seed: 5.0 if kernel == BAD else 0.0
+    done = hunt("--replay", "--junit", junit, "--output", tmp_path / "out")
+    told = [line for line in done.stderr.splitlines() if line.startswith("beside-the-mask on ")]
+    assert [line.partition(": ")[2][:3] for line in told] == ["ok:", "ok:"]
+    others = ET.parse(junit).getroot().findall(".//failure") + ET.parse(junit).findall(".//error")
+    assert len(others) == int(done.stdout.split(" done, ")[1].split()[0]) > 0
+    assert done.exit_code == 1  # of the other cases nothing was shown
+
+
+def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.rule = lambda kernel, seed: 5.0
+    done = hunt("--replay", "--kernel", GOOD, "--output", tmp_path)
+    assert bench.asked == [([GOOD], "icount")]
+    assert f"beside-the-mask on {GOOD}: NOT AS SAID: " in done.stderr
+    assert done.exit_code == 1
+
+
+def bisect_on(*words: object, case: Path = CASE) -> Result:
+    return numalab(bisect, "--case", case, *words)
+
+
+def test_the_patch_that_made_a_case_fail_is_named(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 5.0 if kernel.endswith("-patch-1") else 0.0
+    done = bisect_on("--output", tmp_path)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("the first that violates it: ")
+    assert "steps after" in done.stderr and ": violates, " in done.stderr
+    assert bench.asked[0][1] == "icount" and bench.jobs == [1]
+
+
+def test_ends_that_do_not_differ_end_with_1(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 0.0
+    done = bisect_on("--output", tmp_path, "--json")
+    assert done.exit_code == 1
+    assert "the two ends do not differ" in json.loads(done.stdout)["ended"]
+
+
+def test_a_step_violates_only_with_every_seed(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 5.0 if kernel.endswith("-patch-1") and seed == 2 else 0.0
+    done = bisect_on("--output", tmp_path)
+    assert done.exit_code == 1
+    assert "patch-1 does not violate it" in done.stdout
+
+
+def test_what_does_not_build_or_boot_is_not_judged(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: -1.0 if kernel.endswith("-patch-1") else 0.0
+    done = bisect_on("--output", tmp_path)
+    assert done.exit_code == 1
+    assert done.stderr.endswith(": no space on this host\n")
+    bench.broken = {f"{BAD}-patch-1"}
+    done = bisect_on("--output", tmp_path)
+    assert done.exit_code == 1
+    assert done.stderr.endswith(f": {BAD}-patch-1 does not build\n")
+    assert done.stderr.splitlines()[-1].startswith("patch-1: not judged, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--good", "v1"), "give either --good and --bad, or --series"),
+        (("--good", "a", "--bad", "b", "--series", "s"), "give either --good and --bad"),
+        (("--study", "group-construction"), "give either --case, or --study and --measure"),
+    ],
+)
+def test_ends_are_named_in_one_way(words: tuple[str, ...], said: str, bench: Bench) -> None:
+    with pytest.raises(UserError, match=said):
+        bisect_on(*words)
+
+
+def test_a_case_that_no_kernel_violates_has_no_first(bench: Bench, tmp_path: Path) -> None:
+    text = CASE.read_text().replace(f'violated_by = ["{BAD}"]', "violated_by = []")
+    (tmp_path / "case.toml").write_text(text)
+    with pytest.raises(UserError, match=r"case\.violated_by: names no kernel that violates it"):
+        bisect_on(case=tmp_path / "case.toml")
+
+
+def test_a_kernel_without_a_series_needs_revisions(bench: Bench, tmp_path: Path) -> None:
+    text = CASE.read_text().replace(f'violated_by = ["{BAD}"]', f'violated_by = ["{GOOD}"]')
+    (tmp_path / "case.toml").write_text(text)
+    with pytest.raises(UserError, match=f"{GOOD} has no series; say --good and --bad"):
+        bisect_on(case=tmp_path / "case.toml")
