@@ -31,6 +31,7 @@ from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import Hypervisor
 from numalab.qemu.jobdisk import make_job_disk, render_job
 from numalab.qemu.one_thread import one_thread_emulator
+from numalab.qemu.version import qemu_version
 from numalab.run_dir import RunDir
 from numalab.topology.memory.model import memory_model
 from numalab.topology.memory.parameters import render_parameters
@@ -104,12 +105,13 @@ def _prepare(
             stale.unlink(missing_ok=True)
     except OSError as error:
         raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
+    emulator = _emulator(machine)
     files = GuestFiles(
         console=run_dir.console.absolute(),
         heartbeat=run_dir.heartbeat.absolute(),
         rootfs=_rootfs(machine.rootfs),
         job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
-        emulator=_emulator(machine),
+        emulator=emulator,
     )
     xml = render_domain(
         machine,
@@ -120,7 +122,7 @@ def _prepare(
         owner=this_process(),
         locked=locks_memory(machine, placement),
         interactive=job.mode == "shell",
-        privilege=privilege(embedded=embedded),
+        privilege=privilege(embedded=embedded, version=qemu_version(emulator)),
         restore=restore,
     )
     write_text(run_dir.domain_xml, xml)

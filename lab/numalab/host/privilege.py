@@ -1,7 +1,8 @@
 """As whom QEMU runs: what it may still do once the guest's first instruction has been executed.
 
 Started by root, QEMU opens its files as root, which only root may reach, and then becomes a user
-who owns nothing (`-runas`), before the guest runs. Nothing needs to be copied or opened to others.
+who owns nothing (`-run-with user=`, before 9.1 `-runas`), before the guest runs. Nothing needs to
+be copied or opened to others.
 """
 
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 _USER = "libvirt-qemu"  # made by Debian's libvirt-daemon-system for this very purpose
 # linux/capability.h. Without the last one, root may not read the memory of another user's process.
 _CAP_SETGID, _CAP_SETUID, _CAP_SYS_PTRACE = 6, 7, 19
+_RUN_WITH = (9, 1)  # the first QEMU with -run-with user=
 _NEEDED = 1 << _CAP_SETGID | 1 << _CAP_SETUID | 1 << _CAP_SYS_PTRACE
 
 
@@ -19,17 +21,21 @@ _NEEDED = 1 << _CAP_SETGID | 1 << _CAP_SETUID | 1 << _CAP_SYS_PTRACE
 class Privilege:
     """As whom QEMU runs. `own_sandbox`: libvirt runs in this process, and leaves that to us.
 
-    `run_as`: user and group id to become. `label`: those that a libvirt daemon, run by root, is to
-    start QEMU with.
+    `run_as`: user and group id to become; `runs_with`: QEMU calls that `-run-with`, and since 10.0
+    no longer `-runas`. `label`: those that a libvirt daemon, run by root, is to start QEMU with.
     """
 
     own_sandbox: bool
     run_as: tuple[int, int] | None = None
+    runs_with: bool = False
     label: tuple[int, int] | None = None
 
 
-def privilege(*, embedded: bool) -> Privilege:
-    """Decide as whom QEMU is to run: as this user, or, started by root, as one with less."""
+def privilege(*, embedded: bool, version: tuple[int, ...] = ()) -> Privilege:
+    """Decide as whom QEMU is to run: as this user, or, started by root, as one with less.
+
+    `version` is that of the QEMU.
+    """
     if os.geteuid() != 0:
         return Privilege(own_sandbox=embedded)
     if not embedded:
@@ -40,7 +46,8 @@ def privilege(*, embedded: bool) -> Privilege:
         return Privilege(own_sandbox=True)
     may = effective_capabilities() & _NEEDED == _NEEDED
     # A group of its own, not the user's, which is kvm.
-    return Privilege(own_sandbox=True, run_as=(user.pw_uid, user.pw_uid) if may else None)
+    run_as = (user.pw_uid, user.pw_uid) if may else None
+    return Privilege(own_sandbox=True, run_as=run_as, runs_with=version >= _RUN_WITH)
 
 
 def render_privilege(privilege: Privilege) -> list[str]:
@@ -56,7 +63,12 @@ def render_privilege(privilege: Privilege) -> list[str]:
     sandbox = f"on,obsolete=deny,elevateprivileges={elevate},spawn=deny,resourcecontrol=deny"
     if privilege.run_as is None:
         return ["-sandbox", sandbox]
-    return ["-sandbox", sandbox, "-runas", "{}:{}".format(*privilege.run_as)]
+    user = "{}:{}".format(*privilege.run_as)
+    return [
+        "-sandbox",
+        sandbox,
+        *(("-run-with", f"user={user}") if privilege.runs_with else ("-runas", user)),
+    ]
 
 
 def effective_capabilities() -> int:

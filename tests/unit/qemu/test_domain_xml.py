@@ -172,6 +172,8 @@ def test_qemu_gives_up_root_within_its_sandbox() -> None:
     sandbox = found[found.index("-sandbox") + 1].split(",")
     assert {"on", "obsolete=deny", "spawn=deny", "resourcecontrol=deny"} <= set(sandbox)
     assert "elevateprivileges=allow" in sandbox  # to give up its own; it has none afterwards
+    newer = Privilege(own_sandbox=True, run_as=(64055, 64055), runs_with=True)
+    assert render_privilege(newer)[2:] == ["-run-with", "user=64055:64055"]  # 10.0 has no -runas
     kept = render_privilege(Privilege(own_sandbox=True))
     assert kept[1].split(",")[2] == "elevateprivileges=deny" and "-runas" not in kept
     assert render_privilege(Privilege(own_sandbox=False, label=(0, 0))) == []
@@ -191,6 +193,8 @@ def test_who_qemu_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
     user = pwd.struct_passwd(("libvirt-qemu", "x", 64055, 107, "", "/", "/bin/false"))
     monkeypatch.setattr("numalab.host.privilege.pwd.getpwnam", lambda _: user)
     assert decided(0, -1).run_as == (64055, 64055)
+    assert not privilege(embedded=True, version=(9, 0)).runs_with
+    assert privilege(embedded=True, version=(10, 0)).runs_with
 
 
 def test_a_daemon_is_told_as_whom_to_start_qemu() -> None:

@@ -1,0 +1,23 @@
+"""Which version a QEMU is, for what it is asked in other words than the one before it."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from numalab.errors import HostError
+from numalab.process import find_program, run
+
+
+@cache
+def qemu_version(program: Path | None) -> tuple[int, ...]:
+    """Return major and minor version of a program, None for the host's QEMU; () where unknown.
+
+    Asked once: what a program is does not change while this process runs.
+    """
+    try:
+        program = program or find_program("qemu-system-x86_64", "qemu-system-x86")
+        text = run([program, "--version"], check=False, timeout=20).stdout
+    except HostError:  # starting the guest will say why
+        return ()
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
