@@ -81,11 +81,16 @@ static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 static bool switches_task(const struct qemu_plugin_insn *instruction)
 {
 	static const uint8_t load_stack_pointer[] = {0x48, 0x8b, 0xa6};
+	uint8_t begins[sizeof(load_stack_pointer)];
 
-	return qemu_plugin_insn_size(instruction) == 7 &&
-	       qemu_plugin_insn_vaddr(instruction) >> 63 &&
-	       !memcmp(qemu_plugin_insn_data(instruction), load_stack_pointer,
-		       sizeof(load_stack_pointer));
+	if (qemu_plugin_insn_size(instruction) != 7 || !(qemu_plugin_insn_vaddr(instruction) >> 63))
+		return false;
+#if QEMU_PLUGIN_VERSION >= 3
+	qemu_plugin_insn_data(instruction, begins, sizeof(begins));
+#else
+	memcpy(begins, qemu_plugin_insn_data(instruction), sizeof(begins));
+#endif
+	return !memcmp(begins, load_stack_pointer, sizeof(begins));
 }
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)

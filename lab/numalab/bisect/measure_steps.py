@@ -107,9 +107,15 @@ class Measuring:
         need have the sched domains that are predicted."""
         if self._setting is None:
             bench = self._bench
-            words = bench.plan.study.machine.cmdline
-            tell = self._on_progress
-            choice = choose_mode(bench.mode, prepared, bench.connection, tell, words=words)
+            table = bench.plan.study.machine
+            choice = choose_mode(
+                bench.mode,
+                prepared,
+                bench.connection,
+                self._on_progress,
+                words=table.cmdline,
+                emulator=table.emulator,
+            )
             self._setting = Setting(choice, bench.connection, allow_mismatch=True)
         return self._setting
 

@@ -76,9 +76,11 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if built_kernel(spec) is None]
     seconds = KERNEL_SECONDS * len(lacks)
-    if chosen == "timed" and built_emulator(find_emulator()) is None:
-        lacks.append(f"emulator {find_emulator().name}")
-        seconds += EMULATOR_SECONDS
+    if chosen == "timed":
+        emulator = find_emulator(plan.study.machine.emulator)
+        if built_emulator(emulator) is None:
+            lacks.append(f"emulator {emulator.name}")
+            seconds += EMULATOR_SECONDS
     if built_image(plan.recipe) is None:
         lacks.append(f"image {plan.recipe.name}")
         seconds += IMAGE_SECONDS

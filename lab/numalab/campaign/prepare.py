@@ -68,10 +68,11 @@ def choose_mode(
     on_progress: Progress | None = None,
     *,
     words: Sequence[str] = (),
+    emulator: str | None = None,
 ) -> Choice:
     """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
 
-    `words` are what their command lines get.
+    `words` are what their command lines get, `emulator` is the QEMU of mode timed.
 
     Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not work.
     """
@@ -96,7 +97,7 @@ def choose_mode(
             raise UserError(f"{reason}; say --mode tcg", key="mode")
         return Choice("tcg", choice.cpu_model, reason)
     if choice.mode == "timed":
-        spec = find_emulator()
+        spec = find_emulator(emulator)
         built = ensure_emulator(spec, on_progress=_told(f"emulator {spec.name}", on_progress))
         return replace(choice, emulator=built)
     return choice

@@ -85,8 +85,10 @@ def verify(
     plan = select(plan_stored(stored, results), (run for run in stored.runs if run.id in names))
     prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
     mode = chosen[0].manifest.mode
-    words = plan.study.machine.cmdline
-    choice = choose_mode(mode, prepared, connection, on_progress, words=words)
+    table = plan.study.machine
+    choice = choose_mode(
+        mode, prepared, connection, on_progress, words=table.cmdline, emulator=table.emulator
+    )
     setting = Setting(choice, connection)
     with tempfile.TemporaryDirectory(prefix="verify-", dir=cache_dir("verify")) as scratch:
         repeated = Results(Path(scratch))

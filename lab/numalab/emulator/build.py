@@ -46,7 +46,6 @@ CONFIGURE = (
     "--prefix=/numalab",
     "--firmwarepath=/usr/share/qemu:/usr/share/seabios",
     "--with-pkgversion=numalab",
-    "--with-git-submodules=ignore",
 )
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "MAKEFLAGS": "", "CFLAGS": "", "LDFLAGS": "",
                "SOURCE_DATE_EPOCH": "1731881708"}  # fmt: skip
@@ -65,6 +64,7 @@ class EmulatorInputs:
 
     source: Fetched
     series: Series
+    configure: tuple[str, ...]
     compiler: str
 
     @property
@@ -75,7 +75,7 @@ class EmulatorInputs:
     @property
     def build_digest(self) -> str:
         """Names the build folder: everything but the series."""
-        return digest_of([FORMAT, self.source.digest, CONFIGURE, ENVIRONMENT, self.compiler])
+        return digest_of([FORMAT, self.source.digest, self.configure, ENVIRONMENT, self.compiler])
 
     @property
     def digest(self) -> str:
@@ -106,21 +106,41 @@ def ensure_emulator(
     inputs = _read_inputs(spec)
     if (built := load_built(spec.name, inputs.digest)) is not None:
         return built
-    check_tools()
+    check_tools(spec.meson)
     waiting = "waiting for another build of this source"
     with locked(inputs.folder / "lock", lambda: tell(waiting, None)):
         # Another process may have built it while this one waited.
         return load_built(spec.name, inputs.digest) or _build(spec, inputs, jobs, tell)
 
 
-def check_tools() -> None:
-    """Raise HostError for what a build needs and this host lacks, all of it at once."""
+def configure_options(spec: EmulatorSpec) -> tuple[str, ...]:
+    """Return what QEMU's configure is called with."""
+    return (*CONFIGURE, *spec.configure)
+
+
+def check_tools(meson: str | None = None) -> None:
+    """Raise HostError for what a build needs and this host lacks, all of it at once.
+
+    `meson`: the oldest version of it that will do.
+    """
     lacking = list(lacking_packages())
     if lacking:
         raise HostError(
             f"this host lacks what QEMU is built with: {', '.join(lacking)}",
             hint=f"apt-get install {' '.join(lacking)}",
         )
+    if meson is None:
+        return
+    there = version_line("meson", "meson")
+    if _version(there) < _version(meson):
+        raise HostError(
+            f"this host's meson is {there}, and this QEMU needs {meson} or later",
+            hint="python3 -m venv DIR, DIR/bin/pip install meson, and DIR/bin at the head of PATH",
+        )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
 def lacking_packages() -> tuple[str, ...]:
@@ -143,7 +163,8 @@ def lacking_packages() -> tuple[str, ...]:
 
 def _read_inputs(spec: EmulatorSpec) -> EmulatorInputs:
     compiler = version_line("gcc", "gcc")
-    return EmulatorInputs(fetched_source(spec.source), load_series(spec.series), compiler)
+    series = load_series(spec.series)
+    return EmulatorInputs(fetched_source(spec.source), series, configure_options(spec), compiler)
 
 
 def _build(
@@ -161,7 +182,7 @@ def _build(
             tell("configuring", None)
             # __FILE__ in a header would be a path of this cache, and another cache another program.
             same = f"--extra-cflags=-ffile-prefix-map={tree}=."
-            _run(spec, [tree / "configure", *CONFIGURE, same], out, log, lambda _line: None)
+            _run(spec, [tree / "configure", *inputs.configure, same], out, log, lambda _line: None)
         ninja: list[str | Path] = [find_program("ninja", "ninja-build")]
         ninja.append(f"-j{jobs or len(os.sched_getaffinity(0))}")
         _run(spec, [*ninja, BINARY], out, log, _counter(tell))

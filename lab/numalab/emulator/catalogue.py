@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from numalab.document import Document, read_document
 from numalab.errors import UserError
 from numalab.places import project_dir, shipped_dir
@@ -13,12 +15,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class EmulatorSpec:
-    """An emulator to be: a source package (`PACKAGE/SUITE`, as apt writes it) and a series."""
+    """An emulator to be: a source package (`PACKAGE/SUITE`, as apt writes it) and a series.
+
+    `configure`: options of its configure that other versions lack. `meson`: the oldest meson that
+    builds it, where Debian 12's does not.
+    """
 
     name: str
     summary: str
     source: str
     series: Path
+    configure: tuple[str, ...] = ()
+    meson: str | None = None
 
 
 class EmulatorTable(Document):
@@ -27,6 +35,8 @@ class EmulatorTable(Document):
     summary: str
     source: str
     series: str
+    configure: tuple[str, ...] = ()
+    meson: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
 
 
 class EmulatorsFile(Document):
@@ -62,7 +72,7 @@ def load_emulators() -> dict[str, EmulatorSpec]:
                 f"no series is called {one.series!r}", file=file, key=f"{key}.series", choices=there
             )
         folder = file.parent / "series" / one.series
-        found[name] = EmulatorSpec(name, one.summary, one.source, folder)
+        found[name] = EmulatorSpec(name, one.summary, one.source, folder, one.configure, one.meson)
     if table.default not in found:
         raise UserError(
             f"no emulator is called {table.default!r}", file=file, key="default", choices=found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from numalab.emulator.built import BuiltEmulator
 from numalab.emulator.catalogue import emulator_configs
-from numalab.errors import BuildError
+from numalab.errors import BuildError, HostError
 from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
@@ -28,7 +28,8 @@ def memory_plugin(emulator: BuiltEmulator) -> Path:
         return plugin
     names = [path.name for path in files if path.suffix == ".c"]
     with replacing(plugin) as new:
-        argv: list[str | Path] = [gcc, *FLAGS, "-I", emulator.header.parent, "-o", new, *names]
+        argv: list[str | Path] = [gcc, *FLAGS, "-I", emulator.header.parent]
+        argv += [*_glib_flags(emulator.header), "-o", new, *names]
         try:
             run(argv, cwd=folder)
         except CommandFailed as failed:
@@ -36,3 +37,16 @@ def memory_plugin(emulator: BuiltEmulator) -> Path:
                 "the memory model does not compile", tail=failed.completed.stderr
             ) from None
     return plugin
+
+
+def _glib_flags(header: Path) -> list[str]:
+    """Return where GLib's headers are, for the header of a QEMU (since 8.2) that includes them."""
+    if "#include <glib.h>" not in header.read_text(encoding="utf-8"):
+        return []
+    pkg_config = find_program("pkg-config", "pkg-config")
+    try:
+        return run([pkg_config, "--cflags", "glib-2.0"]).stdout.split()
+    except CommandFailed:
+        raise HostError(
+            "the headers of GLib are not installed", hint="apt-get install libglib2.0-dev"
+        ) from None

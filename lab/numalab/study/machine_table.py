@@ -24,7 +24,7 @@ class MachineTable(Document):
 
     In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
     `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
-    icount (8).
+    icount (8). `emulator` is the QEMU of mode timed (`numalab emulator list`).
 
     `vcpu_cpus` is the host CPU of each vCPU, in order: numbers, or a text such as "4-7,20-23".
     `nodes` is the host node of each guest node. They hold for every topology of the study.
@@ -38,6 +38,7 @@ class MachineTable(Document):
     instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
         default=None, exclude_if=lambda ns: ns is None
     )
+    emulator: str | None = Field(default=None, exclude_if=lambda name: name is None)
     vcpu_cpus: Annotated[tuple[HostNumber, ...], BeforeValidator(_in_order)] = ()
     nodes: tuple[HostNumber, ...] = ()
     cmdline: tuple[KernelWord, ...] = Field(default=(), exclude_if=lambda words: not words)

@@ -10,6 +10,7 @@ from pathlib import Path
 from numalab.analysis.measures.catalogue import explain
 from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.document import check_document
+from numalab.emulator.catalogue import find_emulator
 from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.kernel.catalogue import KernelSpec, find_kernel
@@ -77,16 +78,24 @@ def select(plan: Plan, runs: Iterable[PlannedRun], *remarks: Remark) -> Plan:
     )
 
 
-def plan_study(path: Path, preset: str | None = None, *, pages: PageKind | None = None) -> Plan:
+def plan_study(
+    path: Path,
+    preset: str | None = None,
+    *,
+    pages: PageKind | None = None,
+    emulator: str | None = None,
+) -> Plan:
     """Load a study and all that it refers to, and list its runs.
 
     The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
-    whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, where
-    that is not as the study says. Raises UserError for anything that is wrong.
+    whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, and
+    `emulator` the QEMU of mode timed, where these are not as the study says. Raises UserError for
+    anything that is wrong.
     """
     study = load_study(path, preset)
-    if pages is not None:
-        table = study.machine.model_copy(update={"pages": pages})
+    asked = {"pages": pages, "emulator": emulator}
+    if said := {key: value for key, value in asked.items() if value is not None}:
+        table = study.machine.model_copy(update=said)
         study = study.model_copy(update={"machine": table})
     return make_plan(study, path, preset or "")
 
@@ -103,6 +112,7 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     for place, name in enumerate(study.key_measures):  # a report shows those that its cell has
         _check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
     _check_tunables(study, path)
+    _check_emulator(study, path)
     check_guests(study, topologies, path)
     return Plan(
         name=path.stem,
@@ -265,6 +275,15 @@ def _check_measure(
     for what, number in re.findall(r"_(node|cpu)(\d+)", name):
         if int(number) >= there[what]:
             raise UserError(f"{topology.name} has no {what} {number}: {name}", file=path, key=key)
+
+
+def _check_emulator(study: Study, path: Path) -> None:
+    if study.machine.emulator is None:
+        return
+    try:
+        find_emulator(study.machine.emulator)
+    except UserError as error:
+        raise UserError(str(error), file=path, key="machine.emulator") from None
 
 
 def _check_tunables(study: Study, path: Path) -> None:

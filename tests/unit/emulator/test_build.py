@@ -2,17 +2,21 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from numalab.emulator import build as build_module
-from numalab.emulator.build import ensure_emulator, lacking_packages
+from numalab.emulator.build import configure_options, ensure_emulator, lacking_packages
 from numalab.emulator.built import BuiltEmulator
 from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
 from numalab.errors import BuildError, HostError, UserError
-from numalab.source.debian import Fetched
-from numalab.source.series import load_series
+from numalab.places import cache_dir
+from numalab.source.debian import Fetched, NotFetched
+from numalab.source.debian_source import fetched_source
+from numalab.source.series import apply_series, load_series
+from numalab.source.tree import original_reader
 
 CONFIGURE = """\
 #!/bin/sh
@@ -44,6 +48,18 @@ def test_the_shipped_emulators_and_their_series_can_be_read() -> None:
         assert series.patches
         touched = {file.new for patch in series.patches for file in patch.files}
         assert any(name and name.startswith("accel/tcg/") for name in touched)
+
+
+def test_a_series_applies_to_the_source_that_its_emulator_names() -> None:
+    """All whose source this host's cache has: it has that of any emulator that was built here."""
+    for spec in load_emulators().values():
+        try:
+            folder = cache_dir("emulator-trees", fetched_source(spec.source).digest[:16])
+        except NotFetched:
+            continue
+        if (folder / "source").is_dir():
+            texts = apply_series([load_series(spec.series)], original_reader(folder / "source"))
+            assert "accel/tcg/tcg-accel-ops-quantum.c" in texts
 
 
 @pytest.mark.parametrize(
@@ -98,7 +114,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmulatorSpec:
     monkeypatch.setattr(build_module, "fetch_source_package", lambda *_: fetched)
     monkeypatch.setattr(build_module, "fetched_source", lambda _: fetched)
     monkeypatch.setattr(build_module, "unpack_source", unpacked)
-    monkeypatch.setattr(build_module, "check_tools", lambda: None)
+    monkeypatch.setattr(build_module, "check_tools", lambda _: None)
     return EmulatorSpec("small", "three files", "qemu/bookworm", series)
 
 
@@ -150,6 +166,23 @@ def test_what_a_build_needs_is_named_all_at_once(monkeypatch: pytest.MonkeyPatch
     assert {"meson", "ninja-build", "libglib2.0-dev", "libseccomp-dev"} <= set(lacking_packages())
     with pytest.raises(HostError, match=r"apt-get install .*meson.*libglib2.0-dev"):
         build_module.check_tools()
+
+
+def test_a_meson_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "lacking_packages", lambda: ())
+    monkeypatch.setattr(build_module, "version_line", lambda *_: "1.10.1")
+    build_module.check_tools("1.5")
+    build_module.check_tools("1.10.1")
+    with pytest.raises(HostError, match=r"meson is 1\.10\.1, and this QEMU needs 1\.11 or later"):
+        build_module.check_tools("1.11")
+
+
+def test_options_of_one_version_are_part_of_what_it_is(spec: EmulatorSpec) -> None:
+    first = ensure_emulator(spec)
+    other = replace(spec, configure=("--disable-download",))
+    assert configure_options(other) == (*configure_options(spec), "--disable-download")
+    assert build_module.built_emulator(other) is None
+    assert ensure_emulator(other).digest != first.digest
 
 
 def test_the_cache_entry_does_not_name_its_own_place(spec: EmulatorSpec, tmp_path: Path) -> None:

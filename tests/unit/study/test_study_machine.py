@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from numalab.emulator.catalogue import load_emulators
 from numalab.errors import UserError
 from numalab.machine.model import PageKind
 from numalab.study.guest import guest_of
@@ -95,6 +96,16 @@ def test_pages_can_be_asked_for_instead(tmp_path: Path) -> None:
     assert plan.digest != other.digest  # a resumed run must not mix them
 
 
+def test_the_emulator_is_that_of_the_study_or_what_is_asked_for(tmp_path: Path) -> None:
+    there = list(load_emulators())
+    path = write(tmp_path, f'[machine]\nemulator = "{there[-1]}"\n')
+    plan, other = plan_study(path), plan_study(path, emulator=there[0])
+    assert (plan.study.machine.emulator, other.study.machine.emulator) == (there[-1], there[0])
+    assert plan.digest != other.digest
+    with pytest.raises(UserError, match=r"machine.emulator: no emulator is called 'qemu-1'"):
+        plan_study(path, emulator="qemu-1")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -103,6 +114,7 @@ def test_pages_can_be_asked_for_instead(tmp_path: Path) -> None:
         ('vcpu_cpus = "1-x"', "machine.vcpu_cpus: not a cpulist: '1-x'"),
         ("nodes = [0]", "machine: ring-4: nodes: 1 host nodes for 4 guest nodes"),
         ('cmdline = ["two words"]', "machine.cmdline[0]: string should match"),
+        ('emulator = "nobody"', "machine.emulator: no emulator is called 'nobody'"),
         ("node = [0]", "machine.node: unknown key; did you mean nodes?"),
     ],
 )

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from numalab.cli import options
 from numalab.cli.output import emit, picked, progress_lines
-from numalab.emulator.build import CONFIGURE, built_emulator, ensure_emulator
+from numalab.emulator.build import built_emulator, configure_options, ensure_emulator
 from numalab.emulator.built import BuiltEmulator
 from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
 from numalab.source.series import load_series
@@ -39,11 +39,11 @@ def show(name: Name = None, as_json: options.Json = False) -> None:
     spec = find_emulator(name)
     built = built_emulator(spec)
     info = load_series(spec.series).info
-    value = _value(spec, built) | {"patches": info.patches, "configure": CONFIGURE}
+    value = _value(spec, built) | {"patches": info.patches, "configure": configure_options(spec)}
     lines = [f"{spec.name}: {spec.summary}", f"  source     {spec.source}"]
     lines.append(f"  series     {info.name}")
     lines += [f"             {subject}" for subject in info.patches]
-    lines += [f"  configure  {option}" for option in CONFIGURE]
+    lines += [f"  configure  {option}" for option in configure_options(spec)]
     if built is None:
         lines.append(f"not built; run: numalab emulator build {spec.name}")
     else:

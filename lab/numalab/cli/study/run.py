@@ -81,6 +81,13 @@ def command(
     pages: Annotated[
         PageKind | None, typer.Option(help="What guest memory is made of, instead of the study's.")
     ] = None,
+    emulator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The QEMU of mode timed, instead of the study's; numalab emulator list.",
+        ),
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers run the guests."),
@@ -110,7 +117,7 @@ def command(
     otherwise with the code of the first failure (docs/errors.md).
     """
     began = time.monotonic()
-    plans = _plans(studies, preset, pages)
+    plans = _plans(studies, preset, pages, emulator)
     limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)
     ready = []
@@ -152,8 +159,15 @@ def _ready(
     with progress_lines("prepare") as tell:
         connect(connection)
         prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), tell)
-        words = plan.study.machine.cmdline
-        choice = choose_mode(mode or plan.study.mode, prepared, connection, tell, words=words)
+        table = plan.study.machine
+        choice = choose_mode(
+            mode or plan.study.mode,
+            prepared,
+            connection,
+            tell,
+            words=table.cmdline,
+            emulator=table.emulator,
+        )
     say(f"mode {choice.mode}: {choice.reason}")
     return Ready(plan, prepared, results, Setting(choice, connection, allow_mismatch))
 
@@ -246,9 +260,13 @@ def _show(
         emit(None, False, table)
 
 
-def _plans(studies: Sequence[str], preset: str | None, pages: PageKind | None) -> list[Plan]:
+def _plans(
+    studies: Sequence[str], preset: str | None, pages: PageKind | None, emulator: str | None
+) -> list[Plan]:
     """Plan all studies; UserError when two of them have one name."""
-    plans = [plan_study(find_study(study), preset, pages=pages) for study in studies]
+    plans = [
+        plan_study(find_study(study), preset, pages=pages, emulator=emulator) for study in studies
+    ]
     names = [plan.name for plan in plans]
     for plan in plans:
         if names.count(plan.name) > 1:
