@@ -270,7 +270,7 @@ def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> Non
         raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
 
     monkeypatch.setattr(doctor, "find_program", missing)
-    monkeypatch.setattr("numalab.process.find_program", missing)
+    monkeypatch.setattr(doctor, "version_line", missing)
     found = {check.name: check for check in doctor.checks()}
     assert not found["QEMU"].ok
     assert found["QEMU"].hint == "apt-get install qemu-system-x86"
