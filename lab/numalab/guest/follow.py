@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,15 @@ _LOOK_SECONDS = 1.0  # between two looks at how long QEMU had no CPU
 
 @dataclass(frozen=True)
 class End:
-    """How it ended: why the guest is lost (None: it powered off), and what it had said."""
+    """How it ended: why the guest is lost (None: it powered off), and what it had said.
+
+    `phase_began`: when its phases were first heard of, by the host's monotonic clock.
+    """
 
     loss: Loss | None
     watchdog: Watchdog
     floods: int
+    phase_began: Mapping[str, float]
 
 
 class GuestClock:
@@ -70,6 +74,7 @@ def follow(
     clock = GuestClock(guest.pid)
     watchdog = Watchdog(limits, clock.now())
     console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
+    phase_began: dict[str, float] = {}
     while True:
         ending = guest.wait(_TICK)
         if ending is not None and ending.kind == "crashed":
@@ -79,6 +84,8 @@ def follow(
             watchdog.console(line, now)
         for line in beats.rest() if ending else beats.lines():
             _note_beat(watchdog, line, now, on_beat)
+        for phase in watchdog.phase_began:
+            phase_began.setdefault(phase, time.monotonic())
         if "workload" in watchdog.phase_began and not ending:
             witness.workload_began()
         if "collect" in watchdog.phase_began and not ending:
@@ -86,7 +93,7 @@ def follow(
         loss = ending.loss() if ending else watchdog.verdict(now)
         _check_space(run_dir.path)
         if ending or loss:
-            return End(loss, watchdog, console.floods + beats.floods)
+            return End(loss, watchdog, console.floods + beats.floods, phase_began)
 
 
 def _bound_files(pid: int) -> None:

@@ -206,7 +206,7 @@ class _Stopwatch:
 
     def phases(self, end: End) -> None:
         """Take the guest's own phases, each from its first beat to the next one's."""
-        began = [("boot", self._last), *list(end.watchdog.phase_began.items())[1:]]
+        began = [("boot", self._last), *list(end.phase_began.items())[1:]]
         ends = [when for _, when in began[1:]] + [time.monotonic()]
         for (name, start), stop in zip(began, ends, strict=True):
             self.laps["off" if name == "done" else name] = stop - start

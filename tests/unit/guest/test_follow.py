@@ -98,6 +98,19 @@ def test_the_witness_looks_while_qemu_is_there(run_dir: RunDir, qemu: int) -> No
     assert told == ["boot", "workload", "began", "began", "collect", "began", "ended", "done"]
 
 
+def test_phases_are_timed_by_the_hosts_clock(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest's stands while QEMU has no CPU of the host; the last phase would get the rest."""
+    monkeypatch.setattr(module, "waited_for_a_cpu", lambda _: 1e6)
+    began = time.monotonic()
+    steps = [said(run_dir.heartbeat, beat(phase)) for phase in ("boot", "workload")]
+    end, _ = followed(FakeGuest([*steps, said(run_dir.heartbeat, then=OFF)], qemu), run_dir)
+    boot, workload = end.phase_began["boot"], end.phase_began["workload"]
+    assert began <= boot <= workload <= time.monotonic()
+    assert list(end.watchdog.phase_began) == ["boot", "workload"]
+
+
 def test_what_comes_with_the_end_is_read_but_nobody_looks_any_more(
     run_dir: RunDir, qemu: int
 ) -> None:
