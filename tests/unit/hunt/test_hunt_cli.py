@@ -34,6 +34,7 @@ class FakeCrew:
     """Answers for boots by a rule."""
 
     rule: Rule
+    boots: list[tuple[str, int]]
     count: int = 1
     asked: int = 0
     booted: int = 0
@@ -41,6 +42,7 @@ class FakeCrew:
     def examine(self, boots: Sequence[tuple[Case, Any, int]]) -> list[Examined]:
         self.asked += len(boots)
         self.booted += len(boots)
+        self.boots += [(bench.kernel.name, seed) for _, bench, seed in boots]
         return [self._examined(case, bench.kernel.name, seed) for case, bench, seed in boots]
 
     def _examined(self, case: Case, kernel: str, seed: int) -> Examined:
@@ -53,12 +55,13 @@ class FakeCrew:
 
 
 class Bench:
-    """Puts a crew in the place of guests; notes the modes asked for and the jobs."""
+    """Puts a crew in the place of guests; notes the modes asked for, the jobs and the boots."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rule: Rule = lambda kernel, _: 5.0 if kernel == BAD else 0.0
         self.asked: list[tuple[list[str], str]] = []
         self.jobs: list[int] = []
+        self.boots: list[tuple[str, int]] = []
         self.written: list[str] = []
         self.broken: set[str] = set()
         for module in (hunt_command, bisect_command):
@@ -84,7 +87,7 @@ class Bench:
     @contextmanager
     def _workers(self, store: Any, jobs: int, told: object) -> Iterator[FakeCrew]:
         self.jobs.append(jobs)
-        yield FakeCrew(self.rule)
+        yield FakeCrew(self.rule, self.boots)
 
     def _write(self, place: Path, case: Any, finding: Any, bench: Any, seed: int) -> None:
         self.written.append(place.name)
@@ -118,6 +121,7 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     assert (table.violated_by, table.holds_on) == ((BAD,), (GOOD,))
     assert (len(case.machine.nodes), case.machine.cpu_count) == (found["nodes"], found["cpus"])
     assert len(set(study.seeds)) == 3 and 1 not in study.seeds
+    assert bench.boots[-3:] == [(GOOD, seed) for seed in study.seeds]
     assert bench.asked == [([BAD, GOOD], "icount")]
     assert bench.written == [Path(found["file"]).stem]
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
@@ -125,11 +129,11 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
 
 def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path: Path) -> None:
     bench.rule = lambda kernel, seed: 0.0
-    done = hunt("--machines", 4, "--against", "none", "--jobs", 2, "--output", tmp_path)
+    done = hunt("--machines", 4, "--against", "none", "--jobs", 7, "--output", tmp_path)
     assert done.exit_code == 0
     assert "4 machines, " in done.stdout and done.stdout.endswith("nothing found\n")
     assert "with seed 1 in mode icount" in done.stderr
-    assert (bench.asked, bench.jobs) == ([([GOOD], "icount")], [2])
+    assert (bench.asked, bench.jobs) == ([([GOOD], "icount")], [7])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,10 +205,12 @@ def test_ends_that_do_not_differ_end_with_1(bench: Bench, tmp_path: Path) -> Non
 
 
 def test_a_step_violates_only_with_every_seed(bench: Bench, tmp_path: Path) -> None:
-    bench.rule = lambda kernel, seed: 5.0 if kernel.endswith("-patch-1") and seed == 2 else 0.0
+    first, *_, last = read_case(CASE)[2].seeds
+    bench.rule = lambda kernel, seed: 5.0 if (kernel[-8:], seed) == ("-patch-1", last) else 0.0
     done = bisect_on("--output", tmp_path)
     assert done.exit_code == 1
     assert "patch-1 does not violate it" in done.stdout
+    assert [seed for kernel, seed in bench.boots if kernel.endswith("-patch-1")] == [first]
 
 
 def test_what_does_not_build_or_boot_is_not_judged(bench: Bench, tmp_path: Path) -> None:
