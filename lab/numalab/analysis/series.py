@@ -7,7 +7,8 @@ tasks waited for a CPU is added up in /proc/schedstat (Documentation/scheduler/s
 a wait ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import polars as pl
@@ -33,7 +34,7 @@ def fault_series(vmstat: pl.DataFrame, window: Window) -> tuple[TimeSeries, ...]
     times = [time for time in sorted(set(vmstat["time_ns"])) if _inside(time, window)]
     if len(times) < 2:
         return ()
-    at = tuple((time - window.start_ns) / 1e6 for time in times[1:])
+    at = _since_begin(window, times[1:])
 
     def grown(counter: str) -> list[float | None]:
         values = [wide[counter].get(time) for time in times]
@@ -67,23 +68,11 @@ def page_series(
     each of them).
     """
     inside = pages.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
-    times = sorted(set(inside["time_ns"]))
-    if not times:
-        return ()
     sums = inside.group_by("time_ns", "node").agg(pl.col("kib").sum())
     total = {(time, node): kib for time, node, kib in sums.iter_rows()}
-    at = tuple((time - window.start_ns) / 1e6 for time in times)
-    return tuple(
-        TimeSeries(
-            "pages_node",
-            "Memory of the command's processes by node",
-            "MiB",
-            node,
-            at,
-            tuple(total.get((time, node), 0) / 1024 for time in times),
-        )
-        for node in nodes
-    )
+    named = partial(TimeSeries, "pages_node", "Memory of the command's processes by node", "MiB")
+    times = sorted({time for time, _ in total})
+    return _by_node(named, window, times, nodes, lambda *at: total.get(at, 0) / 1024)
 
 
 def fault_nodes(run: RecordedRun) -> tuple[TimeSeries, ...]:
@@ -98,20 +87,10 @@ def fault_nodes(run: RecordedRun) -> tuple[TimeSeries, ...]:
         pl.col("task_private").sum() + pl.col("task_shared").sum()
     )
     of = {(time, node): count for time, node, count in sums.iter_rows()}
-    times = sorted(set(faults["time_ns"]))
-    at = tuple((time - run.window.start_ns) / 1e6 for time in times)
     title = "NUMA faults of the tasks by node of the memory, as the kernel remembers them"
-    return tuple(
-        TimeSeries(
-            "task_faults",
-            title,
-            "faults",
-            node,
-            at,
-            tuple(of.get((time, node), 0) for time in times),
-        )
-        for node in run.machine.nodes
-    )
+    named = partial(TimeSeries, "task_faults", title, "faults")
+    times = sorted({time for time, _ in of})
+    return _by_node(named, run.window, times, run.machine.nodes, lambda *at: of.get(at, 0))
 
 
 def waiting_series(
@@ -128,24 +107,33 @@ def waiting_series(
         if isinstance(time, int)
     }
     times = sorted(waited)
-    if len(times) < 2:
-        return ()
-    at = tuple((time - window.start_ns) / 1e6 for time in times[1:])
+    before = dict(zip(times[1:], times, strict=False))
     title = "Tasks that waited for a CPU, by node (/proc/schedstat)"
+
+    def mean(at: int, node: int) -> Number:
+        then = before[at]
+        return _waiting(waited[then], waited[at], machine.cpus_of[node], at - then)
+
+    named = partial(TimeSeries, "waiting", title, "tasks")
+    return _by_node(named, window, times[1:], machine.nodes, mean)
+
+
+def _by_node(
+    named: Callable[[int, tuple[float, ...], tuple[Number, ...]], TimeSeries],
+    window: Window,
+    times: Sequence[int],
+    nodes: Sequence[int],
+    value: Callable[[int, int], Number],
+) -> tuple[TimeSeries, ...]:
+    """Return a series for each node, of its `value` at each of the times; none without times."""
+    at = _since_begin(window, times)
     return tuple(
-        TimeSeries(
-            "waiting",
-            title,
-            "tasks",
-            node,
-            at,
-            tuple(
-                _waiting(waited[a], waited[b], machine.cpus_of[node], b - a)
-                for a, b in pairwise(times)
-            ),
-        )
-        for node in machine.nodes
+        named(node, at, tuple(value(time, node) for time in times)) for node in nodes if times
     )
+
+
+def _since_begin(window: Window, times: Sequence[int]) -> tuple[float, ...]:
+    return tuple((time - window.start_ns) / 1e6 for time in times)
 
 
 def _waiting(

@@ -5,19 +5,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from numalab.analysis.tables.on_cpu import IDLE_PID, spans
+from numalab.analysis.tables.on_cpu import IDLE_PID, SCHEMA, spans
 from numalab.analysis.tables.window import Window, find_window, marks
 from numalab.analysis.tasks import of_interest
 
-SPANS = {
-    "cpu": pl.Int16,
-    "node": pl.Int16,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "pid": pl.Int32,
-    "comm": pl.String,
-    "of_interest": pl.Boolean,
-}
+_TASK = {name: kind for name, kind in SCHEMA.items() if name != "known"}
+SPANS = {**_TASK, "of_interest": pl.Boolean}
 MARKER = "numalab: "
 MOST_MARKS = 50
 
@@ -59,14 +52,12 @@ def run_timeline(
     told = marks(events).filter(inside).head(MOST_MARKS)
     return RunTimeline(
         window.length_ns,
-        ran.filter(pl.col("pid") != IDLE_PID).select(
-            "cpu",
-            "node",
+        ran.filter(pl.col("pid") != IDLE_PID)
+        .with_columns(
             pl.col("start_ns", "end_ns") - window.start_ns,
-            "pid",
-            "comm",
             of_interest=of_interest(tasks).fill_null(value=False),
-        ),
+        )
+        .select(*SPANS),
         tuple(
             Mark((time - window.start_ns) / 1e6, text.removeprefix(MARKER))
             for time, text in told.iter_rows()

@@ -5,15 +5,16 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from numalab.emulator.built import BINARY, HEADER, BuiltEmulator, load_built, store_built
 from numalab.emulator.catalogue import EmulatorSpec
-from numalab.errors import BuildError, HostError
+from numalab.errors import HostError
 from numalab.locks import locked
 from numalab.places import cache_dir
-from numalab.process import CommandFailed, find_program, run, run_logged, version_line
-from numalab.source.build_folder import under_way
+from numalab.process import find_program, run, version_line
+from numalab.source.build_folder import build_step, under_way
 from numalab.source.debian import Fetched, NotFetched
 from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
 from numalab.source.digest import digest_of, hash_file
@@ -177,15 +178,16 @@ def _build(
     tree = unpack_source(inputs.source, inputs.folder / "source")
     switch_tree(tree, (inputs.series,))
     out = tree / f"build-{inputs.build_digest[:12]}"
+    step = partial(build_step, spec.name, log=log, cwd=out, env=ENVIRONMENT)
     with under_way(out):
         if not (out / "build.ninja").is_file():
             tell("configuring", None)
             # __FILE__ in a header would be a path of this cache, and another cache another program.
             same = f"--extra-cflags=-ffile-prefix-map={tree}=."
-            _run(spec, [tree / "configure", *inputs.configure, same], out, log, lambda _line: None)
+            step([tree / "configure", *inputs.configure, same])
         ninja: list[str | Path] = [find_program("ninja", "ninja-build")]
         ninja.append(f"-j{jobs or len(os.sched_getaffinity(0))}")
-        _run(spec, [*ninja, BINARY], out, log, _counter(tell))
+        step([*ninja, BINARY], on_line=_counted(tell))
         version = run([out / BINARY, "--version"]).stdout
     found = re.search(r"version (\S+)", version)
     return store_built(
@@ -204,7 +206,7 @@ def _build(
     )
 
 
-def _counter(tell: Progress) -> Callable[[str], None]:
+def _counted(tell: Progress) -> Callable[[str], None]:
     """Return what tells of ninja's lines: `[17/1234] Compiling C object ...`."""
 
     def count(line: str) -> None:
@@ -212,31 +214,3 @@ def _counter(tell: Progress) -> Callable[[str], None]:
             tell(found[3], int(found[1]) / int(found[2]))
 
     return count
-
-
-def _run(
-    spec: EmulatorSpec,
-    argv: list[str | Path],
-    out: Path,
-    log: Path,
-    on_line: Callable[[str], None],
-) -> None:
-    errors: list[str] = []
-
-    def look(line: str) -> None:
-        if re.search(r"\berror\b|ERROR:|undefined reference", line) and len(errors) < 8:
-            errors.append(line)
-        on_line(line)
-
-    try:
-        # nice: a build takes minutes, and somebody works on this host.
-        run_logged(["nice", "-n", "10", *argv], log, cwd=out, env=ENVIRONMENT, on_line=look)
-    except CommandFailed as failed:
-        last = failed.completed.stdout.splitlines()[-10:]
-        tail = "\n".join(dict.fromkeys([*errors, *last]))
-        if "No space left on device" in tail:
-            raise HostError(
-                f"no space left on the disk while {spec.name} was built\n  log: {log}",
-                hint="free 1 GB there, or set NUMALAB_CACHE to another disk",
-            ) from None
-        raise BuildError(f"{spec.name} does not build", log=log, tail=tail) from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.errors import BuildError, HostError, UserError
+from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
 from numalab.kernel.built import BuiltKernel, load_built, store_built
 from numalab.kernel.catalogue import KernelSpec, fragment_path
@@ -19,8 +19,8 @@ from numalab.kernel.find import find_series
 from numalab.kernel.prebuilt.prebuilt import find_prebuilt, take_prebuilt
 from numalab.locks import locked
 from numalab.places import cache_dir
-from numalab.process import CommandFailed, find_program, run, run_logged
-from numalab.source.build_folder import under_way
+from numalab.process import find_program, run
+from numalab.source.build_folder import build_step, under_way
 from numalab.source.debian import NotFetched
 from numalab.source.digest import digest_of
 from numalab.source.series import Series
@@ -54,10 +54,9 @@ SETTINGS: Mapping[str, str] = {
 # A `make` above this process must not hand its own flags down.
 ENVIRONMENT = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "LC_ALL": "C", "TZ": "UTC"}
 
-# Program -> Debian package; libelf and OpenSSL are looked for by their headers.
+# Program -> Debian package.
 TOOLS = {"make": "make", "gcc": "gcc", "ld": "binutils", "objcopy": "binutils", "flex": "flex",
          "bison": "bison", "bc": "bc", "lz4": "lz4", "perl": "perl"}  # fmt: skip
-HEADERS = {"gelf.h": "libelf-dev", "libelf.h": "libelf-dev", "openssl/": "libssl-dev"}
 
 STEPS = 1800  # lines that make prints for a whole build of 6.12, for the progress bar
 
@@ -202,7 +201,7 @@ def _configure(spec: KernelSpec, inputs: KernelInputs, tree: Path, tell: Progres
     out.mkdir(exist_ok=True)
 
     def make(words: list[str]) -> None:
-        _run_make(spec, [*_make(tree, out), *words], _log(spec), lambda _line: None)
+        build_step(spec.name, [*_make(tree, out), *words], _log(spec), env=ENVIRONMENT)
 
     return request_config(tree, out, inputs.options, inputs.source.version, make)
 
@@ -237,7 +236,7 @@ def _compile(spec: KernelSpec, make: list[str], out: Path, log: Path, tell: Prog
             done += 1
             tell(found[1], None if variant else min(done / STEPS, 0.99))
 
-    _run_make(spec, [*make, "bzImage"], log, count)
+    build_step(spec.name, [*make, "bzImage"], log, env=ENVIRONMENT, on_line=count)
 
 
 def _symbols(out: Path) -> Path:
@@ -253,40 +252,7 @@ def _make(tree: Path, out: Path) -> list[str]:
     settings = [f"{key}={value}" for key, value in SETTINGS.items()]
     if shutil.which("ccache"):  # the same compiler, asked less often
         settings.append("CC=ccache gcc")
-    # nice: a build takes minutes, and somebody works on this host.
-    return ["nice", "-n", "10", "make", "-C", str(tree), f"O={out}", *settings]
-
-
-def _run_make(spec: KernelSpec, argv: list[str], log: Path, on_line: Callable[[str], None]) -> None:
-    errors: list[str] = []
-
-    def look(line: str) -> None:
-        if re.search(r"\berror\b|undefined reference|\*\*\* ", line) and len(errors) < 8:
-            errors.append(line)
-        on_line(line)
-
-    try:
-        run_logged(argv, log, env=ENVIRONMENT, on_line=look)
-    except CommandFailed as error:
-        raise build_failed(spec.name, errors, error.completed.stdout, log) from None
-
-
-def build_failed(name: str, errors: list[str], tail: str, log: Path) -> HostError | BuildError:
-    """Say why make failed, from its first error lines and its last lines."""
-    text = "\n".join([*errors, tail])
-    if "No space left on device" in text:
-        return HostError(
-            f"no space left on the disk while {name} was built\n  log: {log}",
-            hint="free 2 GB there, or set NUMALAB_CACHE to another disk",
-        )
-    for header, package in HEADERS.items():
-        if re.search(rf"{re.escape(header)}\S*: No such file", text):
-            return HostError(
-                f"{name} cannot be built without {header.rstrip('/')}\n  log: {log}",
-                hint=f"apt-get install {package}",
-            )
-    last = [line for line in tail.splitlines()[-10:] if line not in errors]
-    return BuildError(f"{name} does not build", log=log, tail="\n".join([*errors, *last]))
+    return ["make", "-C", str(tree), f"O={out}", *settings]
 
 
 def _compiler() -> str:

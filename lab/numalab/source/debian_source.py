@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from numalab.errors import BuildError, HostError, UserError
+from numalab.errors import UserError
 from numalab.files import read_json, replacing, write_json
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.source.debian import Fetched, NotFetched, apt_failed, split_package, update_lists
 from numalab.source.digest import hash_file
+from numalab.source.source import unpack_failed
 
 _RECORD = "source.json"
 
@@ -81,13 +82,7 @@ def unpack_source(fetched: Fetched, tree: Path) -> Path:
             run([*argv, fetched.files[0], new], env={"LC_ALL": "C"})
         except CommandFailed as failed:
             text = failed.completed.stderr
-            if "No space left on device" in text:
-                raise HostError(
-                    f"no space left on the disk of {tree} to unpack {fetched.versions[0]}",
-                    hint="free 1 GB there, or set NUMALAB_CACHE to another disk",
-                ) from None
-            tail = "\n".join(text.strip().splitlines()[-5:])
-            raise BuildError(f"cannot unpack {fetched.files[0]}", tail=tail) from None
+            raise unpack_failed(fetched.versions[0], fetched.files[0], tree, text) from None
     return tree
 
 

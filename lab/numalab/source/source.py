@@ -104,20 +104,20 @@ def unpack(source: Source) -> Path:
                 env={"LC_ALL": "C"},
             )  # fmt: skip
         except CommandFailed as error:
-            raise unpack_failed(source, error.completed.stderr) from None
+            said = error.completed.stderr
+            raise unpack_failed(source.name, source.tarball, source.folder, said) from None
     return tree
 
 
-def unpack_failed(source: Source, stderr: str) -> HostError | BuildError:
-    """Say why tar could not unpack `source`."""
+def unpack_failed(what: str, archive: Path, folder: Path, stderr: str) -> HostError | BuildError:
+    """Say why an archive could not be unpacked."""
     if "No space left on device" in stderr:
         return HostError(
-            f"no space left on the disk of {source.folder} to unpack {source.name}",
+            f"no space left on the disk of {folder} to unpack {what}",
             hint="free 3 GB there, or set NUMALAB_CACHE to another disk",
         )
-    return BuildError(
-        f"cannot unpack {source.tarball}", tail="\n".join(stderr.strip().splitlines()[-5:])
-    )
+    last = stderr.strip().splitlines()[-5:]
+    return BuildError(f"cannot unpack {archive}", tail="\n".join(last))
 
 
 def parse_version(makefile: str) -> str:

@@ -14,10 +14,11 @@ import pytest
 
 from numalab.errors import BuildError, HostError, UserError
 from numalab.kernel import build
-from numalab.kernel.build import build_failed, built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.build import built_kernel, ensure_kernel, read_inputs
 from numalab.kernel.catalogue import find_kernel
 from numalab.locks import locked
 from numalab.source import source
+from numalab.source.build_folder import build_failed
 
 
 def packed(path: str) -> str:
@@ -221,7 +222,8 @@ def test_a_full_disk_is_one_message(project: Path) -> None:
 
 def test_a_full_disk_while_unpacking_is_one_message(project: Path) -> None:
     found = source.find_source("linux-source-9.9")
-    error = source.unpack_failed(found, "tar: x: Cannot write: No space left on device\n")
+    full = "tar: x: Cannot write: No space left on device\n"
+    error = source.unpack_failed(found.name, Path("x.tar"), found.folder, full)
     assert isinstance(error, HostError)
     assert str(error).startswith("no space left on the disk of ")
     assert "\n  hint: free 3 GB there" in str(error)
