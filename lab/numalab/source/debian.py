@@ -24,7 +24,6 @@ from numalab.source.digest import hash_file
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?:/([a-z0-9][a-z0-9-]*))?")
-_RECORD = "packages.json"
 # What a kernel or its source may be spread over. Debian's metapackages depend on the real ones.
 _PARTS = re.compile(r"linux-(?:image|binary|modules|source|base-[0-9])-?[a-z0-9+.-]*")
 _MOST_PARTS = 8
@@ -61,22 +60,45 @@ def split_package(text: str) -> tuple[str, str | None]:
     return found[1], found[2]
 
 
+def read_fetched(record: Path, what: str, command: str) -> Fetched:
+    """Return the files that lie beside their record in the cache. Raises NotFetched."""
+    if not record.is_file():
+        hint = f"{command} fetches it from the mirror that apt uses"
+        raise NotFetched(f"{what} is not here", hint=hint)
+    facts = read_json(record)
+    files = tuple(record.with_name(name) for name in facts["files"])
+    if not all(file.is_file() for file in files):
+        raise NotFetched(f"{what} is no longer whole", hint=f"rm -r {record.parent}")
+    with suppress(OSError):
+        os.utime(record.parent)  # when it was last used, for `numalab cache prune`
+    return Fetched(files, tuple(facts["versions"]), facts["digest"])
+
+
+def fetch_once(
+    fetched: Callable[[], Fetched],
+    record: Path,
+    download: Callable[[Path], tuple[list[Path], list[str]]],
+) -> Fetched:
+    """Return what is `fetched`, or `download` it into the record's folder, whole or not at all.
+
+    `download` returns the files and their versions.
+    """
+    folder = record.parent
+    with locked(folder.with_name(f"{folder.name}.lock")):
+        with suppress(NotFetched):
+            return fetched()
+        with replacing(folder) as new:
+            new.mkdir()
+            files, versions = download(new)
+            digest = hashlib.sha256("".join(map(hash_file, files)).encode()).hexdigest()
+            facts = {"files": [path.name for path in files], "versions": versions}
+            write_json(new / record.name, {**facts, "digest": digest})
+    return fetched()
+
+
 def fetched_packages(text: str) -> Fetched:
     """Return what was fetched for `package/suite`. Raises NotFetched."""
-    folder = _folder(text)
-    record = folder / _RECORD
-    if not record.is_file():
-        raise NotFetched(
-            f"the package {text} is not here",
-            hint="numalab kernel build NAME fetches it from the mirror that apt uses",
-        )
-    facts = read_json(record)
-    files = tuple(folder / name for name in facts["files"])
-    if not all(file.is_file() for file in files):
-        raise NotFetched(f"the package {text} is no longer whole", hint=f"rm -r {folder}")
-    with suppress(OSError):
-        os.utime(folder)  # when it was last used, for `numalab cache prune`
-    return Fetched(files, tuple(facts["versions"]), facts["digest"])
+    return read_fetched(_record(text), f"the package {text}", "numalab kernel build NAME")
 
 
 def fetch_packages(text: str, tell: Callable[[str, float | None], None]) -> Fetched:
@@ -85,23 +107,14 @@ def fetch_packages(text: str, tell: Callable[[str, float | None], None]) -> Fetc
     A metapackage brings the kernel packages that it depends on. Raises UserError for a package or
     a suite that the mirror lacks, HostError without apt, a mirror or a signature that holds.
     """
-    folder = _folder(text)
-    with locked(folder.with_name(f"{folder.name}.lock")):
-        try:
-            return fetched_packages(text)
-        except NotFetched:
-            pass
-        package, suite = split_package(text)
-        apt = update_lists(suite, tell)
-        with replacing(folder) as new:
-            new.mkdir()
-            files = _download(apt, package, suite, new, tell)
-            versions = [_field(path, "${Package}=${Version}") for path in files]
-            files = [_source_tarball(path) or path for path in files]
-            digest = hashlib.sha256("".join(map(hash_file, files)).encode()).hexdigest()
-            record = {"files": [path.name for path in files], "versions": versions}
-            write_json(new / _RECORD, {**record, "digest": digest})
-    return fetched_packages(text)
+    package, suite = split_package(text)
+
+    def download(folder: Path) -> tuple[list[Path], list[str]]:
+        files = _download(update_lists(suite, tell), package, suite, folder, tell)
+        versions = [_field(path, "${Package}=${Version}") for path in files]
+        return [_source_tarball(path) or path for path in files], versions
+
+    return fetch_once(lambda: fetched_packages(text), _record(text), download)
 
 
 def parse_targets(text: str) -> list[tuple[str, str]]:
@@ -311,6 +324,6 @@ def _field(file: Path, wanted: str) -> str:
     return shown.stdout.strip()
 
 
-def _folder(text: str) -> Path:
+def _record(text: str) -> Path:
     package, suite = split_package(text)
-    return cache_dir("packages") / (f"{package}_{suite}" if suite else package)
+    return cache_dir("packages") / (f"{package}_{suite}" if suite else package) / "packages.json"

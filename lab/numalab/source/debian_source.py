@@ -1,21 +1,21 @@
 """Debian source packages: fetched with apt, unpacked with Debian's own patches applied."""
 
-import hashlib
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.files import read_json, replacing, write_json
-from numalab.locks import locked
+from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
-from numalab.source.debian import Fetched, NotFetched, apt_failed, split_package, update_lists
-from numalab.source.digest import hash_file
+from numalab.source.debian import (
+    Fetched,
+    apt_failed,
+    fetch_once,
+    read_fetched,
+    split_package,
+    update_lists,
+)
 from numalab.source.source import unpack_failed
-
-_RECORD = "source.json"
 
 
 def fetched_source(text: str) -> Fetched:
@@ -23,18 +23,7 @@ def fetched_source(text: str) -> Fetched:
 
     Raises NotFetched.
     """
-    folder = _folder(text)
-    record = folder / _RECORD
-    facts = read_json(record) if record.is_file() else {"files": []}
-    files = tuple(folder / str(name) for name in facts["files"])
-    if not files or not all(file.is_file() for file in files):
-        raise NotFetched(
-            f"the source package {text} is not here",
-            hint="numalab emulator build fetches it from the mirror that apt uses",
-        )
-    with suppress(OSError):
-        os.utime(folder)  # when it was last used, for `numalab cache prune`
-    return Fetched(files, tuple(facts["versions"]), str(facts["digest"]))
+    return read_fetched(_record(text), f"the source package {text}", "numalab emulator build")
 
 
 def fetch_source_package(text: str, tell: Callable[[str, float | None], None]) -> Fetched:
@@ -43,28 +32,17 @@ def fetch_source_package(text: str, tell: Callable[[str, float | None], None]) -
     apt checks it against the suite's signature. It stays as it is until it is taken out of the
     cache. Raises UserError for a package or suite that the mirror lacks, HostError.
     """
-    folder = _folder(text)
-    with locked(folder.with_name(f"{folder.name}.lock")):
-        try:
-            return fetched_source(text)
-        except NotFetched:
-            pass
-        package, suite = split_package(text)
+    package, suite = split_package(text)
+
+    def download(folder: Path) -> tuple[list[Path], list[str]]:
         apt = update_lists(suite, tell, "deb-src")
         tell(f"downloading the source of {package}", None)
-        with replacing(folder) as new:
-            new.mkdir()
-            _download(apt, package, new)
-            [dsc] = new.glob("*.dsc")
-            files = [dsc, *sorted(one for one in new.iterdir() if one != dsc)]
-            digest = hashlib.sha256("".join(map(hash_file, files)).encode()).hexdigest()
-            record = {
-                "files": [file.name for file in files],
-                "versions": [f"{package}={_version(dsc)}"],
-                "digest": digest,
-            }
-            write_json(new / _RECORD, record)
-    return fetched_source(text)
+        _download(apt, package, folder)
+        [dsc] = folder.glob("*.dsc")
+        files = [dsc, *sorted(one for one in folder.iterdir() if one != dsc)]
+        return files, [f"{package}={_version(dsc)}"]
+
+    return fetch_once(lambda: fetched_source(text), _record(text), download)
 
 
 def unpack_source(fetched: Fetched, tree: Path) -> Path:
@@ -104,6 +82,6 @@ def _version(dsc: Path) -> str:
     return next(found, "")
 
 
-def _folder(text: str) -> Path:
+def _record(text: str) -> Path:
     package, suite = split_package(text)
-    return cache_dir("packages") / f"{package}_{suite or 'host'}-source"
+    return cache_dir("packages") / f"{package}_{suite or 'host'}-source" / "source.json"
