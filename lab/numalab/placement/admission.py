@@ -35,8 +35,8 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
     is locked or made of hugepages. Raises UserError for host CPUs that there are not, HostBusy
     where other guests have them.
     """
-    allowed = _allowed(machine)
     host = read_host()
+    allowed = _allowed(machine, host)
     if machine.shares_cpus and not machine.huge:
         return _place(machine, host, allowed), Admission.of_nothing()
     placements: list[Placement] = []
@@ -61,7 +61,7 @@ def free_places(mode: Mode, vcpus: int) -> int:
     At least 1: a host that is too small is overcommitted, or refuses the guest.
     """
     host = read_host()
-    free = os.sched_getaffinity(0) & set(host.cpu_ids) - cpus_in_use().cpus
+    free = _usable(host) & set(host.cpu_ids) - cpus_in_use().cpus
     if mode != "kvm":
         return max(1, len({host.cpu_of[cpu].siblings for cpu in free}))
     return max(1, len(free) // host_cpus(mode, vcpus))
@@ -179,8 +179,8 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
     )
 
 
-def _allowed(machine: Machine) -> frozenset[int]:
-    allowed = os.sched_getaffinity(0)
+def _allowed(machine: Machine, host: Host) -> frozenset[int]:
+    allowed = _usable(host)
     wrong = set(machine.host_cpus) - allowed
     if wrong:
         raise UserError(
@@ -189,3 +189,23 @@ def _allowed(machine: Machine) -> frozenset[int]:
             choices=map(str, sorted(allowed)),
         )
     return frozenset(machine.host_cpus or allowed)
+
+
+def _usable(host: Host) -> frozenset[int]:
+    """Return the host CPUs that a guest may be pinned to.
+
+    The kernel starts all processes outside isolated CPUs (isolcpus=), which are there to be pinned
+    to. So they count as well, unless this process was restricted further (taskset), and as far as
+    its cgroup lets it run there.
+    """
+    own = os.sched_getaffinity(0)
+    others = set(host.cpu_ids) - own
+    if not others or others - set(host.isolated):
+        return frozenset(own)
+    try:
+        os.sched_setaffinity(0, own | others)  # of this thread only
+        return frozenset(os.sched_getaffinity(0))
+    except OSError:
+        return frozenset(own)
+    finally:
+        os.sched_setaffinity(0, own)

@@ -75,6 +75,28 @@ def on_host(monkeypatch: pytest.MonkeyPatch, cpus: int, threads: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "group", "vcpus"),
+    [
+        ({0, 1, 4, 5}, set(range(8)), (2, 3, 6, 7)),  # as the kernel starts a process
+        ({0, 1, 4, 5}, {0, 1, 4, 5}, (0, 1, 4, 5)),  # its cgroup lets it run nowhere else
+        ({0, 1, 4}, set(range(8)), (0, 1, 4)),  # by taskset
+    ],
+)
+def test_isolated_cpus_are_used_by_a_process_that_was_started_outside(
+    monkeypatch: pytest.MonkeyPatch, own: set[int], group: set[int], vcpus: tuple[int, ...]
+) -> None:
+    host = small_host(2, 4, 1, isolated=(2, 3, 6, 7))
+    masks = [own]
+    monkeypatch.setattr("numalab.placement.admission.read_host", lambda: host)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: masks[-1])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: masks.append(cpus & group))
+    placement, admission = admit_machine(replace(machine("kvm"), topology=load_topology("ring-2")))
+    admission.release()
+    assert set(placement.vcpus) == set(vcpus)
+    assert masks[-1] == own
+
+
 def test_each_icount_guest_gets_a_core_of_its_own_while_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
