@@ -54,8 +54,9 @@ def project_disk(folder: Path) -> Path:
     program = tree / "bin" / "numalab"
     program.parent.mkdir()
     program.write_text(
+        # As pip makes it: worker processes import it once more.
         f"#!/usr/bin/python3\nimport sys\nfrom {entry.module} import {entry.attr}\n"
-        f"sys.exit({entry.attr}())\n"
+        f'if __name__ == "__main__":\n    sys.exit({entry.attr}())\n'
     )
     program.chmod(0o755)
     # An emulated CPU would compile for seconds at every start.

@@ -64,12 +64,13 @@ def booted(disks: Disks, case: Case) -> Iterator[Bed]:
 @pytest.mark.parametrize("case", CASES, ids=[case.host for case in CASES])
 def test_a_host_is_seen_as_it_is_and_planned_upon(disks: Disks, case: Case) -> None:
     with booted(disks, case) as bed:
-        facts = bed.run("python3", FACTS).json()
-        shown = bed.run("numalab", "host", "show", "--json").json()
-        plans = {
-            each.guest: bed.run("numalab", "place", small(bed, each.guest), "--json").json()
+        asked = bed.begin("python3", FACTS), bed.begin("numalab", "host", "show", "--json")
+        begun = {
+            each.guest: bed.begin("numalab", "place", small(bed, each.guest), "--json")
             for each in case.guests
         }
+        facts, shown = (each.result().json() for each in asked)
+        plans = {guest: each.result().json() for guest, each in begun.items()}
     nodes = facts["nodes"]
     table = [node["distances"] for node in nodes]
     assert [row["id"] for row in shown["nodes"]] == [node["id"] for node in nodes]
