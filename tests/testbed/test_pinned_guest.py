@@ -20,14 +20,22 @@ def checks(completed: Completed) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in found}
 
 
-def test_the_doctor_has_not_tried_kvm_yet(bed: Bed) -> None:
-    found = checks(bed.run("numalab", "doctor", "--json"))
+@pytest.fixture(scope="module")
+def before(bed: Bed) -> tuple[Completed, Completed]:
+    """Ask the doctor and the planner, at once, before any guest has run."""
+    doctor = bed.begin("numalab", "doctor", "--json")
+    plan = bed.begin("numalab", "place", "ring-2", "--json")
+    return doctor.result(), plan.result()
+
+
+def test_the_doctor_has_not_tried_kvm_yet(before: tuple[Completed, Completed]) -> None:
+    found = checks(before[0])
     assert found["QEMU"]["ok"] and found["libvirt"]["ok"]
     assert "/dev/kvm opens" in found["KVM"]["found"]
 
 
-def test_a_guest_of_two_nodes_is_planned_one_to_one(bed: Bed) -> None:
-    plan = bed.run("numalab", "place", "ring-2", "--json").json()
+def test_a_guest_of_two_nodes_is_planned_one_to_one(before: tuple[Completed, Completed]) -> None:
+    plan = before[1].json()
     first, second = plan["host_nodes"]
     assert first != second
     assert [cpu // 3 for cpu in plan["vcpus"]] == [first, first, second, second]
@@ -35,10 +43,10 @@ def test_a_guest_of_two_nodes_is_planned_one_to_one(bed: Bed) -> None:
 
 
 @pytest.fixture(scope="module")
-def seen_and_told(bed: Bed) -> tuple[dict[str, object], dict[str, object]]:
+def seen_and_told(bed: Bed, before: object) -> tuple[dict[str, object], dict[str, object]]:
     """Boot a guest; return what /proc said while its workload ran, and what numalab said after."""
     guest = bed.begin("numalab", "boot", "ring-2", *GUEST, "--pages", "2M", "--json", "--",
-                      "sleep", "60")  # fmt: skip
+                      "sleep", "60", seconds=200)  # fmt: skip
     seen = bed.run("python3", EVIDENCE, "1").json()
     return seen, guest.result().json()
 
