@@ -1,5 +1,6 @@
 """The watchdog: tells from beats, kernel log and time whether a guest is lost. Pure."""
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -18,12 +19,15 @@ class Limits:
     """How long a guest may take, in seconds of wall time in which QEMU does not wait for a CPU.
 
     `boot`: until its init speaks. `silence`: between two beats. `total`: from start to end. An
-    emulated guest on a busy host is slow; these are to find one that stands still.
+    emulated guest on a busy host is slow; these are to find one that stands still. `uptime` is in
+    seconds of the guest's own time, from its start to its end: in `icount` mode hours of a guest
+    that waits for ever pass in minutes.
     """
 
     boot: float = 120.0
     silence: float = 180.0
     total: float = 3600.0
+    uptime: float = math.inf
 
     def on_a_host(self, slowness: float) -> "Limits":
         """Return the limits of a host so many times slower: an hour at most, or what they are."""
@@ -31,6 +35,7 @@ class Limits:
             boot=max(self.boot, min(_MOST, self.boot * slowness)),
             silence=max(self.silence, min(_MOST, self.silence * slowness)),
             total=self.total,
+            uptime=self.uptime,
         )
 
 
@@ -93,6 +98,9 @@ class Watchdog:
         limits = self._limits
         if now - self._started > limits.total:
             return f"the guest was not done after {limits.total:.0f} s (phase: {self._where})"
+        if self.uptime > limits.uptime:
+            own = f"{limits.uptime:.0f} s of its own time"
+            return f"the guest was not done after {own} (phase: {self._where})"
         if self.phase is None:
             late = now - self._started > limits.boot
             return f"the guest did not reach its init within {limits.boot:.0f} s" if late else None

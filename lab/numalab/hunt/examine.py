@@ -100,7 +100,7 @@ def _boot_and_judge(
     deadline = time.monotonic() + bench.wall
     while True:
         try:
-            limits = Limits(total=bench.wall)
+            limits = Limits(total=bench.wall, uptime=_most_seconds(case))
             outcome = run_guest(
                 machine, job, directory, connection=bench.connection, limits=limits, rescue=False
             )
@@ -110,6 +110,11 @@ def _boot_and_judge(
                 raise
             time.sleep(_WAIT)
     return _judged(case, bench, directory, outcome, machine.trace_memory_mib)
+
+
+def _most_seconds(case: Case) -> float:
+    """Return the guest time after which a boot stands still: several times what it may take."""
+    return 120.0 + 10.0 * len(case.loads) + 5.0 * sum(load.ms for load in case.loads) / 1000
 
 
 def _judged(

@@ -152,6 +152,16 @@ def test_a_guest_that_takes_too_long() -> None:
     )
 
 
+def test_a_guest_whose_own_time_runs_away() -> None:
+    """One that waits for ever still beats, and in icount mode its hours pass in minutes."""
+    dog = Watchdog(Limits(uptime=60).on_a_host(3.0), 1000.0)
+    dog.beat(Beat("workload", 60.0), 1001)
+    assert dog.verdict(1001) is None
+    dog.beat(Beat("workload", 60.4), 1001)
+    reason = "the guest was not done after 60 s of its own time (phase: workload, uptime 60 s)"
+    assert dog.verdict(1001) == lost(reason)
+
+
 def test_what_the_kernel_complains_about_is_kept() -> None:
     dog = make_watchdog()
     oom = "[    2.1] Out of memory: Killed process 80 (tail) total-vm:300000kB"

@@ -147,3 +147,8 @@ def test_a_busy_host_is_waited_for(boots: Callable[..., Examined]) -> None:
 def test_nothing_is_left_behind(boots: Callable[..., Examined], tmp_path: Path) -> None:
     boots(lambda _: ended())
     assert not list((tmp_path / "boots").iterdir())
+
+
+def test_a_boot_may_take_several_times_the_time_of_its_loads(case: Case) -> None:
+    loads = sum(load.ms for load in case.loads) / 1000
+    assert module._most_seconds(case) == 120 + 10 * len(case.loads) + 5 * loads
