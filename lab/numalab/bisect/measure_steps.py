@@ -9,12 +9,13 @@ from numalab.bisect.bisect import Bisection, OnTried, StepValues, bisect
 from numalab.bisect.history import History, Step
 from numalab.campaign.carry_out import Failure, OnWait, Tell
 from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Builds, Progress, choose_mode, prepare
+from numalab.campaign.prepare import Builds, choose_mode, prepare
 from numalab.campaign.stopping import StoppingRule
 from numalab.campaign.task import Setting
 from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reporting.verdicts import Untimed, untimed
 from numalab.results.cell import Cell

@@ -1,6 +1,6 @@
 """What runs need before the first of them starts: kernels, the root file system, the mode."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.emulator.build import ensure_emulator
@@ -13,10 +13,9 @@ from numalab.image.recipe import Recipe
 from numalab.kernel.build import BuiltKernel, ensure_kernel
 from numalab.kernel.catalogue import KernelSpec
 from numalab.machine.model import Machine
+from numalab.progress import Progress
 from numalab.workload.build import build_workload
 from numalab.workload.model import BoundWorkload
-
-Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Any
 from numalab.campaign.carry_out import Tell
 from numalab.campaign.execute import execute_task
 from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Progress, choose_mode, prepare
+from numalab.campaign.prepare import choose_mode, prepare
 from numalab.campaign.task import Execute, Setting
 from numalab.errors import UserError
 from numalab.places import cache_dir
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest

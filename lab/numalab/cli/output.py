@@ -4,15 +4,16 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from numalab.progress import Progress
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Progress = Callable[[str, float | None], None]
 ModeName = Literal["auto", "kvm", "tcg", "icount", "timed"]
 
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal

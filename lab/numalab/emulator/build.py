@@ -14,14 +14,13 @@ from numalab.errors import HostError
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import find_program, run, version_line
+from numalab.progress import Progress
 from numalab.source.build_folder import build_step, under_way
 from numalab.source.debian import Fetched, NotFetched
 from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
 from numalab.source.digest import digest_of, hash_file
 from numalab.source.series import Series, load_series
 from numalab.source.tree import switch_tree
-
-Progress = Callable[[str, float | None], None]
 
 FORMAT = 2  # raise it when the build itself changes, so that old entries are not used
 

@@ -6,7 +6,7 @@ kernel hangs for ever, or QEMU aborts for some CPU models.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from numalab.guest.watch import Limits
 from numalab.host.speed import slowness
 from numalab.machine.model import CPU_MODELS, MODES, CpuModel, Job, Machine, Mode
 from numalab.places import cache_dir
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.run_dir import RunDir
 from numalab.topology.model import CpuShape, Node, Topology
@@ -61,7 +62,7 @@ def pick_mode(
     initrd: Path | None = None,
     words: Sequence[str] = (),
     connection: str = EMBED,
-    on_progress: Callable[[str, float | None], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> Choice:
     """Choose the mode for a kernel: `auto` is kvm where a guest really runs in it, else icount.
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numalab.campaign.prepare import Builds, Progress, choose_mode, prepare
+from numalab.campaign.prepare import Builds, choose_mode, prepare
 from numalab.guest.kvm import Choice
 from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.image.recipe import load_recipe
 from numalab.kernel.catalogue import KernelSpec
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.workload.build import build_workload
 from numalab.workload.model import load_workload

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from numalab.errors import BuildError, HostError, UserError
 from numalab.files import read_json, replacing, write_json
-from numalab.image.debian import EPOCH, HOST_FILES, Progress, installed_packages, pack_packages
+from numalab.image.debian import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.overlay import copy_onto, describe_tree
 from numalab.image.recipe import Recipe, images_dir
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
+from numalab.progress import Progress
 from numalab.source.digest import hash_file
 from numalab.source.programs import compile_program, programs_digest
 

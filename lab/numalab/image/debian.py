@@ -3,16 +3,15 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 from numalab.errors import BuildError, HostError, UserError
 from numalab.image.recipe import Recipe, declared_in
 from numalab.process import CommandFailed, find_program, run, run_logged
+from numalab.progress import Progress
 from numalab.source.debian import host_targets
-
-Progress = Callable[[str, float | None], None]
 
 EPOCH = 1_704_067_200  # 2024-01-01T00:00:00Z, the time stamp of everything in an image
 # Of no use in a guest, and different from host to host or from day to day.

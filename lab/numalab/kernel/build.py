@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from numalab.kernel.prebuilt.prebuilt import find_prebuilt, take_prebuilt
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import find_program, run
+from numalab.progress import Progress
 from numalab.source.build_folder import build_step, under_way
 from numalab.source.debian import NotFetched
 from numalab.source.digest import digest_of
@@ -27,9 +28,7 @@ from numalab.source.series import Series
 from numalab.source.source import Source, fetch_source, find_source, unpack
 from numalab.source.tree import switch_tree
 
-__all__ = ["BuiltKernel", "Progress", "built_kernel", "ensure_kernel"]
-
-Progress = Callable[[str, float | None], None]
+__all__ = ["BuiltKernel", "built_kernel", "ensure_kernel"]
 
 FORMAT = 1  # raise it when the build itself changes, so that old entries are not used
 

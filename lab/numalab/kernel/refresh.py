@@ -8,13 +8,14 @@ from numalab.files import replacing
 from numalab.kernel.catalogue import KernelSpec, list_series, series_path
 from numalab.kernel.find import find_series
 from numalab.locks import locked
+from numalab.progress import Progress
 from numalab.source.patch import HunkFailed, apply_patch, renew_offsets
 from numalab.source.series import Series, load_series, read_patch
-from numalab.source.source import Tell, fetch_source, unpack
+from numalab.source.source import fetch_source, unpack
 from numalab.source.tree import original_reader
 
 
-def refresh_series(text: str, base: KernelSpec, tell: Tell) -> tuple[Path, ...]:
+def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, ...]:
     """Renew the patches of a series so that they fit `base`; return the files that changed.
 
     `text` is a name below kernel-configs/series or a folder. The series of `base` before it are

@@ -19,6 +19,7 @@ from numalab.files import read_json, replacing, write_json, write_text
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
+from numalab.progress import Progress
 from numalab.source.digest import hash_file
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -101,7 +102,7 @@ def fetched_packages(text: str) -> Fetched:
     return read_fetched(_record(text), f"the package {text}", "numalab kernel build NAME")
 
 
-def fetch_packages(text: str, tell: Callable[[str, float | None], None]) -> Fetched:
+def fetch_packages(text: str, tell: Progress) -> Fetched:
     """Fetch `package/suite` (the host's own suite where none is said) unless the cache has it.
 
     A metapackage brings the kernel packages that it depends on. Raises UserError for a package or
@@ -213,9 +214,7 @@ APT::Architectures "amd64";
 """
 
 
-def update_lists(
-    suite: str | None, tell: Callable[[str, float | None], None], kind: str = "deb"
-) -> list[str]:
+def update_lists(suite: str | None, tell: Progress, kind: str = "deb") -> list[str]:
     """Fetch the suite's list of packages (`deb`) or sources (`deb-src`).
 
     Returns apt's options to use it. Raises UserError for a suite that the mirror lacks, HostError.
@@ -257,7 +256,7 @@ def _download(
     package: str,
     suite: str | None,
     folder: Path,
-    tell: Callable[[str, float | None], None],
+    tell: Progress,
 ) -> list[Path]:
     """Download a package and the kernel packages it depends on into `folder`."""
     files: list[Path] = []

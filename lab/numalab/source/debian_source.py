@@ -1,12 +1,12 @@
 """Debian source packages: fetched with apt, unpacked with Debian's own patches applied."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
+from numalab.progress import Progress
 from numalab.source.debian import (
     Fetched,
     apt_failed,
@@ -26,7 +26,7 @@ def fetched_source(text: str) -> Fetched:
     return read_fetched(_record(text), f"the source package {text}", "numalab emulator build")
 
 
-def fetch_source_package(text: str, tell: Callable[[str, float | None], None]) -> Fetched:
+def fetch_source_package(text: str, tell: Progress) -> Fetched:
     """Fetch the source package `PACKAGE[/SUITE]` unless the cache has it.
 
     apt checks it against the suite's signature. It stays as it is until it is taken out of the

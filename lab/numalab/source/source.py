@@ -1,7 +1,6 @@
 """Kernel sources: Debian packages, tarballs, folders and git revisions, each unpacked once."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,14 +8,13 @@ from numalab.errors import BuildError, HostError, UserError
 from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
+from numalab.progress import Progress
 from numalab.source import git
 from numalab.source.debian import NotFetched, fetch_packages, fetched_packages, split_package
 from numalab.source.digest import remembered
 
 PACKAGES = Path("/usr/src")
 ENDINGS = (".tar", ".tar.xz", ".tar.zst", ".tar.gz", ".tar.bz2", ".tgz")
-
-Tell = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def find_source(text: str) -> Source:
     )
 
 
-def fetch_source(text: str, tell: Tell) -> Source:
+def fetch_source(text: str, tell: Progress) -> Source:
     """Find a source, and fetch it first where it is a Debian package that is not here."""
     try:
         return find_source(text)

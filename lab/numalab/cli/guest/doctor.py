@@ -12,7 +12,7 @@ from rich.table import Table
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
 from numalab.cli import options
-from numalab.cli.output import Progress, emit, progress_lines, say
+from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import LabError, UserError
 from numalab.files import write_json
 from numalab.guest.doctor import Check, checks
@@ -29,6 +29,7 @@ from numalab.image.recipe import load_recipe
 from numalab.kernel.build import built_kernel
 from numalab.kernel.catalogue import find_kernel
 from numalab.machine.model import PageKind
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
 

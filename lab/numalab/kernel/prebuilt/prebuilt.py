@@ -5,7 +5,7 @@ module tree of the package, or from the one that lies where the kernel's own ins
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,11 @@ from numalab.kernel.catalogue import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import FLAGS, choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
+from numalab.progress import Progress
 from numalab.source.debian import NotFetched, fetch_packages, fetched_packages
 from numalab.source.digest import digest_of, hash_file, remembered
 
 FORMAT = 2  # raise it when what is made of the same files changes
-
-Tell = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def find_prebuilt(spec: KernelSpec) -> BuiltKernel | None:
         return None
 
 
-def take_prebuilt(spec: KernelSpec, tell: Tell) -> BuiltKernel:
+def take_prebuilt(spec: KernelSpec, tell: Progress) -> BuiltKernel:
     """Take a prebuilt kernel into the cache, with its initramfs, unless it is there.
 
     Raises UserError for a file that is no kernel and for a kernel that lacks what a guest needs,
@@ -91,7 +90,7 @@ def _digest(spec: KernelSpec) -> str:
 
 
 @contextmanager
-def _kernel_files(spec: KernelSpec, tell: Tell) -> Iterator[_Found]:
+def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_Found]:
     """Give the files of a kernel; those of a package are unpacked for as long as the block."""
     if spec.package is not None:
         packages = fetched_packages(spec.package).files
