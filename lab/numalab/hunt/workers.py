@@ -15,7 +15,9 @@ from numalab.hunt.examine import HuntBench, examine
 from numalab.hunt.finding import Examined
 from numalab.hunt.store import Store
 
-_PATIENCE = 60.0  # seconds more than a guest may take
+# A guest's limits leave out the time for which QEMU waits for a CPU: on a busy host it may take
+# several times as long, and so much more.
+_TIMES, _PATIENCE = 4.0, 60.0
 OnExamined = Callable[[Case, Examined], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
@@ -41,7 +43,7 @@ class Examiners:
         for _ in jobs:
             try:
                 wall = max(bench.wall for _, bench, _ in boots)
-                place, result = results.next(timeout=wall + _PATIENCE)
+                place, result = results.next(timeout=_TIMES * wall + _PATIENCE)
             except TimeoutError:
                 raise HostError("a process that examined a case is gone, or stands still") from None
             found[place] = result

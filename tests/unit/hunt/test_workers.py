@@ -102,7 +102,9 @@ def test_the_longest_boot_may_take_its_time(drawn_case: Case) -> None:
     pool = LastFirst(seen)
     examiners, _ = crew(MemoryStore(), pool)
     examiners.examine([*boots(drawn_case, [1], wall=5), *boots(drawn_case, [2], wall=300)])
-    assert len(pool.waits) == 2 and min(pool.waits) > 300
+    assert len(pool.waits) == 2 and min(pool.waits) > 4 * 300, (
+        "on a busy host it waits for a CPU as well"
+    )
 
 
 def test_a_process_that_says_nothing_is_an_error_of_the_host(drawn_case: Case) -> None:
