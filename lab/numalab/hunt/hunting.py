@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined, Finding, limit_between
-from numalab.hunt.generate.cases import Near, draw_alike, draw_case
+from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
-from numalab.hunt.pursuit.pooled import Pairs, Pooled, Question, Tendency, answer
 from numalab.hunt.pursuit.shrink import shrink
 from numalab.hunt.pursuit.trial import SEEDS, Trial
 from numalab.hunt.workers import Examiners
@@ -23,7 +22,6 @@ ROUND = 4  # machines
 _CLOSE = 0.4  # from here on a case is worth another look
 _KEPT = 8  # of the closest
 PURSUED = 6  # loads of one machine, at most
-_ALIKE = (6, 8)  # machines, and loads on each, that decide what single loads cannot
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,6 @@ class Hunt:
     loads: int = 0
     unconfirmed: list[Finding] = field(default_factory=list)
     found: list[Hunted] = field(default_factory=list)
-    tendencies: list[Tendency] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
@@ -98,7 +95,6 @@ class Hunter:
     rival: HuntBench | None = None
     hunt: Hunt = field(default_factory=Hunt)
     began: float = field(default_factory=time.monotonic)
-    pooled: Pooled = field(default_factory=Pooled)
 
     def goes_on(self) -> bool:
         """Whether there is time left."""
@@ -107,7 +103,7 @@ class Hunter:
     @property
     def trial(self) -> Trial:
         """Where what was seen is tried again."""
-        return Trial(self.workers, self.bench, self.rival, self.aim.seed, self.pooled)
+        return Trial(self.workers, self.bench, self.rival, self.aim.seed)
 
     def run(self) -> Hunt:
         """Hunt until the time or the machines are used up, and return what came of it."""
@@ -122,12 +118,8 @@ class Hunter:
             for first in range(0, ROUND, self.workers.count):
                 for case, examined, other in self._examined(cases[first:][: self.workers.count]):
                     near += self._take(case, examined, other)
-                    if self._is_over():
+                    if hunt.found and aim.first_only:
                         return hunt
-            if self.rival is not None and not aim.survey:
-                self._ask_many()
-                if self._is_over():
-                    return hunt
             near = sorted(near, key=lambda each: -each.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
@@ -146,10 +138,7 @@ class Hunter:
         booted = {case.text: other for (case, _, _), other
                   in zip(wanted, self.workers.examine(wanted), strict=True)}  # fmt: skip
         for case, examined in zip(cases, results, strict=True):
-            other = booted.get(case.text)
-            if other is not None:
-                self.pooled.take(case.loads, examined, other)
-            yield case, examined, other
+            yield case, examined, booted.get(case.text)
 
     def _suspected(self, examined: Examined) -> list[Finding]:
         """Return what is worth fresh boots, of the properties that are not found yet."""
@@ -189,37 +178,6 @@ class Hunter:
 
     def _is_over(self) -> bool:
         return not self.goes_on() or bool(self.hunt.found and self.aim.first_only)
-
-    def _ask_many(self) -> None:
-        """Ask on new machines what many loads suggest and none shows, if there is such a thing."""
-        open_ones = self.aim.properties - {found.finding.prop for found in self.hunt.found}
-        question = self.pooled.next_question(open_ones)
-        if question is None:
-            return
-        seen = self.pooled.pairs[question]
-        self.tell(
-            f"suspected of many: {question.prop} of the kind {question.kind!r}: worse in"
-            f" {seen.worse} of {len(seen.mine)} pairs, better in {seen.better}; trying new machines"
-        )
-        pairs = self._new_pairs(question)
-        shown = answer(question, pairs, self._minutes()) if pairs.mine else None
-        if shown is None:
-            self.tell(f"not confirmed: {question.prop}: {pairs.worse} worse, {pairs.better} better")
-            return
-        self.hunt.tendencies.append(shown)
-        self.tell(f"confirmed after {shown.minutes} min: {shown.text}")
-
-    def _new_pairs(self, question: Question) -> Pairs:
-        """Return values of both kernels in loads of a kind, on machines drawn for the question."""
-        assert self.rival is not None
-        cases = draw_alike(self.aim.seed, question.kind, *_ALIKE)
-        boots = [(case, bench, self.aim.seed) for case in cases
-                 for bench in (self.bench, self.rival)]  # fmt: skip
-        results = self.workers.examine(boots)
-        fresh = Pooled()
-        for case, mine, theirs in zip(cases, results[::2], results[1::2], strict=True):
-            fresh.take(case.loads, mine, theirs)
-        return fresh.pairs.get(question, Pairs())
 
     def _pursue(self, findings: Sequence[Finding], case: Case) -> Mapping[Finding, int]:
         """Confirm findings about a case in fresh boots with other seeds, and shrink what is left.

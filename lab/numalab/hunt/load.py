@@ -54,15 +54,6 @@ class Part:
         """The CPUs that it names anywhere."""
         return {*self.cpus, *self.start, *self.later}
 
-    @property
-    def kind_of_part(self) -> str:
-        """What it has in common with others like it: `memory elsewhere threads`."""
-        words = {
-            "elsewhere": self.start and self.start != self.cpus, "threads": self.threads,
-            "later": self.later, "real-time": self.fifo,
-        }  # fmt: skip
-        return " ".join([self.kind, *(word for word, there in words.items() if there)])
-
 
 @dataclass(frozen=True)
 class Hotplug:
@@ -102,13 +93,6 @@ class Load:
         named = set[int]().union(*(part.every_cpu for part in self.parts))
         named |= {each.cpu for each in self.hotplug}
         return named | ({*self.cpuset.before, *self.cpuset.after} if self.cpuset else set())
-
-    @property
-    def kind(self) -> str:
-        """What loads of one kind have in common: `hog`, `memory elsewhere + hog`."""
-        words = [part.kind_of_part for part in self.parts[:2]]
-        words += [name for name in ("hotplug", "cpuset") if getattr(self, name)]
-        return " + ".join(words)
 
     def masks(self, place: int, at_ms: float) -> frozenset[int]:
         """Return the CPUs on which the tasks of a part may run at a time after the begin."""

@@ -128,11 +128,10 @@ def command(
         "closeness": {name: _spread(each) for name, each in progress.values.items()},
         "unconfirmed": progress.unconfirmed,
         "not_examined": progress.failed,
-        "tendencies": progress.tendencies,
         "found": [_told(found, file) for found, file in zip(progress.found, files, strict=True)],
     }
     emit(value, as_json, _text(progress, files, booted))
-    if progress.found or progress.tendencies:
+    if progress.found:
         raise typer.Exit(1)
 
 
@@ -248,7 +247,6 @@ def _text(progress: Hunt, files: list[Path], booted: int) -> str:
             f"{found.finding.prop}: {len(machine.nodes)} nodes, {machine.cpu_count} CPUs, {tasks}"
             f" tasks, met after {found.minutes:.1f} min: {found.finding.text}\n  {file}"
         )
-    lines += [each.text for each in progress.tendencies]
-    if not (progress.found or progress.tendencies):
+    if not progress.found:
         lines.append("nothing found")
     return "\n".join(lines)

@@ -14,7 +14,6 @@ LOADS = 12
 # In timed mode a load takes as long as a boot.
 LOADS_TIMED = 4
 _VARIED = 3  # of a load that came close
-_TRIES = 40  # to draw loads of one kind for a machine
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,6 @@ def draw_case(seed: int, number: int, *, timed: bool = False, near: Sequence[Nea
     else:
         loads += draw_loads(rng, machine, LOADS - len(loads))
     return Case(machine, tuple(sorted(dict.fromkeys(loads), key=lambda load: bool(load.hotplug))))
-
-
-def draw_alike(seed: int, kind: str, machines: int, loads: int) -> list[Case]:
-    """Draw cases with loads of one kind only, on new machines; fewer where it is hard to draw."""
-    found = []
-    for number in range(2 * machines):
-        rng = random.Random(f"{seed}-{kind}-{number}")
-        machine = draw_machine(rng)
-        alike: dict[Load, None] = {}
-        for _ in range(_TRIES):
-            drawn = [load for load in draw_loads(rng, machine, LOADS) if load.kind == kind]
-            alike |= dict.fromkeys(drawn)
-        if len(alike) >= loads // 2:
-            found.append(Case(machine, tuple(alike)[:loads]))
-    return found[:machines]
 
 
 def _varied(rng: random.Random, load: Load) -> Load:

@@ -1,13 +1,12 @@
 """Fresh boots of a case with other seeds, on the kernel that is hunted and on its rival."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Finding, limit_between
 from numalab.hunt.pursuit.looks import Looks
-from numalab.hunt.pursuit.pooled import Pooled
 from numalab.hunt.workers import Boot, Examiners
 
 SEEDS = 3  # of the boots that confirm
@@ -33,7 +32,6 @@ class Trial:
     bench: HuntBench
     rival: HuntBench | None
     seed: int
-    pooled: Pooled = field(default_factory=Pooled)
 
     def counts(self, finding: Finding) -> bool:
         """Whether what one boot shows is worth fresh ones: weak ones only with a rival."""
@@ -92,10 +90,7 @@ class Trial:
         # What is about the whole boot needs all loads of the case, which has no others then.
         again = case.only(*(case.loads[n] for n in order)) if order else case
         boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
-        results = self.workers.examine(boots)
-        if self.rival is not None:
-            self.pooled.take(again.loads, *results)
-        for (_, bench, _), examined in zip(boots, results, strict=True):
+        for (_, bench, _), examined in zip(boots, self.workers.examine(boots), strict=True):
             for each, seen in looks.items():
                 places: list[int | None] = [p for p, n in enumerate(order) if n == each.load]
                 seen.take(examined, each.prop, places or [None], mine=bench is self.bench)
