@@ -24,7 +24,7 @@ def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         alike = len({part.cpus for part in parts}) == 1 and all(p.kind == "hog" for p in parts)
         yield limits.node_moves.found(
             PING_PONG, run.number, rate,
-            f"{run.load.tasks} tasks changed nodes {moved} times in"
+            f"{_tasks(run)} changed nodes {moved} times in"
             f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
             weak=not alike or run.load.tasks > len(parts[0].cpus),
         )  # fmt: skip
@@ -37,10 +37,14 @@ def wandering(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         moved, rate = found
         yield limits.cpu_moves.found(
             WANDERING, run.number, rate,
-            f"{run.load.tasks} tasks changed CPUs {moved} times in"
+            f"{_tasks(run)} changed CPUs {moved} times in"
             f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
             weak=True,
         )  # fmt: skip
+
+
+def _tasks(run: LoadRecording) -> str:
+    return "1 task" if run.load.tasks == 1 else f"{run.load.tasks} tasks"
 
 
 def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | None:
