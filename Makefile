@@ -17,9 +17,8 @@ PACKAGES := \
 
 # What the tests boot.
 TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
-# What runs in the test bed: everything, or as `make test` has it.
+# What runs in the test bed.
 TEST_BED := tests/testbed
-SHORT_BED := tests/testbed/test_bed.py tests/testbed/test_pinned_guest.py
 
 .PHONY: help setup demo check test test-kvm test-bed fuzz bench site clean
 
@@ -57,23 +56,22 @@ check: setup ## Format, lint, types, layers, shell scripts
 	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
 	  | xargs --no-run-if-empty shellcheck
 
-test: setup ## All tests: pure, golden, real boots, a real browser, a pinned guest in the test bed
-	@$(BIN)/numalab image build base bench host >/dev/null
+test: setup ## All tests: pure, golden, real boots, a real browser
+	@$(BIN)/numalab image build base bench >/dev/null
 	@$(BIN)/numalab kernel build $(TEST_KERNELS) >/dev/null
 	@$(BIN)/numalab emulator build >/dev/null
 	@mkdir -p build # a guest takes one CPU: what boots none runs on the other
 	@$(BIN)/pytest tests/unit tests/fuzz tests/browser >build/unit.log 2>&1 & unit=$$!; \
 	  $(BIN)/pytest tests/guest; guest=$$?; wait $$unit; unit=$$?; \
-	  cat build/unit.log; $(BIN)/pytest $(SHORT_BED); bed=$$?; \
-	  exit $$((guest ? guest : unit ? unit : bed))
+	  cat build/unit.log; exit $$((guest ? guest : unit))
 
 test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emulates SVM)
 	@$(BIN)/numalab image build base host >/dev/null
 	@$(BIN)/numalab kernel build debian-6.12 >/dev/null
 	@$(BIN)/pytest $(TEST_BED)
 
-test-bed: TEST_BED := $(SHORT_BED)
-test-bed: test-kvm ## The same, one pinned guest only and how it lies by /proc (`make test` has it too)
+test-bed: TEST_BED := tests/testbed/test_bed.py tests/testbed/test_pinned_guest.py
+test-bed: test-kvm ## The same, one pinned guest only and how it lies by /proc
 
 fuzz: setup ## Hostile input of every kind, long; each case by its seed
 	@PYTHONPATH=tests $(BIN)/python -m fuzz
