@@ -10,8 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
@@ -22,6 +21,7 @@ from numalab.hunt.case_file import read_case
 from numalab.hunt.finding import Examined, Finding
 from numalab.kernel.catalogue import KernelSpec
 from numalab.places import shipped_dir
+from support.one_command import invoke
 
 BAD = "debian-6.12-mutation-pinned-fallback"
 GOOD = "debian-6.12"
@@ -98,17 +98,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def numalab(command: Callable[..., None], *words: object) -> Result:
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def hunt(*words: object) -> Result:
-    return numalab(hunt_command.command, *words)
+    return invoke(hunt_command.command, *words)
 
 
 def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_path: Path) -> None:
@@ -185,7 +176,7 @@ def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
 
 
 def bisect_on(*words: object, case: Path = CASE) -> Result:
-    return numalab(bisect, "--case", case, *words)
+    return invoke(bisect, "--case", case, *words)
 
 
 def test_the_patch_that_made_a_case_fail_is_named(bench: Bench, tmp_path: Path) -> None:

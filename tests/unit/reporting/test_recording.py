@@ -6,8 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import families_of_nodes
@@ -17,6 +16,7 @@ from numalab.reporting.recording import read_recorded_machine
 from numalab.results.reader import load_findings
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
+from support.one_command import invoke
 
 DATA = Path(__file__).parents[2] / "data"
 RING_4 = """\
@@ -46,12 +46,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numalab(*words: object) -> Result:
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(command, *words)
 
 
 def measured(*words: object) -> dict[str, float | None]:

@@ -5,14 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from numalab.cli.study.report import command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.report.formats import catalogue
 from numalab.report.formats.catalogue import BUILT_IN
+from support.one_command import invoke
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 
@@ -23,12 +23,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def report(*words: object) -> Result:
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(command, *words)
 
 
 def test_perfetto_traces_lie_beside_the_measures_of_the_runs_drawn(copied: Path) -> None:

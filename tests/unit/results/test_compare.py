@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from numalab.cli.study.compare import command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.compare import CellVersus, compare_results
 from numalab.results.layout import Results
+from support.one_command import invoke
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 BEFORE, AFTER = "ring-4_bound-hogs_before", "ring-4_bound-hogs_after"
@@ -48,12 +48,7 @@ def set_measure(results: Path, cell: str, measure: str, values: list[float | Non
 
 
 def numalab(*words: object) -> Result:
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(command, *words)
 
 
 def cells(other: Path) -> dict[str, CellVersus]:
