@@ -12,7 +12,8 @@ bool place_of(const struct memory *memory, uint32_t line, struct place *place)
 				.line = line,
 				.home = region->home,
 				.tag = region->host + ((uint64_t)offset << LINE_BITS),
-				.holders = &region->holders[offset]};
+				.holders = &region->holders[offset],
+				.fetched = &region->fetched[offset >> PAGE_LINE_BITS]};
 			return true;
 		}
 	}

@@ -42,6 +42,7 @@ struct region {
 	uint16_t home;
 	uint64_t host;
 	uint64_t *holders; /* of each line: groups, by bits; with over 64 groups, bits are shared */
+	uint32_t *fetched; /* of each page: the slice in which a line of it was fetched last */
 };
 
 struct memory {
@@ -61,6 +62,7 @@ struct place {
 	uint16_t home;
 	uint64_t tag;      /* of the filters */
 	uint64_t *holders;
+	uint32_t *fetched; /* its page's */
 };
 
 bool place_of(const struct memory *memory, uint32_t line, struct place *place);

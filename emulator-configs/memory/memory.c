@@ -86,8 +86,10 @@ void memory_finish(struct memory *memory)
 		cache_destroy(&memory->groups[group].cache);
 		free(memory->groups[group].lines);
 	}
-	for (unsigned region = 0; region < memory->region_count; region++)
+	for (unsigned region = 0; region < memory->region_count; region++) {
 		free(memory->regions[region].holders);
+		free(memory->regions[region].fetched);
+	}
 	free(memory->cores);
 	free(memory->groups);
 	free(memory);
@@ -141,8 +143,10 @@ bool memory_add_region(struct memory *memory, uint32_t first, uint32_t lines, un
 		return false;
 	*region = (struct region){
 		.first = first, .lines = lines, .home = (uint16_t)home, .host = host};
-	region->holders = calloc(lines, sizeof(*region->holders)); /* pages come when touched */
-	if (!region->holders)
+	/* Both are zero pages of the host until they are touched. */
+	region->holders = calloc(lines, sizeof(*region->holders));
+	region->fetched = calloc((lines >> PAGE_LINE_BITS) + 1, sizeof(*region->fetched));
+	if (!region->holders || !region->fetched)
 		return false;
 	memory->region_count++;
 	return true;
@@ -233,6 +237,7 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	}
 	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
 	row->waited_ps += wait_ps;
+	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
 		(struct shared_line){.writer = NO_CPU, .exclusive = access.store || !others.any};
 	*place.holders |= UINT64_C(1) << core->group % BITS;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 2, HEADER = 8, FIXED_COLUMNS = 11, TRAFFIC_COLUMNS = 4 };
+enum { VERSION = 3, HEADER = 8, FIXED_COLUMNS = 11, TRAFFIC_COLUMNS = 4 };
 
 #define MAGIC UINT64_C(0x0000656c6361726f) /* "oracle" */
 #define PS_OF_NS 1000
@@ -41,7 +41,7 @@ static void put(struct oracle *oracle, struct table *table, const uint64_t *row)
 
 static void put_counts(struct oracle *oracle, const struct row *row)
 {
-	uint64_t values[FIXED_COLUMNS + 2 * MAX_NODES] = {
+	uint64_t values[FIXED_COLUMNS + 3 * MAX_NODES] = {
 		row->slice_ns,    row->cpu,	 row->task, row->since_ns,   row->second_hits,
 		row->last_hits,   row->told, row->stalled_ps, row->waited_ps, row->loads,
 		row->far_loads};
@@ -51,6 +51,7 @@ static void put_counts(struct oracle *oracle, const struct row *row)
 	for (unsigned node = 0; node < nodes; node++) {
 		values[FIXED_COLUMNS + node] = row->from[node];
 		values[FIXED_COLUMNS + nodes + node] = row->from[MAX_NODES + node];
+		values[FIXED_COLUMNS + 2 * nodes + node] = row->pages[node];
 		any |= row->from[node] | row->from[MAX_NODES + node];
 	}
 	if (any)
@@ -90,7 +91,8 @@ bool oracle_create(struct oracle *oracle, const struct config *config, FILE *cou
 {
 	*oracle = (struct oracle){
 		.config = config,
-		.counts = {.file = counts, .columns = FIXED_COLUMNS + 2 * config->nodes},
+		.slice = 1,
+		.counts = {.file = counts, .columns = FIXED_COLUMNS + 3 * config->nodes},
 		.traffic = {.file = traffic, .columns = TRAFFIC_COLUMNS}};
 	put_header(oracle, &oracle->counts, false);
 	put_header(oracle, &oracle->traffic, false);
@@ -104,6 +106,7 @@ static void end_slice(struct oracle *oracle, struct traffic *traffic, uint64_t n
 {
 	put_traffic(oracle, traffic);
 	oracle->slice_ns = next_ns;
+	oracle->slice++;
 	for (unsigned cpu = 0; cpu < oracle->config->cpus; cpu++)
 		close_rows(oracle, cpu);
 	if (oracle->counts.file)
@@ -124,6 +127,13 @@ void oracle_advance(struct oracle *oracle, struct traffic *traffic, uint64_t now
 struct row *oracle_row(struct oracle *oracle, unsigned cpu)
 {
 	return &oracle->cpus[cpu].rows[oracle->cpus[cpu].now];
+}
+
+void oracle_page(const struct oracle *oracle, struct row *row, uint32_t *fetched, unsigned home)
+{
+	if (*fetched != oracle->slice)
+		row->pages[home]++;
+	*fetched = oracle->slice;
 }
 
 void oracle_switch(struct oracle *oracle, unsigned cpu, uint64_t task, uint64_t now_ps)

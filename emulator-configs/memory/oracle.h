@@ -7,7 +7,8 @@
  *   counts   slice's start in ns, cpu, task, on this CPU since (ns), second-level hits,
  *            last-level hits, stores that had to tell others, stalled ps, of it waited ps,
  *            loads from any memory, loads from another node's memory (what perf calls node-loads
- *            and node-load-misses), lines from the memory of node 0, 1, ..., from a cache on node 0, 1, ...
+ *            and node-load-misses), lines from the memory of node 0, 1, ..., from a cache on node 0, 1, ...,
+ *            pages at home on node 0, 1, ... that lines were fetched of, each once in a slice
  *   traffic  slice's start in ns, server, lines, waited ps
  *
  * `rows` is 0 in a table that was not finished: then the file's size says it. A task is the
@@ -26,6 +27,7 @@ struct row {
 	uint64_t slice_ns, cpu, task, since_ns;
 	uint64_t second_hits, last_hits, told, stalled_ps, waited_ps, loads, far_loads;
 	uint64_t from[2 * MAX_NODES]; /* memories, then caches */
+	uint64_t pages[MAX_NODES];
 };
 
 struct table {
@@ -42,6 +44,7 @@ struct oracle {
 	const struct config *config;
 	struct table counts, traffic;
 	uint64_t slice_ns;
+	uint32_t slice; /* its number, from 1 */
 	struct cpu_rows *cpus;
 };
 
@@ -50,6 +53,8 @@ bool oracle_create(struct oracle *oracle, const struct config *config, FILE *cou
 void oracle_finish(struct oracle *oracle, struct traffic *traffic);
 /* The row to count in. */
 struct row *oracle_row(struct oracle *oracle, unsigned cpu);
+/* A line of a page was fetched; `fetched` is the slice in which that was so last. */
+void oracle_page(const struct oracle *oracle, struct row *row, uint32_t *fetched, unsigned home);
 void oracle_switch(struct oracle *oracle, unsigned cpu, uint64_t task, uint64_t now_ps);
 /* Ends the slice when `now` lies in another one. */
 void oracle_advance(struct oracle *oracle, struct traffic *traffic, uint64_t now_ps);

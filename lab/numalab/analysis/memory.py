@@ -1,5 +1,7 @@
 """What the memory model of mode timed counted, as findings: by node pair, over time, by task."""
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from numalab.analysis.findings import MAX_TASKS, Matrix, TaskMemory, TimeSeries
@@ -9,6 +11,7 @@ from numalab.analysis.tasks import of_interest
 from numalab.capture.guest_time import JoinedTables
 
 LINK_SERIES, MEMORY_SERIES = "memory_link", "memory_node"
+_PAGES_OF_MIB = 256
 
 
 def memory_matrix(run: RecordedRun, memory: JoinedTables) -> tuple[Matrix, ...]:
@@ -29,8 +32,8 @@ def memory_matrix(run: RecordedRun, memory: JoinedTables) -> tuple[Matrix, ...]:
 
 
 def memory_series(run: RecordedRun, memory: JoinedTables) -> tuple[TimeSeries, ...]:
-    """Return over time: the local share and the stall share of the tasks of interest, and what
-    each memory and link carried."""
+    """Return over time: the local share and the stall share of the tasks of interest, where the
+    pages lay that they fetched from, and what each memory and link carried."""
     nodes, slices = run.machine.nodes, run.scope.slices
     if not nodes or not _at_times(memory) or not slices.count:
         return ()
@@ -63,8 +66,33 @@ def memory_series(run: RecordedRun, memory: JoinedTables) -> tuple[TimeSeries, .
             at,
             tuple(stall),
         ),
+        *_homes(run, mine),
         *_traffic(run, memory),
     )
+
+
+def _homes(run: RecordedRun, counts: pl.DataFrame) -> Iterator[TimeSeries]:
+    """Yield how much memory the tasks used at a time, by home: the mean of the model's slices.
+
+    Counts of an older numalab have no pages.
+    """
+    nodes, slices = run.machine.nodes, run.scope.slices
+    names = [f"pages_{node}" for node in nodes]
+    if not set(names) <= set(counts.columns):
+        return
+    slice_ns = counts.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
+    sums = {row[0]: row[1:] for row in sum_by_slice(counts, slices, (), names).iter_rows()}
+    if not any(map(any, sums.values())):
+        return
+    for place, node in enumerate(nodes):
+        mib = tuple(
+            round(sums[number][place] * slice_ns / length / _PAGES_OF_MIB, 3)
+            if number in sums
+            else 0.0
+            for number, length in enumerate(slices.lengths_ns())
+        )
+        title = "Memory that the tasks fetched from within 10 ms, by its node (modelled)"
+        yield TimeSeries("memory_home", title, "MiB", node, slices.ends_ms, mib)
 
 
 def _traffic(run: RecordedRun, memory: JoinedTables) -> list[TimeSeries]:

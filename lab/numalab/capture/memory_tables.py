@@ -15,7 +15,7 @@ from numalab.errors import HostError
 from numalab.topology.memory.model import MemoryModel, memory_model
 from numalab.topology.model import Topology
 
-VERSION = 2
+VERSION = 3
 _MAGIC = 0x656C6361726F
 _HEADER = 8
 _WORD = 8
@@ -45,7 +45,8 @@ class MemoryTables:
     each CPU (`node` is the CPU's): hits in the second and last level, stores that had to tell
     other caches, time it stood still and time of it that it stood in queues, loads from memory and
     from other nodes' memory, and lines from each node's memory (`memory_<node>`) and caches
-    (`cache_<node>`).
+    (`cache_<node>`), and how many pages with their home on each node these lines were of
+    (`pages_<node>`; a page counts once in a slice, for the task that fetched of it first).
     `traffic` has a row for each memory and link: `from_node`, `to_node` (the same of a memory),
     lines, how long CPUs waited in its queue, and how long it needs for a line (`line_ps`).
     `left_out` are rows of both for which there was no room.
@@ -84,8 +85,9 @@ def parse_memory_tables(counts: Path, traffic: Path, topology: Topology) -> Memo
 
 
 def node_columns(nodes: int) -> tuple[str, ...]:
-    """Return the columns of lines by node: from each memory, then from each node's caches."""
-    return tuple(f"{kind}_{node}" for kind in ("memory", "cache") for node in range(nodes))
+    """Return the columns by node: lines from each memory, lines from each node's caches, pages."""
+    kinds = ("memory", "cache", "pages")
+    return tuple(f"{kind}_{node}" for kind in kinds for node in range(nodes))
 
 
 def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:

@@ -211,6 +211,24 @@ def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
     assert {local.unit, stall.unit} == {"%"} and not links
 
 
+def test_where_pages_in_use_lie_is_a_mean_of_the_slices(
+    trace: Any, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    # The hog's rows: one slice in each 10 ms of the window, and half of one more in the second.
+    pages = {"pages_0": [0, 0, 0, 0, 9], "pages_1": [512] * 5, "pages_2": [0, 0, 256, 512, 0]}
+    counts = joined.counts.with_columns(pl.Series(name, each) for name, each in pages.items())
+    findings = a_run(trace, three_nodes, JoinedTables(counts, joined.traffic)).findings
+    series = {each.label: each.values for each in findings.series if each.name == "memory_home"}
+    assert series == {"node 0": (0, 0), "node 1": (2, 3), "node 2": (0, 2)}
+
+
+def test_counts_of_an_older_numalab_have_no_pages(
+    trace: Any, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    series = {each.name for each in a_run(trace, three_nodes, joined).findings.series}
+    assert "memory_home" not in series and "memory_local" in series
+
+
 def test_tasks_are_listed_by_how_long_they_stood_still(trace: Any, three_nodes: Topology) -> None:
     pids = range(10, 10 + MAX_TASKS + 2)
     rows = [

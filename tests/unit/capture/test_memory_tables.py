@@ -21,7 +21,7 @@ from numalab.topology.model import Topology
 
 MAGIC = 0x656C6361726F
 SLICE_NS = 10_000_000
-COLUMNS = len(FIXED) + 8  # ring-4
+COLUMNS = len(FIXED) + 12  # ring-4
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def write(
 def count(slice_: int, cpu: int, task: int, since: int, *lines: int) -> list[int]:
     """A row: lines from the memories of nodes 0 to 3."""
     fixed = [slice_ * SLICE_NS, cpu, task, since, 5, 6, 7, 90_000, 1_000, sum(lines), lines[1]]
-    return [*fixed, *lines, 0, 0, 0, 0]
+    return [*fixed, *lines, 0, 0, 0, 0, *(line // 2 for line in lines)]
 
 
 def test_tables_are_read_with_their_nodes_and_links(tmp_path: Path, ring: Topology) -> None:
@@ -54,7 +54,7 @@ def test_tables_are_read_with_their_nodes_and_links(tmp_path: Path, ring: Topolo
     (row,) = tables.counts.to_dicts()
     assert (row["slice_ns"], row["cpu"], row["node"]) == (3 * SLICE_NS, 5, 2)
     assert row["task"] == 1 << 63
-    assert [row[name] for name in node_columns(4)] == [1, 2, 3, 4, 0, 0, 0, 0]
+    assert [row[name] for name in node_columns(4)] == [1, 2, 3, 4, 0, 0, 0, 0, 0, 1, 1, 2]
     memory, link = tables.traffic.to_dicts()
     assert (memory["from_node"], memory["to_node"], memory["lines"]) == (2, 2, 10)
     assert link["from_node"] != link["to_node"]
@@ -73,13 +73,13 @@ def test_a_table_that_was_not_finished_has_the_rows_that_are_there(
 @pytest.mark.parametrize(
     ("header", "cut", "message"),
     [
-        ({}, 8, "it is cut short: 1.94737 rows of 2"),
+        ({}, 8, "it is cut short: 1.95652 rows of 2"),
         ({}, 8 * COLUMNS, "it is cut short: 1 rows of 2"),
-        ({5: 0}, 8, "it is cut short: 1.94737 rows of whole ones"),
+        ({5: 0}, 8, "it is cut short: 1.95652 rows of whole ones"),
         ({5: 1 << 60}, 0, "it is cut short"),
         ({0: 7}, 0, "it does not begin as such a table does"),
         ({}, 10_000, "it does not begin as such a table does"),
-        ({1: 1}, 0, "version 1 with 19 columns and 4 nodes, not version 2"),
+        ({1: 1}, 0, "version 1 with 23 columns and 4 nodes, not version 3"),
         ({2: 0}, 0, "0 columns"),
         ({3: 8}, 0, "8 nodes"),
         ({4: 0}, 0, "slices of 0 ns"),

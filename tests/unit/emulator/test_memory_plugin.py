@@ -253,7 +253,7 @@ def test_the_oracle_counts_by_task_cpu_and_node(
     core.load(0, 1)
     core.finish()
     header, rows = read_table(files[0])
-    assert header[1:6].tolist() == [2, 11 + 2 * NODES, NODES, 1_000_000, 4]
+    assert header[1:6].tolist() == [3, 11 + 3 * NODES, NODES, 1_000_000, 4]
     by_key = {(row[0], row[1], row[2]): row for row in rows.tolist()}
     first = by_key[0, 0, 0xAA]
     assert first[9:15] == [10, 10, 0, 10, 0, 0]
@@ -262,6 +262,12 @@ def test_the_oracle_counts_by_task_cpu_and_node(
     assert by_key[0, 0, 0xBB][3] == 5
     assert by_key[0, 2, 0][15:19] == [1, 0, 0, 0]
     assert by_key[1_000_000, 0, 0xBB][9:15] == [1, 0, 1, 0, 0, 0]
+    # A page counts once in a slice, for the task that came first, wherever the line came from.
+    pages = {key: row[19:] for key, row in by_key.items()}
+    assert pages[0, 0, 0xAA] == [0, 1, 0, 0]
+    assert pages[0, 0, 0xBB] == [1, 0, 0, 0]
+    assert pages[0, 2, 0] == [0, 0, 0, 0]
+    assert pages[1_000_000, 0, 0xBB] == [1, 0, 0, 0]
     traffic = read_table(files[1])[1].tolist()
     # Node 1's memory and the link from 1 to 0 carried ten lines; the dirty line went home as well.
     assert [row[:3] for row in traffic if row[0] == 0] == [
