@@ -15,6 +15,7 @@ from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
+from numalab.qemu.version import parse_qemu_version
 from numalab.units import format_size
 
 _GIB = 1 << 30
@@ -109,9 +110,7 @@ def _qemu() -> Check:
 
 def _qemu_version(name: str, hint: str) -> Check:
     text = version_line("qemu-system-x86_64", "qemu-system-x86")
-    words = text.partition("version ")[2].split(".")
-    version = tuple(int(word) for word in words[:2] if word.isdecimal())
-    if version < _NEEDED_QEMU:
+    if parse_qemu_version(text) < _NEEDED_QEMU:
         return Check(name, False, f"{text}; 7.2 or later is needed", hint)
     return Check(name, True, text)
 

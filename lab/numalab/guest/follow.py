@@ -83,12 +83,14 @@ def follow(
         for line in console.rest() if ending else console.lines():
             watchdog.console(line, now)
         for line in beats.rest() if ending else beats.lines():
-            _note_beat(watchdog, line, now, on_beat)
-        for phase in watchdog.phase_began:
-            phase_began.setdefault(phase, time.monotonic())
-        if "workload" in watchdog.phase_began and not ending:
+            beat = _note_beat(watchdog, line, now)
+            if beat is not None:
+                phase_began.setdefault(beat.phase, time.monotonic())
+                if on_beat is not None:
+                    on_beat(beat)
+        if "workload" in phase_began and not ending:
             witness.workload_began()
-        if "collect" in watchdog.phase_began and not ending:
+        if "collect" in phase_began and not ending:
             witness.workload_ended()
         loss = ending.loss() if ending else watchdog.verdict(now)
         _check_space(run_dir.path)
@@ -124,14 +126,11 @@ def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog, clock: G
         time.sleep(_TICK)
 
 
-def _note_beat(
-    watchdog: Watchdog, line: str, now: float, on_beat: Callable[[Beat], None] | None
-) -> None:
+def _note_beat(watchdog: Watchdog, line: str, now: float) -> Beat | None:
     try:
         beat = parse_beat(line)
     except ValueError:
         watchdog.bad_beats += 1
-        return
+        return None
     watchdog.beat(beat, now)
-    if on_beat is not None:
-        on_beat(beat)
+    return beat

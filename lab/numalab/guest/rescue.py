@@ -41,7 +41,7 @@ def rescue_trace(
     if not job.events or region is None:
         own = "its trace was in the guest's own memory, which is lost with its kernel"
         return Rescue(note=own if job.events else "nothing was being recorded")
-    if "workload" not in end.watchdog.phase_began:
+    if "workload" not in end.phase_began:
         return Rescue(note="the guest was lost before the recording began")
     if run_dir.trace.exists():
         return Rescue(note="its trace had been written already")

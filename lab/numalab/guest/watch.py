@@ -52,7 +52,6 @@ class Watchdog:
         self._panic_over = False
         self.phase: Phase | None = None
         self.uptime = 0.0
-        self.phase_began: dict[str, float] = {}
         self.status: int | None = None
         self.message = ""
         self.bad_beats = 0
@@ -64,7 +63,6 @@ class Watchdog:
         """Note a beat."""
         self._last_sign = now
         self.phase, self.uptime = beat.phase, beat.uptime
-        self.phase_began.setdefault(beat.phase, now)
         if beat.status is not None:
             self.status = beat.status
         if beat.message:

@@ -19,5 +19,10 @@ def qemu_version(program: Path | None) -> tuple[int, ...]:
         text = run([program, "--version"], check=False, timeout=20).stdout
     except HostError:  # starting the guest will say why
         return ()
+    return parse_qemu_version(text)
+
+
+def parse_qemu_version(text: str) -> tuple[int, ...]:
+    """Parse what `--version` prints into major and minor version; () where it says none."""
     found = re.search(r"version (\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else ()

@@ -108,7 +108,7 @@ def test_phases_are_timed_by_the_hosts_clock(
     end, _ = followed(FakeGuest([*steps, said(run_dir.heartbeat, then=OFF)], qemu), run_dir)
     boot, workload = end.phase_began["boot"], end.phase_began["workload"]
     assert began <= boot <= workload <= time.monotonic()
-    assert list(end.watchdog.phase_began) == ["boot", "workload"]
+    assert list(end.phase_began) == ["boot", "workload"]
 
 
 def test_what_comes_with_the_end_is_read_but_nobody_looks_any_more(
