@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from numalab.analysis.statistics import compare_samples, smallest_effect
 from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
@@ -15,6 +13,7 @@ from numalab.places import project_dir
 from numalab.study.claims import Claim
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
+from support.one_command import invoke
 
 REPORTS = project_dir() / "reports"
 
@@ -79,12 +78,10 @@ def test_the_claims_of_a_stored_study() -> None:
 
 
 def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> None:
-    app = typer.Typer()
-    app.command()(command)
     asked = ["vma-grouping", "--preset", "quick", "--mode", "icount"]
-    text = " ".join(CliRunner().invoke(app, asked).stdout.split())
+    text = " ".join(invoke(command, *asked).stdout.split())
     assert "too few seeds: ring-4, xfsrepair: xfsrepair: about as many minor faults" in text
-    document = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    document = json.loads(invoke(command, *asked, "--json").stdout)
     (claim, *_) = [
         each
         for each in document["studies"][0]["claims"]

@@ -5,23 +5,16 @@ import stat
 from pathlib import Path
 
 import pytest
-import typer
-import typer.testing
 
 from numalab.cli.guest import doctor
 from numalab.errors import GuestLost, LossCause, UserError
 from numalab.guest.kvm import Choice
 from numalab.guest.verdicts import DeviceProblem
-
-
-def run(path: Path) -> typer.testing.Result:
-    app = typer.Typer()
-    app.command()(doctor.command)
-    return typer.testing.CliRunner().invoke(app, ["--report", str(path)])
+from support.one_command import invoke
 
 
 def report(path: Path) -> dict:  # type: ignore[type-arg]
-    result = run(path)
+    result = invoke(doctor.command, "--report", path)
     assert result.exit_code in (0, 3), result.output  # 3: a program is missing on this host
     value: dict = json.loads(path.read_text())  # type: ignore[type-arg]
     return value
@@ -62,4 +55,5 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_guest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(doctor, "_probe", lambda *_a: pytest.fail("a guest was tried"))
-    assert isinstance(run(tmp_path / "no/report.json").exception, UserError)
+    with pytest.raises(UserError):
+        report(tmp_path / "no/report.json")

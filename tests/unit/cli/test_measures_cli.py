@@ -2,17 +2,13 @@
 
 import json
 
-import typer
-from typer.testing import CliRunner
-
 from numalab.analysis.measures.catalogue import families
 from numalab.cli.study.measures import command
+from support.one_command import invoke
 
 
 def numalab(*words: str) -> str:
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    result = invoke(command, *words)
     assert result.exit_code == 0
     return result.stdout
 

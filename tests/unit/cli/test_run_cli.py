@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from numalab.campaign.carry_out import Failure
 from numalab.campaign.local import Ready
@@ -22,6 +21,7 @@ from numalab.reporting.build import gather
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 from support.example_results import copy_example
+from support.one_command import invoke
 
 STUDY = "group-construction"
 
@@ -76,12 +76,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
 
 
 def run(*words: object) -> Result:
-    app = typer.Typer()
-    app.command()(run_command.command)
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(run_command.command, *words)
 
 
 def test_results_go_to_a_folder_of_this_moment_and_are_told(lab: Lab) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from numalab.placement.planner import plan, preferred
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.model import CpuShape, Topology
 from support.host_tree import SERVERS, Server, small_host, write_tree
+from support.one_command import invoke
 
 HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
 TWO, FOUR, EIGHT = (read_host_file(HOSTS / f"{name}.json") for name in SERVERS)
@@ -296,14 +296,12 @@ def test_host_nodes_are_named_by_their_own_numbers(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
-    app = typer.Typer()
-    app.command()(place.command)
     words = ["mesh-8", "--host", str(HOSTS / "eight-node.json"), "--json"]
-    done = typer.testing.CliRunner().invoke(app, words)
+    done = invoke(place.command, *words)
     assert done.exit_code == 0
     value = json.loads(done.stdout)
     assert value["timing"] is True and value["most_on_one"] == 1
-    done = typer.testing.CliRunner().invoke(app, words[:-1])
+    done = invoke(place.command, *words[:-1])
     assert "one-to-one: distorts nothing" in done.stdout
 
 
@@ -318,8 +316,6 @@ def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
     ],
 )
 def test_the_command_refuses(words: list[str], message: str) -> None:
-    app = typer.Typer()
-    app.command()(place.command)
-    done = typer.testing.CliRunner().invoke(app, ["mesh-8", *words])
-    assert isinstance(done.exception, UserError)
-    assert message in str(done.exception)
+    with pytest.raises(UserError) as caught:
+        invoke(place.command, "mesh-8", *words)
+    assert message in str(caught.value)
