@@ -13,6 +13,7 @@ from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
 from numalab.host.read import available_mib
 from numalab.image.build import built_image
 from numalab.kernel.build import built_kernel
+from numalab.kernel.catalogue import KernelSpec
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
 from numalab.results.plan import PlannedRun
@@ -74,7 +75,7 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         cost = costs.of(topology, plan.workload_of(run), chosen)
         cpus = host_cpus(chosen, topology.cpu_count)
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
-    lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if built_kernel(spec) is None]
+    lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]
     seconds = KERNEL_SECONDS * len(lacks)
     if chosen == "timed":
         emulator = find_emulator(plan.study.machine.emulator)
@@ -88,6 +89,11 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     return StudyOutlook(
         plan.name, chosen, reason, tuple(runs), tuple(lacks), seconds, available_mib(), jobs
     )
+
+
+def _to_build(spec: KernelSpec) -> bool:
+    """Tell whether a kernel has to be built or fetched; one that a file's path names is there."""
+    return built_kernel(spec) is None and not (spec.is_prebuilt and spec.package is None)
 
 
 def _mode(plan: Plan, asked: str) -> tuple[Mode, str]:

@@ -19,6 +19,7 @@ from numalab.results.status import State, read_progress
 from numalab.run_dir import RunDir
 from numalab.study.plan import plan_study
 from support.fake_executor import MATRIX, fake, order, ready, tasks
+from support.kernel_image import bzimage
 from support.stored_run import stored_manifest
 
 
@@ -65,6 +66,18 @@ def test_a_study_is_looked_at_without_a_build(
     assert total_seconds([found, found], 1) == pytest.approx(2 * one)
     assert {each.cpus for each in found.runs} == {1}
     assert {each.cpus for each in look_ahead(plan, "kvm").runs} == {9, 5}
+
+
+def test_a_kernel_named_by_its_file_is_not_to_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
+    (tmp_path / "bzImage").write_bytes(bzimage())
+    study = MATRIX.replace('"debian-6.12"', f'"{tmp_path}/bzImage"')
+    study = study.replace('"debian-6.12-undo-group-construction"', '"deb:linux-image-amd64"')
+    (tmp_path / "tried.toml").write_text(study)
+    found = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
+    assert found.to_build == ("kernel deb:linux-image-amd64", "image base")
 
 
 def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

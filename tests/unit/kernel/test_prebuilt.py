@@ -20,8 +20,8 @@ from numalab.kernel.prebuilt.cpio import pack_cpio
 from numalab.kernel.prebuilt.image_header import KernelImage, NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.modules import load_order, parse_index
 from numalab.kernel.prebuilt.prebuilt import find_prebuilt
+from support.kernel_image import RELEASE, bzimage
 
-RELEASE = "6.1.0-9-amd64"
 DEP = """\
 kernel/crypto/crc32c_generic.ko.xz:
 kernel/crypto/crc32c_intel.ko.xz:
@@ -37,16 +37,6 @@ kernel/drivers/misc/pvpanic/pvpanic-mmio.ko.xz:
 SOFT = "# a comment\nsoftdep libcrc32c pre: crc32c\nsoftdep erofs pre: nothing post: other\n"
 ALIAS = "alias crc32c crc32c_intel\nalias crc32c crc32c_generic\nalias pci:v1 other\n"
 BUILTIN = "kernel/fs/ext4/ext4.ko\n"
-
-
-def bzimage(release: str = RELEASE) -> bytes:
-    """A file with the header of a bzImage, as Documentation/arch/x86/boot.rst has it."""
-    data = bytearray(2048)
-    data[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", data, 0x20E, 0x400)
-    text = f"{release} (somebody@somewhere) #1 SMP\0".encode()
-    data[0x600 : 0x600 + len(text)] = text
-    return bytes(data)
 
 
 def vmlinux(note: int = 18, machine: int = 0x3E) -> bytes:
