@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
@@ -26,7 +26,6 @@ from testbed.runner import LINE
 # therefore CPU seconds of QEMU, and many more seconds of wall time for a host that is busy or a
 # guest that waits for nothing.
 _BOOT_CPU_SECONDS = 300.0
-_BOOTS = 3
 _WALL_PER_CPU_SECOND = 8.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ENV = {
@@ -41,9 +40,10 @@ class BedFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Disks:
-    """The host's kernel, its root, and what it is given beside that."""
+class Parts:
+    """What a host is made of: who emulates it, its kernel, its root, and its other disks."""
 
+    emulator: Path
     kernel: HostKernel
     root: Path
     others: tuple[Path, ...]
@@ -205,7 +205,7 @@ class Bed:
 
 def render_argv(
     topology: Topology,
-    disks: Disks,
+    parts: Parts,
     folder: Path,
     words: Sequence[str] = (),
 ) -> tuple[str, ...]:
@@ -219,15 +219,15 @@ def render_argv(
         " tsc=reliable no_timer_check"
     )
     argv = [
-        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"),
+        *(str(parts.emulator), "-nodefaults", "-no-user-config", "-display", "none"),
         *("-no-reboot", "-machine", "q35,nvdimm=on"),
-        # A thread for each CPU: with one for all, QEMU 7.2 gives guests of this host interrupts
-        # while they have them disabled, and their CPUs soon wait for each other's locks for ever.
-        # SVM has no five-level paging in QEMU 7.2; a `rep movsb` is a byte at a time in emulation.
-        *("-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off"),
+        # A thread for each CPU: with one for all, QEMU 7.2 gave guests of this host interrupts
+        # while they had them disabled, and their CPUs soon waited for each other's locks for ever.
+        # A `rep movsb` is a byte at a time in emulation.
+        *("-accel", "tcg,thread=multi", "-cpu", "max,erms=off,fsrm=off"),
         *("-smp", f"{topology.cpu_count},{packages},threads={shape.threads}"),
         *("-m", f"{memory}M,slots=8,maxmem={memory + 8192}M"),
-        *("-kernel", str(disks.kernel.image), "-initrd", str(disks.kernel.initrd)),
+        *("-kernel", str(parts.kernel.image), "-initrd", str(parts.kernel.initrd)),
         *("-append", " ".join([cmdline, *words])),
         *("-serial", f"file:{folder / 'console.log'}"),
         *("-chardev", f"socket,id=runner,path={folder / 'runner'},server=on,wait=on"),
@@ -245,7 +245,7 @@ def render_argv(
     for source, row in enumerate(topology.distances):
         for target, distance in enumerate(row):
             argv += ["-numa", f"dist,src={source},dst={target},val={distance}"]
-    for number, disk in enumerate((disks.root, *disks.others)):
+    for number, disk in enumerate((parts.root, *parts.others)):
         back = f"memory-backend-file,id=disk{number},mem-path={disk},share=on,readonly=on"
         argv += ["-object", f"{back},size={disk.stat().st_size}"]
         argv += ["-device", f"nvdimm,id=nvdimm{number},memdev=disk{number},unarmed=on"]
@@ -254,24 +254,10 @@ def render_argv(
 
 @contextmanager
 def running(argv: Sequence[str], folder: Path) -> Iterator[Bed]:
-    """Boot a host and give it when its runner answers; at the end it is killed.
+    """Boot a host and give it when its runner answers; at the end it is killed. Raises BedFailed.
 
-    With several threads QEMU 7.2 now and then runs stale code while a kernel patches itself, so a
-    host that oopses on its way up is booted again. Raises BedFailed.
+    It is booted once only: a host that oopses is a defect to be looked at.
     """
-    with ExitStack() as stack:
-        for attempt in range(1, _BOOTS + 1):
-            try:
-                bed = stack.enter_context(_booted(argv, folder))
-                break
-            except BedFailed as error:
-                if attempt == _BOOTS or "Oops" not in str(error):
-                    raise
-        yield bed
-
-
-@contextmanager
-def _booted(argv: Sequence[str], folder: Path) -> Iterator[Bed]:
     with (folder / "qemu.log").open("wb") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

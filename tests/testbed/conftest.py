@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from numalab.emulator.build import ensure_emulator
+from numalab.emulator.catalogue import find_emulator
 from numalab.errors import HostError
 from numalab.image.build import ensure_image
 from numalab.image.recipe import load_recipe
@@ -15,11 +17,13 @@ from numalab.kernel.build import ensure_kernel
 from numalab.kernel.catalogue import find_kernel
 from numalab.places import cache_dir
 from numalab.topology.load import load_topology
-from testbed.bed import Bed, Disks, render_argv, running
+from testbed.bed import Bed, Parts, render_argv, running
 from testbed.disks import guests_disk, project_disk, python_disk
 from testbed.kernel import host_kernel
 
 HOSTS = Path(__file__).parent / "hosts"
+# Not Debian 12's own: QEMU before 8.1 translates code while another CPU patches it.
+EMULATOR = "qemu-10.0"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,23 +33,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.timeout(0))
     # What a bed is like before any guest comes first, while it has not had one.
-    items.sort(key=lambda item: item.path.name not in ("test_bed.py", "test_pinned_guest.py"))
+    items.sort(key=lambda item: item.path.name != "test_pinned_guest.py")
+
+
+def make_parts(folder: Path) -> Parts:
+    """Return what every host of the bed is made of, built unless it is cached.
+
+    numalab as it is now goes into `folder`. Raises HostError for what this host lacks.
+    """
+    cache = cache_dir("testbed")
+    emulator = ensure_emulator(find_emulator(EMULATOR))
+    guest = ensure_image(load_recipe("base"))
+    others = (
+        python_disk(cache),
+        project_disk(folder),
+        guests_disk(cache, ensure_kernel(find_kernel("debian-6.12")).bzimage, guest.path.parent),
+    )
+    root = ensure_image(load_recipe("host")).path
+    return Parts(emulator.program, host_kernel(cache), root, others)
 
 
 @pytest.fixture(scope="session")
-def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
-    """The files that every host of the bed is made of, built unless they are cached."""
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    """What every host of the bed is made of."""
     try:
-        cache = cache_dir("testbed")
-        guest = ensure_image(load_recipe("base"))
-        others = (
-            python_disk(cache),
-            project_disk(tmp_path_factory.mktemp("project")),
-            guests_disk(
-                cache, ensure_kernel(find_kernel("debian-6.12")).bzimage, guest.path.parent
-            ),
-        )
-        return Disks(host_kernel(cache), ensure_image(load_recipe("host")).path, others)
+        return make_parts(tmp_path_factory.mktemp("project"))
     except HostError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
@@ -53,7 +65,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
 
 
 @pytest.fixture(scope="session")
-def boot_host(disks: Disks) -> Iterator[Callable[..., Bed]]:
+def boot_host(parts: Parts) -> Iterator[Callable[..., Bed]]:
     """Give a function that boots a host of the folder `hosts`; it is up until the tests end."""
     with ExitStack() as stack:
         up: dict[tuple[str, ...], Bed] = {}
@@ -63,7 +75,7 @@ def boot_host(disks: Disks) -> Iterator[Callable[..., Bed]]:
                 topology = load_topology(HOSTS / f"{name}.toml")
                 # Not pytest's own folder: a socket's name has room for 107 characters.
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bed-")))
-                argv = render_argv(topology, disks, folder, words)
+                argv = render_argv(topology, parts, folder, words)
                 up[name, *words] = stack.enter_context(running(argv, folder))
             return up[name, *words]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from numalab.topology.load import load_topology
-from testbed.bed import Bed, Disks, render_argv, running
+from testbed.bed import Bed, Parts, render_argv, running
 from testbed.conftest import HOSTS
 from testbed.disks import PROJECT
 
@@ -52,18 +52,18 @@ CASES = (
 
 
 @contextmanager
-def booted(disks: Disks, case: Case) -> Iterator[Bed]:
+def booted(parts: Parts, case: Case) -> Iterator[Bed]:
     own = HOSTS / f"{case.host}.toml"
     topology = load_topology(own if own.exists() else case.host)
     with tempfile.TemporaryDirectory(prefix="bed-") as folder:
-        argv = render_argv(topology, disks, Path(folder), case.words)
+        argv = render_argv(topology, parts, Path(folder), case.words)
         with running(argv, Path(folder)) as bed:
             yield bed
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.host for case in CASES])
-def test_a_host_is_seen_as_it_is_and_planned_upon(disks: Disks, case: Case) -> None:
-    with booted(disks, case) as bed:
+def test_a_host_is_seen_as_it_is_and_planned_upon(parts: Parts, case: Case) -> None:
+    with booted(parts, case) as bed:
         asked = bed.begin("python3", FACTS), bed.begin("numalab", "host", "show", "--json")
         begun = {
             each.guest: bed.begin("numalab", "place", small(bed, each.guest), "--json")
