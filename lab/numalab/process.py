@@ -5,22 +5,17 @@ processes it started (`make` starts hundreds), and nothing is left running.
 """
 
 import os
-import selectors
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from numalab.errors import HostError
 
 TAIL_LINES = 20
-_ONE_DAY = 86_400.0
 
 _running: set[int] = set()
 
@@ -53,10 +48,6 @@ class CommandFailed(HostError):
         )
 
 
-class PrintedTooMuch(HostError):
-    """A command printed more than it may and was ended with everything it had started."""
-
-
 class CommandTimedOut(HostError):
     """A command ran longer than it may and was ended with everything it had started."""
 
@@ -82,61 +73,23 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
     timeout: float | None = None,
-    most: int | None = None,
     check: bool = True,
 ) -> Completed:
     """Run a command to its end and return what it printed, decoded as UTF-8 with replacement.
 
     `env` is added to this process's environment. Raises CommandFailed when `check` and the status
-    is not 0, CommandTimedOut after `timeout` seconds, PrintedTooMuch as soon as it has printed more
-    than `most` bytes, HostError if the program does not exist.
+    is not 0, CommandTimedOut after `timeout` seconds, HostError if the program does not exist.
     """
     process = _start(argv, cwd=cwd, env=env, stdin=stdin is not None, stderr=subprocess.PIPE)
     began = time.monotonic()
     data = stdin.encode() if stdin is not None else None
     try:
-        if most is None:
-            out, err = process.communicate(data, timeout)
-        else:
-            out, err = _communicate(process, data, timeout or _ONE_DAY, most)
+        out, err = process.communicate(data, timeout)
     except subprocess.TimeoutExpired:
         raise CommandTimedOut(f"{argv[0]} did not end within {timeout:.0f} s") from None
     finally:
         _end_tree(process)
     return _completed(argv, process.returncode, _text(out), _text(err), began, check=check)
-
-
-def _communicate(
-    process: "subprocess.Popen[bytes]", data: bytes | None, timeout: float, most: int
-) -> tuple[bytes, bytes]:
-    """Do as Popen.communicate does, but no further than `most` bytes."""
-    taken = {process.stdout: bytearray(), process.stderr: bytearray()}
-    feeding = threading.Thread(target=_feed, args=(process.stdin, data), daemon=True)
-    feeding.start()
-    ends = time.monotonic() + timeout
-    with selectors.DefaultSelector() as selector:
-        for pipe in taken:
-            assert pipe is not None
-            selector.register(pipe, selectors.EVENT_READ, pipe)
-        while selector.get_map():
-            for key, _ in selector.select(max(0.0, ends - time.monotonic())):
-                piece = os.read(key.fd, 1 << 16)
-                taken[key.data].extend(piece)
-                if not piece:
-                    selector.unregister(key.fileobj)
-            if sum(map(len, taken.values())) > most:
-                raise PrintedTooMuch(f"the command printed more than {most} bytes")
-            if time.monotonic() > ends:
-                raise subprocess.TimeoutExpired(process.args, timeout)
-    process.wait(max(0.0, ends - time.monotonic()))
-    return bytes(taken[process.stdout]), bytes(taken[process.stderr])
-
-
-def _feed(pipe: IO[bytes] | None, data: bytes | None) -> None:
-    """Give a command its input; one that does not want it has ended, or will be ended."""
-    if pipe is not None:
-        with suppress(OSError), pipe:
-            pipe.write(data or b"")
 
 
 def run_logged(

@@ -63,11 +63,6 @@ def main() -> NoReturn:
             raise
         say(f"numalab: {_printable(str(error))}")
         sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        if debug or error.name not in ("libvirt", "libvirt_qemu"):
-            raise
-        say("numalab: the Python binding of libvirt is not installed\n  hint: numalab doctor --fix")
-        sys.exit(HostError.exit_code)
     except BrokenPipeError:
         _drop_output()
         sys.exit(OUTPUT_CLOSED)

@@ -15,6 +15,8 @@ from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
+from numalab.qemu.binding import library_version
+from numalab.qemu.hypervisor import EMBED, connect
 from numalab.qemu.version import parse_qemu_version
 from numalab.units import format_size
 
@@ -95,10 +97,8 @@ def components() -> tuple[tuple[str, str], ...]:
     except HostError as error:
         found.append(("QEMU", str(error).partition("\n")[0]))
     try:
-        from numalab.qemu.binding import library_version  # noqa: PLC0415 - as below
-
-        found.append(("libvirt", library_version()[1].removeprefix("libvirt ")))
-    except ImportError:
+        found.append(("libvirt", library_version()[1]))
+    except HostError:
         found.append(("libvirt", "its Python binding is not installed"))
     return tuple(found)
 
@@ -122,12 +122,10 @@ def _libvirt() -> Check:
 
 def _libvirt_connection(name: str, hint: str) -> Check:
     try:
-        # Imported here: a host without libvirt is one of the things to report.
-        from numalab.qemu.binding import library_version  # noqa: PLC0415
-        from numalab.qemu.hypervisor import EMBED, connect  # noqa: PLC0415
-    except ImportError as error:
-        return Check(name, False, str(error), hint, python=("libvirt-python",))
-    number, text = library_version()
+        number, text = library_version()
+    except HostError as error:
+        found = str(error).splitlines()[0]
+        return Check(name, False, found, hint, python=("libvirt-python",))
     if number < _NEEDED_LIBVIRT:
         return Check(name, False, f"{text}; 9.0 or later is needed", hint)
     connect(EMBED)

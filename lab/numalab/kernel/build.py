@@ -23,7 +23,7 @@ from numalab.process import find_program, run
 from numalab.progress import Progress
 from numalab.source.build_folder import build_step, under_way
 from numalab.source.debian import NotFetched
-from numalab.source.digest import digest_of
+from numalab.source.digest import digest_of, hash_file
 from numalab.source.series import Series
 from numalab.source.source import Source, fetch_source, find_source, unpack
 from numalab.source.tree import switch_tree
@@ -178,18 +178,25 @@ def _build(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, tell: Progr
         _compile(spec, make, out, log, tell)
         symbols = _symbols(out)
     seconds = round(time.monotonic() - began, 1)
+    bzimage = out / "arch/x86/boot/bzImage"
+    first_name, first_seconds = _first_in(out, spec.name, seconds)
     return store_built(
-        spec_name=spec.name,
-        digest=inputs.digest,
-        bzimage=out / "arch/x86/boot/bzImage",
-        config=config,
-        release=(out / "include/config/kernel.release").read_text(encoding="utf-8").strip(),
-        series=tuple(series.info for series in inputs.series),
-        source_version=inputs.source.version,
-        seconds=seconds,
-        compiler=inputs.compiler,
-        symbols=symbols,
-        first=_first_in(out, spec.name, seconds),
+        BuiltKernel(
+            spec_name=spec.name,
+            bzimage=bzimage,
+            release=(out / "include/config/kernel.release").read_text(encoding="utf-8").strip(),
+            config=config,
+            config_hash=hash_file(config),
+            digest=inputs.digest,
+            series=tuple(series.info for series in inputs.series),
+            source_version=inputs.source.version,
+            seconds=seconds,
+            compiler=inputs.compiler,
+            bzimage_sha256=hash_file(bzimage),
+            symbols=symbols,
+            first_name=first_name,
+            first_seconds=first_seconds,
+        )
     )
 
 

@@ -6,20 +6,18 @@ that the application runs.
 # ruff: noqa: D102 - the methods of the first two protocols are libvirt's own
 
 import contextlib
+import importlib
 import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-# libvirt logs to stderr, and asks where to when it is imported. What matters comes as exceptions.
-os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", "4:file:/dev/null")
-
-import libvirt
-import libvirt_qemu
-
 from numalab.errors import HostError
 from numalab.qemu.ending import EndKind
 from numalab.qemu.hints import hint_for
+
+libvirt: Any = None  # imported by `import_binding`: it is an extra, and most commands need none
+libvirt_qemu: Any = None
 
 
 class LibvirtDomain(Protocol):
@@ -65,13 +63,24 @@ class Listener(Protocol):
         """The connection is gone."""
 
 
-_STOPPED: Mapping[int, EndKind] = {
-    libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "off",
-    libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
-    libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED: "crashed",
-    libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
-}
 _event_loop: threading.Thread | None = None
+
+
+def import_binding() -> None:
+    """Import libvirt's Python binding. Raises HostError where it is not installed."""
+    global libvirt, libvirt_qemu  # noqa: PLW0603 - `doctor --fix` may have just installed it
+    # libvirt logs to stderr, and asks where to when it is imported. What matters are exceptions.
+    os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", "4:file:/dev/null")
+    try:
+        libvirt = importlib.import_module("libvirt")
+        libvirt_qemu = importlib.import_module("libvirt_qemu")
+    except ImportError:
+        reason = "the Python binding of libvirt is not installed"
+        raise HostError(reason, hint="numalab doctor --fix") from None
+
+
+with contextlib.suppress(HostError):
+    import_binding()
 
 
 def open_connection(uri: str) -> Connection:
@@ -97,13 +106,19 @@ def monitor_command(domain: LibvirtDomain, text: str) -> str:
 
 def listen(connection: Connection, listener: Listener) -> None:
     """Tell `listener` from now on."""
+    stopped: Mapping[int, EndKind] = {
+        libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "off",
+        libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
+        libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED: "crashed",
+        libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED: "failed",
+    }
 
     def lifecycle(_: object, domain: LibvirtDomain, event: int, detail: int, __: object) -> None:
         if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:
             listener.on_ending(domain.name(), "crashed")
         elif event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
             listener.on_stopped(domain.name())
-            listener.on_ending(domain.name(), _STOPPED.get(detail, "failed"))
+            listener.on_ending(domain.name(), stopped.get(detail, "failed"))
 
     def shutdown(_: object, domain: LibvirtDomain, *event: Any) -> None:
         # The event's name, time (two numbers), JSON and our None.
@@ -131,7 +146,11 @@ def ignored() -> contextlib.AbstractContextManager[None]:
 
 
 def library_version() -> tuple[int, str]:
-    """Return the version of the libvirt library, as libvirt's number and as text."""
+    """Return the version of the libvirt library, as libvirt's number and as text.
+
+    Raises HostError where its binding is not installed.
+    """
+    import_binding()
     number = int(libvirt.getVersion())
     return number, f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 

@@ -20,6 +20,7 @@ from numalab.qemu.binding import (
     Connection,
     create_paused,
     ignored,
+    import_binding,
     listen,
     open_connection,
     owner_metadata,
@@ -132,6 +133,7 @@ def connect(uri: str = EMBED) -> Hypervisor:
     `qemu:///embed` runs libvirt's QEMU driver inside this process; nothing has to be set up.
     Raises HostError where libvirt cannot be reached or runs guests on another host.
     """
+    import_binding()
     with _opening:
         if uri in _open and not _open[uri].reachable:
             _open.pop(uri).close()

@@ -33,7 +33,7 @@ def programs_digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def compile_program(source: Path, target: Path, *, include: Iterable[Path]) -> None:
+def compile_program(source: Path, target: Path, *, include: Iterable[Path] = ()) -> None:
     """Compile one C file; `include` names folders of headers. BuildError has gcc's words."""
     gcc = find_program("gcc", "gcc")
     # Relative to its folder, so that no path of this host gets into a program.

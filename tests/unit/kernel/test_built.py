@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from numalab.kernel.built import BuiltKernel, entry_dir, load_built, store_built
+from numalab.source.digest import hash_file
 from numalab.source.series import SeriesInfo
 
 SERIES = (SeriesInfo("mine", "5" * 64, ("one.patch", "two.patch")),)
@@ -24,9 +25,12 @@ def built(tmp_path: Path) -> BuiltKernel:
     for name, path in files.items():
         path.write_text(name)
     return store_built(
-        spec_name="k", digest="d1", bzimage=files["bzImage"], config=files["config"],
-        symbols=files["vmlinux"], release="6.12.1", series=SERIES, source_version="6.12.1",
-        seconds=1.5, compiler="gcc 12", first=("base", 60.0),
+        BuiltKernel(
+            spec_name="k", digest="d1", bzimage=files["bzImage"], config=files["config"],
+            symbols=files["vmlinux"], release="6.12.1", series=SERIES, source_version="6.12.1",
+            seconds=1.5, compiler="gcc 12", first_name="base", first_seconds=60.0,
+            config_hash="c" * 64, bzimage_sha256=hash_file(files["bzImage"]),
+        )
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from numalab.errors import BuildError, UserError
+from numalab.errors import UserError
 from numalab.kernel.prebuilt.cpio import pack_cpio
 from numalab.kernel.prebuilt.modules import (
     NEEDED,
@@ -17,9 +17,9 @@ from numalab.kernel.prebuilt.modules import (
     parse_index,
 )
 from numalab.places import find_input, shipped_dir
-from numalab.process import CommandFailed, find_program, run
+from numalab.process import find_program, run
+from numalab.source.programs import compile_program
 
-FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-s")
 _CONSOLE = (5, 1)  # /dev/console, which the kernel opens for init
 
 
@@ -64,7 +64,10 @@ def read_index(tree: Path) -> ModuleIndex:
 
 def make_initramfs(modules: Sequence[Path]) -> bytes:
     """Pack init and the modules, in the order in which they are loaded. Raises BuildError."""
-    files = {"init": _compile(), "root/.keep": b""}
+    with tempfile.TemporaryDirectory() as scratch:
+        init = Path(scratch) / "init"
+        compile_program(init_source(), init)
+        files = {"init": init.read_bytes(), "root/.keep": b""}
     names = [f"lib/{number:02d}-{module_name(path.name)}.ko" for number, path in enumerate(modules)]
     for name, path in zip(names, modules, strict=True):
         files[name] = _plain(path)
@@ -88,15 +91,3 @@ def _plain(module: Path) -> bytes:
             run([find_program("zstd", "zstd"), "--quiet", "-d", module, "-o", plain])
             return plain.read_bytes()
     return data
-
-
-def _compile() -> bytes:
-    with tempfile.TemporaryDirectory() as scratch:
-        program, source = Path(scratch) / "init", init_source()
-        # Relative to its folder, so that no path of this host gets into the program.
-        argv: list[str | Path] = [find_program("gcc", "gcc"), *FLAGS, "-o", program, source.name]
-        try:
-            run(argv, cwd=source.parent)
-        except CommandFailed as failed:
-            raise BuildError(f"cannot compile {source}", tail=failed.completed.stderr) from None
-        return program.read_bytes()

@@ -14,11 +14,12 @@ from numalab.errors import UserError
 from numalab.kernel.built import BuiltKernel, load_built, store_built
 from numalab.kernel.catalogue import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
-from numalab.kernel.prebuilt.initramfs import FLAGS, choose_modules, init_source, make_initramfs
+from numalab.kernel.prebuilt.initramfs import choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.source.debian import NotFetched, fetch_packages, fetched_packages
 from numalab.source.digest import digest_of, hash_file, remembered
+from numalab.source.programs import FLAGS
 
 FORMAT = 2  # raise it when what is made of the same files changes
 
@@ -60,16 +61,20 @@ def take_prebuilt(spec: KernelSpec, tell: Progress) -> BuiltKernel:
             initrd = Path(scratch) / "initrd"
             initrd.write_bytes(make_initramfs(modules))
         return store_built(
-            spec_name=spec.name,
-            digest=digest,
-            bzimage=found.image,
-            config=found.config,
-            initrd=initrd,
-            release=found.release,
-            series=(),
-            source_version=found.release,
-            seconds=0.0,
-            compiler="built elsewhere",
+            BuiltKernel(
+                spec_name=spec.name,
+                bzimage=found.image,
+                release=found.release,
+                config=found.config,
+                config_hash=hash_file(found.config) if found.config else "",
+                digest=digest,
+                series=(),
+                source_version=found.release,
+                seconds=0.0,
+                compiler="built elsewhere",
+                bzimage_sha256=hash_file(found.image),
+                initrd=initrd,
+            )
         )
 
 
