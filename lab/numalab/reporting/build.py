@@ -99,7 +99,7 @@ def _gather(
         workload_label=cell.label,
         parameters=first.workload.parameters,
         remarks=texts(plan.remarks),
-        model=(*model_lines(first), *measured_lines(runs)),
+        model=(*model_lines(first), *measured_lines(runs, topology)),
     )
 
 

@@ -8,11 +8,12 @@ from statistics import fmean
 
 from numalab.results.manifest import Manifest, MemoryFacts
 from numalab.results.reader import StoredRun, of_variant
+from numalab.topology.memory.expected import expected_copy_mb_s
+from numalab.topology.memory.model import MemoryModel, memory_model
+from numalab.topology.model import Topology
 from numalab.topology.view.terminal import matrix_lines
 
-# A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
-# (workloads/distances/distances.c: eight loads, eight stores and the loop, for each line).
-_COPIED_BYTES, _WAITS, _INSTRUCTIONS = 128, 2, 18
+Expected = Callable[[int, int], float]  # from a node's CPUs to a node's memory
 
 
 def model_lines(run: Manifest) -> tuple[str, ...]:
@@ -38,38 +39,61 @@ def _instruction_ns(run: Manifest) -> int:
     return 1 << (run.icount_shift or 0)
 
 
-def measured_lines(runs: Sequence[StoredRun]) -> tuple[str, ...]:
+def measured_lines(runs: Sequence[StoredRun], topology: Topology) -> tuple[str, ...]:
     """Return what `distances` measured from each node to each, beside what the model says of it.
 
-    In lines of text, after those of the model; the mean of the runs of each variant. Copying by all
-    threads of a node is limited by queues as well, for which no one number is expected. Nothing for
-    runs that measured no such pairs.
+    In lines of text, after those of the model; the mean of the runs of each variant. Nothing for
+    runs that measured no such pairs. Of a model that today's numalab would make otherwise than the
+    runs had it, no copy is expected.
     """
     if not runs or (memory := runs[0].manifest.memory) is None:
         return ()
     instruction_ns = _instruction_ns(runs[0].manifest)
+    model = memory_model(topology)
+    same = _is_of(memory, model)
 
-    def copied(latency_ns: float) -> float:
-        return 1000 * _COPIED_BYTES / (_WAITS * latency_ns + _INSTRUCTIONS * instruction_ns)
+    def chase(near: int, far: int) -> float:
+        return memory.latency_ns[near][far]
 
+    def copy(near: int, far: int) -> float:
+        return expected_copy_mb_s(model, near, far, 1, instruction_ns)
+
+    def copy_all(near: int, far: int) -> float:
+        threads = len(topology.nodes[near].cpus)
+        return expected_copy_mb_s(model, near, far, threads, instruction_ns)
+
+    of_all = "a copy by all threads of a node [MB/s]"
     lines: list[str] = []
     for variant in dict.fromkeys(run.manifest.variant for run in runs):
         of = of_variant(runs, variant)
-        lines += _pairs(of, memory, "chase_ns", "a chase of pointers [ns]", float)
-        lines += _pairs(of, memory, "copy_rate", "a copy by one thread [MB/s]", copied)
-        lines += _pairs(of, memory, "copy_rate_all", "a copy by all threads of a node [MB/s]", None)
+        for metric, what, expected in (
+            ("chase_ns", "a chase of pointers [ns]", chase),
+            ("copy_rate", "a copy by one thread [MB/s]", copy if same else None),
+            ("copy_rate_all", of_all, copy_all if same else None),
+        ):
+            lines += _pairs(of, len(topology.nodes), metric, what, expected)
     return tuple(lines)
+
+
+def _is_of(memory: MemoryFacts, model: MemoryModel) -> bool:
+    """Whether a run's model is this one, as far as a manifest says."""
+    nodes = range(len(memory.latency_ns))
+    return memory.latency_ns == model.latency_ns and all(
+        memory.bandwidth_mb_s[near][far] == round(model.bandwidth_mb_s(near, far), 1)
+        for near in nodes
+        for far in nodes
+    )
 
 
 def _pairs(
     runs: Sequence[StoredRun],
-    memory: MemoryFacts,
+    count_of_nodes: int,
     metric: str,
     what: str,
-    expected: Callable[[float], float] | None,
+    expected: Expected | None,
 ) -> list[str]:
     """Lay out one metric of all pairs that were measured, each as `expected / measured`."""
-    nodes = range(len(memory.latency_ns))
+    nodes = range(count_of_nodes)
 
     def cell(near: int, far: int) -> str:
         name = f"{metric}_{near}-{far}"
@@ -77,7 +101,7 @@ def _pairs(
         values = [value for value in found if value is not None]
         if not values:
             return ""
-        beside = f"{expected(memory.latency_ns[near][far]):.0f} / " if expected else ""
+        beside = f"{expected(near, far):.0f} / " if expected else ""
         return f"{beside}{fmean(values):.1f}"
 
     cells = [[cell(near, far) for far in nodes] for near in nodes]
