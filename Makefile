@@ -12,16 +12,14 @@ PACKAGES := \
   libvirt-dev pkg-config gcc python3-dev python3-venv \
   make ccache flex bison bc patch libelf-dev libssl-dev git gpg linux-source-6.12 xz-utils zstd lz4 kmod cpio \
   mmdebstrap uidmap erofs-utils e2fsprogs debian-archive-keyring \
-  meson ninja-build libglib2.0-dev libpixman-1-dev libfdt-dev libseccomp-dev dpkg-dev bzip2 \
+  ninja-build libglib2.0-dev libpixman-1-dev libfdt-dev libseccomp-dev dpkg-dev bzip2 \
   trace-cmd shellcheck numactl chromium fonts-dejavu-core
 
 # What the tests boot.
 TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
-# What runs in the test bed: everything, or as `make test` has it. Its host's emulator is built by
-# a meson of the virtual environment, because Debian 12's is too old for it.
+# What runs in the test bed: everything, or as `make test` has it.
 TEST_BED := tests/testbed
 SHORT_BED := tests/testbed/test_pinned_guest.py
-BED_EMULATOR := PATH=$(abspath $(BIN)):$$PATH $(BIN)/numalab emulator build qemu-10.0
 
 .PHONY: help setup demo check test test-kvm test-bed fuzz bench site clean
 
@@ -63,7 +61,6 @@ test: setup ## All tests: pure, golden, real boots, a real browser, a pinned gue
 	@$(BIN)/numalab image build base bench host >/dev/null
 	@$(BIN)/numalab kernel build $(TEST_KERNELS) >/dev/null
 	@$(BIN)/numalab emulator build >/dev/null
-	@$(BED_EMULATOR) >/dev/null
 	@mkdir -p build # a guest takes one CPU: what boots none runs on the other, and then the bed
 	@{ $(BIN)/pytest tests/unit tests/fuzz tests/browser; unit=$$?; \
 	  nice $(BIN)/pytest $(SHORT_BED) && exit $$unit; } >build/other.log 2>&1 & other=$$!; \
@@ -73,7 +70,7 @@ test: setup ## All tests: pure, golden, real boots, a real browser, a pinned gue
 test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emulates SVM)
 	@$(BIN)/numalab image build base host >/dev/null
 	@$(BIN)/numalab kernel build debian-6.12 >/dev/null
-	@$(BED_EMULATOR) >/dev/null
+	@$(BIN)/numalab emulator build >/dev/null
 	@$(BIN)/pytest $(TEST_BED)
 
 test-bed: TEST_BED := $(SHORT_BED)

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
-
 from numalab.document import Document, read_document
 from numalab.errors import UserError
 from numalab.places import project_dir, shipped_dir
@@ -17,8 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class EmulatorSpec:
     """An emulator to be: a source package (`PACKAGE/SUITE`, as apt writes it) and a series.
 
-    `configure`: options of its configure that other versions lack. `meson`: the oldest meson that
-    builds it, where Debian 12's does not.
+    `configure`: options of its configure that other versions lack.
     """
 
     name: str
@@ -26,7 +23,6 @@ class EmulatorSpec:
     source: str
     series: Path
     configure: tuple[str, ...] = ()
-    meson: str | None = None
 
 
 class EmulatorTable(Document):
@@ -36,7 +32,6 @@ class EmulatorTable(Document):
     source: str
     series: str
     configure: tuple[str, ...] = ()
-    meson: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
 
 
 class EmulatorsFile(Document):
@@ -72,7 +67,7 @@ def load_emulators() -> dict[str, EmulatorSpec]:
                 f"no series is called {one.series!r}", file=file, key=f"{key}.series", choices=there
             )
         folder = file.parent / "series" / one.series
-        found[name] = EmulatorSpec(name, one.summary, one.source, folder, one.configure, one.meson)
+        found[name] = EmulatorSpec(name, one.summary, one.source, folder, one.configure)
     if table.default not in found:
         raise UserError(
             f"no emulator is called {table.default!r}", file=file, key="default", choices=found
