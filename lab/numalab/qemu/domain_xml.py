@@ -117,9 +117,13 @@ def _memory(domain: ET.Element, machine: Machine, placement: Placement, *, locke
         # A memfd for each node, shared: numalab holds it open and can read it after QEMU's death.
         _add(backing, "source", type="memfd")
         _add(backing, "access", mode="shared")
-    if placement.dedicated or machine.huge:
+    if _allocates(machine, placement):
         # All pages now, on their nodes, so that the guest's first touch of one costs nothing.
         _add(backing, "allocation", mode="immediate")
+
+
+def _allocates(machine: Machine, placement: Placement) -> bool:
+    return placement.dedicated or machine.huge
 
 
 def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
@@ -130,7 +134,10 @@ def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
         # libvirt refuses vcpupin where all vCPUs are one thread; cpuset above pins that.
         for vcpu, cpu in enumerate(placement.vcpus):
             _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
-    _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
+    if not (placement.bound and _allocates(machine, placement)):
+        # QEMU allocates a node's memory by a thread that asks for that node's CPUs. A daemon with
+        # cgroups refuses those that emulatorpin does not list. The witness pins what is not here.
+        _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
 
 
 def _binding(domain: ET.Element, placement: Placement) -> None:

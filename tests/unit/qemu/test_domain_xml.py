@@ -269,5 +269,15 @@ def test_memory_of_a_guest_that_is_not_dedicated_is_only_preferred() -> None:
     assert domain.find("features/kvm") is None
 
 
+def test_qemus_threads_are_left_to_numalab_where_they_allocate_on_nodes() -> None:
+    def pin(placement: Placement, pages: PageKind) -> str | None:
+        element = render_bound(placement, pages).find("cputune/emulatorpin")
+        return None if element is None else element.get("cpuset")
+
+    shared, one_node = replace(BOUND, dedicated=False), replace(BOUND, bound=False)
+    assert pin(BOUND, "memfd") is None and pin(shared, "2M") is None
+    assert pin(shared, "memfd") == pin(one_node, "2M") == "2"
+
+
 def test_memory_on_a_host_with_one_node_is_not_bound() -> None:
     assert render_bound(replace(BOUND, bound=False), "2M").find("numatune") is None
