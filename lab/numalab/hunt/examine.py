@@ -41,6 +41,7 @@ EVENTS = (
     "sched:sched_migrate_task",
     "sched:sched_move_numa",
     "sched:sched_swap_numa",
+    "sched:sched_stick_numa",
 )
 _TRACE_MIB = 48
 _WAIT = 2.0  # seconds between two looks at a host whose CPUs others have

@@ -73,6 +73,11 @@ class LoadRecording:
     far_costs: bool = False
 
     @property
+    def memory_users(self) -> int:
+        """How many of its tasks use memory."""
+        return sum(part.count for part in self.load.parts if part.kind == "memory")
+
+    @property
     def settled(self) -> Window:
         """The later part of the time, in which the load has had time to settle."""
         start = self.window.start_ns + int(self.window.length_ns * SETTLED)

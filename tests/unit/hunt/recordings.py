@@ -13,7 +13,9 @@ from numalab.hunt.recording import MS, LoadRecording, LoadTask
 Row = tuple[int, str, int, float, float]
 
 
-def recording(load: str, rows: Sequence[Row], *, cpus: Sequence[int] = (2, 2)) -> LoadRecording:
+def recording(
+    load: str, rows: Sequence[Row], *, cpus: Sequence[int] = (2, 2), threads: int = 1
+) -> LoadRecording:
     """Return a load of one second as it would be recorded on nodes with so many CPUs each.
 
     A row is a task: its number, its name, and from when to when (in ms) it ran on a CPU; one whose
@@ -21,6 +23,7 @@ def recording(load: str, rows: Sequence[Row], *, cpus: Sequence[int] = (2, 2)) -
     """
     (parsed,) = parse_loads(load)
     text = f'summary = "s"\nnodes = {len(cpus)}\ncpus = {list(cpus)}\nmemory_mib = 256\n'
+    text += f"[cpu]\nsockets = {len(cpus)}\nthreads = {threads}\n" if threads > 1 else ""
     machine = machine_of(text + '[shape]\nkind = "full"\ndistances = [10, 20]\n')
     assert machine is not None
     all_cpus = [cpu for node in machine.nodes for cpu in node.cpus]

@@ -31,6 +31,14 @@ def test_the_same_seed_gives_the_same_case(number: int) -> None:
     assert drawn(number).key() == drawn(number).key()
 
 
+def test_each_fourth_machine_has_several_cores_of_two_cpus_on_each_node() -> None:
+    for number in (3, 7, 11, 103):
+        machine = draw_case(1, number).machine
+        assert machine.packaging.threads == 2
+        assert {len(node.cpus) for node in machine.nodes} <= {4, 6}
+        assert 4 <= machine.cpu_count <= MOST_CPUS
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_loads_are_written_and_read_back(number: int) -> None:

@@ -5,7 +5,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from numalab.hunt.properties.numa import convergence, moves, page_moves, storms, throughput
+from numalab.hunt.properties.numa import (
+    convergence,
+    moves,
+    page_moves,
+    sticks,
+    storms,
+    throughput,
+)
 from numalab.hunt.properties.tolerances import TOLERANCES
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording
@@ -66,6 +73,17 @@ def test_moves_are_those_of_the_settled_time() -> None:
     (found,) = moves(run, TOLERANCES)
     assert found.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
     assert not list(moves(recording("time ms=1000;hog n=1 cpus=0", []), TOLERANCES))
+
+
+def test_sticks_are_those_of_the_settled_time_and_never_count_alone() -> None:
+    run = recording(LOAD, ROWS)
+    names = ["sched_stick_numa", "sched_stick_numa", "sched_move_numa"]
+    times = [run.settled.start_ns - 1, run.settled.start_ns + MS, run.settled.start_ns + MS]
+    run = replace(run, events=pl.DataFrame({"event": names, "time_ns": times}))
+    (found,) = sticks(run, TOLERANCES)
+    assert found.value == pytest.approx(1 / 2 / (run.settled.length_ns / 1e9))
+    assert found.weak
+    assert not list(sticks(recording("time ms=1000;hog n=1 cpus=0", []), TOLERANCES))
 
 
 FREED = "time ms=1000;memory n=1 cpus=0 later=0-3;memory n=1 cpus=2 later=0-3"

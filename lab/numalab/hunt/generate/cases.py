@@ -13,6 +13,7 @@ from numalab.hunt.load import Load
 LOADS = 12
 # In timed mode a load takes as long as a boot.
 LOADS_TIMED = 4
+_SMT = 4  # each fourth machine has cores of two CPUs, which are rare among the others
 _VARIED = 3  # of a load that came close
 
 
@@ -38,7 +39,7 @@ def draw_case(seed: int, number: int, *, timed: bool = False, near: Sequence[Nea
         machine = close.case.machine
         loads = [_varied(rng, close.case.loads[close.load]) for _ in range(_VARIED)]
     else:
-        machine = draw_machine(rng)
+        machine = draw_machine(rng, smt=number % _SMT == _SMT - 1)
         loads = []
     if timed:
         loads += draw_loads(rng, machine, LOADS_TIMED - 1 - len(loads))

@@ -30,11 +30,14 @@ _WORTH = {
 }
 
 
-def draw_machine(rng: random.Random) -> Topology:
-    """Draw a machine: every second one of several, of which hazards make one likelier."""
+def draw_machine(rng: random.Random, *, smt: bool = False) -> Topology:
+    """Draw a machine: every second one of several, of which hazards make one likelier.
+
+    With `smt` each node has two cores or more, and each core two CPUs.
+    """
     if rng.random() < 0.5:
-        return _one(rng)
-    drawn = [_one(rng) for _ in range(_DRAWN)]
+        return _one(rng, smt)
+    drawn = [_one(rng, smt) for _ in range(_DRAWN)]
     return rng.choices(drawn, [(1 + worth(each)) ** 2 for each in drawn])[0]
 
 
@@ -57,19 +60,20 @@ def far_pairs(machine: Topology) -> list[tuple[int, int]]:
     return shared or [pair for pair in pairs if pair not in linked] or pairs
 
 
-def _one(rng: random.Random) -> Topology:
+def _one(rng: random.Random, smt: bool) -> Topology:
     while True:
-        machine = machine_of(_text(rng))
+        machine = machine_of(_text(rng, smt))
         if machine is not None and machine.cpu_count >= 2:
             return machine
 
 
-def _text(rng: random.Random) -> str:
-    nodes = rng.choice((1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 8))
-    cpus = _cpus(rng, nodes)
+def _text(rng: random.Random, smt: bool) -> str:
+    nodes = rng.choice((1, 2, 2, 3)) if smt else rng.choice((1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 8))
+    cpus = [rng.choice((4, 6) if nodes < 3 else (4,))] * nodes if smt else _cpus(rng, nodes)
     table = _table(rng, nodes)
     lines = ['summary = "Drawn by numalab hunt"', f"nodes = {nodes}", f"cpus = {cpus}"]
-    lines += [f"memory_mib = {_memory(rng, cpus)}", *table, *_cpu_table(rng, cpus)]
+    lines += [f"memory_mib = {_memory(rng, cpus)}", *table]
+    lines += ["", "[cpu]", f"sockets = {nodes}", "threads = 2"] if smt else _cpu_table(rng, cpus)
     return "\n".join([*lines, *([] if table else _shape(rng, nodes)), ""])
 
 

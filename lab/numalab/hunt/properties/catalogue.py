@@ -27,12 +27,14 @@ OF_LOAD: Mapping[str, OfLoad] = {
     moving.PING_PONG: moving.ping_pong,
     moving.WANDERING: moving.wandering,
     cores.CORES: cores.cores,
+    cores.CHOICE: cores.choice,
     waking.LATENCY: waking.latency,
     waking.RESPONSE: waking.response,
     numa.CONVERGENCE: numa.convergence,
     numa.STORMS: numa.storms,
     numa.PAGE_MOVES: numa.page_moves,
     numa.SWAPS: numa.moves,
+    numa.STICKS: numa.sticks,
     numa.THROUGHPUT: numa.throughput,
 }
 NAMES = (*OF_BOOT, *OF_LOAD)

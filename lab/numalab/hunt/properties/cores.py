@@ -1,4 +1,4 @@
-"""A property of SMT: tasks do not share a core while another one is idle."""
+"""Properties of SMT: tasks do not share a core while another one is idle."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,7 @@ from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import LoadRecording
 
 CORES = "idle-cores"
+CHOICE = "numa-cores"
 
 
 def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
@@ -46,6 +47,38 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         f"two hogs shared a core for {100 * share:.0f} % of the settled time while a core of their"
         " node was idle",
     )  # fmt: skip
+
+
+def choice(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """NUMA balancing moves no task to a core that is busy while another one of that node is idle.
+
+    The value is how many such moves there were for each memory user. Always weak: cores are looked
+    at one after the other, and may change meanwhile.
+    """
+    packaging, users = run.machine.packaging, run.memory_users
+    if packaging.threads < 2 or not users or run.load.hotplug:
+        return
+    there = pl.col("dst_cpu").is_in(list(run.idle))
+    moved = run.events.filter((pl.col("event") == "sched_move_numa") & there)
+    wrong = 0
+    for time_ns, cpu in moved.select("time_ns", "dst_cpu").iter_rows():
+        busy: dict[int, bool] = {}  # of each core of the node, but for the CPU that was chosen
+        for other in run.machine.nodes[run.machine.node_of_cpu(cpu)].cpus:
+            if other != cpu:
+                core = packaging.core_of(other)
+                busy[core] = busy.get(core, False) or not _within(run.idle[other], time_ns)
+        wrong += busy.pop(packaging.core_of(cpu), False) and not all(busy.values())
+    yield limits.busy_core.found(
+        CHOICE, run.number, wrong / users,
+        f"NUMA balancing moved tasks {wrong} times to a busy core while another one of that node"
+        " was idle",
+        weak=True,
+    )  # fmt: skip
+
+
+def _within(spans: Spans, at: int) -> bool:
+    place = int(np.searchsorted(spans[0], at, "right")) - 1
+    return place >= 0 and at < int(spans[1][place])
 
 
 def _busy(run: LoadRecording, cpu: int, low: int, high: int) -> Spans:

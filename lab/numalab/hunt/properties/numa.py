@@ -13,6 +13,7 @@ CONVERGENCE = "numa-convergence"
 STORMS = "storms"
 PAGE_MOVES = "page-moves"
 SWAPS = "numa-moves"
+STICKS = "numa-sticks"
 THROUGHPUT = "throughput"
 
 
@@ -81,7 +82,7 @@ def page_moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
 def _rate(run: LoadRecording, name: str) -> float | None:
     """Return how much a counter grew in the later half, for each second and memory user."""
-    users = sum(part.count for part in run.load.parts if part.kind == "memory")
+    users = run.memory_users
     if not users or {"half", "end"} - run.counters.keys():
         return None
     grown = run.counters["end"].get(name, 0) - run.counters["half"].get(name, 0)
@@ -90,20 +91,35 @@ def _rate(run: LoadRecording, name: str) -> float | None:
 
 def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """In the settled time NUMA balancing does not move and swap tasks all the time."""
-    users = sum(part.count for part in run.load.parts if part.kind == "memory")
-    if not users:
-        return
+    if users := run.memory_users:
+        made = _settled(run, "sched_move_numa", "sched_swap_numa")
+        yield limits.swaps.found(
+            SWAPS, run.number, made / users / (run.settled.length_ns / 1e9),
+            f"NUMA balancing moved or swapped tasks {made} times in"
+            f" {run.settled.length_ns / MS:.0f} ms",
+        )  # fmt: skip
+
+
+def sticks(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+    """In the settled time NUMA balancing does not look for places in vain, again and again.
+
+    Always weak: where the node that a task prefers is full, it looks with each scan.
+    """
+    if users := run.memory_users:
+        tried = _settled(run, "sched_stick_numa")
+        yield limits.sticks.found(
+            STICKS, run.number, tried / users / (run.settled.length_ns / 1e9),
+            f"NUMA balancing looked {tried} times in vain for a place for one of {users} memory"
+            f" users in {run.settled.length_ns / MS:.0f} ms",
+            weak=True,
+        )  # fmt: skip
+
+
+def _settled(run: LoadRecording, *events: str) -> int:
+    """Return how many of some events there were in the settled time."""
     window = run.settled
-    made = run.events.filter(
-        pl.col("event").is_in(["sched_move_numa", "sched_swap_numa"])
-        & pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    )
-    rate = len(made) / users / (window.length_ns / 1e9)
-    yield limits.swaps.found(
-        SWAPS, run.number, rate,
-        f"NUMA balancing moved or swapped tasks {len(made)} times in"
-        f" {window.length_ns / MS:.0f} ms",
-    )  # fmt: skip
+    when = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+    return run.events.filter(pl.col("event").is_in(events) & when).height
 
 
 def throughput(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
