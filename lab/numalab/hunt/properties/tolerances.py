@@ -50,7 +50,7 @@ class Tolerances:
     faults: Limit = Limit(5000.0, 100.0)  # a second and task, settled
     page_moves: Limit = Limit(50000.0, 50.0)  # a second and task, settled
     swaps: Limit = Limit(20.0, 2.0)  # NUMA moves and swaps a second and task, settled
-    sticks: Limit = Limit(500.0, 20.0)  # a second and task, settled
+    sticks: Limit = Limit(500.0, 4.0)  # a second and task, settled
     busy_core: Limit = Limit(20.0, 0.3)  # a memory user
     held_back: Limit = Limit(2.0, 1.2)  # times less than with each task on a random CPU
     shared_core: Limit = Limit(0.9, 0.2)  # share of the settled time
