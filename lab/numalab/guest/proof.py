@@ -10,7 +10,7 @@ from pathlib import Path
 from numalab.cpulist import format_cpulist, parse_cpulist
 from numalab.guest.usage import Usage, role_in_words
 from numalab.machine.memory import HeldMemory
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from numalab.guest.witness import Timing, judge_timing
 from numalab.host.speed import slowness
 from numalab.machine.memory import HeldMemory, Region
 from numalab.machine.model import Job, Machine, with_memory_first
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.qemu.collect import Collected, read_job_disk
 from numalab.qemu.ending import Loss
 from numalab.qemu.guest import Guest

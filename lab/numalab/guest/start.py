@@ -24,7 +24,7 @@ from numalab.machine.memory import (
 )
 from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine, Plugin
 from numalab.placement.admission import admit_machine, locks_memory
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.qemu.cmdline import TRACE_INSTANCE, render_cmdline
 from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
 from numalab.qemu.guest import Guest

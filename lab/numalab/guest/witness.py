@@ -17,7 +17,7 @@ from numalab.guest.usage import Usage, between, read_usage, shared_cpus
 from numalab.host.disturbance import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 
 
 class Witness:

@@ -22,7 +22,7 @@ from numalab.host.privilege import effective_capabilities
 from numalab.host.read import read_host
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import PAGE_KIB, Machine, Mode
-from numalab.placement.placement import Placement, place
+from numalab.placement.planner import Placement, plan
 
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
@@ -169,7 +169,7 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
 
 
 def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
-    return place(
+    return plan(
         machine.topology,
         host,
         machine.mode,

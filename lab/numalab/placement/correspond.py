@@ -35,6 +35,9 @@ class Correspondence:
     worst: str
 
 
+NOT_COMPARED = Correspondence(None, 0, 0, 0, "")
+
+
 def assign(guest: Table, slots: Table) -> tuple[int, ...]:
     """Return the slot of each guest node, all different: the best of several starts.
 

@@ -8,33 +8,47 @@ from numalab.errors import UserError
 from numalab.host.disturbance import Disturbance
 from numalab.host.facts import Host, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
-from numalab.placement.correspond import Correspondence, assign, compare
+from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
 from numalab.topology.model import Topology
 from numalab.units import format_size
 
 
 @dataclass(frozen=True)
-class PlacementPlan:
-    """Where a guest runs on a host.
+class Placement:
+    """Where a guest runs on a host, before it does.
 
     `vcpus`: the host CPU of each vCPU. `emulator`: the host CPUs of QEMU's other threads.
-    `host_nodes`: the id of the host node that backs each guest node. `one_thread`: all vCPUs
-    share one thread (emulation). `most_on_one`: the most vCPUs that share one host CPU.
-    `distorts`: in words, what is not as on the machine that the topology describes; empty where
-    the plan is one-to-one and the host's distances have the guest's order. `disturbs`: what on
-    this host makes timing less certain. `timing`: timing figures mean something.
+    `one_thread`: all vCPUs share one thread (emulation). `distorts`: in words, what is not as on
+    the machine that the topology describes; empty where the plan is one-to-one and the host's
+    distances have the guest's order. `host_nodes`: the id of the host node that backs each guest
+    node; `bound`: the host has several, so memory has to be bound. `dedicated`: kvm, and each vCPU
+    has a host CPU to itself, so memory is to be there before the start. `most_on_one`: the most
+    vCPUs that share one host CPU. `timing`: timing figures mean something; `disturbs`: what on
+    this host makes them less certain.
     """
 
-    mode: Mode
     vcpus: tuple[int, ...]
     emulator: tuple[int, ...]
-    host_nodes: tuple[int, ...]
     one_thread: bool
-    most_on_one: int
-    distances: Correspondence
-    distorts: tuple[str, ...]
-    disturbs: tuple[Disturbance, ...]
-    timing: bool
+    distorts: tuple[str, ...] = ()
+    host_nodes: tuple[int, ...] = ()
+    bound: bool = False
+    dedicated: bool = False
+    most_on_one: int = 1
+    timing: bool = False
+    disturbs: tuple[Disturbance, ...] = ()
+    mode: Mode = "kvm"
+    distances: Correspondence = NOT_COMPARED
+
+    @property
+    def host_cpus(self) -> tuple[int, ...]:
+        """All host CPUs that the plan uses, ascending."""
+        return tuple(sorted({*self.vcpus, *self.emulator}))
+
+    @property
+    def note(self) -> str:
+        """What it distorts, as one text."""
+        return "; ".join(self.distorts)
 
 
 def plan(
@@ -45,7 +59,7 @@ def plan(
     *,
     pinned: Sequence[int] = (),
     nodes: Sequence[int] = (),
-) -> PlacementPlan:
+) -> Placement:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
     Guest nodes go to host nodes of their own where there are enough (with memory enough, if there
@@ -78,16 +92,18 @@ def plan(
         short = _short_memory(topology, host, places)
         distorts += (*_split_nodes(topology, host, vcpus, places), *short)
     crowded = mode != "kvm" or most > 1 or not set(emulator).isdisjoint(vcpus)
-    return PlacementPlan(
-        mode=mode,
+    return Placement(
         vcpus=vcpus,
         emulator=emulator,
-        host_nodes=tuple(host.nodes[place].id for place in places),
         one_thread=mode != "kvm",
-        most_on_one=most,
-        distances=distances,
         distorts=distorts,
+        host_nodes=tuple(host.nodes[place].id for place in places),
+        bound=len(host.nodes) > 1,
+        dedicated=mode == "kvm" and most == 1,
+        most_on_one=most,
         disturbs=disturbances(host, vcpus),
+        mode=mode,
+        distances=distances,
         timing=not crowded
         and not short
         and not _distances_wrong(places, distances)

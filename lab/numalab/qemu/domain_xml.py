@@ -15,7 +15,7 @@ from numalab.host.owner import Owner
 from numalab.host.privilege import Privilege, render_privilege
 from numalab.machine.memory import Region, backed_mib
 from numalab.machine.model import DETERMINISTIC, PAGE_KIB, Machine, Plugin
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.topology.export import numa_element
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"

@@ -19,7 +19,7 @@ from numalab.guest.proof import (
     parse_numa_maps,
     prove_threads,
 )
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 
 DATA = Path(__file__).parents[2] / "data" / "machine"
 
@@ -96,7 +96,7 @@ threading.Thread(target=work).start()
 
 def test_the_threads_of_a_process_are_proved() -> None:
     allowed = tuple(sorted(os.sched_getaffinity(0)))
-    plan = Placement(allowed[:1], allowed, False, "")
+    plan = Placement(allowed[:1], allowed, False)
     with subprocess.Popen(
         [sys.executable, "-c", TWO_THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -15,7 +15,7 @@ from numalab.guest import start
 from numalab.guest.start import PreparedGuest, prepare, started
 from numalab.machine.memory import HeldMemory, Region
 from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.qemu.collect import read_job_disk
 from numalab.qemu.hypervisor import Hypervisor
 from numalab.run_dir import RunDir
@@ -40,7 +40,7 @@ def admission(monkeypatch: pytest.MonkeyPatch) -> FakeAdmission:
 
     def admit(machine: Machine) -> tuple[Placement, FakeAdmission]:
         vcpus = (0,) * machine.topology.cpu_count
-        return Placement(vcpus, (0,), one_thread=machine.mode != "kvm", note=""), taken
+        return Placement(vcpus, (0,), one_thread=machine.mode != "kvm"), taken
 
     monkeypatch.setattr(start, "admit_machine", admit)
     return taken
@@ -196,7 +196,7 @@ def running(machine: Machine, calls: list[str]) -> Iterator[HeldMemory]:
         def forget(self, name: str) -> None:
             calls.append(f"forgot {name}")
 
-    placement = Placement((0, 0), (0,), one_thread=True, note="")
+    placement = Placement((0, 0), (0,), one_thread=True)
     made = PreparedGuest("g", "<x/>", "", placement, None, cast(Any, FakeAdmission(calls)))
     hypervisor = cast(Hypervisor, FakeHypervisor())
     with started(hypervisor, machine, made) as (_, memory, _):

@@ -20,7 +20,7 @@ from numalab.guest.usage import (
 )
 from numalab.guest.witness import Doubt, judge_timing
 from numalab.host.disturbance import Disturbance, DisturbanceKind
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"
 STAT = "71 (CPU 0/KVM) (x)) S 1 71 71 0 -1 1077936192 900 4 7 2 10 20 0 0 20 0 5 0 100"
@@ -103,7 +103,7 @@ def test_a_process_is_read_and_one_that_ended_has_no_threads() -> None:
 BOOST = Disturbance(DisturbanceKind.BOOST)
 ASTRAY = Misplaced(MisplacedKind.THREAD, "vcpu 0", (0, 1), (0,))
 ONE_TO_ONE = Placement(
-    (4, 5), (0,), False, "", (0, 0), dedicated=True, timing=True, disturbs=(BOOST,)
+    (4, 5), (0,), False, (), (0, 0), dedicated=True, timing=True, disturbs=(BOOST,)
 )
 
 
@@ -117,7 +117,7 @@ def test_timing_means_something_only_as_planned() -> None:
     )
     moved = judge_timing(ONE_TO_ONE, Proof((), (), "", usage, (ASTRAY,)))
     assert not moved.means and moved.against == (Doubt.MISPLACED,)
-    crowded = Placement((0, 0), (0,), False, "overcommitted: 2 vCPUs on 1 host CPU")
+    crowded = Placement((0, 0), (0,), False, ("overcommitted: 2 vCPUs on 1 host CPU",))
     poor = judge_timing(crowded, Proof((), (), crowded.note, usage))
     assert (poor.means, poor.against, poor.disturbs) == (False, (Doubt.PLAN,), ())
 

@@ -12,7 +12,7 @@ from numalab.guest.proof import MisplacedKind
 from numalab.guest.witness import Witness
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import Machine
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
@@ -47,7 +47,7 @@ def test_a_thread_that_nothing_has_pinned_yet_is_moved_before_the_first_look(
     machine = Machine(
         load_topology("ring-2"), tmp_path, tmp_path, "kvm", 1, "test", measures_time=True
     )
-    placement = Placement(CPUS[:1], CPUS[1:2], one_thread=False, note="", dedicated=True)
+    placement = Placement(CPUS[:1], CPUS[1:2], one_thread=False, dedicated=True)
     witness = Witness(process, [process], HeldMemory(()), machine, placement)
     witness.started()
     assert witness.proof.differs == ()
@@ -56,7 +56,7 @@ def test_a_thread_that_nothing_has_pinned_yet_is_moved_before_the_first_look(
 
 def test_a_vcpu_elsewhere_is_told_and_left_where_it_is(process: int, tmp_path: Path) -> None:
     machine = Machine(load_topology("ring-2"), tmp_path, tmp_path, "kvm", 1, "test")
-    placement = Placement(CPUS[:1], CPUS[1:2], one_thread=False, note="", dedicated=True)
+    placement = Placement(CPUS[:1], CPUS[1:2], one_thread=False, dedicated=True)
     witness = Witness(process, [process], HeldMemory(()), machine, placement)
     witness.started()
     (differs,) = witness.proof.differs

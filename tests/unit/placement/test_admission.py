@@ -12,7 +12,7 @@ from numalab.host.budget import _release_all as release_all
 from numalab.machine.model import Machine, Mode
 from numalab.placement import admission as admission_room
 from numalab.placement.admission import admit_machine, free_places, may_lock_memory, reservation_of
-from numalab.placement.placement import Placement
+from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
 from numalab.topology.model import CpuShape
 from support.host_tree import small_host
@@ -159,7 +159,7 @@ def test_host_cpus_that_there_are_not() -> None:
 
 def test_hugepages_are_claimed_on_the_nodes_that_back_the_guest() -> None:
     big = replace(machine("kvm"), topology=load_topology("ring-4"), pages="2M")
-    placement = Placement(tuple(range(8)), (8,), False, "", (0, 1, 1, 0), True, True)
+    placement = Placement(tuple(range(8)), (8,), False, (), (0, 1, 1, 0), True, True)
     sizes = [node.memory_mib // 2 for node in big.topology.nodes]
     claim = reservation_of(big, placement)
     assert claim.pages == (
@@ -181,7 +181,7 @@ def test_what_qemu_locks_beside_the_guests_memory_counts(
     with rootfs.open("wb") as file:
         file.truncate(190 << 20)
     big = replace(machine("kvm"), topology=load_topology("ring-4"), rootfs=rootfs)
-    placement = Placement(tuple(range(8)), (8,), False, "", (0, 1, 1, 0), True, True)
+    placement = Placement(tuple(range(8)), (8,), False, (), (0, 1, 1, 0), True, True)
     reservation = reservation_of(big, placement)
     assert reservation.memory_mib == big.topology.memory_mib + 190 + 128 + 83 + 8 * 8
     sizes = [node.memory_mib for node in big.topology.nodes]

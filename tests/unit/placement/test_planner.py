@@ -15,7 +15,6 @@ from numalab.host.facts import Host
 from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import Mode
 from numalab.placement.correspond import assign, compare
-from numalab.placement.placement import place as place_machine
 from numalab.placement.planner import plan, preferred
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.model import CpuShape, Topology
@@ -112,19 +111,19 @@ def test_emulation_has_one_cpu_and_its_node(mode: Mode) -> None:
 
 def test_a_placement_is_dedicated_in_kvm_with_a_cpu_for_each_vcpu() -> None:
     ring, host = load_topology("ring-4"), small_host(1, 10, 1)
-    kvm = place_machine(ring, host, "kvm", range(0, 10))
+    kvm = plan(ring, host, "kvm", range(0, 10))
     assert (kvm.vcpus, kvm.emulator) == (tuple(range(8)), (8,))
     assert kvm.dedicated and not kvm.bound and kvm.host_nodes == (0, 0, 0, 0)
     assert kvm.note.startswith("4 guest nodes share 1 host node; host node 0 has 1 GiB")
-    small = place_machine(ring, host, "kvm", (3, 5))
+    small = plan(ring, host, "kvm", (3, 5))
     assert small.vcpus == (3, 3, 3, 3, 5, 5, 5, 5) and not small.dedicated
     assert small.note.startswith(
         "overcommitted: 8 vCPUs on 2 host CPUs (3,5), up to 4 vCPUs on one"
     )
     for mode in ("icount", "tcg"):
-        emulated = place_machine(ring, host, mode, (3, 5))
+        emulated = plan(ring, host, mode, (3, 5))
         assert emulated.host_cpus == (3,) and emulated.one_thread and not emulated.dedicated
-    assert place_machine(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
+    assert plan(MESH, EIGHT, "kvm", EIGHT.cpu_ids).bound
 
 
 def test_vcpus_can_be_pinned_by_hand() -> None:

@@ -15,7 +15,7 @@ from numalab.host.owner import Owner
 from numalab.host.privilege import Privilege, privilege, render_privilege
 from numalab.machine.memory import trace_region, unwanted_regions
 from numalab.machine.model import CpuModel, Machine, Mode, PageKind
-from numalab.placement.placement import Placement, place
+from numalab.placement.planner import Placement, plan
 from numalab.qemu.cmdline import render_cmdline
 from numalab.qemu.domain_xml import (
     OWNER_NAMESPACE,
@@ -52,7 +52,7 @@ def render(
     region = trace_region(machine.topology, machine.trace_memory_mib)
     return render_domain(
         machine,
-        place(machine.topology, small_host(1, 64, 1), machine.mode, host_cpus),
+        plan(machine.topology, small_host(1, 64, 1), machine.mode, host_cpus),
         files or make_files(machine.mode),
         name="m-1",
         cmdline=render_cmdline(
@@ -213,7 +213,7 @@ def test_anonymous_memory_is_nobody_elses() -> None:
 def test_a_shell_has_a_terminal_and_its_clock_waits() -> None:
     machine = replace(make_machine("icount"), gdb=Path("/run/gdb"))
     text = render_domain(
-        machine, place(machine.topology, small_host(1, 64, 1), "icount", (0,)), make_files(),
+        machine, plan(machine.topology, small_host(1, 64, 1), "icount", (0,)), make_files(),
         name="m", cmdline="x", owner=Owner(1, 2), interactive=True,
         privilege=Privilege(own_sandbox=True),
     )  # fmt: skip
@@ -229,7 +229,7 @@ def test_a_shell_has_a_terminal_and_its_clock_waits() -> None:
         render(replace(machine, gdb=Path("/a,b")))
 
 
-BOUND = Placement((0, 1, 8, 9), (2,), False, "", host_nodes=(8, 0), bound=True, dedicated=True)
+BOUND = Placement((0, 1, 8, 9), (2,), False, host_nodes=(8, 0), bound=True, dedicated=True)
 
 
 def render_bound(placement: Placement, pages: PageKind, *, locked: bool = False) -> ET.Element:

@@ -13,7 +13,7 @@ from numalab.cpulist import format_cpulist, parse_cpulist
 from numalab.errors import UserError
 from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import MODES, Mode
-from numalab.placement.planner import PlacementPlan, plan
+from numalab.placement.planner import Placement, plan
 from numalab.topology.load import load_topology
 from numalab.topology.model import Topology
 
@@ -54,7 +54,7 @@ def _mode(text: str) -> Mode:
     raise UserError(f"unknown mode {text!r}", key="--mode", choices=MODES)
 
 
-def _table(topology: Topology, made: PlacementPlan) -> Table:
+def _table(topology: Topology, made: Placement) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("guest node", "host node", "vCPUs", "host CPUs"):
         table.add_column(heading, overflow="fold")
@@ -65,7 +65,7 @@ def _table(topology: Topology, made: PlacementPlan) -> Table:
     return table
 
 
-def _text(made: PlacementPlan) -> Text:
+def _text(made: Placement) -> Text:
     lines = [f"distorts: {what}" for what in made.distorts] or ["one-to-one: distorts nothing"]
     rho = made.distances.rank_correlation
     if rho is not None:
