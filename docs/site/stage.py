@@ -34,7 +34,7 @@ Schema = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "kernel-configs/series/*/README.md",
          "reports/examples/README.md", "workloads/*/README.md")  # fmt: skip
-FILES = ("docs/img/**/*.svg", "docs/*.json", "reports/examples/*/changelog.txt",
+FILES = ("docs/site/site.css", "docs/img/**/*.svg", "docs/*.json", "reports/examples/*/changelog.txt",
          "reports/examples/group-construction/picture.png", "LICENSE")  # fmt: skip
 
 # What people write, and what programs read of a result.
