@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from numalab.errors import UserError, did_you_mean
+from numalab.files import read_bounded, reading
 
 MAX_BYTES = 1 << 20
 DEEPEST = 32  # tables in each other
@@ -36,15 +37,10 @@ def read_document(path: Path, model: type[D]) -> D:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file into plain values; UserError when it cannot be read or parsed."""
-    try:
+    with reading(path):
         if path.exists() and not path.is_file():  # a device may never end, a pipe never begin
             raise UserError("is not a file", file=path)
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read: {getattr(error, 'strerror', error)}", file=path) from None
-    if len(data) > MAX_BYTES:
-        raise UserError(f"larger than {MAX_BYTES} bytes", file=path)
+    data = read_bounded(path, MAX_BYTES)
     try:
         table = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too

@@ -53,6 +53,24 @@ def make_dir(path: Path) -> None:
         raise HostError(f"cannot create {path}: {error.strerror}") from None
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Read a file that a person named: UserError where it cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a name may hold a NUL
+        raise UserError(f"cannot read: {getattr(error, 'strerror', error)}", file=path) from None
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """Read a file that a person named; UserError also where it has more than `most` bytes."""
+    with reading(path), path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserError(f"larger than {most} bytes", file=path)
+    return data
+
+
 def left_by_guest(path: Path) -> bytes:
     """Read what the guest was to leave; WorkloadFailed when it is not there, or is no file."""
     try:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 from numalab.cpulist import MAX_CPUS, parse_cpulist
 from numalab.document import Document, check_document
 from numalab.errors import HostError, UserError
+from numalab.files import read_bounded
 from numalab.host.facts import (
     Host,
     HostCpu,
@@ -231,14 +232,7 @@ def read_host_file(path: Path) -> Host:
     Raises UserError with the file and the key for anything that is not such a host.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_RECORDING + 1)
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=path) from None
-    if len(data) > _MAX_RECORDING:
-        raise UserError(f"larger than {_MAX_RECORDING} bytes", file=path)
-    try:
-        value = json.loads(data)
+        value = json.loads(read_bounded(path, _MAX_RECORDING))
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {error}", file=path) from None
     if not isinstance(value, dict):

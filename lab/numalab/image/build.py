@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import BuildError, HostError, UserError
-from numalab.files import read_json, replacing, write_json
+from numalab.files import read_json, reading, replacing, write_json
 from numalab.image.debian import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.overlay import copy_onto, describe_tree
 from numalab.image.recipe import Recipe, images_dir
@@ -93,12 +93,9 @@ def _written_digest(path: Path) -> str:
     It is at byte 48 of the superblock, which is at 1024 (struct erofs_super_block,
     fs/erofs/erofs_fs.h, Linux 6.12). Raises UserError for what is no such image.
     """
-    try:
-        with path.open("rb") as file:
-            file.seek(1024)
-            block = file.read(64)
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    with reading(path), path.open("rb") as file:
+        file.seek(1024)
+        block = file.read(64)
     if len(block) < 64 or block[:4] != _EROFS_MAGIC:
         raise UserError("is no erofs image", file=path)
     return block[48:].hex()

@@ -11,7 +11,7 @@ from typing import IO
 import zstandard
 
 from numalab.errors import HostError, UserError
-from numalab.files import make_dir, replacing
+from numalab.files import make_dir, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.layout import Results
 from numalab.results.names import is_plain
@@ -100,10 +100,8 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
     """
     if target.exists():
         raise UserError("is there already", file=target)
-    try:
+    with reading(archive):
         raw = archive.open("rb")
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=archive) from None
     try:
         with raw, replacing(target) as temporary:
             make_dir(temporary)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
+from numalab.files import reading
 from numalab.process import CommandFailed, find_program, run
 from numalab.source.mail import is_mailbox, split_mailbox
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
@@ -216,10 +217,8 @@ def _parse_patch(text: str, path: Path) -> Patch:
 
 def read_patch(path: Path) -> str:
     """Return a patch's text, bytes that are not UTF-8 as surrogates. Raises UserError."""
-    try:
+    with reading(path):
         data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=path) from None
     # Kernel sources are UTF-8 with a few exceptions, which must come through unchanged.
     return _limited(data, path).decode("utf-8", "surrogateescape")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import UserError
+from numalab.files import reading
 from numalab.kernel.built import BuiltKernel, load_built, store_built
 from numalab.kernel.catalogue import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
@@ -144,12 +145,12 @@ def _beside(image: Path, release: str, root: Path | None = None) -> _Found:
 
 
 def _release(image: Path) -> str:
+    with reading(image):
+        data = image.read_bytes()
     try:
-        return parse_kernel_image(image.read_bytes()).release
+        return parse_kernel_image(data).release
     except NoKernel as error:
         raise UserError(str(error), file=image) from None
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=image) from None
 
 
 def _is_package(path: Path) -> bool:

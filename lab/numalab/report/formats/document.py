@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
-from numalab.measure import MeasureInfo, MeasureKind
+from numalab.measure import MeasureKind
 from numalab.report import figures
 from numalab.report.formats.document_format import (
     FORMAT,
@@ -25,7 +25,9 @@ from numalab.report.formats.document_format import (
     TopologyDocument,
     WorkloadDocument,
 )
-from numalab.report.model import ClaimOutcome, MeasureComparison, Run, StudyReport
+from numalab.report.model import MeasureComparison, Run, StudyReport
+
+T = TypeVar("T")
 
 _VERSUS = (
     *("difference", "interval", "test", "p_value", "corrected", "family", "smallest_effect"),
@@ -41,18 +43,10 @@ def report_document(reports: Sequence[StudyReport]) -> dict[str, Any]:
     most readers of JSON, becomes U+FFFD.
     """
     first = reports[0]
+    again = list(dict.fromkeys(line for report in reports for line in report.commands))
+    cells = [_cell(report) for report in reports]
     document = asdict(
-        ReportDocument(
-            format=FORMAT,
-            version=VERSION,
-            study=first.study,
-            question=first.question,
-            reference=first.reference,
-            axis=first.axis,
-            created=first.created,
-            again=list(dict.fromkeys(line for report in reports for line in report.commands)),
-            cells=[_cell(report) for report in reports],
-        )
+        _as(ReportDocument, first, format=FORMAT, version=VERSION, again=again, cells=cells)
     )
     for cell in document["cells"]:
         if not cell["mode"]["model"]:  # only mode timed has one
@@ -69,12 +63,10 @@ def render_document(reports: Sequence[StudyReport]) -> str:
 
 
 def _cell(report: StudyReport) -> CellDocument:
-    topology = report.topology
     names = [variant.name for variant in report.variants]
-    return CellDocument(
-        cell=report.cell,
-        verdict=report.verdict,
-        remarks=list(report.remarks),
+    return _as(
+        CellDocument,
+        report,
         mode=ModeDocument(
             name=report.mode,
             reason=report.mode_reason,
@@ -83,58 +75,24 @@ def _cell(report: StudyReport) -> CellDocument:
             modelled=figures.MODELLED_NOTE if report.model else "",
             model=list(report.model),
         ),
-        topology=TopologyDocument(
-            name=topology.name,
-            summary=topology.summary,
-            nodes=list(topology.nodes),
-            distances=[list(row) for row in topology.distances],
-        ),
+        topology=_as(TopologyDocument, report.topology),
         workload=WorkloadDocument(
             name=report.workload_name,
             label=report.workload_label,
             command=report.workload,
             parameters=dict(report.parameters),
         ),
-        variants=list(report.variants),
-        measures=[_measure(info) for info in report.measures],
-        key_measures=list(report.key_measures),
+        measures=[_as(MeasureDocument, info) for info in report.measures],
         runs=[_run(run) for run in report.runs],
         comparisons=[_comparison(each, names) for each in report.comparisons],
         sched_domains=list(report.domains),
-        claims=[_claim(each) for each in report.claims],
-    )
-
-
-def _claim(claim: ClaimOutcome) -> ClaimDocument:
-    return ClaimDocument(
-        text=claim.text,
-        expected=claim.expected,
-        measured=claim.measured,
-        holds=claim.holds,
-        measure=claim.measure,
-        kind=claim.kind,
-        published=claim.published,
-        verdict=claim.verdict_text,
-        required=claim.required,
-    )
-
-
-def _measure(info: MeasureInfo) -> MeasureDocument:
-    return MeasureDocument(
-        info.name, info.unit, info.direction, info.kind, info.definition, info.source
+        claims=[_as(ClaimDocument, each, verdict=each.verdict_text) for each in report.claims],
     )
 
 
 def _run(run: Run) -> RunDocument:
-    return RunDocument(
-        id=run.id,
-        variant=run.variant,
-        seed=run.seed,
-        status=run.ending,
-        seconds=run.seconds,
-        measures={reading.measure: _finite(reading.value) for reading in run.readings},
-        provenance=run.provenance,
-    )
+    measures = {reading.measure: _finite(reading.value) for reading in run.readings}
+    return _as(RunDocument, run, status=run.ending, measures=measures)
 
 
 def _comparison(comparison: MeasureComparison, names: Sequence[str]) -> ComparisonDocument:
@@ -152,6 +110,12 @@ def _side(comparison: MeasureComparison, place: int) -> SideDocument:
     told = {name: getattr(versus, name) for name in _VERSUS} if versus else {}
     figures_of = asdict(summary) if summary else {"n": 0}
     return SideDocument(**figures_of, **told, change_percent=comparison.changes[place])
+
+
+def _as(kind: type[T], value: object, **other: object) -> T:
+    """Make a part of the document: `other`, and of a value what has the names of its fields."""
+    names = kind.__annotations__.keys() - other.keys()
+    return kind(**{name: getattr(value, name) for name in names}, **other)
 
 
 def _finite(value: float | int | None) -> float | int | None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from numalab.errors import UserError
+from numalab.files import read_bounded
 from numalab.topology.importers.common import MAX_TEXT, Imported
 from numalab.topology.importers.hwloc import parse_hwloc
 from numalab.topology.importers.numactl import parse_numactl
@@ -19,18 +20,10 @@ def read_machine(source: str, text: bytes | None, *, name: str) -> Imported:
     if text is None and path.is_dir():
         return read_sysfs(path, name=name, source=f"sysfs of {source}")
     if text is None:
-        text = _bytes(path)
+        text = read_bounded(path, MAX_TEXT)
     if len(text) > MAX_TEXT:
         raise UserError(f"larger than {MAX_TEXT} bytes", file=path)
     decoded = text.decode("utf-8", "replace")
     if decoded.lstrip().startswith("<"):
         return parse_hwloc(decoded, name=name, source="hwloc XML", file=path)
     return parse_numactl(decoded, name=name, source="numactl -H", file=path)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=path) from None

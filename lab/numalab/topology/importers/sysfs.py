@@ -6,6 +6,7 @@ from pathlib import Path
 
 from numalab.cpulist import parse_cpulist, parse_cpumask
 from numalab.errors import UserError
+from numalab.files import reading
 from numalab.topology.importers.common import FoundNode, Imported, imported_topology
 from numalab.topology.importers.packaging import CpuPlace
 
@@ -57,11 +58,8 @@ def _system_dir(root: Path) -> Path:
 def _text(path: Path) -> str:
     if path.exists() and not path.is_file():  # reading a FIFO could block for ever
         raise UserError("is not a file", file=path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE)
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", file=path) from None
+    with reading(path), path.open("rb") as file:
+        data = file.read(MAX_FILE)
     # Some copies of sysfs keep the padding of the page that the kernel gave.
     return data.replace(b"\0", b"").decode("utf-8", "replace").strip()
 
