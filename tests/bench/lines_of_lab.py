@@ -35,11 +35,12 @@ MODULES = {
     "posts": "campaign/claims_outlook.py",
     "installable": "cli/study/init.py guest/install.py plugins.py",
 }
-# Commits that are about a feature, or about a defect that came with one. Those of the hunt begin
-# so. What only tidies up is none, whatever it touches.
+# Commits that are about a feature, or about a defect that came with one; those whose subject begins
+# so need not be named. What only tidies up is none, whatever it touches.
+SUBJECTS = {"hunt": "hunt", "timed": "timed", "emulator": "timed", "testbed": "kvm"}
 COMMITS = {
-    "timed": "8fb6fda 5c4c379 7c1ebb9 33e6c47 1662263 a00ea12 85fc62e 4c70bf8 48fec3f e731a99"
-    " 45f6439 6667e04 f283fa0 2dfed4e 83fd2f7 fa5a85b 3885738 d07406e",
+    "timed": "8fb6fda 5c4c379 7c1ebb9 33e6c47 1662263 a00ea12 85fc62e 4c70bf8 48fec3f"
+    " 6667e04 f283fa0 83fd2f7 3885738 d07406e",
     "kvm": "5ae9f9e 7077f6d 7a01884",
     "hostile": "0cd2308 aa89f2f c4edc4b efc3245 7cb4083 3431dd3 a87434d 088e91c ed82bca a6a25c3"
     " 631b368 6595517 16e3a9e c2ed98b aecd894",
@@ -116,14 +117,17 @@ def feature_of_module(path: str) -> str | None:
     return None
 
 
+def feature_of_commit(commit: str, subject: str) -> str | None:
+    named = (feature for feature, those in COMMITS.items() if commit in those.split())
+    return next(named, SUBJECTS.get(subject.partition(":")[0].partition(",")[0]))
+
+
 def feature_of_line(path: str, name: str, commit: str, commits: dict[str, str]) -> str:
     if commit not in commits:
         return "house, from before"
     if found := feature_of_module(path):
         return found
-    if commits[commit].startswith("hunt"):
-        return "hunt"
-    if found := next((f for f, those in COMMITS.items() if commit in those.split()), None):
+    if found := feature_of_commit(commit, commits[commit]):
         return found
     if commit == SQUASHED:
         for feature, those in NAMES.items():
@@ -150,7 +154,7 @@ def replaced(commits: dict[str, str]) -> int:
     """Count the lines that features' commits took out of modules that are not theirs."""
     gone = 0
     for commit, subject in commits.items():
-        if subject.startswith("hunt") or any(commit in those for those in COMMITS.values()):
+        if feature_of_commit(commit, subject) is not None:
             rows = git("show", "-w", "-M", "--numstat", "--format=", commit, "--", "lab/*.py")
             for row in rows.splitlines():
                 _, out, path = row.split("\t")

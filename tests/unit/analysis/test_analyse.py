@@ -13,9 +13,10 @@ from numalab.analysis.tables.event_table import COLUMNS
 from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 
-def a_run(trace: Any) -> Any:
+def a_run(trace: Trace) -> Any:
     """Two hogs on CPU 0, allowed on CPUs 0 and 2; one of them is moved to CPU 2 after 60 of 100.
 
     The window is from 100 to 200. Before 160 the hogs take turns on CPU 0 and CPU 2 is idle; then
@@ -43,7 +44,7 @@ def values(found: tuple[Measure, ...]) -> dict[str, float | int | None]:
     return {measure.name: measure.value for measure in found}
 
 
-def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) -> None:
+def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology) -> None:
     found = analyse_run(
         a_run(trace),
         three_nodes,
@@ -100,7 +101,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Any, three_nodes: Topology) 
 
 
 def test_without_names_every_task_but_the_idle_ones_is_of_interest(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     found = values(analyse_run(a_run(trace), three_nodes, tasks=[]).measures)
     assert found["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
@@ -108,14 +109,14 @@ def test_without_names_every_task_but_the_idle_ones_is_of_interest(
     assert "task_migrations_node1_node2" in found
 
 
-def test_names_may_hold_wildcards(trace: Any, three_nodes: Topology) -> None:
+def test_names_may_hold_wildcards(trace: Trace, three_nodes: Topology) -> None:
     for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
         found = values(analyse_run(a_run(trace), three_nodes, tasks=[pattern]).measures)
         expected = 0 if "|" in pattern else 100
         assert found["task_busy_share_cpu0"] == expected, pattern
 
 
-def test_what_was_not_recorded_is_not_zero(trace: Any, three_nodes: Topology) -> None:
+def test_what_was_not_recorded_is_not_zero(trace: Trace, three_nodes: Topology) -> None:
     found = values(
         analyse_run(
             a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"]
@@ -130,7 +131,7 @@ def test_what_was_not_recorded_is_not_zero(trace: Any, three_nodes: Topology) ->
 
 @pytest.mark.parametrize("recorded", [["sched:sched_migrate_task"], None])
 def test_without_sched_switch_nobody_is_said_to_have_run(
-    trace: Any, three_nodes: Topology, recorded: list[str] | None
+    trace: Trace, three_nodes: Topology, recorded: list[str] | None
 ) -> None:
     events = a_run(trace)
     if recorded is None:  # a recording of which nobody says what was asked for
@@ -145,7 +146,7 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
     assert values(found.measures)["task_migrations"] == 1  # the other one is after the end
 
 
-def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Any, three_nodes: Topology) -> None:
+def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Trace, three_nodes: Topology) -> None:
     found = values(
         analyse_run(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]).measures
     )
@@ -153,7 +154,7 @@ def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Any, three_nodes: Top
     assert found["task_busy_share_min"] == 0
 
 
-def test_time_with_lost_events_is_left_out(trace: Any, three_nodes: Topology) -> None:
+def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) -> None:
     events = trace.table(
         trace.switch(0, 2, "a:3", "idle", trace.sleeps),
         trace.wakeup(0, "hog:2", 0),
@@ -170,7 +171,7 @@ def test_time_with_lost_events_is_left_out(trace: Any, three_nodes: Topology) ->
     assert found["task_busy_share_cpu0"] == 60
 
 
-def test_a_move_to_the_same_cpu_is_none(trace: Any, three_nodes: Topology) -> None:
+def test_a_move_to_the_same_cpu_is_none(trace: Trace, three_nodes: Topology) -> None:
     """set_task_cpu() traces before it looks whether the CPU changes at all."""
     moves = [trace.migrate(110, "hog:1", 0, 0), trace.migrate(120, "hog:1", 0, 1)]
     events = trace.table(trace.mark(100, "numalab: begin"), *moves)
@@ -178,20 +179,20 @@ def test_a_move_to_the_same_cpu_is_none(trace: Any, three_nodes: Topology) -> No
     assert (found["task_migrations"], found["task_node_migrations"]) == (1, 1)
 
 
-def test_an_empty_trace_measures_nothing(trace: Any, three_nodes: Topology) -> None:
+def test_an_empty_trace_measures_nothing(trace: Trace, three_nodes: Topology) -> None:
     found = values(analyse_run(trace.table(), three_nodes, tasks=["hog"]).measures)
     assert found["task_busy_share_min"] is None
     assert found["idle_while_overloaded"] is None
     assert found["sched_move_numa"] == 0
 
 
-def test_a_table_without_the_optional_columns_will_do(trace: Any, three_nodes: Topology) -> None:
+def test_a_table_without_the_optional_columns_will_do(trace: Trace, three_nodes: Topology) -> None:
     events = a_run(trace).select("time_ns", "cpu", "node", "event", "pid", "comm")
     assert values(analyse_run(events, three_nodes, tasks=["hog"]).measures)["task_migrations"] == 0
     assert set(events.columns) < set(COLUMNS)
 
 
-def test_every_measure_can_be_explained(trace: Any, three_nodes: Topology) -> None:
+def test_every_measure_can_be_explained(trace: Trace, three_nodes: Topology) -> None:
     for made in analyse_run(
         a_run(trace), three_nodes, tasks=["hog"], counters={"numa_hit": 1}
     ).measures:
@@ -226,7 +227,7 @@ def test_families_have_different_names_and_all_they_need() -> None:
     ],
 )
 def test_passes_over_the_memory(
-    trace: Any, three_nodes: Topology, memory_mib: float, counters: dict[str, int], passes: Any
+    trace: Trace, three_nodes: Topology, memory_mib: float, counters: dict[str, int], passes: Any
 ) -> None:
     command = CommandData("w", memory_mib=memory_mib)
     every = analyse_run(
@@ -244,7 +245,7 @@ def test_passes_over_the_memory(
     ],
 )
 def test_faults_beside_hinting_faults(
-    trace: Any, three_nodes: Topology, counters: dict[str, int], faults: int | None
+    trace: Trace, three_nodes: Topology, counters: dict[str, int], faults: int | None
 ) -> None:
     found = analyse_run(a_run(trace), three_nodes, tasks=[], counters=counters)
     assert values(found.measures)["other_minor_faults"] == faults

@@ -10,11 +10,12 @@ from numalab.analysis.collect_findings import collect_findings
 from numalab.analysis.findings import Findings
 from numalab.analysis.tables.recorded import read_run
 from numalab.topology.model import Node, Topology
+from support.small_traces import Trace
 
 MS = 1_000_000
 
 
-def a_run(trace: Any) -> Any:
+def a_run(trace: Trace) -> Any:
     """Hogs 1 and 2 take turns on CPU 0 of three; hog 2 moves to CPU 2 at 60 ms of 100 and back.
 
     Allowed are CPUs 0 and 2, so that CPU 2 is idle for 60 ms while CPU 0 has two tasks. At 80 ms
@@ -36,7 +37,7 @@ def a_run(trace: Any) -> Any:
     )
 
 
-def found(trace: Any, topology: Topology | None, recorded: list[str] | None = None) -> Findings:
+def found(trace: Trace, topology: Topology | None, recorded: list[str] | None = None) -> Findings:
     return collect_findings(
         read_run(
             a_run(trace), topology, tasks=["hog"], allowed_cpus=[0, 2], recorded=recorded,
@@ -45,7 +46,7 @@ def found(trace: Any, topology: Topology | None, recorded: list[str] | None = No
     )  # fmt: skip
 
 
-def test_decisions_say_what_became_of_them(trace: Any, three_nodes: Topology) -> None:
+def test_decisions_say_what_became_of_them(trace: Trace, three_nodes: Topology) -> None:
     findings = found(trace, three_nodes)
     told = [(each.at_ms, each.kind, each.task, each.to_cpu, each.undone)
             for each in findings.decisions]  # fmt: skip
@@ -58,7 +59,7 @@ def test_decisions_say_what_became_of_them(trace: Any, three_nodes: Topology) ->
 
 
 def test_only_the_first_decisions_are_listed(
-    trace: Any, three_nodes: Topology, monkeypatch: pytest.MonkeyPatch
+    trace: Trace, three_nodes: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DECISIONS", 2)
     findings = found(trace, three_nodes)
@@ -66,7 +67,7 @@ def test_only_the_first_decisions_are_listed(
     assert "the first 2 of 3 decisions are listed" in findings.notes
 
 
-def test_matrices_are_of_what_took_place(trace: Any, three_nodes: Topology) -> None:
+def test_matrices_are_of_what_took_place(trace: Trace, three_nodes: Topology) -> None:
     cells = {
         each.name: [list(row) for row in each.cells] for each in found(trace, three_nodes).matrices
     }
@@ -74,13 +75,13 @@ def test_matrices_are_of_what_took_place(trace: Any, three_nodes: Topology) -> N
     assert cells["migrations"] == [[0, 0, 1], [0, 0, 0], [1, 0, 0]]
 
 
-def test_the_longest_idle_times_are_listed(trace: Any, three_nodes: Topology) -> None:
+def test_the_longest_idle_times_are_listed(trace: Trace, three_nodes: Topology) -> None:
     first = found(trace, three_nodes).violations[0]
     assert (first.cpu, first.at_ms, first.length_ms) == (2, 0, 60)
     assert first.busy_cpu == 0
 
 
-def test_series_are_by_node_and_average_to_the_whole(trace: Any, three_nodes: Topology) -> None:
+def test_series_are_by_node_and_average_to_the_whole(trace: Trace, three_nodes: Topology) -> None:
     findings = found(trace, three_nodes)
     busy = {each.node: each.values for each in findings.series if each.name == "busy"}
     ends = findings.slice_ends_ms
@@ -95,7 +96,7 @@ def test_series_are_by_node_and_average_to_the_whole(trace: Any, three_nodes: To
 
 
 def test_a_share_is_of_all_cpus_of_a_node_and_a_queue_is_not(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     nodes = (Node(0, (0, 1), 512), Node(1, (2,), 512))
     two = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
@@ -103,14 +104,14 @@ def test_a_share_is_of_all_cpus_of_a_node_and_a_queue_is_not(
     assert (series["busy", 0][0], series["runnable", 0][0]) == (50, 2)
 
 
-def test_without_nodes_nothing_is_by_node(trace: Any) -> None:
+def test_without_nodes_nothing_is_by_node(trace: Trace) -> None:
     findings = found(trace, None)
     assert findings.nodes == () and findings.matrices == () and findings.series == ()
     assert findings.storms_in_all is None
     assert "nobody knows which node a CPU is on: nothing here is by node" in findings.notes
 
 
-def test_what_was_not_recorded_is_not_told(trace: Any, three_nodes: Topology) -> None:
+def test_what_was_not_recorded_is_not_told(trace: Trace, three_nodes: Topology) -> None:
     findings = found(trace, three_nodes, ["sched:sched_move_numa"])
     assert findings.violations == () and findings.violations_in_all is None
     assert findings.tasks_in_all == 0 and findings.residence == ()

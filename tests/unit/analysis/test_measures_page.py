@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from numalab.analysis.measures.family import MeasureGroup
 from numalab.errors import UserError
 from numalab.plugins import Registry
 from support.measures_page import render_tables, tables_of
+from support.small_traces import Trace
 
 PAGE = Path(__file__).parents[3] / "docs" / "measures.md"
 
@@ -33,7 +33,7 @@ def test_every_group_with_measures_has_a_table() -> None:
 
 
 def test_a_plug_in_adds_a_measure_with_one_file(
-    trace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The example of the page, as it stands there."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

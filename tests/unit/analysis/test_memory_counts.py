@@ -16,6 +16,7 @@ from numalab.analysis.tables.slices import Slices
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 MS = 1_000_000
 HOG, OTHER = (7, "hog"), (9, "other")
@@ -50,7 +51,7 @@ NO_TRAFFIC = pl.DataFrame([traffic(0, 0, 0, 0)]).clear()
 TRAFFIC = [traffic(100, 1, 1, 1000), traffic(110, 2, 1, 500), traffic(90, 2, 1, 7)]
 
 
-def a_run(trace: Any, topology: Topology | None, memory: JoinedTables | None) -> Analysis:
+def a_run(trace: Trace, topology: Topology | None, memory: JoinedTables | None) -> Analysis:
     """Hog 7 runs on CPU 1 all of the window from 100 to 120 ms, other 9 on CPU 0."""
     events = trace.table(
         trace.switch(100 * MS, 1, "idle", "hog:7"),
@@ -75,7 +76,7 @@ def values(run: Analysis) -> dict[str, Any]:
 
 
 def test_measures_count_what_lies_in_the_window(
-    trace: Any, three_nodes: Topology, joined: JoinedTables
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     run = a_run(trace, three_nodes, joined)
     found = values(run)
@@ -96,7 +97,7 @@ def test_measures_count_what_lies_in_the_window(
 
 
 def test_findings_say_it_by_node_pair_over_time_and_by_task(
-    trace: Any, three_nodes: Topology, joined: JoinedTables
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     findings = a_run(trace, three_nodes, joined).findings
     (matrix,) = (each for each in findings.matrices if each.name == "lines")
@@ -116,7 +117,7 @@ def test_findings_say_it_by_node_pair_over_time_and_by_task(
 
 @pytest.mark.parametrize("lacks", ["model", "nodes", "times"])
 def test_what_is_not_known_is_none_and_not_0(
-    trace: Any, three_nodes: Topology, joined: JoinedTables, lacks: str
+    trace: Trace, three_nodes: Topology, joined: JoinedTables, lacks: str
 ) -> None:
     never = [pl.lit(None, pl.Int64).alias(name) for name in ("start_ns", "end_ns")]
     memory = {
@@ -131,7 +132,7 @@ def test_what_is_not_known_is_none_and_not_0(
     assert not [each for each in run.findings.series if each.name.startswith("memory_")]
 
 
-def recorded(trace: Any, topology: Topology, *rows: Any, end_ms: int = 120) -> RecordedRun:
+def recorded(trace: Trace, topology: Topology, *rows: Any, end_ms: int = 120) -> RecordedRun:
     """A window from 100 ms on; what runs in it begins at its begin."""
     events = trace.table(
         *rows,
@@ -148,7 +149,7 @@ def of_model(run: RecordedRun, memory: JoinedTables) -> dict[str, Any]:
 
 
 def test_a_window_without_length_has_no_rates_and_no_counts(
-    trace: Any, three_nodes: Topology, joined: JoinedTables
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     run = recorded(trace, three_nodes, end_ms=100)
     found = of_model(run, joined)
@@ -157,7 +158,7 @@ def test_a_window_without_length_has_no_rates_and_no_counts(
     assert memory_series(run, joined) == ()
 
 
-def test_what_carried_nothing_in_the_window_carried_0(trace: Any, three_nodes: Topology) -> None:
+def test_what_carried_nothing_in_the_window_carried_0(trace: Trace, three_nodes: Topology) -> None:
     counts = pl.DataFrame([row(100, 1, HOG, [0, 0, 0])])
     before = pl.DataFrame([traffic(90, 2, 1, 7), traffic(90, 1, 1, 8)])
     found = of_model(recorded(trace, three_nodes), JoinedTables(counts, before))
@@ -177,7 +178,7 @@ def test_all_of_it_needs_the_nodes() -> None:
 
 
 def test_a_cache_of_another_group_counts_as_a_memory_of_its_node(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     far = row(100, 1, HOG, [0, 10, 0], stalled_ps=1) | {"cache_0": 6, "cache_1": 4}
     memory = JoinedTables(pl.DataFrame([far]), pl.DataFrame(TRAFFIC))
@@ -189,7 +190,7 @@ def test_a_cache_of_another_group_counts_as_a_memory_of_its_node(
 
 
 def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     rows = [
         # A task that ran for 1 ms only, and of which 4 ms of stalls are spread over the slice.
@@ -212,7 +213,7 @@ def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
 
 
 def test_where_pages_in_use_lie_is_a_mean_of_the_slices(
-    trace: Any, three_nodes: Topology, joined: JoinedTables
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     # The hog's rows: one slice in each 10 ms of the window, and half of one more in the second.
     pages = {"pages_0": [0, 0, 0, 0, 9], "pages_1": [512] * 5, "pages_2": [0, 0, 256, 512, 0]}
@@ -223,13 +224,13 @@ def test_where_pages_in_use_lie_is_a_mean_of_the_slices(
 
 
 def test_counts_of_an_older_numalab_have_no_pages(
-    trace: Any, three_nodes: Topology, joined: JoinedTables
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     series = {each.name for each in a_run(trace, three_nodes, joined).findings.series}
     assert "memory_home" not in series and "memory_local" in series
 
 
-def test_tasks_are_listed_by_how_long_they_stood_still(trace: Any, three_nodes: Topology) -> None:
+def test_tasks_are_listed_by_how_long_they_stood_still(trace: Trace, three_nodes: Topology) -> None:
     pids = range(10, 10 + MAX_TASKS + 2)
     rows = [
         row(100, 1, (pid, "hog"), [0, 1, 2], stalled_ps=(pid // 2) * 10**9, waited_ps=pid * 10**8)

@@ -1,7 +1,5 @@
 """Who moved a task and who took it back, decided by hand on small traces."""
 
-from typing import Any
-
 import polars as pl
 
 from numalab.analysis.migrations import (
@@ -16,6 +14,7 @@ from numalab.analysis.migrations import (
 from numalab.analysis.numa_decisions import done_moves, numa_decisions, with_outcomes
 from numalab.analysis.tables.runqueue import stays
 from numalab.analysis.tables.window import Window
+from support.small_traces import Trace
 
 NODE_OF = {0: 0, 1: 1, 2: 2}
 
@@ -27,7 +26,7 @@ def moved(events: pl.DataFrame) -> pl.DataFrame:
     return name_numa_moves(found, done_moves(decided))
 
 
-def test_each_move_has_its_mover(trace: Any) -> None:
+def test_each_move_has_its_mover(trace: Trace) -> None:
     events = trace.table(
         trace.switch(10, 0, "idle", "a:1"),
         trace.wakeup(20, "b:2", 0),
@@ -54,7 +53,7 @@ def test_each_move_has_its_mover(trace: Any) -> None:
     ]
 
 
-def test_a_swap_moves_both_tasks(trace: Any) -> None:
+def test_a_swap_moves_both_tasks(trace: Trace) -> None:
     events = trace.table(
         trace.switch(10, 0, "idle", "a:1"),
         trace.switch(10, 2, "idle", "b:2"),
@@ -65,7 +64,7 @@ def test_a_swap_moves_both_tasks(trace: Any) -> None:
     assert moved(events)["mover"].to_list() == ["numa", "numa"]
 
 
-def test_who_took_whose_move_back(trace: Any) -> None:
+def test_who_took_whose_move_back(trace: Trace) -> None:
     second = RETURN_NS
     events = trace.table(
         trace.switch(10, 0, "idle", "a:1"),
@@ -90,7 +89,7 @@ def test_who_took_whose_move_back(trace: Any) -> None:
     assert by["load balancer"].taken_back_by == {}
 
 
-def test_going_on_to_a_third_node_is_no_return(trace: Any) -> None:
+def test_going_on_to_a_third_node_is_no_return(trace: Trace) -> None:
     events = trace.table(
         trace.switch(10, 0, "idle", "a:1"),
         trace.migrate(20, "a:1", 0, 1),
@@ -100,7 +99,7 @@ def test_going_on_to_a_third_node_is_no_return(trace: Any) -> None:
     assert with_returns(moved(events))["back_ns"].to_list() == [None, None, None]
 
 
-def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
+def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Trace) -> None:
     def pulled(pids: list[int], apart: int) -> pl.DataFrame:
         rows = [trace.wakeup(1, f"t:{pid}", 0) for pid in set(pids)]
         rows += [trace.migrate(10 + i * apart, f"t:{p}", 0, 1) for i, p in enumerate(pids)]
@@ -119,7 +118,7 @@ def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Any) -> None:
     assert {each.to for each in find_storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
 
 
-def test_where_wake_ups_place_tasks_is_no_storm(trace: Any) -> None:
+def test_where_wake_ups_place_tasks_is_no_storm(trace: Trace) -> None:
     rows = [trace.switch(pid, 0, f"t:{pid}", "idle", trace.sleeps) for pid in range(1, 11)]
     for pid in range(1, 11):
         rows += [trace.migrate(10 + pid, f"t:{pid}", 0, 1), trace.wakeup(11 + pid, f"t:{pid}", 1)]

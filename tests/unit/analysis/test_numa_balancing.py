@@ -10,11 +10,12 @@ from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.tables.recorded import read_run
 from numalab.capture.samples import Samples, parse_samples
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 ALL = ["sched:sched_move_numa", "sched:sched_swap_numa", "sched:sched_stick_numa"]
 
 
-def decisions(trace: Any) -> pl.DataFrame:
+def decisions(trace: Trace) -> pl.DataFrame:
     """Two moves (0 to 1, and 0 to 2, two hops), one that fails, a swap, two sticks of their own."""
     table: pl.DataFrame = trace.table(
         trace.mark(0, "numalab: begin"),
@@ -44,7 +45,7 @@ def values(
     return {each.name: each.value for each in GROUP.compute(RunData(run))}
 
 
-def test_every_decision_of_the_window_counts_once(trace: Any, three_nodes: Topology) -> None:
+def test_every_decision_of_the_window_counts_once(trace: Trace, three_nodes: Topology) -> None:
     found = values(decisions(trace), three_nodes)
     counts = [found[f"sched_{kind}_numa"] for kind in ("move", "swap", "stick")]
     assert counts == [3, 1, 3]
@@ -56,24 +57,24 @@ def test_every_decision_of_the_window_counts_once(trace: Any, three_nodes: Topol
     assert found["numa_moves_hops"] == pytest.approx((1 + 2 + 1 + 1) / 4)
 
 
-def test_what_was_not_recorded_is_none(trace: Any, three_nodes: Topology) -> None:
+def test_what_was_not_recorded_is_none(trace: Trace, three_nodes: Topology) -> None:
     found = values(decisions(trace), three_nodes, ["sched:sched_move_numa"])
     assert found.pop("sched_move_numa") == 3
     assert set(found.values()) == {None}
 
 
-def test_without_an_attempt_there_is_no_share(trace: Any, three_nodes: Topology) -> None:
+def test_without_an_attempt_there_is_no_share(trace: Trace, three_nodes: Topology) -> None:
     found = values(trace.table(trace.mark(0, "numalab: begin"), trace.mark(9, "x")), three_nodes)
     assert (found["sched_move_numa"], found["numa_move_success"]) == (0, None)
     assert found["numa_moves_hops"] is None
 
 
-def test_hops_need_the_nodes(trace: Any) -> None:
+def test_hops_need_the_nodes(trace: Trace) -> None:
     assert values(decisions(trace), None)["numa_moves_hops"] is None
 
 
 def test_preferred_nodes_are_known_where_tasks_were_sampled(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     assert "numa_moves_nearer" not in values(decisions(trace), three_nodes)
     # Process, task, preferred node, group, name (`a` in hexadecimal), faults.

@@ -1,7 +1,5 @@
 """What NUMA balancing decided, counted by hand on small traces."""
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 import pytest
@@ -17,12 +15,13 @@ from numalab.analysis.numa_decisions import (
 from numalab.analysis.tables.machine import RecordedMachine
 from numalab.analysis.tables.window import Window
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 NODE_OF = {0: 0, 1: 1, 2: 2}
 WINDOW = Window(100, 1000)
 
 
-def some(trace: Any) -> pl.DataFrame:
+def some(trace: Trace) -> pl.DataFrame:
     """A move, a swap, one of each that fails, and sticks of both other kinds."""
     events = trace.table(
         trace.numa_move(50, "early:9", 0, 1),
@@ -39,7 +38,7 @@ def some(trace: Any) -> pl.DataFrame:
     return with_outcomes(numa_decisions(events, WINDOW, NODE_OF))
 
 
-def test_each_stick_has_its_reason_and_each_failed_move_is_known(trace: Any) -> None:
+def test_each_stick_has_its_reason_and_each_failed_move_is_known(trace: Trace) -> None:
     rows = some(trace).select("time_ns", "kind", "failed", "reason").rows()
     assert rows == [
         (100, "move", False, ""),
@@ -54,19 +53,19 @@ def test_each_stick_has_its_reason_and_each_failed_move_is_known(trace: Any) -> 
     ]
 
 
-def test_success_counts_attempts_and_not_the_answers_to_them(trace: Any) -> None:
+def test_success_counts_attempts_and_not_the_answers_to_them(trace: Trace) -> None:
     # done: 2; failed: 2; sticks of their own: 2
     assert success_percent(some(trace)) == pytest.approx(100 * 2 / 6)
     nothing = with_outcomes(numa_decisions(trace.table(), WINDOW, NODE_OF))
     assert success_percent(nothing) is None
 
 
-def test_a_swap_takes_two_tasks(trace: Any) -> None:
+def test_a_swap_takes_two_tasks(trace: Trace) -> None:
     moved = done_moves(some(trace)).select("time_ns", "pid", "from_node", "to_node").rows()
     assert moved == [(100, 1, 0, 2), (200, 1, 2, 1), (200, 2, 1, 2)]
 
 
-def test_matrices_are_weighted_by_hops_and_distance(trace: Any, three_nodes: Topology) -> None:
+def test_matrices_are_weighted_by_hops_and_distance(trace: Trace, three_nodes: Topology) -> None:
     ground = RecordedMachine.of(three_nodes)
     plain, hops, distance = matrices(done_moves(some(trace)), "moves", "Moves", ground)
     assert np.array_equal(plain.cells, [[0, 0, 1], [0, 0, 1], [0, 1, 0]])
@@ -76,7 +75,7 @@ def test_matrices_are_weighted_by_hops_and_distance(trace: Any, three_nodes: Top
 
 
 def test_a_move_is_nearer_by_what_it_shortens_to_the_preferred_node(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     samples = pl.DataFrame(
         # task 1 prefers node 2 at first and node 1 from 150 on; task 2 has only an early sample
@@ -95,7 +94,7 @@ def test_a_move_is_nearer_by_what_it_shortens_to_the_preferred_node(
     assert none["nearer"].null_count() == len(none) == 3
 
 
-def test_kernels_before_5_4_name_one_task_in_a_stick(trace: Any) -> None:
+def test_kernels_before_5_4_name_one_task_in_a_stick(trace: Trace) -> None:
     old = {**trace.numa_move(200, "a:1", 0, 2), "event": "sched_stick_numa"}
     events = trace.table(trace.numa_move(100, "a:1", 0, 2), old)
     rows = with_outcomes(numa_decisions(events, WINDOW, NODE_OF))

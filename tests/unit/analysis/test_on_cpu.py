@@ -1,11 +1,10 @@
 """Who ran where, and the policy for what a recording leaves open."""
 
-from typing import Any
-
 import polars as pl
 
 from numalab.analysis.tables.on_cpu import spans
 from numalab.analysis.tables.window import Window, find_window, gaps, marks
+from support.small_traces import Trace
 
 Span = tuple[int, int, int, int | None, str | None]
 
@@ -14,7 +13,7 @@ def rows(found: pl.DataFrame) -> list[Span]:
     return found.select("cpu", "start_ns", "end_ns", "pid", "comm").rows()
 
 
-def test_a_cpu_runs_a_task_from_one_switch_to_the_next(trace: Any) -> None:
+def test_a_cpu_runs_a_task_from_one_switch_to_the_next(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.switch(10, 0, "a:1", "b:2"),
@@ -30,7 +29,7 @@ def test_a_cpu_runs_a_task_from_one_switch_to_the_next(trace: Any) -> None:
     ]
 
 
-def test_spans_are_cut_to_the_window(trace: Any) -> None:
+def test_spans_are_cut_to_the_window(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "a:1", "b:2"),
         trace.switch(100, 0, "b:2", "a:1"),
@@ -39,7 +38,7 @@ def test_spans_are_cut_to_the_window(trace: Any) -> None:
     assert rows(spans(events, Window(50, 150))) == [(0, 50, 100, 2, "b"), (0, 100, 150, 1, "a")]
 
 
-def test_a_task_has_the_name_with_which_it_leaves(trace: Any) -> None:
+def test_a_task_has_the_name_with_which_it_leaves(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "idle", "sh:5"),
         trace.switch(10, 0, "hog:5", "idle", trace.sleeps),
@@ -48,7 +47,7 @@ def test_a_task_has_the_name_with_which_it_leaves(trace: Any) -> None:
     assert [span[4] for span in rows(spans(events, Window(0, 30)))] == ["hog", "swapper", "hog"]
 
 
-def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Any) -> None:
+def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "a:1", "b:2"), trace.mark(5, "from cpu 1", cpu=1), trace.mark(9, "x")
     )
@@ -57,13 +56,13 @@ def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Any) -> None:
     assert found["known"].to_list() == [False]
 
 
-def test_a_cpu_without_any_event_was_idle(trace: Any) -> None:
+def test_a_cpu_without_any_event_was_idle(trace: Trace) -> None:
     found = spans(trace.table(trace.switch(5, 0, "a:1", "b:2")), Window(5, 10), cpus=[0, 3])
     assert rows(found) == [(0, 5, 10, 2, "b"), (3, 5, 10, 0, "<idle>")]
     assert found["known"].to_list() == [True, False]
 
 
-def test_who_ran_where_events_were_lost_is_unknown(trace: Any) -> None:
+def test_who_ran_where_events_were_lost_is_unknown(trace: Trace) -> None:
     events = trace.table(
         trace.switch(10, 0, "a:1", "b:2"),
         trace.other(20, 0, "sched_stick_numa"),
@@ -80,7 +79,7 @@ def test_who_ran_where_events_were_lost_is_unknown(trace: Any) -> None:
     assert gaps(events).rows() == [(0, 20, 50)]
 
 
-def test_before_an_overwritten_part_nothing_is_known(trace: Any) -> None:
+def test_before_an_overwritten_part_nothing_is_known(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 1, "a:1", "b:2"),
         trace.lost(30, 0),
@@ -89,7 +88,7 @@ def test_before_an_overwritten_part_nothing_is_known(trace: Any) -> None:
     assert rows(spans(events, Window(0, 40)))[:2] == [(0, 0, 30, None, None), (0, 30, 40, 3, "c")]
 
 
-def test_the_window_is_between_the_markers(trace: Any) -> None:
+def test_the_window_is_between_the_markers(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "a:1", "b:2"),
         trace.mark(5, "numalab: end"),
@@ -103,14 +102,14 @@ def test_the_window_is_between_the_markers(trace: Any) -> None:
     assert marks(events)["text"].to_list()[2] == "numalab: half"
 
 
-def test_a_missing_marker_is_said(trace: Any) -> None:
+def test_a_missing_marker_is_said(trace: Trace) -> None:
     events = trace.table(trace.switch(3, 0, "a:1", "b:2"), trace.switch(9, 0, "b:2", "a:1"))
     assert find_window(events) == Window(3, 9, begun=False, ended=False)
     lost_end = trace.table(trace.mark(4, "numalab: begin"), trace.switch(9, 0, "b:2", "a:1"))
     assert find_window(lost_end) == Window(4, 9, begun=True, ended=False)
 
 
-def test_no_event_at_all_is_an_empty_window_without_spans(trace: Any) -> None:
+def test_no_event_at_all_is_an_empty_window_without_spans(trace: Trace) -> None:
     events = trace.table()
     assert find_window(events).length_ns == 0
     assert spans(events, find_window(events), [0]).is_empty()

@@ -1,13 +1,13 @@
 """What a recording can tell, by the events that it was made of."""
 
 from collections.abc import Collection
-from typing import Any
 
 import polars as pl
 import pytest
 
 from numalab.analysis.tables.recorded import NUMA_EVENTS, RecordedRun, read_run
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 WAKING = ("sched:sched_wakeup", "sched:sched_wakeup_new", "sched:sched_migrate_task")
 MOVES = ("sched:sched_move_numa", "sched:sched_swap_numa")
@@ -21,7 +21,7 @@ def read(
     )
 
 
-def small(trace: Any) -> pl.DataFrame:
+def small(trace: Trace) -> pl.DataFrame:
     table: pl.DataFrame = trace.table(
         trace.mark(0, "numalab: begin"),
         trace.switch(1_000, 0, "idle", "a:1"),
@@ -35,7 +35,7 @@ def small(trace: Any) -> pl.DataFrame:
 
 
 def test_without_a_word_of_what_was_asked_all_was_where_tasks_took_turns(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     assert read(small(trace), three_nodes, None).asked is None
     quiet = trace.table(trace.wakeup(1, "a:1", 0), trace.mark(9, "x"))
@@ -56,20 +56,20 @@ def test_without_a_word_of_what_was_asked_all_was_where_tasks_took_turns(
     ],
 )
 def test_what_was_asked_for_decides_what_can_be_told(
-    trace: Any, three_nodes: Topology, recorded: list[str], ran: bool, movers: bool
+    trace: Trace, three_nodes: Topology, recorded: list[str], ran: bool, movers: bool
 ) -> None:
     run = read(small(trace), three_nodes, recorded)
     assert (run.has("sched_switch"), run.tells_movers()) == (ran, movers)
 
 
-def test_nothing_is_told_of_nodes_that_nobody_knows(trace: Any, three_nodes: Topology) -> None:
+def test_nothing_is_told_of_nodes_that_nobody_knows(trace: Trace, three_nodes: Topology) -> None:
     unknown, known = (read(small(trace), each, None) for each in (None, three_nodes))
     assert (unknown.if_nodes(3.0), known.if_nodes(3.0)) == (None, 3.0)
     assert not unknown.tells_movers()
 
 
 def test_a_decision_a_migration_and_the_process_of_the_task(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     run = read(small(trace), three_nodes, None)
     assert run.done.select("kind", "pid", "from_node", "to_node").rows() == [("move", 1, 0, 1)]

@@ -1,11 +1,10 @@
 """How many tasks were runnable on each CPU, and the policy for the first sight of a task."""
 
-from typing import Any
-
 import polars as pl
 
 from numalab.analysis.tables.runqueue import queue_lengths, stays
 from numalab.analysis.tables.window import Window
+from support.small_traces import Trace
 
 Lengths = list[tuple[int, int, int]]
 
@@ -22,7 +21,7 @@ def lengths(events: pl.DataFrame, cpu: int, window: Window) -> Lengths:
     return joined
 
 
-def test_a_task_counts_from_its_waking_to_its_sleep(trace: Any) -> None:
+def test_a_task_counts_from_its_waking_to_its_sleep(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.wakeup(10, "a:1", 0),
@@ -43,7 +42,7 @@ def test_a_task_counts_from_its_waking_to_its_sleep(trace: Any) -> None:
     assert lengths(events, 1, Window(0, 60)) == [(0, 60, 0)]
 
 
-def test_a_migrating_task_counts_on_its_destination_at_once(trace: Any) -> None:
+def test_a_migrating_task_counts_on_its_destination_at_once(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.switch(10, 0, "a:1", "b:2", trace.preempted),
@@ -55,7 +54,7 @@ def test_a_migrating_task_counts_on_its_destination_at_once(trace: Any) -> None:
     assert lengths(events, 1, Window(0, 40)) == [(0, 20, 0), (20, 40, 1)]
 
 
-def test_a_sleeping_task_that_migrates_is_not_runnable_until_it_wakes(trace: Any) -> None:
+def test_a_sleeping_task_that_migrates_is_not_runnable_until_it_wakes(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.switch(10, 0, "a:1", "idle", trace.sleeps),
@@ -68,14 +67,14 @@ def test_a_sleeping_task_that_migrates_is_not_runnable_until_it_wakes(trace: Any
     assert lengths(events, 1, Window(0, 40)) == [(0, 21, 0), (21, 40, 1)]
 
 
-def test_a_task_first_seen_coming_on_was_waiting_since_the_start(trace: Any) -> None:
+def test_a_task_first_seen_coming_on_was_waiting_since_the_start(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"), trace.switch(30, 0, "a:1", "b:2", trace.sleeps), trace.mark(40, "x")
     )
     assert lengths(events, 0, Window(0, 40)) == [(0, 30, 2), (30, 40, 1)]
 
 
-def test_a_task_first_seen_migrating_was_what_the_next_event_proves(trace: Any) -> None:
+def test_a_task_first_seen_migrating_was_what_the_next_event_proves(trace: Trace) -> None:
     waiting = trace.table(
         trace.mark(0, "x"), trace.migrate(10, "a:1", 0, 1), trace.switch(20, 1, "idle", "a:1")
     )
@@ -88,7 +87,7 @@ def test_a_task_first_seen_migrating_was_what_the_next_event_proves(trace: Any) 
     assert lengths(asleep, 1, window) == [(0, 20, 0), (20, 30, 1)]
 
 
-def test_a_task_that_exits_is_gone(trace: Any) -> None:
+def test_a_task_that_exits_is_gone(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.switch(10, 0, "a:1", "idle", 0x10),  # X: dead
@@ -97,12 +96,12 @@ def test_a_task_that_exits_is_gone(trace: Any) -> None:
     assert lengths(events, 0, Window(0, 20)) == [(0, 10, 1), (10, 20, 0)]
 
 
-def test_the_idle_task_does_not_wait(trace: Any) -> None:
+def test_the_idle_task_does_not_wait(trace: Trace) -> None:
     events = trace.table(trace.switch(0, 0, "idle", "a:1"), trace.switch(9, 0, "a:1", "idle", 1))
     assert stays(events, Window(0, 20))["pid"].unique().to_list() == [1]
 
 
-def test_after_lost_events_a_task_must_be_borne_out(trace: Any) -> None:
+def test_after_lost_events_a_task_must_be_borne_out(trace: Trace) -> None:
     events = trace.table(
         trace.mark(0, "x"),
         trace.wakeup(5, "gone:1", 0),
@@ -115,7 +114,7 @@ def test_after_lost_events_a_task_must_be_borne_out(trace: Any) -> None:
     assert lengths(events, 0, Window(0, 40)) == [(0, 5, 0), (5, 40, 1)]
 
 
-def test_no_event_gives_empty_queues(trace: Any) -> None:
+def test_no_event_gives_empty_queues(trace: Trace) -> None:
     window = Window(0, 10)
     assert stays(trace.table(), window).is_empty()
     assert lengths(trace.table(), 0, window) == [(0, 10, 0)]

@@ -11,6 +11,7 @@ from numalab.capture.samples import parse_samples
 from numalab.measure import Measure
 from numalab.topology.model import Topology
 from support.run_sample import measures_of
+from support.small_traces import Trace
 
 HOG, OTHER = "686f67", "6f74686572"  # the names hog and other
 # In each sample: what CPUs 0 to 2 waited in all; the tasks with preferred node, group, faults.
@@ -35,7 +36,7 @@ task 1 7 0 0 {HOG} 0:900:0:0:0
 """
 
 
-def a_run(trace: Any, topology: Topology | None, samples: str = SAMPLES) -> Analysis:
+def a_run(trace: Trace, topology: Topology | None, samples: str = SAMPLES) -> Analysis:
     """Hog 7 runs on CPU 1 to the end, hog 8 on CPU 0, both in the window from 100 to 400."""
     events = trace.table(
         trace.mark(100, "numalab: begin"),
@@ -52,7 +53,7 @@ def values(run: Analysis) -> dict[str, Any]:
 
 
 def test_faults_are_those_of_each_tasks_last_sample_in_the_window(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     found = values(a_run(trace, three_nodes))
     # of task 7 at 300: 2 on node 0, 14 on node 1, its own; of task 8 at 100: 4, none on node 2
@@ -61,12 +62,12 @@ def test_faults_are_those_of_each_tasks_last_sample_in_the_window(
     assert found["tasks_on_preferred"] == 50  # 7 is, on node 1; 8 is on 0 and wants 2
 
 
-def test_a_guest_that_repeats_itself_changes_nothing(trace: Any, three_nodes: Topology) -> None:
+def test_a_guest_that_repeats_itself_changes_nothing(trace: Trace, three_nodes: Topology) -> None:
     again = "".join(line * 3 for line in SAMPLES.splitlines(keepends=True))
     assert a_run(trace, three_nodes, again) == a_run(trace, three_nodes)
 
 
-def test_a_task_without_a_preferred_node_is_on_none(trace: Any, three_nodes: Topology) -> None:
+def test_a_task_without_a_preferred_node_is_on_none(trace: Trace, three_nodes: Topology) -> None:
     found = values(a_run(trace, three_nodes, f"@ 100\ntask 1 7 -1 0 {HOG}\n"))
     assert found["task_faults_preferred"] is None
     assert found["task_faults_shared"] is None
@@ -75,7 +76,7 @@ def test_a_task_without_a_preferred_node_is_on_none(trace: Any, three_nodes: Top
     assert "tasks_on_preferred" not in values(a_run(trace, three_nodes, "@ 100\nvmstat a 1\n"))
 
 
-def test_faults_and_waiting_tasks_are_followed_by_node(trace: Any, three_nodes: Topology) -> None:
+def test_faults_and_waiting_tasks_are_followed_by_node(trace: Trace, three_nodes: Topology) -> None:
     series = a_run(trace, three_nodes).findings.series
     faults = [each for each in series if each.name == "task_faults"]
     assert [each.label for each in faults] == ["node 0", "node 1", "node 2"]

@@ -9,13 +9,14 @@ from numalab.analysis.sums import RunSums, Scope, add_up
 from numalab.analysis.tables.chunks import event_chunks
 from numalab.analysis.tables.slices import cut
 from numalab.analysis.tables.window import Window
+from support.small_traces import Trace
 
 MS = 1_000_000
 WINDOW = Window(0, 40 * MS)
 SCOPE = Scope(("a", "b"), (0, 1), {0: 0, 1: 1}, cut(WINDOW))
 
 
-def events(trace: Any) -> pl.DataFrame:
+def events(trace: Trace) -> pl.DataFrame:
     """Task a runs on CPU 0 and then on CPU 1; b waits on CPU 0 meanwhile."""
     table: pl.DataFrame = trace.table(
         trace.switch(0, 0, "idle", "a:1"),
@@ -30,7 +31,7 @@ def events(trace: Any) -> pl.DataFrame:
     return table
 
 
-def added(trace: Any, rows: int) -> RunSums:
+def added(trace: Trace, rows: int) -> RunSums:
     return add_up(event_chunks(events(trace), WINDOW, [0, 1], rows), SCOPE)
 
 
@@ -40,7 +41,7 @@ def by(table: pl.DataFrame, *keys: str) -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("rows", [100, 3, 2])
-def test_time_of_tasks_and_cpus(trace: Any, rows: int) -> None:
+def test_time_of_tasks_and_cpus(trace: Trace, rows: int) -> None:
     sums = added(trace, rows)
     assert by(sums.time, "pid", "node") == {(1, 0): 20, (1, 1): 19, (2, 0): 19}
     assert by(sums.busy, "node") == {(0,): 39, (1,): 19}
@@ -50,7 +51,7 @@ def test_time_of_tasks_and_cpus(trace: Any, rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [100, 3, 2])
-def test_a_cpu_was_idle_while_another_had_two(trace: Any, rows: int) -> None:
+def test_a_cpu_was_idle_while_another_had_two(trace: Trace, rows: int) -> None:
     """From b's wake-up at 5 ms to a's move at 20 ms: one violation, however it is cut."""
     sums = added(trace, rows)
     assert (sums.idle_ns // MS, sums.violations) == (15, 1)
@@ -59,12 +60,12 @@ def test_a_cpu_was_idle_while_another_had_two(trace: Any, rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [100, 3])
-def test_where_tasks_were_last(trace: Any, rows: int) -> None:
+def test_where_tasks_were_last(trace: Trace, rows: int) -> None:
     final = dict(added(trace, rows).final.select("pid", "cpu").iter_rows())
     assert (final[1], final[2]) == (1, 0)
 
 
-def test_who_ran_where_is_kept_of_one_chunk_only(trace: Any) -> None:
+def test_who_ran_where_is_kept_of_one_chunk_only(trace: Trace) -> None:
     whole = added(trace, 100).timeline
     assert whole is not None
     assert whole.spans.filter(pl.col("of_interest")).height == 3

@@ -6,9 +6,10 @@ import polars as pl
 
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.timeline import MOST_MARKS, Mark, RunTimeline, timeline_of
+from support.small_traces import Trace
 
 
-def recording(trace: Any) -> pl.DataFrame:
+def recording(trace: Trace) -> pl.DataFrame:
     table: pl.DataFrame = trace.table(
         trace.switch(1_000_000, 0, "idle", "a:1"),
         trace.mark(2_000_000, "numalab: begin"),
@@ -26,7 +27,7 @@ def rows(found: RunTimeline | None) -> list[tuple[Any, ...]]:
     return found.spans.select("cpu", "start_ns", "end_ns", "pid", "comm", "of_interest").rows()
 
 
-def test_times_are_since_the_window_began_and_idle_time_is_left_out(trace: Any) -> None:
+def test_times_are_since_the_window_began_and_idle_time_is_left_out(trace: Trace) -> None:
     found = timeline_of(recording(trace), ["b"])
     assert rows(found) == [
         (0, 0, 1_000_000, 1, "a", False),
@@ -37,25 +38,25 @@ def test_times_are_since_the_window_began_and_idle_time_is_left_out(trace: Any) 
     assert found.marks == (Mark(0.0, "begin"), Mark(2.5, "half"), Mark(6.0, "end"))
 
 
-def test_the_analysis_has_the_same_of_one_chunk_and_none_of_several(trace: Any) -> None:
+def test_the_analysis_has_the_same_of_one_chunk_and_none_of_several(trace: Trace) -> None:
     events = recording(trace)
     whole = analyse_run(events, None, tasks=["b"]).timeline
     assert rows(whole) == rows(timeline_of(events, ["b"]))
     assert analyse_run(events, None, tasks=["b"], rows=3).timeline is None
 
 
-def test_without_sched_switch_nobody_knows(trace: Any) -> None:
+def test_without_sched_switch_nobody_knows(trace: Trace) -> None:
     assert timeline_of(trace.table(trace.mark(1, "x"), trace.mark(9, "y")), []) is None
 
 
-def test_a_flood_of_marks_is_cut(trace: Any) -> None:
+def test_a_flood_of_marks_is_cut(trace: Trace) -> None:
     flood = [trace.mark(10 + number, f"m{number}") for number in range(2 * MOST_MARKS)]
     found = timeline_of(trace.table(trace.switch(5, 0, "idle", "a:1"), *flood), [])
     assert found is not None
     assert [mark.text for mark in found.marks] == [f"m{number}" for number in range(MOST_MARKS)]
 
 
-def test_a_task_without_a_name_is_of_no_interest(trace: Any) -> None:
+def test_a_task_without_a_name_is_of_no_interest(trace: Trace) -> None:
     nobody = pl.lit(None, pl.String)
     events = recording(trace).with_columns(comm=nobody, next_comm=nobody, prev_comm=nobody)
     found = timeline_of(events, ["b"])

@@ -13,11 +13,12 @@ from numalab.analysis.tables.runqueue import queue_lengths, stays
 from numalab.analysis.tables.window import Window, gaps
 from numalab.analysis.work_conservation import joined, longest, violations
 from numalab.topology.model import Topology
+from support.small_traces import Trace
 
 WINDOW = Window(0, 100)
 
 
-def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Any) -> None:
+def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "idle", "a:1"),
         trace.wakeup(10, "b:2", 0),  # two on CPU 0, none on CPU 1 until 40
@@ -34,7 +35,7 @@ def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Any) -> None:
     assert listed.rows() == [(1, 10, 40, 0, 2, "b")]
 
 
-def test_time_in_which_events_were_lost_is_no_violation(trace: Any) -> None:
+def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "idle", "a:1"),
         trace.wakeup(10, "b:2", 0),
@@ -59,7 +60,7 @@ def test_pieces_of_one_violation_are_joined() -> None:
 
 
 def measured(
-    trace: Any,
+    trace: Trace,
     topology: Topology | None,
     *more: Any,
     recorded: list[str] | None = None,
@@ -82,7 +83,7 @@ def measured(
     return {each.name: each.value for each in GROUP.compute(RunData(run))}
 
 
-def test_measures_of_one_violation(trace: Any, three_nodes: Topology) -> None:
+def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
     assert measured(trace, three_nodes) == pytest.approx(
         {
             "idle_while_overloaded": 30.0,
@@ -97,19 +98,19 @@ def test_measures_of_one_violation(trace: Any, three_nodes: Topology) -> None:
     )
 
 
-def test_time_that_was_lost_is_in_no_share(trace: Any, three_nodes: Topology) -> None:
+def test_time_that_was_lost_is_in_no_share(trace: Trace, three_nodes: Topology) -> None:
     found = measured(trace, three_nodes, trace.lost(90, 1))
     assert found["unknown_time"] == pytest.approx(30), "from its last event at 60 on"
     assert found["idle_while_overloaded"] == pytest.approx(100 * 30 / 70)
 
 
-def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Any, three_nodes: Topology) -> None:
+def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Trace, three_nodes: Topology) -> None:
     alone = measured(trace, three_nodes, allowed=(0,))
     assert (alone["queue_imbalance"], alone["longest_idle_while_overloaded"]) == (None, 0)
     assert measured(trace, three_nodes, allowed=(0, 2))["queue_imbalance"] == pytest.approx(1.3)
 
 
-def test_a_queue_counts_for_each_cpu_of_its_node(trace: Any, three_nodes: Topology) -> None:
+def test_a_queue_counts_for_each_cpu_of_its_node(trace: Trace, three_nodes: Topology) -> None:
     nodes = (replace(three_nodes.nodes[0], cpus=(0, 2)), three_nodes.nodes[1])
     machine = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
     found = measured(trace, machine, allowed=(0, 1, 2))
@@ -121,7 +122,7 @@ def test_a_queue_counts_for_each_cpu_of_its_node(trace: Any, three_nodes: Topolo
 
 
 def test_what_was_not_recorded_or_has_no_node_is_not_known(
-    trace: Any, three_nodes: Topology
+    trace: Trace, three_nodes: Topology
 ) -> None:
     found = measured(trace, three_nodes, recorded=["sched:sched_switch"])
     waiting = ("idle_while_overloaded", "longest_idle_while_overloaded", "queue_imbalance")

@@ -13,7 +13,7 @@ from support.report_sample import HOSTILE, hostile_report, sample_report
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 
 
-def rendered(report: StudyReport, place: int = 1) -> Any:
+def rendered(report: StudyReport, place: int = 1) -> pb.Trace:
     timeline = report.timelines[place]
     found = next(run.findings for run in report.findings if run.run == timeline.run)
     parts = list(render_perfetto(report.topology, timeline, found))
@@ -23,7 +23,7 @@ def rendered(report: StudyReport, place: int = 1) -> Any:
     return trace
 
 
-def tracks(trace: Any) -> dict[int, Any]:
+def tracks(trace: pb.Trace) -> dict[int, Any]:
     found = [each.track_descriptor for each in trace.packet if each.HasField("track_descriptor")]
     return {each.uuid: each for each in found}
 

@@ -18,6 +18,7 @@ from numalab.results.layout import Results
 
 EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
+WITH_DOCUMENT = ("group-construction", "what-balancing-gains")  # without and with a memory model
 
 
 @pytest.fixture
@@ -28,12 +29,14 @@ def copied(tmp_path: Path) -> Results:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_are_what_their_runs_give(path: Path) -> None:
-    """The committed changelogs and documents are those of the committed runs, and pages are made of
-    the same."""
+    """The committed changelogs, and two documents, are those of the committed runs, and pages are
+    made of the same."""
     example = Results(path)
     reports = gather(example)
     assert render_changelog(reports) == example.changelog.read_text(encoding="utf-8")
-    assert render_document(reports) == example.document.read_text(encoding="utf-8")
+    document = render_document(reports)
+    if path.name in WITH_DOCUMENT:
+        assert document == example.document.read_text(encoding="utf-8")
     for report in reports:
         page = unescape(render_html(report))
         assert len(page.encode()) < MOST_BYTES
