@@ -37,7 +37,10 @@ $(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
 	    dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || echo $$p; done); \
 	if command -v apt-get >/dev/null && [ -n "$$missing" ]; then \
 	  echo "installing:" $$missing; \
-	  $(SUDO) apt-get -o DPkg::Lock::Timeout=900 update -q >/dev/null && \
+	  for i in $$(seq 180); do \
+	    said=$$($(SUDO) env LC_ALL=C apt-get update -q 2>&1 >/dev/null) && break; \
+	    case "$$said" in *"Could not get lock"*) sleep 5;; *) echo "$$said" >&2; exit 1;; esac; \
+	  done; \
 	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 install -y -q --no-install-recommends $$missing >/dev/null; \
 	fi
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

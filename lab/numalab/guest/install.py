@@ -3,13 +3,15 @@
 import importlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from numalab.errors import HostError
 from numalab.guest.doctor import Check
 from numalab.process import CommandFailed, find_program, run
 
-_PATIENCE = 900  # seconds that apt waits for its lock
+_PATIENCE = 900  # seconds that apt waits for its locks
+_PAUSE = 5.0
 
 
 def commands_for(found: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
@@ -31,9 +33,15 @@ def commands_for(found: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
 def install(command: Sequence[str]) -> None:
     """Run one of them. Raises HostError with the end of what it printed."""
     find_program(command[0], "apt")
-    try:
-        run(command, env={"DEBIAN_FRONTEND": "noninteractive"})
-    except CommandFailed as failed:
-        said = (failed.completed.stderr.strip() or failed.completed.stdout.strip())[-600:]
-        raise HostError(f"{' '.join(command[:2])} failed:\n{said}") from None
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            run(command, env={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
+            break
+        except CommandFailed as failed:
+            said = (failed.completed.stderr.strip() or failed.completed.stdout.strip())[-600:]
+            # apt waits for dpkg's lock by itself, and not for that of its lists of packages.
+            if "Could not get lock" not in said or time.monotonic() > deadline:
+                raise HostError(f"{' '.join(command[:2])} failed:\n{said}") from None
+        time.sleep(_PAUSE)
     importlib.invalidate_caches()  # what pip has just installed can be imported

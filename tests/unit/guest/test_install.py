@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import HostError
+from numalab.guest import install as module
 from numalab.guest.doctor import Check
 from numalab.guest.install import commands_for, install
 
@@ -41,3 +42,23 @@ def test_what_a_failed_command_says_is_told(tmp_path: Path) -> None:
         install((str(script), "install"))
     with pytest.raises(HostError, match="is not installed"):
         install(("no-such-program",))
+
+
+def test_the_lock_of_apts_lists_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt-get takes no option for that: `update` fails at once while another one runs."""
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    script = tmp_path / "apt-get"
+    script.write_text(
+        f"#!/bin/sh\necho >>{tmp_path}/tried\ntest $(wc -l <{tmp_path}/tried) -gt 2 && exit\n"
+        "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7' >&2\n"
+        "exit 100\n"
+    )
+    script.chmod(0o755)
+    install((str(script), "update"))
+    assert (tmp_path / "tried").read_text() == "\n\n\n"
+    monkeypatch.setattr(module, "_PATIENCE", -1)
+    (tmp_path / "tried").unlink()
+    with pytest.raises(HostError, match="Could not get lock"):
+        install((str(script), "update"))
