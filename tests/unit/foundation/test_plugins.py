@@ -1,5 +1,6 @@
 """A plug-in of the lab folder is imported once, and what is wrong with one is said in one line."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,10 @@ def test_a_plugin_may_have_dataclasses_and_read_a_registry(lab: Path) -> None:
         "assert Registry('thing').all() == {}\n"
     )
     load_plugins()
+    (name,) = (
+        name for name in sys.modules if name.startswith("numalab_plugins_") and "data" in name
+    )
+    assert sys.modules[name].Pair(1).a == 1
 
 
 @pytest.mark.parametrize("text", ["this is no Python", "import no_such_module", "1 / 0"])

@@ -125,7 +125,11 @@ def test_free_hugepages_are_used_where_none_may_be_added(root: Path) -> None:
     stuck.unlink()
     stuck.symlink_to("/proc/sys/kernel/ngroups_max")
     stuck.with_name("free_hugepages").write_text("5\n")
-    take(root, pages=(Pages(1, 2048, 5),)).release()
+    taken = take(root, pages=(Pages(1, 2048, 5),))
+    assert taken.claim.pages == (Pages(1, 2048, 5),)
+    with pytest.raises(HostError, match="6 hugepages of 2 MiB are needed on host node 1"):
+        take(root, pages=(Pages(1, 2048, 6),))
+    taken.release()
 
 
 def test_a_host_without_such_hugepages(root: Path) -> None:
