@@ -69,50 +69,39 @@ def full_links(nodes: int) -> tuple[Link, ...]:
 
 
 @register_shape
-class Star(Shape):
-    """Node 0 in the middle, linked to each other node."""
+class Backplane(Shape):
+    """Groups of directly connected nodes; the backplane is one hop more than a direct link."""
 
-    kind: Literal["star"]
-
-    def links(self, nodes: int) -> tuple[Link, ...]:
-        """Link node 0 to each other node."""
-        return tuple((0, node) for node in range(1, nodes))
-
-    def points(self, nodes: int) -> list[Point]:
-        """Place node 0 in the middle of a circle."""
-        return [(0.0, 0.0), *circle(nodes - 1)]
-
-
-# Where each dimension points in a drawing.
-AXES = ((440.0, 0.0), (0.0, 300.0), (190.0, -128.0), (1130.0, 0.0))
-
-
-@register_shape
-class Hypercube(Shape):
-    """Nodes whose numbers differ in one bit are linked."""
-
-    kind: Literal["hypercube"]
+    kind: Literal["backplane"]
+    groups: Count = Field(default=2, description="How many groups of directly connected nodes.")
 
     def check(self, nodes: int) -> None:
-        """Check that the number of nodes is a power of two."""
-        if nodes.bit_count() != 1:
-            raise RuleBroken("nodes", f"a hypercube has 2, 4, 8, 16, 32 or 64 nodes, found {nodes}")
+        """Check that the nodes divide into the groups."""
+        if nodes % self.groups:
+            raise RuleBroken(
+                "shape.groups", f"{nodes} nodes do not divide into {self.groups} groups"
+            )
 
     def links(self, nodes: int) -> tuple[Link, ...]:
-        """Link numbers that differ in one bit."""
-        return tuple((a, b) for a, b in full_links(nodes) if (a ^ b).bit_count() == 1)
+        """Link the nodes of each group; the backplane is no link, and is drawn as a bar."""
+        size = nodes // self.groups
+        return tuple((a, b) for a, b in full_links(nodes) if a // size == b // size)
+
+    def hops(self, nodes: int) -> Lengths:
+        """Count two hops over the backplane."""
+        inside = hops(nodes, self.links(nodes))
+        return [[2 if hop is None else hop for hop in row] for row in inside]
 
     def points(self, nodes: int) -> list[Point]:
-        """Place each node by the bits of its number: one direction for each dimension."""
-        if nodes > 1 << len(AXES):
-            return circle(nodes)
-        return [
-            (
-                sum(x for bit, (x, _) in enumerate(AXES) if node >> bit & 1),
-                sum(y for bit, (_, y) in enumerate(AXES) if node >> bit & 1),
-            )
-            for node in range(nodes)
-        ]
+        """Place each group as a circle."""
+        return circles(self.clusters(nodes))
+
+    def clusters(self, nodes: int) -> tuple[tuple[int, ...], ...]:
+        """Frame the groups, unless each is a single node."""
+        size = nodes // self.groups
+        if size == 1:
+            return (tuple(range(nodes)),)
+        return tuple(tuple(range(first, first + size)) for first in range(0, nodes, size))
 
 
 class Grid(Shape):
@@ -174,37 +163,48 @@ class Torus(Grid):
         return self.along(ring_links)
 
 
-@register_shape
-class Backplane(Shape):
-    """Groups of directly connected nodes; the backplane is one hop more than a direct link."""
+# Where each dimension points in a drawing.
+AXES = ((440.0, 0.0), (0.0, 300.0), (190.0, -128.0), (1130.0, 0.0))
 
-    kind: Literal["backplane"]
-    groups: Count = Field(default=2, description="How many groups of directly connected nodes.")
+
+@register_shape
+class Hypercube(Shape):
+    """Nodes whose numbers differ in one bit are linked."""
+
+    kind: Literal["hypercube"]
 
     def check(self, nodes: int) -> None:
-        """Check that the nodes divide into the groups."""
-        if nodes % self.groups:
-            raise RuleBroken(
-                "shape.groups", f"{nodes} nodes do not divide into {self.groups} groups"
-            )
+        """Check that the number of nodes is a power of two."""
+        if nodes.bit_count() != 1:
+            raise RuleBroken("nodes", f"a hypercube has 2, 4, 8, 16, 32 or 64 nodes, found {nodes}")
 
     def links(self, nodes: int) -> tuple[Link, ...]:
-        """Link the nodes of each group; the backplane is no link, and is drawn as a bar."""
-        size = nodes // self.groups
-        return tuple((a, b) for a, b in full_links(nodes) if a // size == b // size)
-
-    def hops(self, nodes: int) -> Lengths:
-        """Count two hops over the backplane."""
-        inside = hops(nodes, self.links(nodes))
-        return [[2 if hop is None else hop for hop in row] for row in inside]
+        """Link numbers that differ in one bit."""
+        return tuple((a, b) for a, b in full_links(nodes) if (a ^ b).bit_count() == 1)
 
     def points(self, nodes: int) -> list[Point]:
-        """Place each group as a circle."""
-        return circles(self.clusters(nodes))
+        """Place each node by the bits of its number: one direction for each dimension."""
+        if nodes > 1 << len(AXES):
+            return circle(nodes)
+        return [
+            (
+                sum(x for bit, (x, _) in enumerate(AXES) if node >> bit & 1),
+                sum(y for bit, (_, y) in enumerate(AXES) if node >> bit & 1),
+            )
+            for node in range(nodes)
+        ]
 
-    def clusters(self, nodes: int) -> tuple[tuple[int, ...], ...]:
-        """Frame the groups, unless each is a single node."""
-        size = nodes // self.groups
-        if size == 1:
-            return (tuple(range(nodes)),)
-        return tuple(tuple(range(first, first + size)) for first in range(0, nodes, size))
+
+@register_shape
+class Star(Shape):
+    """Node 0 in the middle, linked to each other node."""
+
+    kind: Literal["star"]
+
+    def links(self, nodes: int) -> tuple[Link, ...]:
+        """Link node 0 to each other node."""
+        return tuple((0, node) for node in range(1, nodes))
+
+    def points(self, nodes: int) -> list[Point]:
+        """Place node 0 in the middle of a circle."""
+        return [(0.0, 0.0), *circle(nodes - 1)]
