@@ -77,7 +77,7 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]
     seconds = KERNEL_SECONDS * len(lacks)
-    if chosen == "timed":
+    if chosen == "timed" or (chosen == "icount" and plan.study.machine.emulator is not None):
         emulator = find_emulator(plan.study.machine.emulator)
         if built_emulator(emulator) is None:
             lacks.append(f"emulator {emulator.name}")

@@ -71,9 +71,11 @@ def choose_mode(
 ) -> Choice:
     """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
 
-    `words` are what their command lines get, `emulator` is the QEMU of mode timed.
+    `words` are what their command lines get. `emulator` is a QEMU that is built for it: mode timed
+    has the default one where none is said, icount the host's own.
 
-    Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not work.
+    Raises UserError for an unknown mode, or one that an emulator is no use for, HostError where
+    `kvm` was asked for and does not work.
     """
     choices = [
         pick_mode(
@@ -95,7 +97,13 @@ def choose_mode(
         if wanted == "icount":
             raise UserError(f"{reason}; say --mode tcg", key="mode")
         return Choice("tcg", choice.cpu_model, reason)
-    if choice.mode == "timed":
+    if emulator is not None and choice.mode not in ("timed", "icount"):
+        raise UserError(
+            f"mode {choice.mode} runs on the host's own QEMU, not on {emulator}",
+            key="emulator",
+            choices=("--mode timed", "--mode icount"),
+        )
+    if choice.mode == "timed" or emulator is not None:
         spec = find_emulator(emulator)
         built = ensure_emulator(spec, on_progress=_told(f"emulator {spec.name}", on_progress))
         return replace(choice, emulator=built)
@@ -111,5 +119,5 @@ def with_choice(machine: Machine, choice: Choice) -> Machine:
     chosen = replace(machine, mode=choice.mode, cpu_model=choice.cpu_model)
     if choice.emulator is None:
         return chosen
-    model = memory_plugin(choice.emulator)
+    model = memory_plugin(choice.emulator) if choice.mode == "timed" else None
     return replace(chosen, emulator=choice.emulator.program, memory_model=model)

@@ -40,6 +40,13 @@ Pages = Annotated[
     PageKind,
     typer.Option("--pages", help="What guest memory is made of; hugepages are reserved for it."),
 ]
+Emulator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The QEMU of the modes timed and icount, instead of a study's; numalab emulator list.",
+    ),
+]
 Pin = Annotated[
     str | None,
     typer.Option("--pin", help="The host CPU of each vCPU, in order, such as 4-5,20,22."),

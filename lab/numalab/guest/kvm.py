@@ -45,7 +45,7 @@ _PROBE = Topology(
 class Choice:
     """The mode to run in, the CPU model for it, and why, in words.
 
-    `emulator`: the QEMU that was built for it, which mode timed needs.
+    `emulator`: the QEMU that was built for it; mode timed needs one, icount may have one.
     """
 
     mode: Mode

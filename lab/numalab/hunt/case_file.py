@@ -25,8 +25,9 @@ def render_case(
     seeds: Sequence[int],
     violated_by: Sequence[str],
     holds_on: Sequence[str],
+    emulator: str | None = None,
 ) -> str:
-    """Write the file of a case, which `numalab run` takes as a study."""
+    """Write the file of a case, a study for `numalab run`, on the QEMU that showed it."""
     kernels = [*violated_by, *holds_on]
     lines = [
         f"question = {_text(f'Does {finding.prop} hold: {meaning(finding.prop)}')}",
@@ -57,6 +58,7 @@ def render_case(
         "[capture]",
         'sets = ["balance"]',
         "",
+        *(["[machine]", f"emulator = {_text(emulator)}", ""] if emulator else []),
     ]
     return "\n".join(lines) + _machine(case)
 

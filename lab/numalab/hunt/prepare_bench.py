@@ -19,14 +19,18 @@ def prepare_benches(
     mode: str,
     connection: str = EMBED,
     on_progress: Progress | None = None,
+    *,
+    emulator: str | None = None,
 ) -> list[HuntBench]:
     """Build what the cache lacks, and return a bench for each kernel, all of one mode.
+
+    `emulator` is a QEMU that is built for it, as `choose_mode` takes it.
 
     Raises BuildError, HostError or UserError.
     """
     builds = prepare(specs, load_recipe("base"), (), on_progress)
     builds = replace(builds, files=driver())
-    choice = choose_mode(mode, builds, connection, on_progress)
+    choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
     return [HuntBench(spec, builds, choice, connection) for spec in specs]
 
 

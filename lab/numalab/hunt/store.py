@@ -12,7 +12,7 @@ from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import EXAMINED, Examined
 
 # Goes up when the same boot would be judged otherwise: what was stored is then examined again.
-_JUDGEMENT = "12"
+_JUDGEMENT = "13"
 
 
 @dataclass(frozen=True)
@@ -41,5 +41,6 @@ class Store:
         kernel = bench.builds.kernels[bench.kernel.name].digest
         files = bench.builds.files[WORKLOAD]
         driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
-        key = case.key(kernel, driver, bench.choice.mode, str(seed), _JUDGEMENT)
+        emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
+        key = case.key(kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT)
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"

@@ -24,7 +24,8 @@ class MachineTable(Document):
 
     In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
     `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
-    icount (8). `emulator` is the QEMU of mode timed (`numalab emulator list`).
+    icount (8). `emulator` is the QEMU of these modes (`numalab emulator list`): in
+    icount the host's own where none is said.
 
     `vcpu_cpus` is the host CPU of each vCPU, in order: numbers, or a text such as "4-7,20-23".
     `nodes` is the host node of each guest node. They hold for every topology of the study.

@@ -89,8 +89,8 @@ def plan_study(
 
     The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
     whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, and
-    `emulator` the QEMU of mode timed, where these are not as the study says. Raises UserError for
-    anything that is wrong.
+    `emulator` the QEMU of the modes timed and icount, where these are not as the study says.
+    Raises UserError for anything that is wrong.
     """
     study = load_study(path, preset)
     asked = {"pages": pages, "emulator": emulator}

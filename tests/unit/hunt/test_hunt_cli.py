@@ -60,6 +60,7 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rule: Rule = lambda kernel, _: 5.0 if kernel == BAD else 0.0
         self.asked: list[tuple[list[str], str]] = []
+        self.emulators: list[str | None] = []
         self.jobs: list[int] = []
         self.boots: list[tuple[str, int]] = []
         self.written: list[str] = []
@@ -74,9 +75,12 @@ class Bench:
         monkeypatch.setattr(module, "prepare_benches", self._benches)
         monkeypatch.setattr(module, "workers", self._workers)
 
-    def _benches(self, specs: Sequence[KernelSpec], mode: str, *_: object) -> list[Any]:
+    def _benches(
+        self, specs: Sequence[KernelSpec], mode: str, *_: object, emulator: str | None
+    ) -> list[Any]:
         self.asked.append(([spec.name for spec in specs], mode))
-        choice = SimpleNamespace(mode="icount")
+        self.emulators.append(emulator)
+        choice = SimpleNamespace(mode="icount", emulator=None)
         return [SimpleNamespace(kernel=spec, choice=choice, wall=9.0) for spec in specs]
 
     def _like(self, other: Any, spec: KernelSpec, _: object) -> Any:
@@ -116,6 +120,14 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     assert bench.asked == [([BAD, GOOD], "icount")]
     assert bench.written == [Path(found["file"]).stem]
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
+
+
+def test_a_case_says_on_which_emulator_it_was_seen(bench: Bench, tmp_path: Path) -> None:
+    words = ("--kernel", BAD, "--machines", 4, "--first", "--emulator", "qemu-10.0")
+    done = hunt(*words, "--output", tmp_path, "--json")
+    [found] = json.loads(done.stdout)["found"]
+    assert read_case(Path(found["file"]))[2].machine.emulator == "qemu-10.0"
+    assert bench.emulators == ["qemu-10.0"]
 
 
 def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path: Path) -> None:

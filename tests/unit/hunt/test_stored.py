@@ -1,4 +1,4 @@
-"""What docs/hunt.md says of deliberate bugs is what the hunts printed."""
+"""What docs/hunt.md says of deliberate bugs and of undone fixes is what the hunts printed."""
 
 import json
 import re
@@ -14,7 +14,7 @@ TEXT = (ROOT / "docs/hunt.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in TEXT.splitlines()
-    if line.startswith("| `mutation-")
+    if line.startswith(("| `mutation-", "| `undo-fix-"))
 ]
 PRINTED = [row for row in ROWS if (STORED / f"hunted-{row[0].strip('`')}.txt").exists()]
 
@@ -27,7 +27,7 @@ def test_each_row_is_what_a_hunt_printed(row: list[str]) -> None:
     confirmed = re.search(r"confirmed after (\S+) min", printed)
     assert (f"{float(confirmed[1]):.1f} min" if confirmed else "") == met
     assert not boots or f" {boots} boots\n" in printed
-    if file := re.search(r"hunts/[a-z-]+\.toml", smallest):
+    if file := re.search(r"hunts/(?:stored/)?[a-z-]+\.toml", smallest):
         case, table, _ = read_case(ROOT / file[0])
         tasks = sum(load.tasks for load in case.loads)
         size = f"{len(case.machine.nodes)} nodes, {case.machine.cpu_count} CPUs, {tasks} task"
@@ -49,6 +49,16 @@ def test_looks_at_the_unmodified_kernel_are_those_that_are_stored() -> None:
             assert re.search(rf"`{name}`,? {bad} of {seen['looks']}\b", said), name
 
 
+def test_what_two_emulators_showed_is_what_is_stored() -> None:
+    stored = json.loads((STORED / "survey-seed-5.json").read_text(encoding="utf-8"))
+    assert f"the {stored['machines']} of 8 machines" in TEXT
+    for name in ("response", "idle-neighbours", "proportion", "fairness"):
+        (row,) = (line for line in TEXT.splitlines() if re.match(rf"\| `{name}`, ", line))
+        for emulator in ("qemu-7.2", "qemu-10.0"):
+            seen = stored["properties"][name][emulator]
+            assert ", ".join(f"{seen[key]:g}" for key in ("median", "p90", "most")) in row
+
+
 def test_there_are_rows() -> None:
-    assert len(ROWS) == 8
-    assert len(PRINTED) == 7
+    assert len(ROWS) == 8 + 7
+    assert len(PRINTED) == 7 + 7

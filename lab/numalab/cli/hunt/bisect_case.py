@@ -52,7 +52,9 @@ def run(
             try:
                 if not benches:
                     wanted = mode or study.mode
-                    benches[spec.name] = prepare_benches([spec], wanted, connection, tell)[0]
+                    (benches[spec.name],) = prepare_benches(
+                        [spec], wanted, connection, tell, emulator=study.machine.emulator
+                    )
                 bench = bench_like(next(iter(benches.values())), spec, tell)
             except BuildError as error:
                 return None, str(error).splitlines()[0]

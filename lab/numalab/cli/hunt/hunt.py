@@ -1,7 +1,7 @@
 """`numalab hunt`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from numalab.errors import UserError
 from numalab.files import make_dir, write_text
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case, render_case
+from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined
 from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
@@ -61,6 +62,7 @@ def command(
     mode: Annotated[
         ModeName, typer.Option(help="auto: kvm where it works, else icount.")
     ] = "icount",
+    emulator: options.Emulator = None,
     again: Annotated[
         bool, typer.Option("--replay", help="Do the cases of hunts/ again instead, on --kernel.")
     ] = False,
@@ -90,7 +92,7 @@ def command(
     connect(connection)
     with progress_lines("prepare") as tell:
         bench, *rivals = prepare_benches(
-            [spec, *([other] if other else [])], mode, connection, tell
+            [spec, *([other] if other else [])], mode, connection, tell, emulator=emulator
         )
     beside = f" against {other.name}" if other else ""
     say(
@@ -113,7 +115,7 @@ def command(
                 boots = crew.examine([(found.case, rival, at) for at in found.seeds])
                 bad, _ = verdict(boots, found.finding.prop, found.finding.most, every=False)
                 (violates if bad else holds).append(rival.kernel.name)
-            files.append(_write(folder, found, violates, holds))
+            files.append(_write(folder, found, violates, holds, emulator))
             place = files[-1].with_suffix("")
             write_reproducer(place, found.case, found.finding, bench, found.seeds[0])
         booted = crew.booted
@@ -157,15 +159,25 @@ def _replay(
     names = dict.fromkeys(name for each in wanted.values() for name, _ in each)
     folder = output or project_dir() / "reports" / "hunts" / "replay"
     connect(connection)
+    specs = [find_kernel(name) for name in names]
+    emulators = {path.stem: study.machine.emulator for path, _, _, study in found}
+    benches: dict[str | None, dict[str, HuntBench]] = {}
     with progress_lines("prepare") as tell:
-        benches = prepare_benches([find_kernel(name) for name in names], mode, connection, tell)
-    by_kernel = {bench.kernel.name: bench for bench in benches}
+        for emulator in dict.fromkeys(emulators.values()):
+            made = prepare_benches(specs, mode, connection, tell, emulator=emulator)
+            benches[emulator] = {bench.kernel.name: bench for bench in made}
     rows: list[Replayed] = []
     with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:
         for path, case, table, seeds in cases:
+            on = benches[emulators[path.stem]]
 
-            def boots(case: Case, name: str, at: Sequence[int] = seeds) -> list[Examined]:
-                return crew.examine([(case, by_kernel[name], seed) for seed in at])
+            def boots(
+                case: Case,
+                name: str,
+                at: Sequence[int] = seeds,
+                on: Mapping[str, HuntBench] = on,
+            ) -> list[Examined]:
+                return crew.examine([(case, on[name], seed) for seed in at])
 
             done = replay(path.stem, case, table, wanted[path.stem], boots)
             for row in done:
@@ -203,10 +215,17 @@ def _seconds(text: str) -> float:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _write(folder: Path, found: Hunted, violates: list[str], holds: list[str]) -> Path:
+def _write(
+    folder: Path, found: Hunted, violates: list[str], holds: list[str], emulator: str | None
+) -> Path:
     name = f"{found.finding.prop}-{found.case.key()[:6]}.toml"
     text = render_case(
-        found.case, found.finding, seeds=found.seeds, violated_by=violates, holds_on=holds
+        found.case,
+        found.finding,
+        seeds=found.seeds,
+        violated_by=violates,
+        holds_on=holds,
+        emulator=emulator,
     )
     write_text(folder / name, text)
     return folder / name

@@ -81,13 +81,7 @@ def command(
     pages: Annotated[
         PageKind | None, typer.Option(help="What guest memory is made of, instead of the study's.")
     ] = None,
-    emulator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The QEMU of mode timed, instead of the study's; numalab emulator list.",
-        ),
-    ] = None,
+    emulator: options.Emulator = None,
     cluster: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers run the guests."),

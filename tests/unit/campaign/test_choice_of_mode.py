@@ -1,0 +1,53 @@
+"""Which QEMU a mode runs on: the host's own, or one that is built for it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from numalab.campaign import prepare
+from numalab.campaign.prepare import choose_mode, with_choice
+from numalab.errors import UserError
+from numalab.guest.kvm import Choice
+from numalab.machine.model import Machine
+from numalab.topology.load import load_topology
+
+MACHINE = Machine(load_topology("ring-4"), Path("k"), Path("r"), mode="tcg", seed=1, name="one")
+BUILT = SimpleNamespace(program=Path("/built/qemu"), name="qemu-10.0")
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> Any:
+    kernel = SimpleNamespace(bzimage=Path("k"), initrd=None, release="6.12", runs_in_icount=True)
+    monkeypatch.setattr(prepare, "ensure_emulator", lambda *_, **__: BUILT)
+    monkeypatch.setattr(prepare, "memory_plugin", lambda _: Path("/built/memory.so"))
+    monkeypatch.setattr(
+        prepare, "pick_mode", lambda asked, *_, **__: Choice(asked, "host", "asked for")
+    )
+    return SimpleNamespace(kernels={"k": kernel}, image=SimpleNamespace(path=Path("i")))
+
+
+@pytest.mark.parametrize(
+    ("mode", "emulator", "program", "model"),
+    [
+        ("icount", None, None, None),
+        ("icount", "qemu-10.0", "/built/qemu", None),
+        ("timed", None, "/built/qemu", "/built/memory.so"),
+        ("timed", "qemu-10.0", "/built/qemu", "/built/memory.so"),
+        ("tcg", None, None, None),
+    ],
+)
+def test_icount_has_the_hosts_own_unless_one_is_said(
+    builds: Any, mode: str, emulator: str | None, program: str | None, model: str | None
+) -> None:
+    choice = choose_mode(mode, builds, "", emulator=emulator)
+    machine = with_choice(MACHINE, choice)
+    assert str(machine.emulator or "") == (program or "")
+    assert str(machine.memory_model or "") == (model or "")
+
+
+@pytest.mark.parametrize("mode", ["tcg", "kvm"])
+def test_an_emulator_that_a_mode_has_no_use_for_is_refused(builds: Any, mode: str) -> None:
+    with pytest.raises(UserError, match=f"mode {mode} runs on the host's own QEMU"):
+        choose_mode(mode, builds, "", emulator="qemu-10.0")
