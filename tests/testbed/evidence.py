@@ -29,12 +29,12 @@ def fields(path: Path) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
-def qemus() -> list[int]:
-    """Return the processes whose program is QEMU, in the order in which they were started."""
+def processes(program: str = "qemu-system") -> list[int]:
+    """Return the processes of a program, in the order in which they were started."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            if folder.name.isdecimal() and "qemu-system" in str((folder / "exe").readlink()):
+            if folder.name.isdecimal() and program in str((folder / "exe").readlink()):
                 found.append(int(folder.name))
         except OSError:
             continue
@@ -55,7 +55,13 @@ def threads(pid: int) -> list[dict[str, Any]]:
 
 
 def memory(pid: int) -> list[dict[str, Any]]:
-    """Return the guest's memory, a mapping each in the order of the files' inodes."""
+    """Return the guest's memory, a mapping each in the order in which QEMU has opened the files."""
+    files = Path(f"/proc/{pid}/fd")
+    opened = []
+    for number in sorted(int(each.name) for each in files.iterdir()):
+        with suppress(OSError):  # closed meanwhile
+            if "memory-backend" in str((files / str(number)).readlink()):
+                opened.append((files / str(number)).stat().st_ino)
     inodes = {}
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         words = line.split(maxsplit=5)
@@ -69,7 +75,8 @@ def memory(pid: int) -> list[dict[str, Any]]:
                 w[1:].split("=")[0]: int(w.split("=")[1]) for w in words if re.match(r"N\d", w)
             }
             size = [int(w.split("=")[1]) for w in words if w.startswith("kernelpagesize_kB=")]
-            found.append((inodes[int(address, 16)], policy, pages, size[0] if size else 0))
+            place = opened.index(inodes[int(address, 16)])
+            found.append((place, policy, pages, size[0] if size else 0))
     return [{"policy": p, "pages": n, "page_kib": s} for _, p, n, s in sorted(found)]
 
 
@@ -85,15 +92,20 @@ def pools() -> dict[str, dict[str, list[int]]]:
 
 
 def at_work() -> int:
-    """Count the QEMUs whose guest's last sign of life came from its workload."""
-    count = 0
-    for pid in qemus():
+    """Count the guests whose last sign of life came from their workload.
+
+    A daemon has virtlogd write what QEMU writes elsewhere.
+    """
+    opened = set()
+    for pid in (*processes(), *processes("virtlogd")):
         with suppress(OSError):  # it has ended meanwhile
-            opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
-            for path in opened:
-                if path.endswith("/heartbeat.jsonl"):
-                    lines = Path(path).read_text(errors="replace").splitlines()
-                    count += bool(lines) and '"workload"' in lines[-1]
+            opened |= {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    count = 0
+    for path in opened:
+        if path.endswith("/heartbeat.jsonl"):
+            with suppress(OSError):
+                lines = Path(path).read_text(errors="replace").splitlines()
+                count += bool(lines) and '"workload"' in lines[-1]
     return count
 
 
@@ -115,7 +127,7 @@ def main() -> None:
     while at_work() < wanted and (starters() or time.monotonic() < begun + 30):
         time.sleep(8)  # a look takes most of a second of an emulated CPU
     found = []
-    for pid in qemus():
+    for pid in processes():
         status = fields(Path(f"/proc/{pid}/status"))
         found.append(
             {
