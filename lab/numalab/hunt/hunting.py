@@ -6,10 +6,12 @@ cases and verdicts, however many workers there are and wherever a hunt was stopp
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
+from numalab.hunt.coverage import classes
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
@@ -19,7 +21,7 @@ from numalab.hunt.pursuit.trial import SEEDS, Trial
 from numalab.hunt.workers import Examiners
 
 ROUND = 4  # machines
-_CLOSE = 0.4  # from here on a case is worth another look
+_CLOSE = 0.7  # from here on a case is worth another look, where no rival says what is usual
 _KEPT = 8  # of the closest
 PURSUED = 6  # loads of one machine, at most
 
@@ -47,7 +49,11 @@ class Hunted:
 
 @dataclass
 class Hunt:
-    """How far a hunt is: machines and loads examined, and by property how close each came."""
+    """How far a hunt is: machines and loads examined, and by property how close each came.
+
+    `covered` counts the classes of machines and the kinds of loads that were judged, `different`
+    holds the machines themselves: what came close is done again with other loads.
+    """
 
     machines: int = 0
     loads: int = 0
@@ -55,6 +61,8 @@ class Hunt:
     found: list[Hunted] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    covered: Counter[str] = field(default_factory=Counter)
+    different: set[str] = field(default_factory=set)
 
     @property
     def closest(self) -> dict[str, float]:
@@ -66,6 +74,8 @@ class Hunt:
 class Aim:
     """What to hunt for, and how long: `seconds` of wall time, or `machines` (0: no such bound).
 
+    Each machine gets `loads` at most (0: as many as are worth a boot).
+
     A `survey` only examines: nothing is confirmed or shrunk.
     """
 
@@ -73,6 +83,7 @@ class Aim:
     properties: frozenset[str]
     seconds: float
     machines: int = 0
+    loads: int = 0
     first_only: bool = False
     survey: bool = False
 
@@ -112,7 +123,7 @@ class Hunter:
         number = 0
         timed = self.bench.choice.mode == "timed"
         while self.goes_on() and not (aim.machines and hunt.machines >= aim.machines):
-            cases = [draw_case(aim.seed, number + i, timed=timed, near=near)
+            cases = [draw_case(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
                      for i in range(ROUND)]  # fmt: skip
             number += ROUND
             for first in range(0, ROUND, self.workers.count):
@@ -157,6 +168,8 @@ class Hunter:
         if examined.error:
             hunt.failed.append(examined.error)
             return []
+        hunt.covered.update(classes(case))
+        hunt.different.add(case.only().text)
         for finding in examined.findings:
             if finding.prop in self.aim.properties:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
@@ -263,11 +276,15 @@ class Hunter:
 
 
 def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
-    """Return the loads that came close to a limit, where there is no rival to compare with."""
+    """Return the loads that came close to a limit, where there is no rival to compare with.
+
+    What is weak never counts then, however close.
+    """
     return [
         Near(min(1.0, finding.closeness), case, finding.load)
         for finding in examined.findings
         if finding.load is not None
+        and not finding.weak
         and finding.prop in aim.properties
         and finding.closeness >= _CLOSE
     ]

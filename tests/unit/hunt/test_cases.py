@@ -68,6 +68,16 @@ def test_loads_of_a_case_differ_and_those_with_hotplug_come_last(number: int) ->
     assert not any(load.hotplug for load in draw_case(3, number, timed=True).loads)
 
 
+@settings(max_examples=40)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.booleans())
+def test_a_case_has_no_more_loads_than_asked_for(number: int, most: int, timed: bool) -> None:
+    near = [Near(1.0, drawn(number), 0)]
+    case = draw_case(3, number, timed=timed, near=near, most=most)
+    assert 1 <= len(case.loads) <= most
+    whole = draw_case(3, number, timed=timed, near=near)
+    assert case.machine == whole.machine
+
+
 def test_what_came_close_is_tried_again_with_more_and_fewer_tasks() -> None:
     close = draw_case(3, 0, timed=True)
     again = draw_case(3, 2, timed=True, near=[Near(1.0, close, 1)])

@@ -1,5 +1,6 @@
 """What counts as found: in every fresh boot, in none of a rival's, and not weak without one."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -7,6 +8,7 @@ from typing import cast
 import pytest
 
 from numalab.hunt.case import Case
+from numalab.hunt.coverage import classes
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
@@ -74,6 +76,23 @@ def test_what_a_rival_shows_in_any_boot_does_not_count(case: Case) -> None:
 def test_a_weak_one_counts_only_beside_a_rival(case: Case) -> None:
     assert found(case, lambda bench, seed: (1.0, True)) == 0
     assert found(case, lambda bench, seed: (float(bench == MINE), True), rival=THEIRS) == 1
+
+
+def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
+    def near(weak: bool) -> int:
+        crew = cast(Examiners, FakeExaminers(lambda bench, seed: (0.45, weak)))
+        aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
+        hunter = Hunter(aim, MINE, crew, lambda _: None)
+        ((each, examined, other),) = hunter._examined([case])
+        return len(hunter._take(each, examined, other))
+
+    assert (near(weak=False), near(weak=True)) == (1, 0)
+
+
+def test_a_hunt_says_what_it_went_over(case: Case) -> None:
+    hunt = hunted(case, lambda bench, seed: (0.0, False), None).hunt
+    assert hunt.different == {case.only().text}
+    assert hunt.covered == Counter(classes(case))
 
 
 def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: Case) -> None:

@@ -44,6 +44,9 @@ def command(
     machines: Annotated[
         int, typer.Option(min=0, help="At most so many machines; 0: no bound.")
     ] = 0,
+    loads: Annotated[
+        int, typer.Option(min=0, max=99, help="Loads a machine at most; 0: as many as pay a boot.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")] = 1,
     jobs: options.Guests = None,
     first: Annotated[
@@ -84,7 +87,7 @@ def command(
     if again:
         _replay(kernel, mode, jobs, output, junit, connection, as_json)
         return
-    aim = Aim(seed, _properties(properties), _seconds(budget), machines, first, survey)
+    aim = Aim(seed, _properties(properties), _seconds(budget), machines, loads, first, survey)
     spec = find_kernel(kernel or _USUAL)
     other = _rival(spec, against)
     folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
@@ -124,10 +127,12 @@ def command(
         "seed": seed,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machines": progress.machines,
+        "different_machines": len(progress.different),
         "loads": progress.loads,
         "boots": booted,
         "closest": progress.closest,
         "closeness": {name: _spread(each) for name, each in progress.values.items()},
+        "covered": dict(sorted(progress.covered.items())),
         "unconfirmed": progress.unconfirmed,
         "not_examined": progress.failed,
         "found": [_told(found, file) for found, file in zip(progress.found, files, strict=True)],

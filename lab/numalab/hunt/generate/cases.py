@@ -26,26 +26,31 @@ class Near:
     load: int
 
 
-def draw_case(seed: int, number: int, *, timed: bool = False, near: Sequence[Near] = ()) -> Case:
+def draw_case(
+    seed: int, number: int, *, timed: bool = False, near: Sequence[Near] = (), most: int = 0
+) -> Case:
     """Draw case `number` of a seed: a new machine, or, each third time, one that came close.
 
-    Loads with hotplug come last: what they leave behind is not to be seen in another load. With
-    `timed`, where memory costs time, there are none, as nobody tried a CPU that comes back with
-    the emulator of that mode, and there is one that asks what placement is worth.
+    It has `most` loads or fewer; 0: as many as are worth a boot in that mode. Loads with hotplug
+    come last: what they leave behind is not to be seen in another load. With `timed`, where memory
+    costs time, there are none, as nobody tried a CPU that comes back with the emulator of that
+    mode, and there is one that asks what placement is worth.
     """
     rng = random.Random(f"{seed}-{number}")
+    most = most or (LOADS_TIMED if timed else LOADS)
     if near and number % 3 == 2:
         close = rng.choices(near, [each.closeness for each in near])[0]
         machine = close.case.machine
         loads = [_varied(rng, close.case.loads[close.load]) for _ in range(_VARIED)]
+        loads = loads[: most - timed]
     else:
         machine = draw_machine(rng, smt=number % _SMT == _SMT - 1)
         loads = []
     if timed:
-        loads += draw_loads(rng, machine, LOADS_TIMED - 1 - len(loads))
+        loads += draw_loads(rng, machine, most - 1 - len(loads))
         loads = [*(load for load in loads if not load.hotplug), freed(rng, machine)]
     else:
-        loads += draw_loads(rng, machine, LOADS - len(loads))
+        loads += draw_loads(rng, machine, most - len(loads))
     return Case(machine, tuple(sorted(dict.fromkeys(loads), key=lambda load: bool(load.hotplug))))
 
 

@@ -17,7 +17,7 @@ def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load,
     """
     families = list(FAMILIES)
     found: list[Load] = []
-    if worth(machine) > 0 and (first := spread(rng, machine)) is not None:
+    if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:
         found.append(first)
     while families and len(found) < count:
         weights = [FAMILIES[family] for family in families]

@@ -1,0 +1,53 @@
+"""What a hunt has gone over: how many machines of each class, and loads of each kind."""
+
+from collections.abc import Iterator
+
+from numalab.hunt.case import Case
+from numalab.hunt.load import Load
+from numalab.topology.model import Topology
+from numalab.topology.predict.hazards import hazards
+from numalab.topology.predict.prediction import predict
+
+
+def classes(case: Case) -> Iterator[str]:
+    """Name each class of machines that a case's machine is in, and what each of its loads has.
+
+    `machine: 4 nodes` occurs once, `load: hog` once for each load with hogs. The levels of sched
+    domains and the hazards are those that `topology predict` tells for the default kernel.
+    """
+    for name in _machine_classes(case.machine):
+        yield f"machine: {name}"
+    for load in case.loads:
+        for name in sorted(_kinds(load)):
+            yield f"load: {name}"
+
+
+def _machine_classes(machine: Topology) -> Iterator[str]:
+    prediction = predict(machine)
+    deepest = max(len(each.domains) for each in prediction.cpus)
+    drawn = "links" if machine.drawn_links else "a table"
+    yield f"{len(machine.nodes)} nodes"
+    yield f"{deepest} levels of sched domains"
+    yield f"distances of {machine.shape.kind if machine.shape else drawn}"
+    if machine.packaging.threads > 1:
+        yield "SMT"
+    if any(not node.cpus for node in machine.nodes):
+        yield "nodes without CPUs"
+    if any(not node.memory_mib for node in machine.nodes):
+        yield "nodes without memory"
+    if len({len(node.cpus) for node in machine.nodes if node.cpus}) > 1:
+        yield "uneven nodes"
+    yield from dict.fromkeys(f"hazard {each.name}" for each in hazards(machine, prediction))
+
+
+def _kinds(load: Load) -> set[str]:
+    found: set[str] = {part.kind for part in load.parts}
+    parts = load.parts
+    found |= {"a cpuset that changes"} if load.cpuset else set()
+    found |= {"a CPU that goes and comes back"} if load.hotplug else set()
+    found |= {"a mask that changes"} if any(part.later for part in parts) else set()
+    found |= {"nice levels"} if any(part.nice for part in parts) else set()
+    found |= {"real-time tasks"} if any(part.fifo for part in parts) else set()
+    found |= {"threads that share memory"} if any(part.threads for part in parts) else set()
+    found |= {"memory that rests"} if any(part.rest for part in parts) else set()
+    return found
