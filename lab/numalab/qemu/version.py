@@ -7,6 +7,8 @@ from pathlib import Path
 from numalab.errors import HostError
 from numalab.process import find_program, run
 
+_FAIR_TURNS = (8, 1)
+
 
 @cache
 def qemu_version(program: Path | None) -> tuple[int, ...]:
@@ -20,6 +22,16 @@ def qemu_version(program: Path | None) -> tuple[int, ...]:
     except HostError:  # starting the guest will say why
         return ()
     return parse_qemu_version(text)
+
+
+def turns_are_fair(program: Path | None) -> bool:
+    """Whether busy CPUs get a turn each in icount mode, or the version is not known.
+
+    From QEMU 8.1 on ("accel/tcg/tcg-accel-ops-rr: ensure fairness with icount") the time until the
+    next timer of any CPU is shared out among them; before, one may get all of it (docs/machine.md).
+    """
+    version = qemu_version(program)
+    return not version or version >= _FAIR_TURNS
 
 
 def parse_qemu_version(text: str) -> tuple[int, ...]:

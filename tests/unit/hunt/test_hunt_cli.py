@@ -122,6 +122,17 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
 
 
+@pytest.mark.parametrize("fair", [True, False])
+def test_uneven_turns_of_a_hosts_emulator_are_told(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fair: bool
+) -> None:
+    monkeypatch.setattr(hunt_command, "turns_are_fair", lambda _: fair)
+    words = ("--kernel", GOOD, "--machines", 4, "--output", tmp_path)
+    note = "lets a busy CPU wait in icount mode"
+    assert (note in hunt(*words).stderr) is not fair
+    assert note not in hunt(*words, "--emulator", "qemu-10.0").stderr
+
+
 def test_a_case_says_on_which_emulator_it_was_seen(bench: Bench, tmp_path: Path) -> None:
     words = ("--kernel", BAD, "--machines", 4, "--first", "--emulator", "qemu-10.0")
     done = hunt(*words, "--output", tmp_path, "--json")

@@ -26,6 +26,7 @@ from numalab.hunt.workers import host_jobs, workers
 from numalab.kernel.catalogue import KernelSpec, find_kernel, without_last_series
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
+from numalab.qemu.version import turns_are_fair
 
 _USUAL = "debian-6.12"
 _NONE = "none"
@@ -102,6 +103,11 @@ def command(
         f"hunting on {spec.name}{beside} with seed {seed} in mode {bench.choice.mode},"
         f" results in {folder}"
     )
+    if bench.choice.mode == "icount" and not emulator and not turns_are_fair(None):
+        say(
+            "this QEMU lets a busy CPU wait in icount mode; --emulator qemu-10.0 does not, and"
+            " makes milliseconds mean more (docs/hunt.md)"
+        )
 
     def told(_case: Case, examined: Examined) -> None:
         if examined.error:
