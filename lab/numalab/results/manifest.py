@@ -192,8 +192,14 @@ class Manifest(Stored):
 
     @property
     def planned_cpus(self) -> tuple[tuple[int, ...], ...]:
-        """The host CPUs that each thread of QEMU was to have."""
-        return () if self.proof is None else tuple(t.planned for t in self.proof.threads)
+        """The host CPUs that each vCPU's thread was to have, in the vCPUs' order, then all others.
+
+        How many others QEMU has left, and in which order they are numbered, is not the plan's.
+        """
+        threads = () if self.proof is None else self.proof.threads
+        vcpus = sorted((each.vcpus, each.planned) for each in threads if each.vcpus)
+        others = {cpu for each in threads if not each.vcpus for cpu in each.planned}
+        return (*(planned for _, planned in vcpus), tuple(sorted(others)))
 
     def but(self, **changes: Any) -> "Manifest":
         """Return it with more known of the run, or for another run of the same inputs."""

@@ -1,11 +1,12 @@
 """What becomes of a claim in the runs of a cell."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from numalab.guest.proof import Misplaced, MisplacedKind, Proof
+from numalab.guest.proof import Misplaced, MisplacedKind, Proof, ThreadProof
 from numalab.guest.witness import Doubt, Timing
 from numalab.reporting.verdicts import family_size, judge
 from numalab.results.reader import StoredRun
@@ -98,6 +99,30 @@ def test_time_is_judged_where_the_proof_of_placement_held(timing: Timing, verdic
     about = {"mode": "kvm", "kind": "timing"}
     every = runs(LOW, HIGH, timing=Timing(True, (), ()), **about)
     every[-1] = stored("after", HIGH[-1], timing=timing, **about)
+    assert judge(compared(), every).verdict_text.endswith(verdict)
+
+
+VCPUS = (ThreadProof("vcpu 0", 12, (1,), (1,), (0,)), ThreadProof("vcpu 1", 13, (2,), (2,), (1,)))
+OTHER = ThreadProof("worker", 14, (0,), (0,))
+ELSEWHERE = (VCPUS[0], ThreadProof("vcpu 1", 13, (3,), (3,), (1,)), OTHER)
+
+
+@pytest.mark.parametrize(
+    ("threads", "verdict"),
+    [
+        ((*VCPUS, OTHER), "reproduced"),
+        ((OTHER, *VCPUS), "reproduced"),  # numbers of processes begin anew
+        ((*VCPUS, OTHER, OTHER), "reproduced"),  # one that has nothing to do ends after a while
+        (ELSEWHERE, "because the runs were not on the same host CPUs"),
+    ],
+)
+def test_time_is_judged_where_vcpus_had_the_same_host_cpus(
+    threads: tuple[ThreadProof, ...], verdict: str
+) -> None:
+    every = runs(LOW, HIGH, mode="kvm", kind="timing")
+    for place, run in enumerate(every):
+        proof = Proof(threads if place else (*VCPUS, OTHER), (), "")
+        every[place] = replace(run, manifest=run.manifest.but(proof=proof))
     assert judge(compared(), every).verdict_text.endswith(verdict)
 
 
