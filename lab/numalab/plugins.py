@@ -1,8 +1,8 @@
 """What a lab folder adds to numalab: the Python modules in its `plugins/` folder.
 
 Each `plugins/*.py` of a lab folder (numalab.places) is imported once, in the order of the names,
-before a registry is first read. It adds what it has to the registries: a topology shape,
-a report format, a measure. It is code of the person whose
+before a registry is first read. It adds what it has to the registries: a topology shape, a report
+format, a measure, a sampled source. It is code of the person whose
 folder it is, and does what that person may do.
 """
 

@@ -70,6 +70,8 @@ class RunDir:
     """What `perf stat -x ,` wrote."""
     samples = FileIn("out/samples")
     """Counters that were read while the command ran."""
+    sampled = FileIn("out/sampled")
+    """What was read meanwhile for the sampled sources of plug-ins."""
     absent_events = FileIn("out/absent-events")
     """The events that were wanted where the kernel has them, and that it has not."""
     trace_stats = FileIn("out/trace-stats.txt")

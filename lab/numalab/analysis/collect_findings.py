@@ -17,7 +17,13 @@ from numalab.analysis.memory import memory_matrix, memory_series, task_memory
 from numalab.analysis.migrations import who_moved
 from numalab.analysis.numa_decisions import matrices
 from numalab.analysis.residence import CONVERGED_PERCENT, describe
-from numalab.analysis.series import fault_nodes, fault_series, page_series, waiting_series
+from numalab.analysis.series import (
+    added_series,
+    fault_nodes,
+    fault_series,
+    page_series,
+    waiting_series,
+)
 from numalab.analysis.tables.recorded import LEVELS, WAITING_EVENTS, RecordedRun
 from numalab.capture.guest_time import JoinedTables
 
@@ -106,6 +112,7 @@ def _series(run: RecordedRun) -> tuple[TimeSeries, ...]:
         found += page_series(run.samples.pages, run.window, machine.nodes)
         found += fault_nodes(run)
         found += waiting_series(run.samples.schedstat, run.window, machine)
+        found += added_series(run.samples.added, run.window, machine.nodes)
     return tuple(found)
 
 

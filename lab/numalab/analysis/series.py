@@ -18,7 +18,7 @@ from numalab.analysis.tables.machine import RecordedMachine
 from numalab.analysis.tables.recorded import RecordedRun
 from numalab.analysis.tables.window import Window
 from numalab.analysis.tasks import of_interest
-from numalab.capture.samples import Samples
+from numalab.capture.samples import Samples, added_sources
 from numalab.measure import Number
 
 
@@ -116,6 +116,34 @@ def waiting_series(
 
     named = partial(TimeSeries, "waiting", title, "tasks")
     return _by_node(named, window, times[1:], machine.nodes, mean)
+
+
+def added_series(
+    added: pl.DataFrame, window: Window, nodes: Sequence[int]
+) -> tuple[TimeSeries, ...]:
+    """Return what the sources of plug-ins gave: a diagram for each counter, a series for each node.
+
+    `added` is that of `Samples`.
+    """
+    found = []
+    inside = added.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
+    lines = inside.sort("source", "counter", "node", "time_ns", maintain_order=True)
+    for (name, counter, node), rows in lines.group_by(
+        "source", "counter", "node", maintain_order=True
+    ):
+        if node is not None and node not in nodes:
+            continue
+        source = added_sources()[str(name)]
+        of = dict(rows["time_ns", "value"].iter_rows())
+        times, values = [*of], [*of.values()]
+        if source.grows:
+            times, values = times[1:], [after - before for before, after in pairwise(values)]
+        if times:
+            title, at = f"{source.title}: {counter}", _since_begin(window, times)
+            number = None if node is None else int(str(node))
+            key = f"{name}-{counter}"
+            found.append(TimeSeries(key, title, source.unit, number, at, tuple(values)))
+    return tuple(found)
 
 
 def _by_node(

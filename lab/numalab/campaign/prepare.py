@@ -35,8 +35,8 @@ def prepare(
 ) -> Builds:
     """Build what the cache lacks. Raises BuildError or HostError."""
     # Workloads first, then the image: what fails soonest if it fails.
-    folders = {each.name: each.folder for each in workloads}
-    files = {name: build_workload(folder) for name, folder in folders.items()}
+    used = {each.name: each for each in workloads}
+    files = {name: build_workload(each.folder, *each.programs) for name, each in used.items()}
     image = ensure_image(recipe, on_progress=_told(f"image {recipe.name}", on_progress))
     built = {
         spec.name: ensure_kernel(spec, on_progress=_told(f"kernel {spec.name}", on_progress))

@@ -1,15 +1,24 @@
-"""Counters that the guest's numalab-run read while the command ran, as tables.
+"""Counters that were read in the guest while the command ran, as tables.
 
-The text comes from a guest: a line that is not understood is left out, and nothing is raised.
+The guest's numalab-run reads those of `SAMPLED`, workloads/numalab-sample.c the files of sources
+that plug-ins add. The text comes from a guest: what is not understood is left out.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field
 
 import polars as pl
 
+from numalab.errors import UserError
+from numalab.measure import LARGEST_NUMBER
+from numalab.plugins import Registry
+from numalab.topology.limits import MAX_NODES
+
+# The letters by which images/src/numalab-run.c knows what is sampled.
+SAMPLED = {"vmstat": "v", "schedstat": "s", "tasks": "t", "numa_maps": "p"}
 MAX_LINES = 2_000_000
+MAX_COUNTERS = 16  # names that an added source may give in one run; each is a diagram
 _NUMBER = re.compile(r"-?\d{1,18}")
 _BY_NODE = re.compile(r"(\d{1,4}):(\d{1,18})")
 _FAULTS = re.compile(r"(\d{1,4}):(\d{1,18}):(\d{1,18}):(\d{1,18}):(\d{1,18})")
@@ -41,6 +50,73 @@ FAULTS: Schema = {
     "group_shared": pl.Int64,
 }
 PAGES: Schema = {"time_ns": pl.Int64, "tgid": pl.Int32, "node": pl.Int32, "kib": pl.Int64}
+ADDED: Schema = {
+    "time_ns": pl.Int64,
+    "source": pl.String,
+    "counter": pl.String,
+    "node": pl.Int32,
+    "value": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class SampledValue:
+    """What a file said at one moment: a counter and its value, of a node where it has one."""
+
+    counter: str
+    value: float
+    node: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse other types: a mistake in a plug-in. Raises TypeError."""
+        types = (type(self.counter), type(self.value), type(self.node))
+        if not (types[0] is str and types[1] in (int, float) and types[2] in (int, type(None))):
+            raise TypeError(f"SampledValue{astuple(self)} is not a text, a number and a node")
+
+
+# From the texts of a source's files by path, at one moment, to what they say.
+Reader = Callable[[Mapping[str, str]], Iterable[SampledValue]]
+
+
+@dataclass(frozen=True)
+class SampledSource:
+    """Files of the guest's kernel that are read every so often: what a plug-in can add.
+
+    `name` is its word in `sample`. `path` is a file below /proc or /sys; a `*` in it stands for 0,
+    1 and so on. `title` and `unit` are those of its diagrams; with `grows` they show how much a
+    value grew from sample to sample. `read` may raise ValueError or LookupError for a text that it
+    does not understand: what the guest said at that moment is then left out.
+    """
+
+    name: str
+    title: str
+    unit: str
+    path: str
+    read: Reader
+    grows: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be read in the guest. Raises UserError."""
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.name):
+            raise UserError(f"{self.name[:80]!r} is no name of a sampled source (write a_z_0_9)")
+        plain = re.fullmatch(r"/(proc|sys)(/[\w.:+-]+|/[\w.:+-]*\*[\w.:+-]*)+", self.path, re.ASCII)
+        if not plain or "/.." in self.path or self.path.count("*") > 1 or len(self.path) > 200:
+            raise UserError(f"{self.name}: {self.path[:80]!r} is no file below /proc or /sys")
+
+
+_ADDED: Registry[SampledSource] = Registry("sampled source")
+
+
+def register_source(source: SampledSource) -> None:
+    """Add a sampled source, as a plug-in does. Raises UserError for a name that is taken."""
+    if source.name in SAMPLED:
+        raise UserError(f"there is a sampled source called {source.name!r} already")
+    _ADDED.add(source.name, source)
+
+
+def added_sources() -> Mapping[str, SampledSource]:
+    """Return the sources that plug-ins added, by name."""
+    return _ADDED.all()
 
 
 @dataclass(frozen=True)
@@ -50,6 +126,7 @@ class Samples:
     `vmstat`: counter, value. `schedstat`: of each CPU as `CpuSchedstat`. `tasks`: each thread with
     its process (tgid), name, preferred NUMA node (-1: none) and NUMA group (0: none). `faults`: the
     NUMA faults of a task by node (/proc/PID/sched; they decay). `pages`: KiB of a process by node.
+    `added`: what the sources of plug-ins gave, by source, counter and node (null: none).
     """
 
     vmstat: pl.DataFrame
@@ -57,6 +134,7 @@ class Samples:
     tasks: pl.DataFrame
     faults: pl.DataFrame
     pages: pl.DataFrame
+    added: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ADDED))
 
 
 def parse_samples(text: str) -> Samples:
@@ -110,3 +188,55 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"([0-9a-f]{2}){0,64}", text):
         return ""
     return bytes.fromhex(text).decode("utf-8", "backslashreplace")
+
+
+def parse_added(text: str, sources: Iterable[SampledSource]) -> pl.DataFrame:
+    """Parse what was sampled for plug-ins: the table `Samples.added`.
+
+    Raises UserError for a reader that fails.
+    """
+    readers = {source.name: source for source in sources}
+    counters: dict[str, set[str]] = {name: set() for name in readers}
+    rows = []
+    for time, name, texts in _moments(text, readers):
+        for each in _read(readers[name], texts):
+            if len(counters[name]) < MAX_COUNTERS:
+                counters[name].add(each.counter)
+            if each.counter in counters[name]:
+                rows.append((time, name, each.counter, each.node, float(each.value)))
+    return pl.DataFrame(rows, schema=ADDED, orient="row", strict=False)
+
+
+def _moments(text: str, names: Iterable[str]) -> Iterator[tuple[int, str, Mapping[str, str]]]:
+    """Yield time, source and the texts of its files by path."""
+    known = frozenset(names)
+    time, files = 0, dict[str, dict[str, list[str]]]()
+    for line in (*text.split("\n")[:MAX_LINES], "@ 0"):
+        name, *rest = line.split("\t", 2)
+        if name in known and len(rest) == 2:
+            files.setdefault(name, {}).setdefault(rest[0], []).append(rest[1])
+        elif line.startswith("@ ") and _NUMBER.fullmatch(line[2:]):
+            for each, texts in files.items():
+                yield time, each, {path: "\n".join(lines) for path, lines in texts.items()}
+            time, files = int(line[2:]), {}
+
+
+def _read(source: SampledSource, texts: Mapping[str, str]) -> Iterator[SampledValue]:
+    """Yield what a reader makes of the files, without what no table and no page could take."""
+    try:
+        found: list[object] = [*source.read(texts)]
+    except (ValueError, LookupError):
+        return
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"the reader of what {source.name} samples failed: {reason}") from error
+    for each in found:
+        if not isinstance(each, SampledValue):
+            reason = f"gave a {type(each).__name__}, not a SampledValue"
+            raise UserError(f"the reader of what {source.name} samples {reason}")
+        if (
+            re.fullmatch(r"\w[\w.:/-]{0,63}", each.counter, re.ASCII)
+            and abs(each.value) < LARGEST_NUMBER  # neither infinite nor no number
+            and (each.node is None or 0 <= each.node < MAX_NODES)
+        ):
+            yield each

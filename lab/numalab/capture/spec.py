@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from numalab.capture.samples import SAMPLED, SampledSource, added_sources
 from numalab.document import Document, check_document
 
 _SWITCHES = (
@@ -73,11 +74,8 @@ _PERF_ALIASES = {
     "migrations": "cpu-migrations",
     "faults": "page-faults",
 }
-# The letters by which images/src/numalab-run.c knows what is sampled.
-SAMPLED = {"vmstat": "v", "schedstat": "s", "tasks": "t", "numa_maps": "p"}
 # The trace clocks that are CLOCK_MONOTONIC, or are it in a guest that is never suspended.
 ON_SAMPLE_CLOCK = ("mono", "boot")
-SampledName = Literal["vmstat", "schedstat", "tasks", "numa_maps"]
 Clock = Literal["mono", "mono_raw", "boot", "tai", "local", "global", "x86-tsc"]
 
 
@@ -93,8 +91,16 @@ def _checked_perf_event(text: str) -> str:
     return _PERF_ALIASES.get(text, text)
 
 
+def _checked_source(name: str) -> str:
+    valid = [*SAMPLED, *added_sources()]
+    if name not in valid:
+        raise ValueError(f"nothing to sample is called {name[:60]!r} (valid: {', '.join(valid)})")
+    return name
+
+
 EventName = Annotated[str, AfterValidator(_checked_name)]
 PerfEvent = Annotated[str, AfterValidator(_checked_perf_event)]
+SourceName = Annotated[str, AfterValidator(_checked_source)]
 # The guest reads a line at a time, the event and the filter with a tab between them.
 Filter = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$", max_length=1024)]
 
@@ -110,7 +116,7 @@ class CaptureTable(Document):
     clock: Clock = "mono"
     lost_events: Literal["report", "error"] = "report"
     perf_stat: tuple[PerfEvent, ...] = ()
-    sample: tuple[SampledName, ...] = ()
+    sample: tuple[SourceName, ...] = ()
     sample_ms: int = Field(default=500, ge=10, le=3_600_000)
     numastat: bool = False
 
@@ -168,7 +174,12 @@ class CaptureSpec:
     @property
     def sampled(self) -> str:
         """What is sampled, as the letters that the guest's numalab-run takes."""
-        return "".join(SAMPLED[name] for name in self.sample)
+        return "".join(SAMPLED[name] for name in self.sample if name in SAMPLED)
+
+    @property
+    def added(self) -> tuple[SampledSource, ...]:
+        """What is sampled of the sources that plug-ins added."""
+        return tuple(added_sources()[name] for name in self.sample if name not in SAMPLED)
 
 
 def load_capture(table: Mapping[str, Any], path: Path) -> CaptureSpec:

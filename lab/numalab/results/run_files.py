@@ -20,7 +20,7 @@ from numalab.capture.counters import (
 )
 from numalab.capture.memory_parquet import read_memory_tables
 from numalab.capture.perf_stat import perf_counts
-from numalab.capture.samples import Samples, parse_samples
+from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
@@ -129,7 +129,11 @@ class RunFiles:
         """Return what was sampled, if its times are those of the trace."""
         if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
             return None
-        return parse_samples(_text_if_there(self.directory.samples))
+        found = parse_samples(_text_if_there(self.directory.samples))
+        if not capture.added:
+            return found
+        added = parse_added(_text_if_there(self.directory.sampled), capture.added)
+        return replace(found, added=added)
 
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:

@@ -25,8 +25,10 @@ from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.build import build_topology
 from numalab.topology.load import load_topology
 from numalab.topology.model import Topology
-from numalab.workload.model import BoundWorkload, load_workload, resolve
+from numalab.workload.build import sampler
+from numalab.workload.model import IN_GUEST, BoundWorkload, load_workload, resolve
 
+SAMPLED_IN_GUEST = "/job/out/sampled"  # `RunDir.sampled`
 LONGEST_ID = 80  # a run's id is also its guest's name (numalab.machine.model)
 
 
@@ -104,7 +106,11 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     """Load all that a study refers to, and list its runs; `path` is where it came from."""
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
-    workloads = _workloads(study, topologies, runs, path)
+    capture = load_capture(study.capture, path)
+    workloads = {
+        cell: _with_sampler(bound, capture)
+        for cell, bound in _workloads(study, topologies, runs, path).items()
+    }
     names = {study.variants[run.variant].kernel for run in runs}
     recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
@@ -123,7 +129,7 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
         kernels={name: find_kernel(name) for name in sorted(names)},
         workloads=workloads,
         recipe=recipe,
-        capture=load_capture(study.capture, path),
+        capture=capture,
         runs=runs,
         digest=_digest(study),
     )
@@ -206,6 +212,17 @@ def _workloads(
         for place, use in enumerate(study.workloads)
         if (cell := Cell(name, use.label)) in used
     }
+
+
+def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
+    """Put the sampler of plug-ins' sources before the command, where there are any to sample."""
+    if not capture.added:
+        return bound
+    program = sampler()
+    what = [word for source in capture.added for word in (source.name, source.path)]
+    period = str(capture.sample_ms)
+    argv = (f"{IN_GUEST}/{program.stem}", SAMPLED_IN_GUEST, period, *what, "--", *bound.argv)
+    return replace(bound, argv=argv, programs=(program,))
 
 
 def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, path: Path) -> None:

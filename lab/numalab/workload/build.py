@@ -15,10 +15,13 @@ from numalab.source.programs import compile_program, programs_digest
 TABLE = "workload.toml"
 MOST_BYTES = 32 << 20  # of all files together; the job disk has to hold the results as well
 _CODE = (".c", ".h")
+_SAMPLER = "numalab-sample.c"  # reads the sampled sources of plug-ins
 
 
-def build_workload(folder: Path) -> dict[str, bytes]:
+def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
     """Return the files of a workload for the guest, by name: programs built, scripts as they are.
+
+    `beside` are C files from elsewhere that it is to have as well.
 
     Programs are kept in the cache, by the hash of sources, headers, compiler and C library. Raises
     UserError for a folder that is too large or holds folders, BuildError for a source that does
@@ -31,7 +34,7 @@ def build_workload(folder: Path) -> dict[str, bytes]:
     if sum(path.stat().st_size for path in files) > MOST_BYTES:
         raise UserError(f"holds more than {MOST_BYTES >> 20} MiB", file=folder)
     built = {path.name: path.read_bytes() for path in files if path.suffix not in _CODE}
-    code = [path for path in files if path.suffix in _CODE]
+    code = [*(path for path in files if path.suffix in _CODE), *beside]
     for source in (path for path in code if path.suffix == ".c"):
         if source.stem in built:
             raise UserError(f"{source.name} becomes {source.stem}, which is there", file=folder)
@@ -44,6 +47,11 @@ def shared_headers() -> list[Path]:
     """Return the headers that any workload's C files may include, of the first lab folder each."""
     names = (("images", "src/numalab.h"), ("workloads", "shared.h"))
     return [find_input(kind, name) or shipped_dir() / kind / name for kind, name in names]
+
+
+def sampler() -> Path:
+    """Return the source of the program that samples what plug-ins added."""
+    return shipped_dir() / "workloads" / _SAMPLER
 
 
 def _program(source: Path, headers: list[Path]) -> bytes:

@@ -63,7 +63,8 @@ class BoundWorkload:
     the names of its tasks, with `*` and `?` as in a shell. `allowed_cpus` are the CPUs on which
     these tasks may run between the trace's markers `numalab: begin` and `numalab: end`.
     `memory_mib` is about what it allocates, 0 where the file does not say; `packages` are Debian
-    packages that the image has to have. `folder` holds its files (`numalab.workload.build`).
+    packages that the image has to have. `folder` holds its files (`numalab.workload.build`), and
+    `programs` are C files that it needs beside them.
     """
 
     name: str
@@ -76,6 +77,7 @@ class BoundWorkload:
     metrics: tuple[MetricSpec, ...] = ()
     memory_mib: float = 0.0
     packages: tuple[str, ...] = ()
+    programs: tuple[Path, ...] = ()
 
 
 def list_workloads() -> tuple[str, ...]:

@@ -89,7 +89,11 @@ def test_an_event_without_a_filter_has_no_tab() -> None:
         ({"buffer_mib": 0}, "capture.buffer_mib", "greater than or equal to 1, found 0"),
         ({"clock": "wall"}, "capture.clock", "found 'wall'"),
         ({"perf_stat": ["cs,faults"]}, "capture.perf_stat[0]", "is not an event of perf"),
-        ({"sample": ["meminfo"]}, "capture.sample[0]", "'tasks' or 'numa_maps'"),
+        (
+            {"sample": ["meminfo"]},
+            "capture.sample[0]",
+            "(valid: vmstat, schedstat, tasks, numa_maps)",
+        ),
         ({"sample": ["vmstat"], "sample_ms": 0}, "capture.sample_ms", "or equal to 10, found 0"),
         ({"lost_events": "ignore"}, "capture.lost_events", "'report' or 'error'"),
     ],
