@@ -92,3 +92,27 @@ def test_each_fix_of_2018_is_accounted_for() -> None:
     assert undone == sorted(patch.name[:4] for patch in folder.glob("*.patch"))
     rest = [what for _, what in rows if not what.startswith("**")]
     assert all(what.startswith(("gone: ", "without effect")) for what in rest)
+
+
+def test_what_all_quick_presets_showed_is_what_was_printed() -> None:
+    root = project_dir()
+    printed = (root / "tests/data/studies/quick.txt").read_text(encoding="utf-8")
+    said = " ".join((root / "docs/studies.md").read_text(encoding="utf-8").split())
+    verdicts = ("holds", "reproduced", "no difference shown", "cannot be seen in")
+    holds, shown, nothing, unseen = (
+        len(re.findall(rf"  {verdict}\b", printed)) for verdict in verdicts
+    )
+    assert (
+        f"Of {holds + shown + nothing + unseen} claims {holds} hold and {shown} are reproduced, of"
+        f" each post but that of less-busy-nodes; for {nothing} no difference is shown, and"
+        f" {unseen} cannot be seen"
+    ) in said
+    parts = re.split(r"^([a-z0-9-]+), [a-z0-9-]+, [a-z0-9-]+$", printed, flags=re.MULTILINE)
+    tells = {
+        name
+        for name, part in zip(parts[1::2], parts[2::2], strict=True)
+        if re.search(r"  (holds|reproduced)$", part, re.MULTILINE)
+    }
+    assert "less-busy-nodes" not in tells
+    assert {"group-construction", "numa-fixes-2018", "numa-imbalance"} <= tells
+    assert "vma-grouping-preserve" in tells
