@@ -2,8 +2,8 @@
 
 Each `plugins/*.py` of a lab folder (numalab.places) is imported once, in the order of the names,
 before a registry is first read. It adds what it has to the registries: a topology shape, a report
-format, a measure, a sampled source. It is code of the person whose
-folder it is, and does what that person may do.
+format, a measure, a sampled source, an axis of a study. It is code of the person whose folder it
+is, and does what that person may do.
 """
 
 import importlib.util

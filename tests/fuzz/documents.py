@@ -135,8 +135,8 @@ def _study(path: Path) -> None:
         assert len({run.id for run in plan.runs}) == len(plan.runs)
         assert total_seconds([look_ahead(plan, None)], 2) > 0
         look_at_claims(plan, "icount", path.parent)
-        for topology in plan.topologies.values():
-            words = guest_of(plan.study, topology).extra_cmdline
+        for cell in plan.cells:
+            words = guest_of(plan.study, plan.topologies[cell.topology], cell.label).extra_cmdline
             assert render_cmdline(None, mode="icount", extra=words).isprintable()
 
 

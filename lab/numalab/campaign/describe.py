@@ -28,6 +28,7 @@ from numalab.results.manifest import (
     WorkloadFacts,
 )
 from numalab.results.plan import PlannedRun
+from numalab.study.guest import guest_of, tunables_of
 from numalab.study.plan import Plan
 from numalab.topology.load import topology_to_dict
 from numalab.topology.memory.model import memory_model
@@ -50,9 +51,9 @@ def inputs(plan: Plan, run: PlannedRun, prepared: Builds, choice: Choice) -> Man
         mode=choice.mode,
         mode_reason=_reason(plan, choice),
         emulator=EmulatorFacts.model_validate(emulator, from_attributes=True) if emulator else None,
-        pages=plan.study.machine.pages,
+        pages=guest_of(plan.study, plan.topologies[run.topology], run.workload).pages,
         kernel=_kernel(prepared.kernels[variant.kernel]),
-        tunables=dict(variant.tunables),
+        tunables=tunables_of(plan.study, run.variant, run.workload),
         workload=WorkloadFacts(
             name=workload.name,
             label=run.workload,

@@ -156,7 +156,7 @@ def _host_failure(error: Exception, path: Path) -> str:
 
 def _machine(task: Task) -> Machine:
     machine = dataclasses.replace(
-        guest_of(task.study, task.topology),
+        guest_of(task.study, task.topology, task.run.workload),
         rootfs=task.rootfs,
         seed=task.run.seed,
         name=task.run.id,
@@ -181,7 +181,7 @@ def _boot_when_free(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
 def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
     job = Job(
         argv=task.workload.argv,
-        tunables={path: str(value) for path, value in task.variant.tunables.items()},
+        tunables={path: str(value) for path, value in task.inputs.tunables.items()},
         events=render_events(task.capture),
         clock=task.capture.clock,
         perf_stat=task.capture.perf_stat,

@@ -18,7 +18,7 @@ from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import PlannedRun
 from numalab.run_dir import RunDir
-from numalab.study.model import Study, Variant
+from numalab.study.model import Study
 from numalab.study.plan import Plan
 from numalab.topology.model import Topology
 from numalab.workload.model import BoundWorkload
@@ -63,11 +63,6 @@ class Task:
     def directory(self) -> RunDir:
         """The folder of the run until it has ended."""
         return self.results.running(self.run.id)
-
-    @property
-    def variant(self) -> Variant:
-        """The variant that it boots."""
-        return self.study.variants[self.run.variant]
 
     @property
     def key(self) -> str:

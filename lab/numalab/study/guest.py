@@ -17,14 +17,20 @@ def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -
     Raises UserError that names the study's file.
     """
     for name, topology in topologies.items():
-        try:
-            guest_of(study, topology)
-        except UserError as error:
-            raise UserError(f"{name}: {error}", file=path, key="machine") from None
+        for use in study.workloads:
+            key = "machine" if use.guest.pages is None else f"workloads.{use.label}.guest"
+            try:
+                guest_of(study, topology, use.label)
+            except UserError as error:
+                raise UserError(f"{name}: {error}", file=path, key=key) from None
 
 
-def guest_of(study: Study, topology: Topology) -> Machine:
-    """Return a study's guest of one topology; kernel, root, mode and seed are still to be set."""
+def guest_of(study: Study, topology: Topology, label: str) -> Machine:
+    """Return a study's guest of one topology for the use of a workload with this label.
+
+    Kernel, root, mode and seed are still to be set.
+    """
+    own = study.guest(label)
     return Machine(
         topology=topology,
         bzimage=Path(),
@@ -32,14 +38,19 @@ def guest_of(study: Study, topology: Topology) -> Machine:
         mode="icount",
         seed=0,
         name="guest",
-        pages=study.machine.pages,
+        pages=own.pages or study.machine.pages,
         quantum_ns=study.machine.quantum_ns,
         icount_shift=ns.bit_length() - 1 if (ns := study.machine.instruction_ns) else None,
         vcpu_cpus=study.machine.vcpu_cpus,
         host_nodes=study.machine.nodes,
-        extra_cmdline=study.machine.cmdline,
+        extra_cmdline=study.machine.cmdline + own.cmdline,
         measures_time=measures_time(study),
     )
+
+
+def tunables_of(study: Study, variant: str, label: str) -> dict[str, str | int]:
+    """Return what is written before the command of a variant and a use of a workload."""
+    return study.variants[variant].tunables | study.guest(label).tunables
 
 
 def measures_time(study: Study) -> bool:

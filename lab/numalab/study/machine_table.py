@@ -1,4 +1,4 @@
-"""The `[machine]` table of a study: where its guests lie on the host, what their kernel is told."""
+"""What a study says of its guests: where they lie on the host, what their kernel is told."""
 
 from typing import Annotated, Literal
 
@@ -9,10 +9,13 @@ from numalab.document import Document
 from numalab.machine.model import QUANTUM_NS, PageKind
 
 
+def _listed(value: object) -> object:
+    # Behind a validator of ours, pydantic no longer knows that it came from JSON.
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _in_order(value: object) -> object:
-    if isinstance(value, list):  # behind this, pydantic no longer knows that it came from JSON
-        return tuple(value)
-    return parse_cpu_order(value) if isinstance(value, str) else value
+    return parse_cpu_order(value) if isinstance(value, str) else _listed(value)
 
 
 HostNumber = Annotated[int, Field(ge=0, lt=MAX_CPUS)]
@@ -43,3 +46,16 @@ class MachineTable(Document):
     vcpu_cpus: Annotated[tuple[HostNumber, ...], BeforeValidator(_in_order)] = ()
     nodes: tuple[HostNumber, ...] = ()
     cmdline: tuple[KernelWord, ...] = Field(default=(), exclude_if=lambda words: not words)
+
+
+class GuestChange(Document):
+    """In what the guests of one use of a workload differ from those of the others.
+
+    `tunables` are written beside those of the variant, words of `cmdline` come after the study's;
+    `env` is added to the command's environment.
+    """
+
+    tunables: dict[str, str | int] = Field(default_factory=dict)
+    cmdline: Annotated[tuple[KernelWord, ...], BeforeValidator(_listed)] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    pages: PageKind | None = None

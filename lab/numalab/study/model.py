@@ -12,8 +12,9 @@ from numalab.document import Document, check_document, read_document
 from numalab.errors import UserError
 from numalab.guest.watch import Limits
 from numalab.places import find_input, list_inputs
+from numalab.study.axes import AxisValue, axis_labels, with_axes
 from numalab.study.claims import Claim, Name
-from numalab.study.machine_table import MachineTable
+from numalab.study.machine_table import GuestChange, MachineTable
 from numalab.topology.file_format import TopologyFile
 
 Parameter = str | int | float
@@ -34,11 +35,16 @@ class WorkloadUse(Document):
     """A workload and the parameters in which this study differs from its defaults.
 
     `label` tells apart several uses of one workload; without it, that is the workload's name.
+    `guest` is what only the guests of this use have.
     """
 
     name: Name
     label: Name = ""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
+    # Left out of stored files where it is not set, so that older results stay the study's own.
+    guest: GuestChange = Field(
+        default=GuestChange(), exclude_if=lambda guest: guest == GuestChange()
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -46,6 +52,9 @@ class WorkloadUse(Document):
         if isinstance(table, dict) and "label" not in table and "name" in table:
             return {**table, "label": table["name"]}
         return table
+
+
+AxesTable = dict[Name, Annotated[tuple[AxisValue, ...], Field(min_length=1)]]
 
 
 class Selection(Document):
@@ -81,6 +90,7 @@ class Preset(Document):
     variants: tuple[Name, ...] | None = None
     seeds: tuple[Seed, ...] | None = None
     parameters: dict[Name, dict[str, Parameter]] = Field(default_factory=dict)
+    axes: AxesTable | None = None
     include: tuple[Selection, ...] | None = None
     exclude: tuple[Selection, ...] | None = None
 
@@ -112,6 +122,7 @@ class Study(Document):
 
     A cell of its matrix is a topology with a use of a workload; in each, the variants are compared.
     `include` leaves only the runs that one of its entries matches, `exclude` takes such runs out.
+    `axes` multiply its uses of workloads (`numalab.study.axes`).
     """
 
     question: str
@@ -123,6 +134,7 @@ class Study(Document):
     seeds: tuple[Seed, ...] = Field(min_length=1)
     variants: dict[Name, Variant] = Field(min_length=1)
     workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
+    axes: AxesTable = Field(default_factory=dict)
     include: tuple[Selection, ...] | None = None
     exclude: tuple[Selection, ...] = ()
     presets: dict[Name, Preset] = Field(default_factory=dict)
@@ -137,21 +149,22 @@ class Study(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":
-        axes = {
+        once = {
             "seeds": self.seeds,
             "topologies": self.topologies,
             "labels of workloads": self.labels,
+            **{f"values of axes.{name}": values for name, values in self.axes.items()},
         }
-        for axis, values in axes.items():
+        for axis, values in once.items():
             for value, times in Counter[Hashable](values).items():
                 if times > 1:
                     raise ValueError(f"{axis} may each be named only once, found {value!r} again")
         for place, claim in enumerate(self.claims):
             _known(f"claims[{place}]", "variant", claim.variants, self.variants)
-            _known(f"claims[{place}]", "workload", filter(None, [claim.workload]), self.labels)
-        for key, selections in self._selections():
+            _known(f"claims[{place}]", "workload", filter(None, [claim.workload]), self._named())
+        for key, axes, selections in self._selections():
             for place, selection in enumerate(selections):
-                _known(f"{key}[{place}]", "workload", selection.workloads, self.labels)
+                _known(f"{key}[{place}]", "workload", selection.workloads, self._named(axes))
                 _known(f"{key}[{place}]", "variant", selection.variants, self.variants)
         for name, preset in self.presets.items():
             _known(f"presets.{name}", "workload", preset.workloads or (), self.labels)
@@ -159,17 +172,27 @@ class Study(Document):
             _known(f"presets.{name}", "variant", preset.variants or (), self.variants)
         return self
 
+    def guest(self, label: str) -> GuestChange:
+        """Return what only the guests of a use of a workload have."""
+        return next(use.guest for use in self.workloads if use.label == label)
+
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of its workloads, in order."""
         return tuple(use.label for use in self.workloads)
 
-    def _selections(self) -> Iterable[tuple[str, tuple[Selection, ...]]]:
-        yield "include", self.include or ()
-        yield "exclude", self.exclude
+    def _named(self, axes: AxesTable | None = None) -> tuple[str, ...]:
+        """Return what workloads can be called: their labels, and those that axes make of them."""
+        axes = self.axes if axes is None else axes
+        made = (new for label in self.labels for new in axis_labels(label, axes))
+        return tuple(dict.fromkeys([*self.labels, *made]))
+
+    def _selections(self) -> Iterable[tuple[str, AxesTable | None, tuple[Selection, ...]]]:
+        yield "include", None, self.include or ()
+        yield "exclude", None, self.exclude
         for name, preset in self.presets.items():
-            yield f"presets.{name}.include", preset.include or ()
-            yield f"presets.{name}.exclude", preset.exclude or ()
+            yield f"presets.{name}.include", preset.axes, preset.include or ()
+            yield f"presets.{name}.exclude", preset.axes, preset.exclude or ()
 
     def has(self, topology: str, label: str, variant: str, seed: int) -> bool:
         """Say whether a run belongs to the matrix after `include` and `exclude`."""
@@ -199,31 +222,36 @@ def find_study(name_or_path: str) -> Path:
 
 
 def load_study(path: Path, preset: str | None = None) -> Study:
-    """Read and check a study file, with a preset applied; presets themselves are left out of it.
+    """Read and check a study file, with a preset and its axes applied, which are then left out.
 
     UserError names the file, the key and what would be valid.
     """
     study = read_document(path, Study)
     if preset is None or (preset == FULL and FULL not in study.presets):
-        return study.model_copy(update={"presets": {}})
-    if preset not in study.presets:
+        study = study.model_copy(update={"presets": {}})
+    elif preset not in study.presets:
         names = dict.fromkeys([*study.presets, FULL])
         raise UserError(f"no preset {preset!r}", file=path, key="presets", choices=names)
-    return check_document(_with(study, study.presets[preset]), Study, path)
+    else:
+        study = check_document(_with(study, study.presets[preset]), Study, path)
+    if not study.axes:
+        return study
+    return check_document(with_axes(study_table(study), path), Study, path)
 
 
 def study_table(study: Study) -> dict[str, Any]:
     """Return a study as the plain values of a file."""
     table = study.model_dump(mode="json", by_alias=True)
     # What few studies have; without it, the results of the others stay what they are.
-    return {key: value for key, value in table.items() if value or key not in ("machines", "case")}
+    few = ("axes", "machines", "case")
+    return {key: value for key, value in table.items() if value or key not in few}
 
 
 def _with(study: Study, preset: Preset) -> dict[str, Any]:
     """Return the table of the study with what the preset replaces."""
     table = study_table(study.model_copy(update={"presets": {}}))
     new = preset.model_dump(mode="json", by_alias=True)
-    for key in ("topologies", "seeds", "include", "exclude"):
+    for key in ("topologies", "seeds", "axes", "include", "exclude"):
         if new[key] is not None:
             table[key] = new[key]
     if new["variants"] is not None:
@@ -234,7 +262,8 @@ def _with(study: Study, preset: Preset) -> dict[str, Any]:
         for use in table["workloads"]
         if use["label"] in keep
     ]
-    there = {"workloads": [*keep], "variants": [*table["variants"]]}
+    made = [new for label in keep for new in axis_labels(label, table.get("axes", {}))]
+    there = {"workloads": [*keep, *made], "variants": [*table["variants"]]}
     table["claims"] = [claim for claim in table["claims"] if _still_there(claim, there)]
     for key in ("include", "exclude"):
         if table[key] is not None:

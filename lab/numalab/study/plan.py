@@ -108,7 +108,7 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     runs = _runs(study, topologies, path)
     capture = load_capture(study.capture, path)
     workloads = {
-        cell: _with_sampler(bound, capture)
+        cell: _with_sampler(_with_environment(bound, study.guest(cell.label).env), capture)
         for cell, bound in _workloads(study, topologies, runs, path).items()
     }
     names = {study.variants[run.variant].kernel for run in runs}
@@ -214,6 +214,12 @@ def _workloads(
     }
 
 
+def _with_environment(bound: BoundWorkload, env: Mapping[str, str]) -> BoundWorkload:
+    """Put `env` before the command, where its environment is to have more."""
+    words = (f"{name}={value}" for name, value in env.items())
+    return replace(bound, argv=("env", *words, *bound.argv)) if env else bound
+
+
 def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
     """Put the sampler of plug-ins' sources before the command, where there are any to sample."""
     if not capture.added:
@@ -304,11 +310,24 @@ def _check_emulator(study: Study, path: Path) -> None:
 
 
 def _check_tunables(study: Study, path: Path) -> None:
+    for use in study.workloads:
+        _check_job(use.guest.tunables, use.guest.env, path, f"workloads.{use.label}.guest")
     for name, variant in study.variants.items():
-        try:
-            Job(("true",), tunables={key: str(value) for key, value in variant.tunables.items()})
-        except UserError as error:
-            raise UserError(str(error), file=path, key=f"variants.{name}") from None
+        _check_job(variant.tunables, {}, path, f"variants.{name}")
+        for use in study.workloads:
+            for tunable in use.guest.tunables:
+                if tunable in variant.tunables:
+                    reason = f"variant {name} and workload {use.label} both set {tunable}"
+                    raise UserError(reason, file=path, key=f"variants.{name}.tunables")
+
+
+def _check_job(
+    tunables: Mapping[str, str | int], env: Mapping[str, str], path: Path, key: str
+) -> None:
+    try:
+        Job(("true",), tunables={key: str(value) for key, value in tunables.items()}, env=env)
+    except UserError as error:
+        raise UserError(str(error), file=path, key=key) from None
 
 
 def _runs(study: Study, topologies: Mapping[str, Topology], path: Path) -> tuple[PlannedRun, ...]:

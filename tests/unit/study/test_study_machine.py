@@ -33,7 +33,7 @@ def write(tmp_path: Path, text: str) -> Path:
 def test_guests_are_made_as_the_study_says(tmp_path: Path) -> None:
     table = '[machine]\npages = "2M"\nvcpu_cpus = "8-11,3,2,1,0"\nnodes = [1, 1, 0, 0]\n'
     plan = plan_study(write(tmp_path, table))
-    guest = guest_of(plan.study, plan.topologies["ring-4"])
+    guest = guest_of(plan.study, plan.topologies["ring-4"], "bound-hogs")
     assert (guest.pages, guest.vcpu_cpus) == ("2M", (8, 9, 10, 11, 3, 2, 1, 0))
     assert guest.host_nodes == (1, 1, 0, 0)
     numbers = plan_study(write(tmp_path, "[machine]\nvcpu_cpus = [0, 1, 2, 3, 4, 5, 6, 0]\n"))
@@ -45,7 +45,10 @@ def test_kernel_words_reach_every_guest_and_make_another_study(tmp_path: Path) -
     digest = plan_study(path).digest
     assert "cmdline" not in study_table(plan_study(path).study)["machine"]
     plan = plan_study(write(tmp_path, '[machine]\ncmdline = ["noxsave", "quiet"]\n'))
-    assert guest_of(plan.study, plan.topologies["ring-4"]).extra_cmdline == ("noxsave", "quiet")
+    assert guest_of(plan.study, plan.topologies["ring-4"], "bound-hogs").extra_cmdline == (
+        "noxsave",
+        "quiet",
+    )
     assert plan.digest != digest
 
 
@@ -144,4 +147,4 @@ def test_a_study_about_time_is_strict_about_placement(
 ) -> None:
     claim = f'[[claims]]\ntext = "?"\nvariant = "after"\nmeasure = "{measure}"\nat_least = 0\n'
     plan = plan_study(write(tmp_path, claim))
-    assert guest_of(plan.study, plan.topologies["ring-4"]).measures_time is timed
+    assert guest_of(plan.study, plan.topologies["ring-4"], "bound-hogs").measures_time is timed

@@ -1,0 +1,149 @@
+"""Axes that plug-ins add: each value of one gives every use of a workload once more.
+
+An axis becomes part of the file before it is checked: a use `hogs` with `[axes] thp = ["always",
+"never"]` becomes `hogs-thp-always` and `hogs-thp-never`. What is stored of a study is the result,
+which is read without the plug-in.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from numalab.errors import UserError
+from numalab.plugins import Registry
+from numalab.study.machine_table import GuestChange
+
+AxisValue = str | int | float
+Axes = Mapping[str, Sequence[AxisValue]]
+_PART_OF_NAME = re.compile(r"[A-Za-z0-9.-]+")
+
+
+class RunChange(GuestChange):
+    """What a value of an axis changes: of the guest, and `parameters` of the workload."""
+
+    parameters: dict[str, AxisValue] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Something that differs between runs of a study.
+
+    `name` is its key in `[axes]`, `values` the type of its values, as pydantic checks it (`int`,
+    `Literal["always", "never"]`). `change` says what a value changes; it may raise ValueError.
+    """
+
+    name: str
+    values: Any
+    change: Callable[[Any], RunChange]
+
+
+_AXES: Registry[Axis] = Registry("axis")
+
+
+def register_axis(axis: Axis) -> None:
+    """Add an axis, as a plug-in does. Raises UserError for a name that is taken."""
+    _AXES.add(axis.name, axis)
+
+
+def axis_labels(label: str, axes: Axes) -> tuple[str, ...]:
+    """Return the labels that the axes make of one; itself where there are no axes."""
+    return tuple(f"{label}{_suffix(axes, values)}" for values in product(*axes.values()))
+
+
+def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the table of a study with its axes carried out.
+
+    What is said of a workload's label is said of all labels that are made of it. Raises UserError,
+    with the key, for an axis that no plug-in adds and a value that it does not have.
+    """
+    axes: Axes = table["axes"]
+    changes = {name: _changes(name, values, path) for name, values in axes.items()}
+    labels = {use["label"]: axis_labels(use["label"], axes) for use in table["workloads"]}
+    found = {key: value for key, value in table.items() if key != "axes"}
+    found["workloads"] = [
+        _changed(use, label, dict(zip(axes, chosen, strict=True)), path)
+        for use in table["workloads"]
+        for label, chosen in zip(labels[use["label"]], product(*changes.values()), strict=True)
+    ]
+    found["claims"] = [
+        {**claim, "workload": label}
+        for claim in table["claims"]
+        for label in labels.get(claim["workload"], (claim["workload"],))
+    ]
+    for key in ("include", "exclude"):
+        found[key] = table[key] and [
+            {
+                **each,
+                "workloads": [n for name in each["workloads"] for n in labels.get(name, (name,))],
+            }
+            for each in table[key]
+        ]
+    return found
+
+
+def _suffix(axes: Axes, values: Sequence[AxisValue]) -> str:
+    return "".join(f"-{name}-{value}" for name, value in zip(axes, values, strict=True))
+
+
+def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunChange, ...]:
+    """Return what each value of an axis changes."""
+    if name not in (there := _AXES.all()):
+        reason = f"no axis is called {name!r} (plug-ins add them)"
+        raise UserError(reason, file=path, key=f"axes.{name}", choices=there)
+    return tuple(
+        _change(there[name], value, path, f"axes.{name}[{place}]")
+        for place, value in enumerate(values)
+    )
+
+
+def _change(axis: Axis, value: AxisValue, path: Path, key: str) -> RunChange:
+    if not _PART_OF_NAME.fullmatch(str(value)):
+        reason = f"{value!r} cannot be part of a run's name (letters, digits, dots and dashes)"
+        raise UserError(reason, file=path, key=key)
+    try:
+        change: object = axis.change(TypeAdapter(axis.values).validate_python(value, strict=True))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise UserError(f"{place}{first['msg']}, found {value!r}", file=path, key=key) from None
+    except ValueError as error:
+        raise UserError(str(error), file=path, key=key) from None
+    if not isinstance(change, RunChange):
+        reason = f"the axis {axis.name} gave a {type(change).__name__}, not a RunChange"
+        raise UserError(reason, file=path, key=key)
+    return change
+
+
+def _changed(
+    use: Mapping[str, Any], label: str, changes: Mapping[str, RunChange], path: Path
+) -> dict[str, Any]:
+    """Return a use of a workload with what one value of each axis changes."""
+    by: dict[str, str] = {}
+    guest: dict[str, Any] = dict(use.get("guest", {}))
+    parameters = dict(use["parameters"])
+    for axis, change in changes.items():
+        for what in _named(change):
+            if what in by:
+                reason = f"{by[what]} and {axis} both change {what}"
+                raise UserError(reason, file=path, key=f"axes.{axis}")
+            by[what] = axis
+        parameters |= change.parameters
+        new = change.model_dump(mode="json", exclude={"parameters"})
+        for key in ("tunables", "env"):
+            guest[key] = guest.get(key, {}) | new[key]
+        guest["cmdline"] = [*guest.get("cmdline", ()), *new["cmdline"]]
+        guest["pages"] = new["pages"] or guest.get("pages")
+    return {**use, "label": label, "parameters": parameters, "guest": guest}
+
+
+def _named(change: RunChange) -> Iterator[str]:
+    yield from change.tunables
+    yield from change.env
+    yield from (f"the parameter {name}" for name in change.parameters)
+    if change.pages is not None:
+        yield "pages"
