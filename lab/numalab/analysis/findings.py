@@ -7,6 +7,7 @@ listed once, and every tuple "by node" is in their order. A value of None was no
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -25,6 +26,17 @@ StickReason = Literal["", "no destination", "failed", "not allowed there"]
 Undone = Literal["", "failed", "moved back"]
 
 
+class Weight(StrEnum):
+    """What the counts of a matrix are multiplied by, which is then their unit."""
+
+    HOPS = "hops"
+    DISTANCE = "distance"
+
+    def of(self, name: str) -> str:
+        """Return the name of the matrix that is another one with this weight."""
+        return f"{name}_{self}"
+
+
 @dataclass(frozen=True)
 class Matrix:
     """Counts between nodes: `cells[from][to]`."""
@@ -33,6 +45,11 @@ class Matrix:
     title: str
     unit: str
     cells: tuple[tuple[float, ...], ...]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether it is another one with a weight."""
+        return self.unit in set(Weight)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from numalab.analysis.findings import Matrix, StickReason
+from numalab.analysis.findings import Matrix, StickReason, Weight
 from numalab.analysis.tables.machine import RecordedMachine
 from numalab.analysis.tables.window import Window
 
@@ -155,20 +155,17 @@ def matrices(
         if a in place and b in place:
             counts[place[a]][place[b]] += number
 
-    def weighted(suffix: str, what: str, unit: str, weights: Sequence[Sequence[int]]) -> Matrix:
+    def weighted(by: Weight, weights: Sequence[Sequence[int]]) -> Matrix:
         cells = tuple(
-            tuple(n * w for n, w in zip(row, by, strict=True))
-            for row, by in zip(counts, weights, strict=True)
+            tuple(n * w for n, w in zip(row, of, strict=True))
+            for row, of in zip(counts, weights, strict=True)
         )
-        return Matrix(name + suffix, f"{title}{what}", unit, cells)
+        return Matrix(by.of(name), f"{title}, times their {by}", str(by), cells)
 
-    ones = [[1] * len(place) for _ in place]
     return (
-        weighted("", "", "moves", ones),
-        weighted("_hops", ", times their hops", "hops", machine.table(machine.hops)),
-        weighted(
-            "_distance", ", times their distance", "distance", machine.table(machine.distance)
-        ),
+        Matrix(name, title, "moves", tuple(map(tuple, counts))),
+        weighted(Weight.HOPS, machine.table(machine.hops)),
+        weighted(Weight.DISTANCE, machine.table(machine.distance)),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numalab.analysis.findings import Matrix
+from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
 from numalab.report.model import StudyReport
 from numalab.report.page.charts import Spec
@@ -11,7 +11,6 @@ from numalab.report.page.diagrams import heat_map
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import Flow, render_svg
 
-WEIGHTED = ("_hops", "_distance")
 MOST_FLOWS = 10  # arrows in a drawing; more hide each other
 
 Means = tuple[tuple[float, ...], ...]
@@ -77,20 +76,21 @@ def traffic(report: StudyReport) -> list[Traffic]:
     return [
         Traffic(
             name,
-            (first := next(iter(variants.values()))[0]).title,
+            first.title,
             first.unit,
             tuple(_side(name, variant, found) for variant in names),
         )
         for name, variants in found.items()
-        if not name.endswith(WEIGHTED) and set(variants) >= set(names)
+        for first in [next(iter(variants.values()))[0]]
+        if not first.weighted and set(variants) >= set(names)
     ]
 
 
 def _side(name: str, variant: str, found: dict[str, dict[str, list[Matrix]]]) -> Side:
     runs = tuple(matrix.cells for matrix in found[name][variant])
     weighted = []
-    for ending in WEIGHTED:
-        others = found.get(name + ending, {}).get(variant, [])
+    for weight in Weight:
+        others = found.get(weight.of(name), {}).get(variant, [])
         if others:
             total = sum(sum(map(sum, matrix.cells)) for matrix in others) / len(others)
             weighted.append((others[0].unit, total))
