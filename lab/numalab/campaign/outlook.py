@@ -8,7 +8,7 @@ from numalab.campaign.local import at_once
 from numalab.campaign.schedule import makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
 from numalab.emulator.build import built_emulator
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.catalogue import emulator_for
 from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
 from numalab.host.read import available_mib
 from numalab.image.build import built_image
@@ -77,11 +77,10 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]
     seconds = KERNEL_SECONDS * len(lacks)
-    if chosen == "timed" or (chosen == "icount" and plan.study.machine.emulator is not None):
-        emulator = find_emulator(plan.study.machine.emulator)
-        if built_emulator(emulator) is None:
-            lacks.append(f"emulator {emulator.name}")
-            seconds += EMULATOR_SECONDS
+    emulator = emulator_for(chosen, plan.study.machine.emulator)
+    if emulator is not None and built_emulator(emulator) is None:
+        lacks.append(f"emulator {emulator.name}")
+        seconds += EMULATOR_SECONDS
     if built_image(plan.recipe) is None:
         lacks.append(f"image {plan.recipe.name}")
         seconds += IMAGE_SECONDS

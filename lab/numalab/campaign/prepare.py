@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.emulator.build import ensure_emulator
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.catalogue import emulator_for
 from numalab.emulator.memory_plugin import memory_plugin
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice, pick_mode
@@ -97,16 +97,16 @@ def choose_mode(
         if wanted == "icount":
             raise UserError(f"{reason}; say --mode tcg", key="mode")
         return Choice("tcg", choice.cpu_model, reason)
-    if emulator is not None and choice.mode not in ("timed", "icount"):
+    spec = emulator_for(choice.mode, emulator)
+    if spec is not None:
+        built = ensure_emulator(spec, on_progress=_told(f"emulator {spec.name}", on_progress))
+        return replace(choice, emulator=built)
+    if emulator is not None:
         raise UserError(
             f"mode {choice.mode} runs on the host's own QEMU, not on {emulator}",
             key="emulator",
             choices=("--mode timed", "--mode icount"),
         )
-    if choice.mode == "timed" or emulator is not None:
-        spec = find_emulator(emulator)
-        built = ensure_emulator(spec, on_progress=_told(f"emulator {spec.name}", on_progress))
-        return replace(choice, emulator=built)
     return choice
 
 

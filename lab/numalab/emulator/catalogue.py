@@ -75,6 +75,17 @@ def load_emulators() -> dict[str, EmulatorSpec]:
     return {table.default: found.pop(table.default), **found}
 
 
+def emulator_for(mode: str, named: str | None) -> EmulatorSpec | None:
+    """Return the emulator that guests of a mode start, None for the host's own QEMU.
+
+    Mode timed has the default one where none is named, icount only one that is. Raises UserError
+    for a name that none has.
+    """
+    if mode == "timed" or (mode == "icount" and named is not None):
+        return find_emulator(named)
+    return None
+
+
 def find_emulator(name: str | None = None) -> EmulatorSpec:
     """Return an emulator by its name, the default one where none is said. Raises UserError."""
     emulators = load_emulators()
