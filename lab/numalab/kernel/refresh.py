@@ -9,8 +9,8 @@ from numalab.kernel.catalogue import KernelSpec, list_series, series_path
 from numalab.kernel.find import find_series
 from numalab.locks import locked
 from numalab.progress import Progress
-from numalab.source.patch import HunkFailed, apply_patch, renew_offsets
-from numalab.source.series import Series, load_series, read_patch
+from numalab.source.patch import HunkFailed, renew_offsets
+from numalab.source.series import Series, apply_series, load_series, read_patch
 from numalab.source.source import fetch_source, unpack
 from numalab.source.tree import original_reader
 
@@ -54,7 +54,7 @@ def _renewed(
         try:
             if patch in series.patches:
                 texts[patch.path] = renew_offsets(read_patch(patch.path), now)
-            touched.update(apply_patch(patch.files, now))
         except HunkFailed as error:
             raise UserError(f"does not apply: {error}", file=patch.path) from None
+        touched.update(apply_series([Series(series.name, (patch,))], now))
     return texts
