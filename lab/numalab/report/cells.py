@@ -8,14 +8,14 @@ from numalab.report.model import MeasureComparison, StudyReport
 
 
 @dataclass(frozen=True)
-class Axis:
+class CellAxis:
     """What tells the cells of a study apart: a title for the column, and a label for each."""
 
     title: str
     labels: tuple[str, ...]
 
 
-def axis(reports: Sequence[StudyReport]) -> Axis:
+def axis(reports: Sequence[StudyReport]) -> CellAxis:
     """Return how a table names the cells of a study.
 
     Where all run one workload on one machine and differ in one parameter, that parameter names
@@ -26,10 +26,12 @@ def axis(reports: Sequence[StudyReport]) -> Axis:
     if len(machines) == 1 and (found := _parameter(reports)) is not None:
         return found
     if len(machines) == 1:
-        return Axis("Workload", tuple(report.workload_label or report.study for report in reports))
+        return CellAxis(
+            "Workload", tuple(report.workload_label or report.study for report in reports)
+        )
     if len({report.workload_label for report in reports}) == 1:
-        return Axis("Machine", tuple(report.topology.name for report in reports))
-    return Axis("Cell", tuple(report.cell for report in reports))
+        return CellAxis("Machine", tuple(report.topology.name for report in reports))
+    return CellAxis("Cell", tuple(report.cell for report in reports))
 
 
 def alike(reports: Sequence[StudyReport]) -> list[list[StudyReport]]:
@@ -43,7 +45,7 @@ def alike(reports: Sequence[StudyReport]) -> list[list[StudyReport]]:
     return list(found.values())
 
 
-def _parameter(reports: Sequence[StudyReport]) -> Axis | None:
+def _parameter(reports: Sequence[StudyReport]) -> CellAxis | None:
     if len({report.workload_name for report in reports}) != 1 or len(reports) < 2:
         return None
     names = dict.fromkeys(name for report in reports for name in report.parameters)
@@ -61,7 +63,7 @@ def _parameter(reports: Sequence[StudyReport]) -> Axis | None:
     if len(differing) != 1 or others:
         return None
     labels = tuple(str(report.parameters[differing[0]]) for report in reports)
-    return Axis(differing[0].replace("_", " ").capitalize(), labels)
+    return CellAxis(differing[0].replace("_", " ").capitalize(), labels)
 
 
 def is_event_count(info: MeasureInfo) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from numalab.report.cells import Axis, alike, axis, headlines, told_apart
+from numalab.report.cells import CellAxis, alike, axis, headlines, told_apart
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.threads import render_threads
@@ -19,20 +19,20 @@ def with_(report: StudyReport, label: str, **parameters: int) -> StudyReport:
 
 def test_one_parameter_that_differs_names_the_cells() -> None:
     cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=7) for n in (1, 8)]
-    assert axis(cells) == Axis("Threads", ("1", "8"))
+    assert axis(cells) == CellAxis("Threads", ("1", "8"))
 
 
 def test_two_parameters_that_differ_do_not() -> None:
     cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=n) for n in (1, 8)]
-    assert axis(cells) == Axis("Workload", ("w-1", "w-8"))
+    assert axis(cells) == CellAxis("Workload", ("w-1", "w-8"))
 
 
 def test_other_machines_name_the_cells_of_one_use_and_both_name_the_rest() -> None:
     here = with_(sample_report(), "w")
     there = replace(here, topology=replace(here.topology, name="mesh-8"), cell="mesh-8, w")
-    assert axis([here, there]) == Axis("Machine", (here.topology.name, "mesh-8"))
+    assert axis([here, there]) == CellAxis("Machine", (here.topology.name, "mesh-8"))
     other = replace(there, workload_label="v", cell="mesh-8, v")
-    assert axis([here, other]) == Axis("Cell", ("ring-4, w", "mesh-8, v"))
+    assert axis([here, other]) == CellAxis("Cell", ("ring-4, w", "mesh-8, v"))
 
 
 def test_a_short_table_has_the_key_measures_and_what_was_printed() -> None:
