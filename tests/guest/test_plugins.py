@@ -1,0 +1,54 @@
+"""A sampled source and an axis from plug-ins of a lab folder, in real guests."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STUDY = """
+question = "Does it reach the guest?"
+topologies = ["ring-4"]
+mode = "icount"
+seeds = [1]
+[variants.now]
+kernel = "debian-6.12"
+[[workloads]]
+name = "bound-hogs"
+label = "hogs"
+parameters = { seconds = 1 }
+guest = { env = { WHO = "me too" }, cmdline = ["noresume"] }
+[axes]
+thp = ["always", "never"]
+[capture]
+sample = ["node_memory"]
+sample_ms = 200
+"""
+
+
+def test_what_plug_ins_add_reaches_the_guest(tmp_path: Path) -> None:
+    """The examples of docs/plugins.md, as they stand there."""
+    page = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+    (tmp_path / "plugins").mkdir()
+    for name, code in re.findall(r"```python\n# plugins/(\w+)\.py\n(.*?)```", page, re.DOTALL):
+        (tmp_path / f"plugins/{name}.py").write_text(code)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies/mine.toml").write_text(STUDY)
+    numalab = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("NUMALAB_H")}
+    done = subprocess.run(
+        [*numalab, "run", "studies/mine.toml"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for value in ("always", "never"):
+        (run,) = tmp_path.glob(f"reports/mine/*/runs/ring-4_hogs-thp-{value}_now_1")
+        made = json.loads((run / "manifest.json").read_text())
+        assert made["tunables"] == {"/sys/kernel/mm/transparent_hugepage/enabled": value}
+        assert made["cmdline"].endswith(" noresume")
+        series = json.loads((run / "analysis.json").read_text())["series"]
+        free = [one for one in series if one["name"] == "node_memory-MemFree"]
+        assert [one["node"] for one in free] == [0, 1, 2, 3]
+        assert all(len(one["values"]) >= 4 and min(one["values"]) > 0 for one in free)
