@@ -40,12 +40,13 @@ MODULES = {
 SUBJECTS = {"hunt": "hunt", "timed": "timed", "emulator": "timed", "testbed": "kvm"}
 COMMITS = {
     "timed": "8fb6fda 5c4c379 7c1ebb9 33e6c47 1662263 a00ea12 85fc62e 4c70bf8 48fec3f"
-    " 6667e04 f283fa0 83fd2f7 3885738 d07406e",
+    " 6667e04 f283fa0 83fd2f7 3885738 d07406e 6174631",
     "kvm": "5ae9f9e 7077f6d 7a01884 71a7682",
     "hostile": "0cd2308 aa89f2f c4edc4b efc3245 7cb4083 3431dd3 a87434d 088e91c ed82bca a6a25c3"
     " 631b368 6595517 16e3a9e c2ed98b aecd894",
     "posts": "318080a 5c98605 b763eb9 03efba9 501bf9b",
     "hunt": "5b1109f",
+    "installable": "78c6e65 ba82b24",
 }
 # What SQUASHED added to modules that were there, by function or class.
 NAMES = {

@@ -1,12 +1,13 @@
 """The study file: a question, the matrix that answers it, and what is expected."""
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from numalab.document import Document, check_document, read_document
 from numalab.errors import UserError
@@ -21,6 +22,7 @@ Parameter = str | int | float
 # A name, or the path of what is built already; kernels may also be packages and sources.
 NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+MOST_COMBINATIONS = 1000  # of the values of all axes
 FULL = "full"  # the preset that is the file itself unless it says otherwise
 
 
@@ -54,7 +56,16 @@ class WorkloadUse(Document):
         return table
 
 
-AxesTable = dict[Name, Annotated[tuple[AxisValue, ...], Field(min_length=1)]]
+def _bounded(axes: dict[str, tuple[AxisValue, ...]]) -> dict[str, tuple[AxisValue, ...]]:
+    if math.prod(map(len, axes.values())) > MOST_COMBINATIONS:
+        raise ValueError(f"the values have more than {MOST_COMBINATIONS} combinations")
+    return axes
+
+
+_ShortValue = Annotated[str, Field(max_length=64)] | int | float
+AxesTable = Annotated[
+    dict[Name, Annotated[tuple[_ShortValue, ...], Field(min_length=1)]], AfterValidator(_bounded)
+]
 
 
 class Selection(Document):

@@ -140,6 +140,8 @@ def test_a_study_without_axes_is_stored_as_before(lab: Path) -> None:
         ('tph = ["always"]', "", r"axes\.tph: no axis is called 'tph'.*seconds, thp-too"),
         ('thp = ["often"]', "", r"axes\.thp\[0\]: .*'always', 'madvise' or 'never', found 'often'"),
         ("thp = []", "", r"axes\.thp"),
+        (f'thp = ["{"a" * 65}"]', "", r"axes\.thp\[0\]"),
+        (f"a = {[*range(40)]}\nb = {[*range(40)]}", "", "axes: the values have more than 1000"),
         ('thp = ["never", "never"]', "", "values of axes.thp may each be named only once"),
         ("seconds = [1, 10]", "", r"axes\.seconds\[1\]: that takes too long"),
         ("seconds = [1.5]", "", r"axes\.seconds\[0\]: .*integer, found 1.5"),
