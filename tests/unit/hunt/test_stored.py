@@ -49,6 +49,28 @@ def test_looks_at_the_unmodified_kernel_are_those_that_are_stored() -> None:
             assert re.search(rf"`{name}`,? {bad} of {seen['looks']}\b", said), name
 
 
+def test_what_the_campaign_went_over_is_what_is_stored() -> None:
+    stored = json.loads((STORED / "campaign-debian-6.12.json").read_text(encoding="utf-8"))
+    said = " ".join(TEXT.split())
+    assert (
+        f"{stored['machines']} cases on {stored['different_machines']} different machines,"
+        f" {stored['loads']} loads"
+    ) in said
+    assert {each["prop"] for each in stored["unconfirmed"]} == {"work-conservation"}
+    assert f"`work-conservation`, {len(stored['unconfirmed'])} times" in said
+    for text, name in (
+        ("{} with cores of two CPUs", "machine: SMT"),
+        ("{} with nodes without CPUs", "machine: nodes without CPUs"),
+        ("{} with uneven nodes", "machine: uneven nodes"),
+        ("{} with three hops or more", "machine: hazard diameter above 2"),
+        ("{} whose nodes shared all groups", "machine: hazard group construction"),
+        ("{} loads with hogs", "load: hog"),
+        ("{} with memory users", "load: memory"),
+        ("{} with a CPU that goes and comes back", "load: a CPU that goes and comes back"),
+    ):
+        assert text.format(stored["covered"][name]) in said, name
+
+
 def test_what_two_emulators_showed_is_what_is_stored() -> None:
     stored = json.loads((STORED / "survey-seed-5.json").read_text(encoding="utf-8"))
     assert f"the {stored['machines']} of 8 machines" in TEXT
