@@ -188,7 +188,7 @@ def _parse_part(text: str, values: Mapping[str, str]) -> Part:
     if kind is None:
         raise ValueError(f"no part is called {text!r} (valid: {', '.join(KINDS)})")
     if unknown := values.keys() - {*_NUMBERS, *_LISTS, *_FLAGS}:
-        raise ValueError(f"{text} has no {sorted(unknown)[0]}=")
+        raise ValueError(f"{text} has no {min(unknown)}=")
 
     def number(word: str, usual: int) -> int:
         return int(values.get(word, usual))

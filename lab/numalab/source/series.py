@@ -109,10 +109,8 @@ def _load_file(path: Path) -> Series:
     data = read_patch(path).encode("utf-8", "surrogateescape")
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(path)
-    return load_mailbox(data, path) if is_mailbox(data) else _one_patch(data, path)
-
-
-def _one_patch(data: bytes, path: Path) -> Series:
+    if is_mailbox(data):
+        return load_mailbox(data, path)
     return Series(path.stem, (_parse_patch(data.decode("utf-8", "surrogateescape"), path),))
 
 

@@ -52,7 +52,8 @@ def register_axis(axis: Axis) -> None:
 
 def axis_labels(label: str, axes: Axes) -> tuple[str, ...]:
     """Return the labels that the axes make of one; itself where there are no axes."""
-    return tuple(f"{label}{_suffix(axes, values)}" for values in product(*axes.values()))
+    parts = ([f"{name}-{value}" for value in values] for name, values in axes.items())
+    return tuple("-".join([label, *chosen]) for chosen in product(*parts))
 
 
 def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -84,10 +85,6 @@ def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
             for each in table[key]
         ]
     return found
-
-
-def _suffix(axes: Axes, values: Sequence[AxisValue]) -> str:
-    return "".join(f"-{name}-{value}" for name, value in zip(axes, values, strict=True))
 
 
 def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunChange, ...]:

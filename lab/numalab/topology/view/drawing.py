@@ -95,13 +95,12 @@ def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
     Returns one `<svg>` element with its own style, which follows the page's colour scheme.
     """
     points = layout(topology)
-    middle = _middle(points)
     curves = bowed_links(topology)
     body = [
         *_clusters(topology, points),
         *_links(topology, curves),
         *(_box(node, points[node.id]) for node in topology.nodes),
-        *(part for flow in flows for part in _flow(flow, points, middle)),
+        *(part for flow in flows for part in _flow(flow, points)),
     ]
     marks = [curve.middle for curve in curves.values()]
     xs = [x + side * BOX_WIDTH / 2 for x, _ in points.values() for side in (-1, 1)]
@@ -327,7 +326,7 @@ def _crossed(curve: Curve, boxes: Sequence[Point]) -> int:
     )
 
 
-def _flow(flow: Flow, points: dict[int, Point], middle: Point) -> list[str]:
+def _flow(flow: Flow, points: dict[int, Point]) -> list[str]:
     """Draw an arrow beside the straight line between two nodes, ending at the target's box."""
     start, end = points[flow.source], points[flow.target]
     dx, dy = end[0] - start[0], end[1] - start[1]
