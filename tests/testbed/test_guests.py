@@ -112,13 +112,13 @@ def test_beside_each_other_one_with_a_bare_node_and_one_that_is_torn(bed: Bed) -
     work = "grep -h MemTotal: /sys/devices/system/node/node*/meminfo; sleep 61"
     (bare, told), (torn, not_timed) = run_beside(
         bed,
-        (write(bed, "bare", NO_MEMORY), "--", "sh", "-c", work),
-        # A host CPU for each vCPU, but those of a guest node are of two host nodes. None that the
-        # other one is given, whichever of them is first.
+        (write(bed, "bare", NO_MEMORY), "--nodes", "0,1,2", "--", "sh", "-c", work),
+        # A host CPU for each vCPU, but those of a guest node are of two host nodes. None is one
+        # that the other guest is given, whichever of them is first.
         (write(bed, "small", SMALL), "--pin", "9,5,10,11", "--nodes", "3,1", "--", "sleep", "62"),
     )
     assert [cpu // 3 for cpu in vcpus(bare)] == [nodes(bare)[n] for n in (0, 0, 1, 2)]
-    assert policies(bare) == [f"bind:{n}" for n in nodes(bare)]
+    assert policies(bare) == ["bind:0", "bind:1", "bind:2"]
     assert told["timing"]["means"] and told["proof"]["differs"] == []
     sizes = [int(line.split()[3]) for line in told["stdout"].splitlines()]
     assert [bool(kib) for kib in sizes] in ([True, True], [True, True, False])

@@ -1,15 +1,16 @@
 """Hosts of other shapes: what `host show` and `place` say of each, against its own sysfs.
 
-No guest runs on them, so each is up for a minute only.
+A guest is booted on the strangest two. Each host is up for its own test only.
 """
 
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from numalab.topology.load import load_topology
 from testbed.bed import Bed, Parts, render_argv, running
 from testbed.conftest import HOSTS
 from testbed.disks import PROJECT
+from testbed.lying import Qemu, nodes, policies, run_beside, vcpus
 
 FACTS = "/disk/project/tests/testbed/facts.py"
 
@@ -31,11 +33,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Case:
-    """A host: its topology, words for its kernel, and guests that are planned on it."""
+    """A host: its topology, words for its kernel, guests that are planned on it, and one of them
+    that is booted there."""
 
     host: str
     words: tuple[str, ...]
     guests: tuple[Planned, ...]
+    boots: str = ""
 
 
 CASES = (
@@ -46,8 +50,9 @@ CASES = (
         "opteron-8",
         ("isolcpus=4-7", "nohz_full=4-7"),
         (Planned("ring-4", kept=True), Planned("line-4", kept=False)),
+        boots="ring-4",
     ),
-    Case("memoryless-4", (), (Planned("ring-2", kept=True),)),
+    Case("memoryless-4", (), (Planned("ring-2", kept=True),), boots="ring-2"),
 )
 
 
@@ -55,6 +60,9 @@ CASES = (
 def booted(parts: Parts, case: Case) -> Iterator[Bed]:
     own = HOSTS / f"{case.host}.toml"
     topology = load_topology(own if own.exists() else case.host)
+    if case.boots:  # room for a guest beside the host itself
+        doubled = (replace(node, memory_mib=2 * node.memory_mib) for node in topology.nodes)
+        topology = replace(topology, nodes=tuple(doubled))
     with tempfile.TemporaryDirectory(prefix="bed-") as folder:
         argv = render_argv(topology, parts, Path(folder), case.words)
         with running(argv, Path(folder)) as bed:
@@ -71,14 +79,18 @@ def test_a_host_is_seen_as_it_is_and_planned_upon(parts: Parts, case: Case) -> N
         }
         facts, shown = (each.result().json() for each in asked)
         plans = {guest: each.result().json() for guest, each in begun.items()}
-    nodes = facts["nodes"]
-    table = [node["distances"] for node in nodes]
-    assert [row["id"] for row in shown["nodes"]] == [node["id"] for node in nodes]
+        if case.boots:
+            words = (f"/tmp/{case.boots}.toml", "--", "sleep", "60")
+            ((qemu, told),) = run_beside(bed, words)
+            lies_as_planned(qemu, told, plans[case.boots])
+    own = facts["nodes"]
+    table = [node["distances"] for node in own]
+    assert [row["id"] for row in shown["nodes"]] == [node["id"] for node in own]
     assert shown["distances"] == table
-    assert [row["memory_mib"] for row in shown["nodes"]] == [node["memory_mib"] for node in nodes]
-    assert [expanded(row["cpus"]) for row in shown["nodes"]] == [node["cpus"] for node in nodes]
+    assert [row["memory_mib"] for row in shown["nodes"]] == [node["memory_mib"] for node in own]
+    assert [expanded(row["cpus"]) for row in shown["nodes"]] == [node["cpus"] for node in own]
     assert expanded(shown["isolated"]) == facts["isolated"]
-    node_of = {cpu: node["id"] for node in nodes for cpu in node["cpus"]}
+    node_of = {cpu: node["id"] for node in own for cpu in node["cpus"]}
     for each in case.guests:
         plan, guest = plans[each.guest], load_topology(each.guest)
         assert len(set(plan["host_nodes"])) == len(guest.nodes)
@@ -88,6 +100,17 @@ def test_a_host_is_seen_as_it_is_and_planned_upon(parts: Parts, case: Case) -> N
         assert keeps_order([list(row) for row in guest.distances], rows) is each.kept
         assert plan["timing"] is each.kept
         assert bool(plan["distorts"]) is not each.kept
+
+
+def lies_as_planned(qemu: Qemu, told: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Compare how a guest lay by /proc, and what numalab said of it, with the plan."""
+    assert vcpus(qemu) == plan["vcpus"]
+    for thread in qemu["threads"]:
+        assert thread["name"].startswith("CPU ") or set(thread["allowed"]) <= {*plan["emulator"]}
+    assert nodes(qemu) == plan["host_nodes"]
+    assert policies(qemu) == [f"bind:{node}" for node in plan["host_nodes"]]
+    assert [sum(each["pages"].values()) for each in qemu["memory"]] == [192 << 8] * len(nodes(qemu))
+    assert told["proof"]["differs"] == [] and told["timing"]["means"]
 
 
 def small(bed: Bed, name: str) -> str:
