@@ -5,6 +5,7 @@ import resource
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import HostBusy, UserError
@@ -169,7 +170,7 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
 
 
 def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
-    return plan(
+    found = plan(
         machine.topology,
         host,
         machine.mode,
@@ -177,6 +178,8 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
         pinned=machine.vcpu_cpus,
         nodes=machine.host_nodes,
     )
+    # Strict memory of a node that is short of it ends QEMU, and nobody has asked for its speed.
+    return replace(found, dedicated=False) if machine.shares_cpus else found
 
 
 def _allowed(machine: Machine, host: Host) -> frozenset[int]:
