@@ -1,8 +1,12 @@
 """Heat maps and curves: what of the rows is drawn where, and in which scale."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from numalab.report.page.charts import LIGHT, Spec
+from numalab.report import page
+from numalab.report.page.charts import DARK, LIGHT, Spec
 from numalab.report.page.diagrams import curve_chart, heat_map
 
 CELLS: list[Spec] = [
@@ -104,10 +108,23 @@ def test_a_variant_has_its_colour_on_every_background_and_a_node_its_own() -> No
     color = line["encoding"]["stroke"]
     assert color == band["encoding"]["fill"]
     for place, test in enumerate(color["condition"]):
-        assert test == {"test": f"datum.place == {place}", "value": {"expr": f"v{place}"}}
-        assert f"v{place}" in LIGHT
-    assert len(color["condition"]) == 4
+        assert test == {"test": f"datum.place % 6 == {place}", "value": {"expr": f"v{place}"}}
+    assert len(color["condition"]) == 6
     assert (color["field"], color["scale"]) == ("color", None)
+
+
+def test_each_of_twelve_variants_has_a_colour_in_tables_strips_and_diagrams() -> None:
+    """The fifth had none, and its dots could not be seen."""
+    style = (Path(page.__file__).parent / "templates/style.css").read_text(encoding="utf-8")
+    light, dark = style.split("@media screen and (prefers-color-scheme: dark)", 1)
+    for n in range(6):
+        assert f"--v{n}: {LIGHT[f'v{n}']};" in light
+        assert f"--v{n}: {DARK[f'v{n}']};" in dark
+    for place in range(12):
+        of = rf"\{{ %s: var\(--v{place % 6}\); \}}"
+        assert re.search(rf"\.c{place}\b[^{{}}]*{of % 'color'}", style)
+        assert re.search(rf"\.strip \.v{place}\b[^{{}}]*{of % 'stroke'}", style)
+        assert re.search(rf"\.swatch\.s{place}\b[^{{}}]*{of % 'background'}", style)
 
 
 def test_only_the_line_is_zoomed_so_that_the_name_of_it_stands_once() -> None:

@@ -21,6 +21,7 @@ MOST_TASKS = 48
 
 # Orange, sky blue, green, purple, vermilion, blue, yellow; and a violet for eight nodes.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#6F4E9B")
+VARIANTS = 6  # that have a colour of their own; the seventh has the first one's again (style.css)
 LIGHT = {
     "fg": "#1b2733",
     "muted": "#55636f",
@@ -31,6 +32,8 @@ LIGHT = {
     "v1": "#0072b2",
     "v2": "#00775a",
     "v3": "#a6467f",
+    "v4": "#6f4e9b",
+    "v5": "#6b6100",
 }
 DARK = {
     "fg": "#e6edf3",
@@ -42,6 +45,8 @@ DARK = {
     "v1": "#56b4e9",
     "v2": "#2bbf94",
     "v3": "#dd95bd",
+    "v4": "#b39ddb",
+    "v5": "#d6c84a",
 }
 
 # All charts give their labels the same room, so that their time axes lie below each other.

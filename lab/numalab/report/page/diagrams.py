@@ -1,6 +1,6 @@
 """Vega-Lite specifications of heat maps between nodes and of curves over time."""
 
-from numalab.report.page.charts import LABEL_ROOM, Spec, framed, time_axis, zoom
+from numalab.report.page.charts import LABEL_ROOM, VARIANTS, Spec, framed, time_axis, zoom
 
 _CELL_TIP: list[Spec] = [
     {"field": "from", "type": "ordinal", "title": "from node"},
@@ -67,7 +67,10 @@ def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
 def curve_chart(rows: list[Spec], unit: str, until_ms: float, most: float) -> Spec:
     """Draw curves with bands over time. A row has `start`, `mean`, `low`, `high` and `label`, and a
     colour: the `place` of a variant, or a `color` of its own."""
-    tests = [{"test": f"datum.place == {n}", "value": {"expr": f"v{n}"}} for n in range(4)]
+    tests = [
+        {"test": f"datum.place % {VARIANTS} == {n}", "value": {"expr": f"v{n}"}}
+        for n in range(VARIANTS)
+    ]
     color = {"condition": tests, "field": "color", "type": "nominal", "scale": None}
     detail = {"field": "label", "type": "nominal"}
     y = {
