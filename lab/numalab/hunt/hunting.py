@@ -23,6 +23,7 @@ from numalab.hunt.workers import Examiners
 ROUND = 4  # machines
 _CLOSE = 0.7  # from here on a case is worth another look, where no rival says what is usual
 _KEPT = 8  # of the closest
+_LOOKS = 3  # at one machine where no rival says what is usual: what is near a limit there stays so
 PURSUED = 6  # loads of one machine, at most
 
 
@@ -52,7 +53,7 @@ class Hunt:
     """How far a hunt is: machines and loads examined, and by property how close each came.
 
     `covered` counts the classes of machines and the kinds of loads that were judged, `different`
-    holds the machines themselves: what came close is done again with other loads.
+    the machines themselves: what came close is done again with other loads.
     """
 
     machines: int = 0
@@ -62,7 +63,7 @@ class Hunt:
     values: dict[str, list[float]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     covered: Counter[str] = field(default_factory=Counter)
-    different: set[str] = field(default_factory=set)
+    different: Counter[str] = field(default_factory=Counter)
 
     @property
     def closest(self) -> dict[str, float]:
@@ -131,7 +132,7 @@ class Hunter:
                     near += self._take(case, examined, other)
                     if hunt.found and aim.first_only:
                         return hunt
-            near = sorted(near, key=lambda each: -each.closeness)[:_KEPT]
+            near = sorted(filter(self._is_new, near), key=lambda each: -each.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
 
@@ -169,7 +170,7 @@ class Hunter:
             hunt.failed.append(examined.error)
             return []
         hunt.covered.update(classes(case))
-        hunt.different.add(case.only().text)
+        hunt.different[case.only().text] += 1
         for finding in examined.findings:
             if finding.prop in self.aim.properties:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
@@ -188,6 +189,9 @@ class Hunter:
                 if each.load is not None and n
             ]
         return near
+
+    def _is_new(self, near: Near) -> bool:
+        return self.rival is not None or self.hunt.different[near.case.only().text] < _LOOKS
 
     def _is_over(self) -> bool:
         return not self.goes_on() or bool(self.hunt.found and self.aim.first_only)

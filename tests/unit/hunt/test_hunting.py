@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -89,9 +90,19 @@ def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
     assert (near(weak=False), near(weak=True)) == (1, 0)
 
 
+def test_a_machine_near_a_limit_is_looked_at_a_few_times_only() -> None:
+    bench = cast(HuntBench, SimpleNamespace(choice=SimpleNamespace(mode="icount")))
+    crew = cast(Examiners, FakeExaminers(lambda *_: (0.45, False)))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, machines=48, loads=3)
+    looks = Hunter(aim, bench, crew, lambda _: None).run().different
+    assert looks.total() == 48
+    assert 1 < max(looks.values()) <= 6, "three, and those of the round in which it gets there"
+    assert len(looks) >= 32
+
+
 def test_a_hunt_says_what_it_went_over(case: Case) -> None:
     hunt = hunted(case, lambda bench, seed: (0.0, False), None).hunt
-    assert hunt.different == {case.only().text}
+    assert hunt.different == {case.only().text: 1}
     assert hunt.covered == Counter(classes(case))
 
 
