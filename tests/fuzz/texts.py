@@ -25,7 +25,7 @@ CASES, FEW = 1000, 8
 CAPTURE = CaptureSpec(
     tuple(TraceEvent(f"sched:{name}") for name in ("sched_switch", "sched_migrate_task")),
     perf_stat=("instructions", "cache-misses"),
-    sample=("vmstat", "schedstat", "tasks", "pages"),
+    sample=("vmstat", "schedstat", "tasks", "numa_maps"),
     sample_ms=10,
     numastat=True,
 )
