@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numalab.hunt.case_file import read_case
+from numalab.topology.predict.prediction import predict
 
 ROOT = Path(__file__).parents[3]
 STORED = ROOT / "hunts/stored"
@@ -57,7 +58,13 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         f" {stored['loads']} loads"
     ) in said
     assert {each["prop"] for each in stored["unconfirmed"]} == {"work-conservation"}
-    assert f"`work-conservation`, {len(stored['unconfirmed'])} times" in said
+    assert f"{len(stored['unconfirmed'])} were not seen again" in said
+    (found,) = stored["found"]
+    case, table, _ = read_case(ROOT / found["file"])
+    assert table.sentence == found["sentence"]
+    assert (len(case.machine.nodes), found["tasks"]) == (7, 2)
+    groups = predict(case.machine).cpus[5].domains[-1].groups
+    assert [group.span for group in groups] == [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]
     for text, name in (
         ("{} with cores of two CPUs", "machine: SMT"),
         ("{} with nodes without CPUs", "machine: nodes without CPUs"),
