@@ -41,13 +41,14 @@ def _machine_classes(machine: Topology) -> Iterator[str]:
 
 
 def _kinds(load: Load) -> set[str]:
-    found: set[str] = {part.kind for part in load.parts}
     parts = load.parts
-    found |= {"a cpuset that changes"} if load.cpuset else set()
-    found |= {"a CPU that goes and comes back"} if load.hotplug else set()
-    found |= {"a mask that changes"} if any(part.later for part in parts) else set()
-    found |= {"nice levels"} if any(part.nice for part in parts) else set()
-    found |= {"real-time tasks"} if any(part.fifo for part in parts) else set()
-    found |= {"threads that share memory"} if any(part.threads for part in parts) else set()
-    found |= {"memory that rests"} if any(part.rest for part in parts) else set()
-    return found
+    also = {
+        "a cpuset that changes": load.cpuset is not None,
+        "a CPU that goes and comes back": bool(load.hotplug),
+        "a mask that changes": any(part.later for part in parts),
+        "nice levels": any(part.nice for part in parts),
+        "real-time tasks": any(part.fifo for part in parts),
+        "threads that share memory": any(part.threads for part in parts),
+        "memory that rests": any(part.rest for part in parts),
+    }
+    return {*(part.kind for part in parts), *(name for name, has in also.items() if has)}

@@ -12,6 +12,7 @@ from numalab.topology.predict.prediction import predict
 ROOT = Path(__file__).parents[3]
 STORED = ROOT / "hunts/stored"
 TEXT = (ROOT / "docs/hunt.md").read_text(encoding="utf-8")
+SAID = " ".join(TEXT.split())
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in TEXT.splitlines()
@@ -39,26 +40,24 @@ def test_each_row_is_what_a_hunt_printed(row: list[str]) -> None:
 
 def test_looks_at_the_unmodified_kernel_are_those_that_are_stored() -> None:
     stored = json.loads((STORED / "debian-6.12-as-rival.json").read_text(encoding="utf-8"))
-    said = " ".join(TEXT.split())
     assert (
         f"booted {stored['boots']} times beside these hunts, with {stored['loads']} loads on"
         f" {stored['machines']} machines"
-    ) in said
+    ) in SAID
     for name, seen in stored["properties"].items():
         bad = seen["violated"] + seen["violated_weak"]
         if bad:
-            assert re.search(rf"`{name}`,? {bad} of {seen['looks']}\b", said), name
+            assert re.search(rf"`{name}`,? {bad} of {seen['looks']}\b", SAID), name
 
 
 def test_what_the_campaign_went_over_is_what_is_stored() -> None:
     stored = json.loads((STORED / "campaign-debian-6.12.json").read_text(encoding="utf-8"))
-    said = " ".join(TEXT.split())
     assert (
         f"{stored['machines']} cases on {stored['different_machines']} different machines,"
         f" {stored['loads']} loads"
-    ) in said
+    ) in SAID
     assert {each["prop"] for each in stored["unconfirmed"]} == {"work-conservation"}
-    assert f"{len(stored['unconfirmed'])} were not seen again" in said
+    assert f"{len(stored['unconfirmed'])} were not seen again" in SAID
     (found,) = stored["found"]
     case, table, _ = read_case(ROOT / found["file"])
     assert table.sentence == found["sentence"]
@@ -75,7 +74,7 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         ("{} with memory users", "load: memory"),
         ("{} with a CPU that goes and comes back", "load: a CPU that goes and comes back"),
     ):
-        assert text.format(stored["covered"][name]) in said, name
+        assert text.format(stored["covered"][name]) in SAID, name
 
 
 def test_what_two_emulators_showed_is_what_is_stored() -> None:
