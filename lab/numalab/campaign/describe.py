@@ -75,10 +75,12 @@ def _reason(plan: Plan, choice: Choice) -> str:
     if choice.mode != "timed":
         return choice.reason
     table = plan.study.machine
-    instruction_ns = table.instruction_ns or 1 << SHIFTS["timed"]
+    times = table.slow_motion
+    instruction_ns = (table.instruction_ns or 1 << SHIFTS["timed"]) * times
     return (
-        f"{choice.reason}; quantum of {table.quantum_ns / 1000:g} us,"
+        f"{choice.reason}; quantum of {table.quantum_ns * times / 1000:g} us,"
         f" a vCPU executes {1000 / instruction_ns:g} million instructions a second"
+        f"{f', in slow motion ({times} times)' if times > 1 else ''}"
     )
 
 

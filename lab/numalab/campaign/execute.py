@@ -87,7 +87,7 @@ def _attempt(task: Task, on_phase: OnPhase) -> None:
     if machine.mode in DETERMINISTIC:
         record = record.but(icount_shift=machine.shift)
     if machine.mode == "timed":
-        record = record.but(quantum_ns=machine.quantum_ns, memory=describe.memory(task.topology))
+        record = record.but(quantum_ns=machine.turn_ns, memory=describe.memory(task.topology))
     # What it stays unless something else becomes of it: KeyboardInterrupt can come anywhere.
     final, record = interrupted, record.but(status=RunStatus.INTERRUPTED)
     try:

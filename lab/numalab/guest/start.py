@@ -135,7 +135,7 @@ def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
     """Write what the memory model has to know, and have QEMU load it."""
     model = memory_model(machine.topology)
     text = render_parameters(
-        machine.topology, model, window_ns=machine.quantum_ns, slice_ns=ORACLE_SLICE_NS
+        machine.topology, model, window_ns=machine.turn_ns, slice_ns=ORACLE_SLICE_NS
     )
     write_text(run_dir.memory_parameters, text)
     files = {

@@ -65,8 +65,9 @@ class Machine:
     calls itself, for words that not every version has (empty for a recent one).
 
     Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: as usual in
-    the mode, `shift`); in `timed` mode each vCPU runs `quantum_ns` before the others catch up, and
-    the plugin `memory_model` charges for memory accesses. `emulator` is the QEMU to start, where it
+    the mode, `shift`); in `timed` mode each vCPU runs `quantum_ns` before the others catch up, the
+    plugin `memory_model` charges for memory accesses, and instructions and quantum take
+    `slow_motion` times as long. `emulator` is the QEMU to start, where it
     is not the host's own, `plugins` are loaded into it, `gdb` is a socket to be, at which it waits
     for a debugger of the guest's kernel.
 
@@ -93,6 +94,7 @@ class Machine:
     cpu_model: CpuModel = "host"
     icount_shift: int | None = None
     quantum_ns: int = QUANTUM_NS
+    slow_motion: int = 1
     memory_model: Path | None = None
     emulator: Path | None = None
     plugins: tuple[Plugin, ...] = ()
@@ -109,7 +111,13 @@ class Machine:
     @property
     def shift(self) -> int:
         """One instruction takes 2**shift nanoseconds of guest time where they are counted."""
-        return SHIFTS.get(self.mode, 0) if self.icount_shift is None else self.icount_shift
+        usual = SHIFTS.get(self.mode, 0) if self.icount_shift is None else self.icount_shift
+        return usual + (self.slow_motion.bit_length() - 1 if self.mode == "timed" else 0)
+
+    @property
+    def turn_ns(self) -> int:
+        """How far a vCPU runs in `timed` mode before the others catch up, in ns of guest time."""
+        return self.quantum_ns * self.slow_motion
 
     @property
     def huge(self) -> bool:
@@ -129,7 +137,7 @@ class Machine:
         if not 0 <= self.shift <= 10:
             raise UserError(f"{self.icount_shift} is not a number from 0 to 10", key="icount_shift")
         if self.mode == "timed":
-            check_quantum(self.quantum_ns, self.shift)
+            check_quantum(self.turn_ns, self.shift)
         if self.pages not in PAGE_KIB:
             raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
         check_cpu_count(self.topology)

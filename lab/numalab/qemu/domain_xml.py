@@ -237,7 +237,7 @@ def _determinism(machine: Machine, *, interactive: bool) -> list[str]:
     if machine.mode in DETERMINISTIC:
         # While a person thinks, an idle guest's clock must not run ahead.
         sleep = "on" if interactive else "off"
-        quantum = f",quantum={machine.quantum_ns}" if machine.mode == "timed" else ""
+        quantum = f",quantum={machine.turn_ns}" if machine.mode == "timed" else ""
         arguments += ["-icount", f"shift={machine.shift},sleep={sleep}{quantum}"]
         arguments += ["-seed", str(machine.seed)]
     return arguments

@@ -29,8 +29,8 @@ from numalab.results.reader import (
 )
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
-from numalab.study.plan import machine_of_table, stored_study
-from numalab.topology.load import load_topology, topology_to_dict
+from numalab.study.plan import machine_of, stored_study
+from numalab.topology.load import topology_to_dict
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
@@ -120,9 +120,7 @@ def _key_measures(
 def _topology(plan: StoredPlan, study: Study, run: Manifest) -> Topology:
     """Load the machine of the runs; UserError when its file has changed since then."""
     path = Path(plan.path)
-    found = (
-        machine_of_table(study, text, path) or load_topology(text) for text in study.topologies
-    )
+    found = (machine_of(study, text, path) for text in study.topologies)
     topology = next((each for each in found if each.name == run.topology), None)
     if topology is None or topology_to_dict(topology) != run.machine:
         raise UserError("this topology has changed since the runs", file=run.topology)

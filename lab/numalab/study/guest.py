@@ -41,6 +41,7 @@ def guest_of(study: Study, topology: Topology, label: str) -> Machine:
         pages=own.pages or study.machine.pages,
         quantum_ns=study.machine.quantum_ns,
         icount_shift=ns.bit_length() - 1 if (ns := study.machine.instruction_ns) else None,
+        slow_motion=study.machine.slow_motion,
         vcpu_cpus=study.machine.vcpu_cpus,
         host_nodes=study.machine.nodes,
         extra_cmdline=study.machine.cmdline + own.cmdline,

@@ -27,8 +27,11 @@ class MachineTable(Document):
 
     In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
     `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
-    icount (8). `emulator` is the QEMU of these modes (`numalab emulator list`): in
-    icount the host's own where none is said.
+    icount (8). `slow_motion`: how many times longer all of a machine in mode timed takes,
+    instructions, quantum and memory, while the kernel's own clocks go on as ever; so a load has as
+    much time for ticks, balancing and scans as a longer one, and costs no more to emulate.
+    `emulator` is the QEMU of these modes (`numalab emulator list`): in icount the host's own where
+    none is said.
 
     `vcpu_cpus` is the host CPU of each vCPU, in order: numbers, or a text such as "4-7,20-23".
     `nodes` is the host node of each guest node. They hold for every topology of the study.
@@ -42,6 +45,7 @@ class MachineTable(Document):
     instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
         default=None, exclude_if=lambda ns: ns is None
     )
+    slow_motion: Literal[1, 2, 4, 8, 16] = Field(default=1, exclude_if=lambda times: times == 1)
     emulator: str | None = Field(default=None, exclude_if=lambda name: name is None)
     vcpu_cpus: Annotated[tuple[HostNumber, ...], BeforeValidator(_in_order)] = ()
     nodes: tuple[HostNumber, ...] = ()

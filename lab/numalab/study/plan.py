@@ -24,6 +24,7 @@ from numalab.study.model import Study, load_study, study_table
 from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.build import build_topology
 from numalab.topology.load import load_topology
+from numalab.topology.memory.slow_motion import in_slow_motion
 from numalab.topology.model import Topology
 from numalab.workload.build import sampler
 from numalab.workload.model import IN_GUEST, BoundWorkload, load_workload, resolve
@@ -157,7 +158,7 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     """Load the topologies, and check that what the file says of some is about one of them."""
     found: dict[str, Topology] = {}
     for place, text in enumerate(study.topologies):
-        topology = machine_of_table(study, text, path) or load_topology(text)
+        topology = machine_of(study, text, path)
         if topology.name in found:
             reason = f"two topologies are called {topology.name}"
             raise UserError(reason, file=path, key=f"topologies[{place}]")
@@ -175,6 +176,16 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
                 f"no topology {name!r} in this study", file=path, key=key, choices=found
             )
     return found
+
+
+def machine_of(study: Study, name: str, path: Path) -> Topology:
+    """Return the machine of a study by its name or file, as slow as the study wants it."""
+    topology = machine_of_table(study, name, path) or load_topology(name)
+    try:
+        return in_slow_motion(topology, study.machine.slow_motion)
+    except RuleBroken as broken:
+        reason = f"{name}: {broken.message}"
+        raise UserError(reason, file=path, key="machine.slow_motion") from None
 
 
 def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:

@@ -9,6 +9,7 @@ from numalab.document import Document
 from numalab.topology.limits import (
     MAX_CPUS,
     MAX_DISTANCE,
+    MAX_LATENCY_NS,
     MAX_MEMORY_MIB,
     MAX_NODES,
     UNREACHABLE,
@@ -20,7 +21,7 @@ TableDistance = Annotated[int, Field(ge=10, le=UNREACHABLE)]
 CpuCount = Annotated[int, Field(ge=0, le=MAX_CPUS)]
 CpuList = Annotated[str, Field(max_length=2000)]
 MemoryMib = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
-Nanoseconds = Annotated[int, Field(ge=1, le=1_000_000)]
+Nanoseconds = Annotated[int, Field(ge=1, le=MAX_LATENCY_NS)]
 MegabytesPerSecond = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
@@ -52,7 +53,7 @@ def _tuples(value: Any) -> Any:
 
 _CPUS = _number(0, MAX_CPUS)
 _MEMORY = _number(0, MAX_MEMORY_MIB)
-_LATENCY = _number(1, 1_000_000)
+_LATENCY = _number(1, MAX_LATENCY_NS)
 _BANDWIDTH = _number(1, 10_000_000)
 
 
@@ -74,7 +75,7 @@ class InterconnectTable(Document):
 
     initiator: NodeNumber = Field(description="The node whose CPUs make the access.")
     target: NodeNumber = Field(description="The node that holds the memory.")
-    latency_ns: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+    latency_ns: Nanoseconds | None = Field(
         default=None, description="Access latency in nanoseconds."
     )
     bandwidth_kib_s: Annotated[int, Field(ge=1, le=1 << 40)] | None = Field(

@@ -6,5 +6,6 @@ UNREACHABLE = 255
 MAX_NODES = 64  # CONFIG_NODES_SHIFT=6 in Debian's kernels
 MAX_CPUS = 256
 MAX_MEMORY_MIB = 1 << 24  # 16 TiB for one node
+MAX_LATENCY_NS = 1_000_000
 # More need x2APIC and interrupt remapping (libvirt: an iommu device with eim), which no mode has.
 MAX_APIC_ID = 254

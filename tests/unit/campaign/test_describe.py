@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,17 @@ def test_of_mode_timed_it_says_what_times_are_made_of(study: Ready) -> None:
     assert found.mode_reason == (
         f"asked for; quantum of {table.quantum_ns / 1000:g} us,"
         " a vCPU executes 250 million instructions a second"
+    )
+
+
+def test_slow_motion_is_told_with_what_it_comes_to(study: Ready) -> None:
+    machine = study.plan.study.machine.model_copy(update={"slow_motion": 8})
+    plan = replace(study.plan, study=study.plan.study.model_copy(update={"machine": machine}))
+    choice = Choice("timed", "host", "asked for")
+    found = describe.inputs(plan, plan.runs[0], study.prepared, choice)
+    assert found.mode_reason == (
+        "asked for; quantum of 80 us, a vCPU executes 31.25 million instructions a second,"
+        " in slow motion (8 times)"
     )
 
 

@@ -1,6 +1,7 @@
 """A study's table `machine`: what guests are made of and where they lie, checked before a build."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from numalab.study.guest import guest_of
 from numalab.study.model import study_table
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
+from numalab.topology.memory.model import memory_model
 
 STUDY = """
 question = "?"
@@ -38,6 +40,42 @@ def test_guests_are_made_as_the_study_says(tmp_path: Path) -> None:
     assert guest.host_nodes == (1, 1, 0, 0)
     numbers = plan_study(write(tmp_path, "[machine]\nvcpu_cpus = [0, 1, 2, 3, 4, 5, 6, 0]\n"))
     assert numbers.study.machine.vcpu_cpus[-1] == 0
+
+
+def test_in_slow_motion_instructions_quantum_and_memory_take_longer(tmp_path: Path) -> None:
+    path = write(tmp_path, "")
+    usual, table = plan_study(path), study_table(plan_study(path).study)["machine"]
+    assert "slow_motion" not in table
+    plan = plan_study(write(tmp_path, "[machine]\nslow_motion = 8\n"))
+    guest = guest_of(plan.study, plan.topologies["ring-4"], "bound-hogs")
+    timed = replace(guest, mode="timed")
+    assert (timed.shift, timed.turn_ns) == (5, 80_000)
+    assert replace(guest, mode="icount").shift == 3
+    assert memory_model(plan.topologies["ring-4"]).latency_ns[0] == (720, 1440, 2160, 1440)
+    assert plan.digest != usual.digest
+    slower = plan_study(write(tmp_path, "[machine]\nslow_motion = 8\ninstruction_ns = 2\n"))
+    guest = guest_of(slower.study, slower.topologies["ring-4"], "bound-hogs")
+    assert replace(guest, mode="timed").shift == 4
+
+
+def test_a_machine_that_is_too_slow_for_slow_motion_is_refused(tmp_path: Path) -> None:
+    machine = """
+[machine]
+slow_motion = 16
+[machines.ring-4]
+summary = "slow"
+nodes = 2
+cpus = 1
+memory_mib = 512
+shape = { kind = "full", distances = [10, 20] }
+memory = { latency_ns = 400000 }
+"""
+    path = write(tmp_path, machine)
+    with pytest.raises(UserError) as caught:
+        plan_study(path)
+    assert f"{path}: machine.slow_motion: ring-4: 16 times slower it is more than" in str(
+        caught.value
+    )
 
 
 def test_kernel_words_reach_every_guest_and_make_another_study(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
+from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.load import list_topologies, load_topology, load_topology_file
 from numalab.topology.memory.model import memory_model
 from numalab.topology.memory.parameters import render_parameters
+from numalab.topology.memory.slow_motion import in_slow_motion
 from numalab.topology.write_file import render_topology_file
 from support.memory_core import MemoryCore, build_core
 
@@ -28,6 +30,37 @@ def test_latency_follows_distance() -> None:
     latency = memory_model(load_topology("ring-4")).latency_ns
     assert latency[0] == (90, 180, 270, 180)
     assert latency[1] == (180, 90, 180, 270)
+
+
+@pytest.mark.parametrize("name", list_topologies())
+def test_in_slow_motion_all_takes_longer_in_proportion(name: str) -> None:
+    usual = memory_model(load_topology(name))
+    slow = memory_model(in_slow_motion(load_topology(name), 8))
+    assert slow.latency_ns == tuple(tuple(8 * ns for ns in row) for row in usual.latency_ns)
+    assert slow.interrupt_ns == tuple(tuple(8 * ns for ns in row) for row in usual.interrupt_ns)
+    for one, other in ((slow.l2, usual.l2), (slow.llc, usual.llc)):
+        assert (one.kib, one.hit_ns) == (other.kib, 8 * other.hit_ns)
+    assert [each.mb_s * 8 for each in slow.servers] == pytest.approx(
+        [each.mb_s for each in usual.servers], rel=0.01
+    )
+    assert (slow.groups, slow.routes) == (usual.groups, usual.routes)
+
+
+@pytest.mark.parametrize(
+    ("memory", "key"),
+    [
+        ("latency_ns = 500000", "memory.latency_ns"),
+        ("bandwidth_mb_s = [7, 7, 7, 8]", "memory.bandwidth_mb_s"),
+        ("link_bandwidth_mb_s = 7", "memory.link_bandwidth_mb_s"),
+    ],
+)
+def test_slow_motion_stays_in_the_ranges_of_the_table(
+    tmp_path: Path, memory: str, key: str
+) -> None:
+    topology = load_topology_file(ring(tmp_path, memory))
+    with pytest.raises(RuleBroken) as caught:
+        in_slow_motion(topology, 8)
+    assert caught.value.key == key
 
 
 def test_the_hmats_numbers_come_before_distances() -> None:
