@@ -8,7 +8,7 @@ again, and its hugepages are given back by the next process that looks.
 import atexit
 import contextlib
 import itertools
-from collections import Counter
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,11 +63,11 @@ class Reservation:
 class CpusInUse:
     """The host CPUs on which guests run: `alone` by one that has the CPU to itself, or `shared`.
 
-    `shared` says by how many.
+    `shared` says by how many; a guest whose numalab is nice counts for less.
     """
 
     alone: frozenset[int]
-    shared: Mapping[int, int]
+    shared: Mapping[int, float]
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -158,9 +158,25 @@ def cpus_in_use(root: Path = Path("/")) -> CpusInUse:
 
 
 def _taken(entries: Sequence[_Granted]) -> CpusInUse:
-    shared = Counter(cpu for entry in entries if entry.claim.shares for cpu in entry.claim.cpus)
+    shared: dict[int, float] = {}
+    for entry in entries:
+        if entry.claim.shares:
+            weight = _weight(entry.owner)
+            for cpu in entry.claim.cpus:
+                shared[cpu] = shared.get(cpu, 0) + weight
     alone = {cpu for entry in entries if not entry.claim.shares for cpu in entry.claim.cpus}
-    return CpusInUse(frozenset(alone), dict(shared))
+    return CpusInUse(frozenset(alone), shared)
+
+
+def _weight(owner: Owner) -> float:
+    """Return what a process counts for on a CPU that it shares: 1 where its nice value is 0.
+
+    A step of it is a factor of 1.25 (`sched_prio_to_weight[]` in kernel/sched/core.c, 6.12).
+    """
+    try:
+        return float(1.25 ** -os.getpriority(os.PRIO_PROCESS, owner.pid))
+    except ProcessLookupError:  # it has just ended
+        return 0.0
 
 
 def _check_cpus(claim: Reservation, entries: Sequence[_Granted]) -> None:

@@ -160,7 +160,7 @@ def _spread(machine: Machine, host: Host, allowed: frozenset[int], taken: CpusIn
 def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[frozenset[int]]:
     """Give ever larger sets of CPUs: first those of cores that nobody uses, then busier ones."""
 
-    def use(cpu: int) -> tuple[int, int]:
+    def use(cpu: int) -> tuple[float, float]:
         core = host.cpu_of[cpu].siblings
         return taken.shared.get(cpu, 0), sum(taken.shared.get(each, 0) for each in core)
 

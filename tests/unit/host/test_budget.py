@@ -1,6 +1,7 @@
 """The host's budget: no CPU twice, also between processes; hugepages come and go."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -27,7 +28,8 @@ CHILD = """
     from numalab.host.budget import Reservation, Pages, admit
 
     cpus = tuple(map(int, sys.argv[2].split(",")))
-    admit(lambda taken: Reservation(cpus, 1024, (Pages(1, 2048, 256),)), Path(sys.argv[1]))
+    shares = "shares" in sys.argv
+    admit(lambda taken: Reservation(cpus, 1024, (Pages(1, 2048, 256),), shares), Path(sys.argv[1]))
     print("taken", flush=True)
     sys.stdin.read()
 """
@@ -46,9 +48,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def other_process(root: Path, cpus: str) -> Iterator["subprocess.Popen[str]"]:
+def other_process(root: Path, cpus: str, *words: str) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CHILD), root, cpus],
+        [sys.executable, "-c", textwrap.dedent(CHILD), root, cpus, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -87,6 +89,15 @@ def test_two_processes_never_share_a_cpu(root: Path) -> None:
         assert cpus_in_use(root).alone == {0, 1, 2, 3}
         mine.release()
         assert cpus_in_use(root).alone == {0, 1}
+
+
+def test_a_nice_process_leaves_more_of_a_shared_cpu(root: Path) -> None:
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    with other_process(root, "0", "shares") as process:
+        assert cpus_in_use(root).shared == {0: pytest.approx(1.25**-nice)}
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+        assert cpus_in_use(root).shared == {0: pytest.approx(15 / 1024, rel=0.05)}
+    assert cpus_in_use(root).shared == {}
 
 
 def test_what_a_killed_process_had_is_free_again(root: Path) -> None:

@@ -53,6 +53,11 @@ def test_a_second_guest_gets_other_cpus() -> None:
     held.release()
 
 
+@pytest.fixture(autouse=True)
+def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+
+
 @pytest.mark.parametrize("mode", ["tcg", "icount"])
 def test_emulated_guests_share_their_cpus_with_each_other_only(mode: Mode) -> None:
     wanted = replace(machine(mode), host_cpus=CPUS[:1])
