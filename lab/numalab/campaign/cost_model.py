@@ -38,12 +38,14 @@ class Costs:
         self._known = _read(_path())
         self._keys: dict[tuple[int, int, Mode], str] = {}
 
-    def of(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> Cost:
+    def of(
+        self, topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
+    ) -> Cost:
         """Return what a run costs; kernels are taken to cost alike."""
         known = self._known.get(self._key(topology, workload, mode), [])
         if known:
             return Cost(median(known), len(known))
-        return Cost(estimate(topology, workload, mode))
+        return Cost(estimate(topology, workload, mode, slow_motion))
 
     def learn(
         self, topology: Topology, workload: BoundWorkload, mode: Mode, seconds: float
@@ -63,12 +65,15 @@ class Costs:
         return self._keys[place]
 
 
-def estimate(topology: Topology, workload: BoundWorkload, mode: Mode) -> float:
+def estimate(
+    topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
+) -> float:
     """Estimate the wall seconds of a run that no earlier one tells of."""
     cpus = topology.cpu_count
     fixed = _FIXED + _PER_CPU * cpus
     if mode in DETERMINISTIC:
-        return fixed + _PER_BUSY_SECOND * cpus * workload.seconds
+        times = slow_motion if mode == "timed" else 1
+        return fixed + _PER_BUSY_SECOND * cpus * workload.seconds / times
     return fixed + workload.seconds * (_TCG_SLOWDOWN if mode == "tcg" else 1)
 
 

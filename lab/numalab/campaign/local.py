@@ -146,7 +146,8 @@ def _lacking(study: Ready) -> list[Task]:
 
 def cost_of(task: Task, costs: Costs) -> Cost:
     """Return what a task costs on this host."""
-    return costs.of(task.topology, task.workload, task.setting.choice.mode)
+    slow = task.study.machine.slow_motion
+    return costs.of(task.topology, task.workload, task.setting.choice.mode, slow)
 
 
 def default_jobs(tasks: Sequence[Task]) -> int:

@@ -72,7 +72,7 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     runs = []
     for run in plan.runs:
         topology = plan.topologies[run.topology]
-        cost = costs.of(topology, plan.workload_of(run), chosen)
+        cost = costs.of(topology, plan.workload_of(run), chosen, plan.study.machine.slow_motion)
         cpus = host_cpus(chosen, topology.cpu_count)
         runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]

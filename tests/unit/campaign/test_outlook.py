@@ -35,6 +35,8 @@ def unwatched(_: Outlook) -> Callable[[Happening], None]:
 def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -> None:
     task = tasks(ready(tmp_path))[0]
     what = (task.topology, task.workload)
+    assert estimate(*what, "timed", 8) < estimate(*what, "timed")
+    assert estimate(*what, "icount", 8) == estimate(*what, "icount")
     assert Costs().of(*what, "icount") == Cost(estimate(*what, "icount"))
     for seconds in (3.0, 100.0, 5.0):
         Costs().learn(*what, "icount", seconds)

@@ -36,7 +36,8 @@ def seconds_on_two_cpus(plan: Plan) -> float:
     """Estimate a plan by its file alone; what earlier runs took depends on the host."""
     runs = [(plan.topologies[run.topology], plan.workloads[run.cell]) for run in plan.runs]
     mode: Mode = "timed" if plan.study.mode == "timed" else "icount"
-    return sum(estimate(topology, workload, mode) for topology, workload in runs) / 2
+    slow = plan.study.machine.slow_motion
+    return sum(estimate(topology, workload, mode, slow) for topology, workload in runs) / 2
 
 
 def test_quick_takes_minutes() -> None:
