@@ -6,7 +6,7 @@ import pytest
 
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.schema import render_schema
-from numalab.topology.view.drawing import render_svg
+from numalab.topology.view.drawing import is_wide, render_svg
 from support.topologies_page import PICTURES, render_catalogue
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,3 +36,8 @@ def test_no_picture_is_left_over() -> None:
 
 def test_the_schema_is_up_to_date(request: pytest.FixtureRequest) -> None:
     expect(request, DOCS / "topology.schema.json", render_schema())
+
+
+def test_machines_in_a_row_are_drawn_wide() -> None:
+    wide = {name for name in list_topologies() if is_wide(load_topology(name))}
+    assert wide == {"line-4", "pairs-4"}

@@ -28,6 +28,7 @@ from numalab.report.page.traffic import (
     heat_maps,
     traffic,
 )
+from numalab.topology.view.drawing import is_wide
 
 MOST_BYTES = 3 << 20
 Json = dict[str, Any]
@@ -46,6 +47,7 @@ def render_html(report: StudyReport) -> str:
     values = {
         "report": report,
         "drawings": _drawings(report, kinds),
+        "wide": is_wide(report.topology),
         "keys": [measure_row(report, each) for each in keys],
         "rows": [measure_row(report, each) for each in report.comparisons],
         "last_domains": last_domain_rows(report),

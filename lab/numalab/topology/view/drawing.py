@@ -89,6 +89,13 @@ class Curve:
         return f"M{a:.1f} {b:.1f}Q{c:.1f} {d:.1f} {e:.1f} {f:.1f}"
 
 
+def is_wide(topology: Topology) -> bool:
+    """Tell whether the machine is drawn in a row: two such drawings in a row are tiny."""
+    points = layout(topology).values()
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    return max(xs) - min(xs) > 6 * (max(ys) - min(ys) + BOX_HEIGHT)
+
+
 def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
     """Draw nodes with their CPUs and memory, links with their distance, and flows between nodes.
 
