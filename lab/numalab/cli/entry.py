@@ -26,6 +26,11 @@ def main() -> NoReturn:
         if _Received.number:
             sys.exit(128 + _Received.number)
         sys.exit(end.code if isinstance(end, SystemExit) else 130)
+    except Exception:
+        # Libraries make errors of their own of what interrupts them, as pydantic's schemas do.
+        if _Received.number:
+            sys.exit(128 + _Received.number)
+        raise
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:

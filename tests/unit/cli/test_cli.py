@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -84,6 +85,26 @@ def test_two_signals_at_once_end_it_without_a_traceback() -> None:
         _, printed = process.communicate()
         assert printed in ("", "numalab: interrupted\n")
         assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)
+
+
+def test_a_library_that_makes_an_error_of_a_signal_prints_no_traceback() -> None:
+    program = """
+        import os, signal, sys, types
+        from numalab.cli.entry import main
+
+        def run():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                raise ValueError("Error building serializer")
+
+        sys.modules["numalab.cli.main"] = types.SimpleNamespace(main=run)
+        main()
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stderr == "numalab: interrupted\n"
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_what_a_guest_printed_goes_through_as_it_is_but_not_to_a_terminal() -> None:
