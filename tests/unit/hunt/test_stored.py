@@ -56,14 +56,39 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         f"{stored['machines']} cases on {stored['different_machines']} different machines,"
         f" {stored['loads']} loads"
     ) in SAID
-    assert {each["prop"] for each in stored["unconfirmed"]} == {"work-conservation"}
     assert f"{len(stored['unconfirmed'])} were not seen again" in SAID
-    (found,) = stored["found"]
-    case, table, _ = read_case(ROOT / found["file"])
-    assert table.sentence == found["sentence"]
-    assert (len(case.machine.nodes), found["tasks"]) == (7, 2)
-    groups = predict(case.machine).cpus[5].domains[-1].groups
-    assert [group.span for group in groups] == [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]
+    for each in stored["unconfirmed"]:
+        assert f"of `{each['prop']}`" in SAID
+    assert [each["property"] for each in stored["found"]] == [
+        "work-conservation",
+        "ping-pong",
+        "fairness",
+    ]
+    for each in stored["found"]:
+        case, table, _ = read_case(ROOT / each["file"])
+        assert table.sentence == each["sentence"]
+        assert (len(case.machine.nodes), case.machine.cpu_count) == (each["nodes"], each["cpus"])
+        assert each["file"] in SAID
+
+
+@pytest.mark.parametrize(
+    ("file", "cpu", "spans"),
+    [
+        ("idle-far-cpu", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
+        ("pulled-both-ways", 0, [tuple(range(9)), tuple(range(6, 12))]),
+        ("kept-on-one-cpu", 2, [(0, 1, 2, 3), (0, 1, 4)]),
+    ],
+)
+def test_the_groups_that_explain_a_finding(
+    file: str, cpu: int, spans: list[tuple[int, ...]]
+) -> None:
+    case, _, _ = read_case(STORED / f"{file}.toml")
+    groups = predict(case.machine).cpus[cpu].domains[-1].groups
+    assert [group.span for group in groups] == spans
+
+
+def test_what_the_campaign_covered_is_what_is_stored() -> None:
+    stored = json.loads((STORED / "campaign-debian-6.12.json").read_text(encoding="utf-8"))
     for text, name in (
         ("{} with cores of two CPUs", "machine: SMT"),
         ("{} with nodes without CPUs", "machine: nodes without CPUs"),
