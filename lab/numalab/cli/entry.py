@@ -22,14 +22,12 @@ def main() -> NoReturn:
         from numalab.cli.main import main as run  # noqa: PLC0415 - the handlers come first
 
         run()
-    except (KeyboardInterrupt, SystemExit) as end:
-        if _Received.number:
-            sys.exit(128 + _Received.number)
-        sys.exit(end.code if isinstance(end, SystemExit) else 130)
-    except Exception:
+    except BaseException as end:
         # Libraries make errors of their own of what interrupts them, as pydantic's schemas do.
         if _Received.number:
             sys.exit(128 + _Received.number)
+        if isinstance(end, KeyboardInterrupt):
+            sys.exit(130)
         raise
 
 

@@ -27,6 +27,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
 
 
+@pytest.fixture(autouse=True)
+def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+
+
 def machine(mode: Mode) -> Machine:
     topology = replace(ONE, cpu_shape=CpuShape(1, 1, 1, 1))
     return Machine(topology, Path("/k"), Path("/r"), mode, 1, "m")
@@ -51,11 +56,6 @@ def test_a_second_guest_gets_other_cpus() -> None:
     assert placement.host_cpus == CPUS[1:2]
     admission.release()
     held.release()
-
-
-@pytest.fixture(autouse=True)
-def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
 
 
 @pytest.mark.parametrize("mode", ["tcg", "icount"])
