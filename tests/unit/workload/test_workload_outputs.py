@@ -1,7 +1,7 @@
 """What every workload really printed in a guest (ring-4), and what is read from it.
 
-`distances`, `wrong-node`, `loaded-latency` (on full-2) and `hot-and-cold` (on slow-memory-3) ran in
-mode timed, the others in icount.
+`distances`, `wrong-node`, `mapped-file`, `full-node`, `loaded-latency` (on full-2) and
+`hot-and-cold` (on slow-memory-3) ran in mode timed, the others in icount.
 schbench printed no number of samples then: ` of 501` and ` of 569`, its requests, were added to its
 lines by hand.
 """
@@ -31,6 +31,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
         ("copy_rate_all", "1-1"): 674.2,
         ("handover_ns", "0-0"): 21.69,
     },
+    "full-node": {("free_pages", ""): 11016, ("pages_read", ""): 94352640},
     "hackbench": {("elapsed", ""): 1.123},
     "hot-and-cold": {("hot_fast_part", "12"): 97.9, ("loads_part", "12"): 10444800},
     "hunt": {("loads_done", ""): 2},
@@ -40,6 +41,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
         ("loaded_ns", "0"): 113.76,
         ("loaded_rate", "100"): 1569.4,
     },
+    "mapped-file": {("grouped", ""): 100, ("passes", ""): 56986},
     "numa-mem": {("speed", ""): 0.109},
     "numa01": {("thread_runtime", ""): 7.039, ("speed", ""): 0.068},
     "numa02": {("slowest_thread", ""): 6.794},
