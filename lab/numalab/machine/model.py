@@ -67,9 +67,9 @@ class Machine:
     Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: as usual in
     the mode, `shift`); in `timed` mode each vCPU runs `quantum_ns` before the others catch up, the
     plugin `memory_model` charges for memory accesses, and instructions and quantum take
-    `slow_motion` times as long. `emulator` is the QEMU to start, where it
-    is not the host's own, `plugins` are loaded into it, `gdb` is a socket to be, at which it waits
-    for a debugger of the guest's kernel.
+    `slow_motion` times as long. `emulator` is the QEMU to start, where it is not the host's own,
+    `plugins` are loaded into it, `gdb` is a socket to be, at which it waits for a debugger of the
+    guest's kernel.
 
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
     outlives the guest's kernel; 0 reserves none. `pages` is what all of it is made of; hugepages
