@@ -36,6 +36,15 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
     assert len(tree.xpath("//figure")) == 1
 
 
+def test_its_head_has_the_variants_of_every_cell_once() -> None:
+    first, second, *rest = cells()
+    renamed = tuple(replace(each, name=f"{each.name}-too") for each in second.report.variants)
+    other = replace(second, report=replace(second.report, variants=renamed))
+    head = parsed(render_overview([first, other, *rest])).xpath("//p[@class='meta']/span")
+    names = [each.name for each in first.report.variants]
+    assert [span.text for span in head] == [*names, *(f"{n}-too" for n in names)]
+
+
 def test_studies_stay_apart() -> None:
     other = replace(sample_report(), study="other")
     tree = parsed(render_overview([*cells(), OverviewEntry(other, "other/index.html")]))

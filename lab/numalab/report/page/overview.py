@@ -9,7 +9,7 @@ from markupsafe import Markup
 from numalab.report import figures
 from numalab.report.cells import alike, headlines
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyReport, VariantInfo
 from numalab.report.page.measured import measure_row
 from numalab.report.page.page import data_uri, own, render_template
 
@@ -68,6 +68,15 @@ def _table(reports: Sequence[StudyReport]) -> Json:
     }
 
 
+def _variants(reports: Sequence[StudyReport]) -> list[tuple[int, VariantInfo]]:
+    """Return the variants of all cells, each with its number where it is first compared."""
+    found: dict[str, tuple[int, VariantInfo]] = {}
+    for report in reports:
+        for number, variant in enumerate(report.variants):
+            found.setdefault(variant.name, (number, variant))
+    return list(found.values())
+
+
 def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
     reports = [entry.report for entry in entries]
     first = reports[0]
@@ -77,6 +86,7 @@ def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
         "first": first,
         "entries": entries,
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
+        "variants": _variants(reports),
         "tables": [_table(group) for group in alike(reports)],
         "drawings": [
             (data_uri(report.topology_svg), figures.machine_line(report))
