@@ -158,6 +158,7 @@ def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path
         (("--budget", "soon"), "--budget: 'soon' is no time"),
         (("--budget", "0m"), "--budget: '0m' is no time"),
         (("--kernel", "no-such"), "no kernel is called 'no-such'"),
+        (("--kernel", GOOD, "--kernel", BAD), "--kernel: a hunt is on one kernel, not 2"),
     ],
 )
 def test_a_wrong_word_is_named_before_anything_is_built(
@@ -196,6 +197,14 @@ def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
     assert bench.asked == [([GOOD], "icount")]
     assert f"beside-the-mask on {GOOD}: NOT AS SAID: " in done.stderr
     assert done.exit_code == 1
+
+
+def test_a_replay_does_each_case_on_every_kernel_it_is_told(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 5.0 if kernel == BAD else 0.0
+    done = hunt("--replay", "--kernel", BAD, "--kernel", GOOD, "--output", tmp_path)
+    assert bench.asked == [([BAD, GOOD], "icount")]
+    for kernel in (BAD, GOOD):
+        assert f"beside-the-mask on {kernel}: ok: " in done.stderr
 
 
 def bisect_on(*words: object, case: Path = CASE) -> Result:

@@ -35,8 +35,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 def command(
     kernel: Annotated[
-        str | None,
-        typer.Option(help="The kernel to hunt on: debian-6.12. With --replay: all named."),
+        list[str] | None,
+        typer.Option(
+            help="The kernel to hunt on: debian-6.12. With --replay it may be given several times;"
+            " left out: those that each case names."
+        ),
     ] = None,
     properties: Annotated[
         str | None, typer.Option(help=f"Only these, with commas: {', '.join(NAMES)}.")
@@ -89,7 +92,7 @@ def command(
         _replay(kernel, mode, jobs, output, junit, connection, as_json)
         return
     aim = Aim(seed, _properties(properties), _seconds(budget), machines, loads, first, survey)
-    spec = find_kernel(kernel or _USUAL)
+    spec = _one_kernel(kernel or [_USUAL])
     other = _rival(spec, against)
     folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
     make_dir(folder)
@@ -148,8 +151,16 @@ def command(
         raise typer.Exit(1)
 
 
+def _one_kernel(names: Sequence[str]) -> KernelSpec:
+    if len(names) > 1:
+        raise UserError(
+            f"a hunt is on one kernel, not {len(names)}; --replay takes several", key="--kernel"
+        )
+    return find_kernel(names[0])
+
+
 def _replay(
-    kernel: str | None,
+    kernels: Sequence[str] | None,
     mode: ModeName,
     jobs: int | None,
     output: Path | None,
@@ -163,7 +174,7 @@ def _replay(
     wanted = {
         path.stem: [
             (name, name in table.violated_by)
-            for name in ([kernel] if kernel else [*table.violated_by, *table.holds_on])
+            for name in (kernels or [*table.violated_by, *table.holds_on])
         ]
         for path, _, table, _ in cases
     }
