@@ -102,6 +102,29 @@ def test_what_the_campaign_covered_is_what_is_stored() -> None:
         assert text.format(stored["covered"][name]) in SAID, name
 
 
+@pytest.mark.parametrize("kernel", ["debian-5.10", "debian-6.1", "debian-7.3"])
+def test_what_surveys_of_other_kernels_showed_is_what_is_stored(kernel: str) -> None:
+    file = STORED / f"survey-{kernel}-seed-100.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    above = {name: each["above"] for name, each in stored["closeness"].items() if each["above"]}
+    sizes = [str(stored[key]) for key in ("machines", "different_machines", "loads")]
+    shown = ", ".join(f"`{name}` {count}" for name, count in above.items())
+    assert f"| `{kernel}` | {' | '.join(sizes)} | {shown} |" in TEXT
+    assert (stored["kernel"], stored["seed"], stored["found"]) == (kernel, 100, [])
+    assert ("affinity" in above) == (kernel != "debian-7.3")
+
+
+def test_what_the_corpus_showed_on_other_kernels_is_what_is_stored() -> None:
+    lines = (STORED / "replayed-on-other-kernels.txt").read_text(encoding="utf-8").splitlines()
+    said = [line.partition(": ") for line in lines if " on debian-" in line and ": " in line]
+    assert len(said) == 33
+    assert [place for place, _, what in said if what.startswith("NOT AS SAID")] == [
+        "idle-after-sleep on debian-6.1",
+        "mask-forgotten on debian-5.10",
+        "mask-forgotten on debian-6.1",
+    ]
+
+
 def test_what_two_emulators_showed_is_what_is_stored() -> None:
     stored = json.loads((STORED / "survey-seed-5.json").read_text(encoding="utf-8"))
     assert f"the {stored['machines']} of 8 machines" in TEXT
