@@ -26,6 +26,7 @@ SHORT: dict[str, dict[str, Value]] = {
     "autonuma02-smt": OWN,
     "bound-hogs": {"start_node": 0, "allowed_nodes": "0,1", "seconds": 0.2},
     "dbench": {"clients": 2, "seconds": 1},
+    "dbench-disk": {"clients": 1, "seconds": 1},
     "distances": {"kib": 64},
     "full-node": {"threads": 1, "kib": 64, "seconds": 0.2},
     "hackbench": {"groups": 1, "fds": 2, "loops": 5},
@@ -48,6 +49,8 @@ SHORT: dict[str, dict[str, Value]] = {
     "wrong-node": {"threads": 1, "kib": 64, "seconds": 0.2},
     "xfsrepair": {"files": 20},
 }
+# They want a kernel with the fragment `xfs`.
+WITH_XFS = {"dbench-disk", "xfsrepair"}
 # A line before and after each, with its exit status; the trace is emptied in between.
 SCRIPT = """
 trace=/sys/kernel/tracing/instances/lab/trace
@@ -92,10 +95,12 @@ def test_every_workload_runs_and_is_read(
     printed = (run_dir.out / "stdout").read_text()
     errors = (run_dir.out / "stderr").read_text()
     assert outcome.status == 0, errors
-    # This kernel cannot, and the workload says why.
-    assert "=== xfsrepair ended with 1, begin 0 end 0" in printed
+    # This kernel cannot, and the workloads say why.
+    for name in WITH_XFS:
+        assert f"=== {name} ended with 1, begin 0 end 0" in printed
     assert "xfsrepair: this kernel has no XFS (fragment xfs" in errors
-    for name in SHORT.keys() - {"xfsrepair"}:
+    assert "dbench-disk: this kernel has no loop devices (fragment xfs" in errors
+    for name in SHORT.keys() - WITH_XFS:
         output = between(printed, name)
         assert f"=== {name} ended with 0, begin 1 end 1" in printed, (name, output, errors)
         check_metrics(name, output)
@@ -116,7 +121,7 @@ def check_metrics(name: str, output: str) -> None:
 
 
 @pytest.mark.timeout(1800)  # where the kernel is not built yet
-def test_xfs_is_made_filled_and_repaired(
+def test_file_systems_are_made_used_and_repaired(
     boot: Boot, make_machine: MakeMachine, bench_image: BuiltImage
 ) -> None:
     machine = replace(
@@ -124,10 +129,15 @@ def test_xfs_is_made_filled_and_repaired(
         rootfs=bench_image.path,
         bzimage=ensure_kernel(find_kernel("debian-6.12-xfs")).bzimage,
     )
-    outcome, run_dir = boot(
-        *bound("xfsrepair").argv, machine=machine, files=files_of(["xfsrepair"])
-    )
+    ext4 = bound("dbench-disk").argv
+    xfs = ["xfs" if word == "ext4" else word for word in ext4]
+    calls = [bound("xfsrepair").argv, ext4, xfs]
+    script = " && echo === && ".join(shlex.join(call) for call in calls)
+    outcome, run_dir = boot("sh", "-c", script, machine=machine, files=files_of(WITH_XFS))
     assert outcome.status == 0, (run_dir.out / "stderr").read_text()
-    output = (run_dir.out / "stdout").read_text()
-    check_metrics("xfsrepair", output)
-    assert "files 80" in output
+    repaired, *served = (run_dir.out / "stdout").read_text().split("===\n")
+    check_metrics("xfsrepair", repaired)
+    assert "files 80" in repaired
+    assert len(served) == 2
+    for output in served:
+        check_metrics("dbench-disk", output)

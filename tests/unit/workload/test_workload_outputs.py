@@ -1,7 +1,8 @@
 """What every workload really printed in a guest (ring-4), and what is read from it.
 
 `distances`, `wrong-node`, `mapped-file`, `full-node`, `loaded-latency` (on full-2) and
-`hot-and-cold` (on slow-memory-3) ran in mode timed, the others in icount.
+`hot-and-cold` (on slow-memory-3) ran in mode timed, `dbench-disk` (on full-2, ext4, one client) in
+slow motion, the others in icount.
 schbench printed no number of samples then: ` of 501` and ` of 569`, its requests, were added to its
 lines by hand.
 """
@@ -24,6 +25,7 @@ READ: dict[str, dict[tuple[str, str], float]] = {
     "autonuma02-smt": {("speed", ""): 0.12},
     "bound-hogs": {("hog_last_cpu", "7"): 3},
     "dbench": {("throughput", ""): 39.2824, ("max_latency", ""): 185.49},
+    "dbench-disk": {("throughput", ""): 5.14356, ("max_latency", ""): 76.916},
     "distances": {
         ("cache_ns", "64"): 5.28,
         ("chase_ns", "0-2"): 270.31,
