@@ -222,3 +222,12 @@ class TopologyFile(Document):
         if value.isprintable():
             return value
         raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
+
+    @field_validator("distances", mode="before")
+    @classmethod
+    def _check_no_table(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        if any(isinstance(each, list) for each in value):
+            raise ValueError("these go by hops, with links; a table of distances is called matrix")
+        return tuple(value)  # strict: what a validator returns is no JSON array any more
