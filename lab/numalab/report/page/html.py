@@ -30,7 +30,7 @@ from numalab.report.page.traffic import (
 )
 from numalab.topology.view.drawing import is_wide
 
-MOST_BYTES = 3 << 20
+MOST_BYTES = 4 << 20
 Json = dict[str, Any]
 
 
