@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from numalab.report.page.curves import curves
 from numalab.report.page.html import render_html
 from numalab.report.page.overview import OverviewEntry, render_overview
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
@@ -245,6 +246,30 @@ def test_pointing_at_a_bar_names_task_cpu_node_and_time(sample: Seen) -> None:
     assert "hog/" in text
     for word in ("CPU", "node", "from [ms]", "to [ms]"):
         assert word in text
+
+
+def test_pointing_at_a_curve_gives_its_mean_and_band(sample: Seen) -> None:
+    page = sample.page
+    canvas = page.locator("[data-chart=curve-local_faults-0] canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    tip = page.locator("#vg-tooltip-element.visible")
+    for y in range(0, int(box["height"]), 3):  # down along one moment, until there is a point
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + y)
+        page.wait_for_timeout(20)
+        if tip.count():
+            break
+    keys, values = (tip.locator(f"td.{name}").all_inner_texts() for name in ("key", "value"))
+    told = dict(zip(keys, values, strict=True))
+    (local, _) = curves(sample_report())
+    lines = {line.label: line for line in local.diagrams[0].lines}
+    shown = [
+        (f"{at:,.0f}", f"{mean:g}", f"{low:g}", f"{high:g}", f"{runs}")
+        for at, mean, low, high, runs in lines[told["of"]].points
+    ]
+    words = ("until [ms]", "mean [%]", "least", "most", "runs")
+    assert tuple(told[word] for word in words) in shown, told
 
 
 def test_all_charts_zoom_together_and_back(sample: Seen) -> None:

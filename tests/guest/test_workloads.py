@@ -66,8 +66,9 @@ run() {
 """
 
 
-def bound(name: str) -> BoundWorkload:
-    return resolve(load_workload(name), SHORT[name], load_topology(TOPOLOGY))
+def bound(name: str, **others: str) -> BoundWorkload:
+    """Return a workload of short parameters, or of others than these."""
+    return resolve(load_workload(name), {**SHORT[name], **others}, load_topology(TOPOLOGY))
 
 
 def files_of(names: Iterable[str]) -> dict[str, bytes]:
@@ -129,15 +130,14 @@ def test_file_systems_are_made_used_and_repaired(
         rootfs=bench_image.path,
         bzimage=ensure_kernel(find_kernel("debian-6.12-xfs")).bzimage,
     )
-    ext4 = bound("dbench-disk").argv
-    xfs = ["xfs" if word == "ext4" else word for word in ext4]
-    calls = [bound("xfsrepair").argv, ext4, xfs]
+    file_systems = [bound("dbench-disk", file_system=name).argv for name in ("ext4", "xfs")]
+    calls = [bound("xfsrepair").argv, *file_systems]
     script = " && echo === && ".join(shlex.join(call) for call in calls)
     outcome, run_dir = boot("sh", "-c", script, machine=machine, files=files_of(WITH_XFS))
     assert outcome.status == 0, (run_dir.out / "stderr").read_text()
     repaired, *served = (run_dir.out / "stdout").read_text().split("===\n")
     check_metrics("xfsrepair", repaired)
     assert "files 80" in repaired
-    assert len(served) == 2
+    assert len(served) == len(file_systems)
     for output in served:
         check_metrics("dbench-disk", output)

@@ -14,9 +14,6 @@ CELLS: list[Spec] = [
     for a in range(2)
     for b in range(2)
 ]
-CURVE: list[Spec] = [
-    {"start": 10.0, "mean": 2.0, "low": 1.0, "high": 3.0, "label": "x", "place": 0, "runs": 3}
-]
 
 
 def test_rows_are_where_something_left_and_columns_where_it_went() -> None:
@@ -57,7 +54,7 @@ def test_nothing_at_all_still_has_a_scale() -> None:
         0,
         1,
     ]
-    assert curve_chart(CURVE, "%", 10.0, 0.0)["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
+    assert curve_chart("%", 10.0, 0.0)["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
         0,
         1,
     ]
@@ -77,7 +74,7 @@ def test_figures_are_left_out_where_cells_get_too_small(
 
 
 def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
-    spec = curve_chart(CURVE, "MB/s", 20.0, 5.0)
+    spec = curve_chart("MB/s", 20.0, 5.0)
     band, line, points = spec["layer"]
     assert [each["mark"]["type"] for each in (band, line, points)] == ["area", "line", "point"]
     low, high = band["encoding"]["y"], band["encoding"]["y2"]
@@ -104,7 +101,7 @@ def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
 
 
 def test_a_variant_has_its_colour_on_every_background_and_a_node_its_own() -> None:
-    band, line, _ = curve_chart(CURVE, "%", 20.0, 5.0)["layer"]
+    band, line, _ = curve_chart("%", 20.0, 5.0)["layer"]
     color = line["encoding"]["stroke"]
     assert color == band["encoding"]["fill"]
     for place, test in enumerate(color["condition"]):
@@ -128,5 +125,5 @@ def test_each_of_twelve_variants_has_a_colour_in_tables_strips_and_diagrams() ->
 
 
 def test_only_the_line_is_zoomed_so_that_the_name_of_it_stands_once() -> None:
-    layers = curve_chart(CURVE, "%", 20.0, 5.0)["layer"]
+    layers = curve_chart("%", 20.0, 5.0)["layer"]
     assert ["params" in layer for layer in layers] == [False, True, False]

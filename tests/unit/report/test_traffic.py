@@ -115,7 +115,12 @@ def test_curves_are_valid_vega_lite() -> None:
 
     for each in curves(sample_report()):
         for diagram in each.diagrams:
-            spec = chart(each, diagram, 5000.0)
+            spec, lines = chart(each, diagram, 5000.0)
+            named = {"start", "mean", "low", "high", "runs"}
+            assert len(lines) == len(diagram.lines)
+            for found, line in zip(lines, diagram.lines, strict=True):
+                assert set(found) == named | {"label", "color", "place"}
+                assert {len(found[column]) for column in named} == {len(line.points)}
             assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
 
 

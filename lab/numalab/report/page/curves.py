@@ -138,20 +138,22 @@ def _value(series: TimeSeries, at_ms: float) -> float | None:
     return series.values[place] if place < len(series.values) else None
 
 
-def chart(found: Curves, diagram: Diagram, until_ms: float) -> Spec:
-    """Return the chart of a diagram, on the scale of all diagrams of its series."""
-    rows: list[Spec] = [
-        {
-            "start": round(at, 3),
-            "mean": round(mean, 4),
-            "low": round(low, 4),
-            "high": round(high, 4),
-            "runs": count,
-            "label": line.label,
-            "color": line.color if isinstance(line.color, str) else "",
-            "place": line.color if isinstance(line.color, int) else -1,
-        }
-        for line in diagram.lines
-        for at, mean, low, high, count in line.points
-    ]
-    return curve_chart(rows, found.unit, until_ms, found.most)
+def chart(found: Curves, diagram: Diagram, until_ms: float) -> tuple[Spec, list[Spec]]:
+    """Return the chart of a diagram, on the scale of all diagrams of its series, and its lines.
+
+    A line has its points by column, so that a page does not name the columns of every point.
+    """
+    return curve_chart(found.unit, until_ms, found.most), [_packed(line) for line in diagram.lines]
+
+
+def _packed(line: CurveLine) -> Spec:
+    return {
+        "label": line.label,
+        "color": line.color if isinstance(line.color, str) else "",
+        "place": line.color if isinstance(line.color, int) else -1,
+        "start": [round(at, 3) for at, *_ in line.points],
+        "mean": [round(mean, 4) for _, mean, *_ in line.points],
+        "low": [round(low, 4) for _, _, low, *_ in line.points],
+        "high": [round(high, 4) for *_, high, _ in line.points],
+        "runs": [count for *_, count in line.points],
+    }

@@ -64,9 +64,12 @@ def heat_map(rows: list[Spec], nodes: int, most: float) -> Spec:
     )
 
 
-def curve_chart(rows: list[Spec], unit: str, until_ms: float, most: float) -> Spec:
-    """Draw curves with bands over time. A row has `start`, `mean`, `low`, `high` and `label`, and a
-    colour: the `place` of a variant, or a `color` of its own."""
+def curve_chart(unit: str, until_ms: float, most: float) -> Spec:
+    """Draw curves with bands over time, of the data set `points`, which the page gives it.
+
+    A point has `start`, `mean`, `low`, `high`, `runs` and `label`, and a colour: the `place` of a
+    variant, or a `color` of its own.
+    """
     tests = [
         {"test": f"datum.place % {VARIANTS} == {n}", "value": {"expr": f"v{n}"}}
         for n in range(VARIANTS)
@@ -103,7 +106,7 @@ def curve_chart(rows: list[Spec], unit: str, until_ms: float, most: float) -> Sp
     }
     return framed(
         {
-            "data": {"values": rows},
+            "data": {"name": "points"},
             "width": "container",
             "height": 130,
             "autosize": {"type": "fit-x", "contains": "padding"},

@@ -30,7 +30,7 @@ from numalab.report.page.traffic import (
 )
 from numalab.topology.view.drawing import is_wide
 
-MOST_BYTES = 4 << 20
+MOST_BYTES = 3 << 20
 Json = dict[str, Any]
 
 
@@ -149,6 +149,6 @@ def _chart_data(
     until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
     for each in series:
         for place, diagram in enumerate(each.diagrams):
-            spec = chart(each, diagram, until)
-            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "zooms": True}
+            spec, by_column = chart(each, diagram, until)
+            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "lines": by_column, "zooms": True}
     return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}

@@ -14,6 +14,13 @@
     }));
   }
 
+  function pointsOf(lines) {
+    return lines.flatMap(({ label, color, place, ...columns }) => columns.start.map((start, i) => ({
+      label, color, place, start,
+      mean: columns.mean[i], low: columns.low[i], high: columns.high[i], runs: columns.runs[i],
+    })));
+  }
+
   function paint(colors) {
     for (const view of views) {
       for (const [name, value] of Object.entries(colors)) view.signal(name, value);
@@ -50,11 +57,12 @@
   });
 
   async function drawOne(place, colors) {
-    const { spec, spans, zooms } = data.charts[place.dataset.chart];
+    const { spec, spans, lines, zooms } = data.charts[place.dataset.chart];
     for (const param of spec.params) {
       if (param.name in colors) param.value = colors[param.name];
     }
     if (spans) spec.datasets = { spans: rowsOf(spans) };
+    if (lines) spec.datasets = { points: pointsOf(lines) };
     const { view } = await vegaEmbed(place, spec, { actions: false, renderer: "canvas", mode: "vega-lite" });
     views.push(view);
     if (!zooms) return;
