@@ -17,10 +17,23 @@ from numalab.workload.model import BoundWorkload
 
 KEPT = 9  # runs of a kind that are remembered, the latest
 
-# Estimates, from runs of bound-hogs on ring-4 and mesh-8 (2 CPUs, icount shift 3): boot and
-# collecting take 3.5 s and 0.15 s for each vCPU; a second of one busy vCPU takes 0.16 s.
-_FIXED, _PER_CPU, _PER_BUSY_SECOND = 3.5, 0.15, 0.16
 _TCG_SLOWDOWN = 2.0
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Wall seconds: of boot and collecting, of these for each vCPU, of a second of a busy vCPU."""
+
+    fixed: float
+    per_cpu: float
+    per_busy_second: float
+
+
+# icount: from runs of bound-hogs on ring-4 and mesh-8 (2 CPUs, icount shift 3).
+_PACE = _Pace(3.5, 0.15, 0.16)
+# timed: from the runs in reports/examples. The memory model takes most of it, and by what a
+# workload does with memory a busy second takes from 0.2 to 4.4 s.
+_PACE_TIMED = _Pace(10, 0.4, 1.3)
 
 
 @dataclass(frozen=True)
@@ -70,10 +83,11 @@ def estimate(
 ) -> float:
     """Estimate the wall seconds of a run that no earlier one tells of."""
     cpus = topology.cpu_count
-    fixed = _FIXED + _PER_CPU * cpus
+    pace = _PACE_TIMED if mode == "timed" else _PACE
+    fixed = pace.fixed + pace.per_cpu * cpus
     if mode in DETERMINISTIC:
         times = slow_motion if mode == "timed" else 1
-        return fixed + _PER_BUSY_SECOND * cpus * workload.seconds / times
+        return fixed + pace.per_busy_second * cpus * workload.seconds / times
     return fixed + workload.seconds * (_TCG_SLOWDOWN if mode == "tcg" else 1)
 
 
