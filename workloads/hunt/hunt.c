@@ -599,14 +599,20 @@ static void hurry_scans(void)
 	}
 }
 
-/* Without memory users load balancing is asked alone: a fault on its code can move a hog, too. */
+/*
+ * Without memory users load balancing is asked alone: a fault on its code can move a hog, too.
+ * A kernel without NUMA balancing has neither of the two places.
+ */
 static void balance_numa(void)
 {
 	int wanted = 0;
 
 	for (int place = 0; place < part_count; place++)
 		wanted |= parts[place].kind == MEMORY;
-	put("/proc/sys/kernel/numa_balancing", wanted ? "1" : "0");
+	if (put("/proc/sys/kernel/numa_balancing", wanted ? "1" : "0") &&
+	    !access("/sys/kernel/debug/sched/numa_balancing", F_OK))
+		die("cannot turn NUMA balancing on or off: /proc/sys/kernel/numa_balancing: %s",
+		    strerror(errno));
 }
 
 static void run_load(char *text, int load)

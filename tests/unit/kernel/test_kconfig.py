@@ -12,6 +12,7 @@ from numalab.kernel.config.kconfig import (
     refusals,
     render_request,
 )
+from numalab.places import project_dir
 
 NAMES = st.from_regex(r"CONFIG_[A-Z][A-Z0-9_]{0,12}", fullmatch=True)
 VALUES = st.one_of(
@@ -118,3 +119,12 @@ def test_refusals_tell_missing_from_different() -> None:
 def test_an_option_may_be_for_some_versions_only(reason: str, version: str, expected: bool) -> None:
     [option] = parse_fragment("guest", f"# For.\n\n# {reason}\nCONFIG_A=y\n").options
     assert option.is_for(version) is expected
+
+
+@pytest.mark.parametrize("version", ["5.10.223", "6.1.192", "6.12.117", "7.2", "7.3.4"])
+def test_every_kernel_is_asked_for_proc_sys(version: str) -> None:
+    """7.3 gave its option another name, and NUMA balancing could not be turned off."""
+    path = project_dir() / "kernel-configs/guest.config"
+    options = parse_fragment("guest", path.read_text(encoding="utf-8")).options
+    asked = [each.name for each in options if each.is_for(version)]
+    assert len({"CONFIG_PROC_SYSCTL", "CONFIG_SYSCTL"} & set(asked)) == 1
