@@ -85,6 +85,7 @@ def test_every_workload_runs_and_is_read(
 ) -> None:
     assert set(SHORT) == set(list_workloads())
     calls = [f"run {name} {shlex.join(bound(name).argv)}" for name in SHORT]
+    calls.append(f"run flushed {shlex.join(bound('mapped-file', file='disk').argv)}")
     machine = replace(make_machine(TOPOLOGY), rootfs=bench_image.path)
     script = "\n".join([SCRIPT, *calls])
     outcome, run_dir = boot(
@@ -105,6 +106,7 @@ def test_every_workload_runs_and_is_read(
         output = between(printed, name)
         assert f"=== {name} ended with 0, begin 1 end 1" in printed, (name, output, errors)
         check_metrics(name, output)
+    check_metrics("mapped-file", between(printed, "flushed"))
 
 
 def between(printed: str, name: str) -> str:

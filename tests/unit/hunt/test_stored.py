@@ -77,6 +77,7 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         ("idle-far-cpu", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
         ("pulled-both-ways", 0, [tuple(range(9)), tuple(range(6, 12))]),
         ("kept-on-one-cpu", 2, [(0, 1, 2, 3), (0, 1, 4)]),
+        ("idle-in-a-shared-group", 4, [(0, 4, 5), (0, 1), (0, 2, 3)]),
     ],
 )
 def test_the_groups_that_explain_a_finding(
@@ -85,6 +86,21 @@ def test_the_groups_that_explain_a_finding(
     case, _, _ = read_case(STORED / f"{file}.toml")
     groups = predict(case.machine).cpus[cpu].domains[-1].groups
     assert [group.span for group in groups] == spans
+
+
+def test_what_findings_do_on_7_3_is_what_is_stored() -> None:
+    """Changes of node of each of three looks: none but where two nodes pull, in one of them."""
+    text = (STORED / "on-7.3.txt").read_text(encoding="utf-8")
+    changes = {
+        name: re.findall(rf"^hunted_hunt_{kernel}_\d+,([\d.]+),", part, re.MULTILINE)
+        for part in text.split("## ")[1:]
+        for kernel in ("k612", "k73")
+        for name in [(part.split()[0], kernel)]
+    }
+    assert changes.pop(("pulled-both-ways", "k73")) == ["0.0", "0.0", "22.0"]
+    assert changes.pop(("pulled-both-ways", "k612")) == ["25.0", "24.0", "24.0"]
+    assert len(changes) == 6
+    assert all(each == ["0.0"] * 3 for each in changes.values())
 
 
 def test_what_the_campaign_covered_is_what_is_stored() -> None:
