@@ -135,6 +135,7 @@ def test_what_the_corpus_showed_on_other_kernels_is_what_is_stored() -> None:
     said = [line.partition(": ") for line in lines if " on debian-" in line and ": " in line]
     assert len(said) == 33
     assert [place for place, _, what in said if what.startswith("NOT AS SAID")] == [
+        "beside-the-mask on debian-7.3",
         "idle-after-sleep on debian-6.1",
         "mask-forgotten on debian-5.10",
         "mask-forgotten on debian-6.1",
