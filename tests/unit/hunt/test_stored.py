@@ -75,6 +75,7 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
     ("file", "cpu", "spans"),
     [
         ("idle-far-cpu", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
+        ("idle-far-cpu-7.3", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
         ("pulled-both-ways", 0, [tuple(range(9)), tuple(range(6, 12))]),
         ("kept-on-one-cpu", 2, [(0, 1, 2, 3), (0, 1, 4)]),
         ("idle-in-a-shared-group", 4, [(0, 4, 5), (0, 1), (0, 2, 3)]),

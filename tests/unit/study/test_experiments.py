@@ -34,3 +34,15 @@ def test_the_page_has_the_means_of_the_cached_warehouses() -> None:
             for variant in ("before", "after")
         )
         assert f"| {before:,.0f} | {after:,.0f} |" in page
+
+
+def test_the_page_has_the_rates_of_long_streams() -> None:
+    with (ROOT / "studies/experiments/less-busy-nodes-long/measures.csv").open("r") as file:
+        rows = {row["run"]: row["triad_rate"] for row in csv.DictReader(file)}
+    page = (ROOT / "docs/studies/less-busy-nodes.md").read_text(encoding="utf-8")
+    for cell in ("stream", "stream-half"):
+        shown = [
+            ", ".join(rows[f"full-4_{cell}_{variant}_{seed}"] for seed in (1, 2, 3))
+            for variant in ("with", "off")
+        ]
+        assert f"| {shown[0]} | {shown[1]} |" in page
