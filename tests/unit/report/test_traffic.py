@@ -7,7 +7,8 @@ import pytest
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
 from numalab.report.model import RunFindings, StudyReport
 from numalab.report.page import charts
-from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, chart, curves
+from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, by_column, curves
+from numalab.report.page.diagrams import curve_chart
 from numalab.report.page.html import render_html
 from numalab.report.page.residence import balance, residence_rows
 from numalab.report.page.traffic import (
@@ -114,14 +115,24 @@ def test_curves_are_valid_vega_lite() -> None:
     import vl_convert  # noqa: PLC0415
 
     for each in curves(sample_report()):
-        for diagram in each.diagrams:
-            spec, lines = chart(each, diagram, 5000.0)
-            named = {"start", "mean", "low", "high", "runs"}
-            assert len(lines) == len(diagram.lines)
-            for found, line in zip(lines, diagram.lines, strict=True):
-                assert set(found) == named | {"label", "color", "place"}
-                assert {len(found[column]) for column in named} == {len(line.points)}
-            assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
+        spec = curve_chart(each.unit, 5000.0, each.most)
+        assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
+
+
+def test_a_curve_has_each_column_once() -> None:
+    named = ("start", "mean", "low", "high", "runs")
+    lines = [
+        line
+        for each in curves(sample_report())
+        for diagram in each.diagrams
+        for line in diagram.lines
+    ]
+    assert lines
+    for line in lines:
+        found = by_column(line)
+        assert set(found) == {*named, "label", "color", "place"}
+        columns = [found[name] for name in named]
+        assert all(isinstance(each, list) and len(each) == len(line.points) for each in columns)
 
 
 def test_a_decision_says_what_was_decided() -> None:

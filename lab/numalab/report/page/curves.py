@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from numalab.analysis.findings import TimeSeries
 from numalab.report.figures import printable
 from numalab.report.model import StudyReport
-from numalab.report.page.charts import PALETTE, Spec, node_color
-from numalab.report.page.diagrams import curve_chart
+from numalab.report.page.charts import PALETTE, node_color
 
 MOST_STEPS = 100  # of a curve
 MOST_POINTS = 1600  # of a diagram: 32 links of a large mesh have 50 steps each
@@ -138,15 +137,8 @@ def _value(series: TimeSeries, at_ms: float) -> float | None:
     return series.values[place] if place < len(series.values) else None
 
 
-def chart(found: Curves, diagram: Diagram, until_ms: float) -> tuple[Spec, list[Spec]]:
-    """Return the chart of a diagram, on the scale of all diagrams of its series, and its lines.
-
-    A line has its points by column, so that a page does not name the columns of every point.
-    """
-    return curve_chart(found.unit, until_ms, found.most), [_packed(line) for line in diagram.lines]
-
-
-def _packed(line: CurveLine) -> Spec:
+def by_column(line: CurveLine) -> dict[str, object]:
+    """Pack a curve by column for the page, so that not every point names its columns."""
     return {
         "label": line.label,
         "color": line.color if isinstance(line.color, str) else "",

@@ -10,7 +10,8 @@ from numalab.report import figures
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.model import StudyReport
 from numalab.report.page import charts
-from numalab.report.page.curves import Curves, chart, curves
+from numalab.report.page.curves import Curves, by_column, curves
+from numalab.report.page.diagrams import curve_chart
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measured import measure_row, run_values
@@ -149,6 +150,7 @@ def _chart_data(
     until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
     for each in series:
         for place, diagram in enumerate(each.diagrams):
-            spec, by_column = chart(each, diagram, until)
-            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "lines": by_column, "zooms": True}
+            spec = curve_chart(each.unit, until, each.most)
+            lined = [by_column(line) for line in diagram.lines]
+            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "lines": lined, "zooms": True}
     return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}
