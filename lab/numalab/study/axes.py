@@ -135,6 +135,8 @@ def _changed(
             guest[key] = guest.get(key, {}) | new[key]
         guest["cmdline"] = [*guest.get("cmdline", ()), *new["cmdline"]]
         guest["pages"] = new["pages"] or guest.get("pages")
+        if change.nodes is not None:
+            guest["nodes"] = change.nodes
     return {**use, "label": label, "parameters": parameters, "guest": guest}
 
 
@@ -144,3 +146,5 @@ def _named(change: RunChange) -> Iterator[str]:
     yield from (f"the parameter {name}" for name in change.parameters)
     if change.pages is not None:
         yield "pages"
+    if change.nodes is not None:
+        yield "nodes"

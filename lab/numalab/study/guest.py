@@ -1,14 +1,19 @@
 """The guest that a study boots of a topology, as far as the study file decides it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from numalab.analysis.measures.catalogue import explain
+from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.machine.model import Machine
 from numalab.measure import MeasureKind
+from numalab.study.machine_table import GuestChange
 from numalab.study.model import Study
 from numalab.topology.model import Topology
+from numalab.workload.fit import cpus_of_nodes
+from numalab.workload.model import BoundWorkload
 
 
 def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -> None:
@@ -47,6 +52,31 @@ def guest_of(study: Study, topology: Topology, label: str) -> Machine:
         extra_cmdline=study.machine.cmdline + own.cmdline,
         measures_time=measures_time(study),
     )
+
+
+def changed(
+    bound: BoundWorkload, change: GuestChange, topology: Topology, path: Path, key: str
+) -> BoundWorkload:
+    """Return a workload as the guests of its use run it: on some nodes, in its environment.
+
+    Raises UserError for nodes that the machine lacks or that have no CPUs, and where a workload
+    binds its tasks itself and would go beyond them.
+    """
+    words = [f"{name}={value}" for name, value in change.env.items()]
+    if words:
+        bound = replace(bound, argv=("env", *words, *bound.argv))
+    if change.nodes is None:
+        return bound
+    try:
+        there = cpus_of_nodes(topology, change.nodes)
+    except ValueError as error:
+        raise UserError(str(error), file=path, key=f"{key}.nodes") from None
+    allowed = tuple(cpu for cpu in bound.allowed_cpus if cpu in there)
+    if allowed != bound.allowed_cpus and len(bound.allowed_cpus) < topology.cpu_count:
+        reason = f"{bound.name} itself says where its tasks may run, and goes out of these nodes"
+        raise UserError(reason, file=path, key=f"{key}.nodes")
+    argv = ("taskset", "--cpu-list", format_cpulist(there), *bound.argv)
+    return replace(bound, argv=argv, allowed_cpus=allowed)
 
 
 def tunables_of(study: Study, variant: str, label: str) -> dict[str, str | int]:

@@ -56,10 +56,11 @@ class GuestChange(Document):
     """In what the guests of one use of a workload differ from those of the others.
 
     `tunables` are written beside those of the variant, words of `cmdline` come after the study's;
-    `env` is added to the command's environment.
+    `env` is added to the command's environment, which runs on the CPUs of `nodes` ("1,4") alone.
     """
 
     tunables: dict[str, str | int] = Field(default_factory=dict)
     cmdline: Annotated[tuple[KernelWord, ...], BeforeValidator(_listed)] = ()
     env: dict[str, str] = Field(default_factory=dict)
     pages: PageKind | None = None
+    nodes: int | str | None = Field(default=None, exclude_if=lambda nodes: nodes is None)

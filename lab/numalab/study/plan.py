@@ -19,7 +19,7 @@ from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import PlannedRun, StoredPlan, planned_run
 from numalab.results.remarks import Remark
-from numalab.study.guest import check_guests
+from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, load_study, study_table
 from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.build import build_topology
@@ -109,7 +109,7 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     runs = _runs(study, topologies, path)
     capture = load_capture(study.capture, path)
     workloads = {
-        cell: _with_sampler(_with_environment(bound, study.guest(cell.label).env), capture)
+        cell: _with_sampler(bound, capture)
         for cell, bound in _workloads(study, topologies, runs, path).items()
     }
     names = {study.variants[run.variant].kernel for run in runs}
@@ -212,23 +212,23 @@ def _workloads(
     """Fit each workload to the machines that it runs on; what has no runs is not even tried."""
     used = {run.cell for run in runs}
     return {
-        cell: resolve(
-            load_workload(use.name),
-            use.parameters,
+        cell: changed(
+            resolve(
+                load_workload(use.name),
+                use.parameters,
+                topology,
+                file=path,
+                key=f"workloads[{place}].parameters",
+            ),
+            use.guest,
             topology,
-            file=path,
-            key=f"workloads[{place}].parameters",
+            path,
+            f"workloads.{use.label}.guest",
         )
         for name, topology in topologies.items()
         for place, use in enumerate(study.workloads)
         if (cell := Cell(name, use.label)) in used
     }
-
-
-def _with_environment(bound: BoundWorkload, env: Mapping[str, str]) -> BoundWorkload:
-    """Put `env` before the command, where its environment is to have more."""
-    words = (f"{name}={value}" for name, value in env.items())
-    return replace(bound, argv=("env", *words, *bound.argv)) if env else bound
 
 
 def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:

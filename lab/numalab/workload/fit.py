@@ -55,7 +55,7 @@ class Fitted:
         return tuple(cpu for node in self.topology.nodes if node.id in chosen for cpu in node.cpus)
 
     def _add_nodes(self, name: str, table: ParameterTable, value: Value) -> None:
-        self.nodes[name] = _nodes(value, table, self.topology)
+        self.nodes[name] = _nodes(value, self.topology, one=table.type == "node")
         cpus = self.cpus_of(name)
         self.texts[f"{name}.cpulist"] = format_cpulist(cpus)
         self.numbers[f"{name}.cpus"] = len(cpus)
@@ -76,11 +76,17 @@ class Fitted:
         return text
 
 
-def _nodes(value: Value, table: ParameterTable, topology: Topology) -> tuple[int, ...]:
+def cpus_of_nodes(topology: Topology, value: Value) -> tuple[int, ...]:
+    """Return the CPUs of nodes such as "1,4"; ValueError for a node that has none."""
+    ids = _nodes(value, topology)
+    return tuple(cpu for node in topology.nodes if node.id in ids for cpu in node.cpus)
+
+
+def _nodes(value: Value, topology: Topology, *, one: bool = False) -> tuple[int, ...]:
     """Return the nodes that a `node` or `nodes` parameter names; ValueError for any it cannot."""
     usable = [node.id for node in topology.nodes if node.cpus]
     valid = f"nodes with CPUs on {topology.name}: {format_cpulist(usable)}"
-    if table.type == "node" and not isinstance(value, int):
+    if one and not isinstance(value, int):
         raise ValueError(f"needs the number of a node, found {value!r} ({valid})")
     ids = (value,) if isinstance(value, int) else parse_cpulist(str(value))
     if not ids:

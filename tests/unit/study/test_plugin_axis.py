@@ -50,6 +50,8 @@ def change(seconds: int) -> RunChange:
 register_axis(Axis("seconds", int, change))
 register_axis(Axis("thp-too", str, lambda value: RunChange(tunables={"THP": value})))
 register_axis(Axis("none", str, lambda value: None))
+register_axis(Axis("bound", int, lambda node: RunChange(nodes=node)))
+register_axis(Axis("unbound", str, lambda nodes: RunChange(nodes=nodes)))
 """.replace("THP", THP)
 
 
@@ -176,6 +178,41 @@ def test_a_use_of_a_workload_can_have_a_guest_of_its_own(lab: Path) -> None:
         plan_study(study(lab, "", workload='guest = { tunables = { "/etc/x" = 1 } }'))
     with pytest.raises(UserError, match=r"workloads\.numa01\.guest: env: 'a b' is no name"):
         plan_study(study(lab, "", workload='guest = { env = { "a b" = "1" } }'))
+
+
+def test_a_command_can_be_bound_to_nodes(lab: Path) -> None:
+    plan = plan_study(study(lab, "", workload='guest = { nodes = "0,2", env = { A = "b" } }'))
+    hogs, bound = plan.workloads.values()
+    assert bound.argv[:5] == ("taskset", "--cpu-list", "0-1,4-5", "env", "A=b")
+    assert bound.allowed_cpus == (0, 1, 4, 5)
+    assert hogs.argv[0] != "taskset"
+    assert plan.digest != plan_study(study(lab, "")).digest
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ('"0,9"', r"guest\.nodes: node 9 is not there \(nodes with CPUs on ring-4: 0-3\)"),
+        ('"one"', r"guest\.nodes: .*'one'"),
+        ("true", r"guest\.nodes"),
+    ],
+)
+def test_nodes_that_are_not_there_are_refused(lab: Path, nodes: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan_study(study(lab, "", workload=f"guest = {{ nodes = {nodes} }}"))
+
+
+def test_what_binds_its_tasks_itself_is_not_bound_elsewhere(lab: Path) -> None:
+    path = study(lab, "bound = [2]")
+    with pytest.raises(UserError, match="bound-hogs itself says where its tasks may run"):
+        plan_study(path)
+    path.write_text(path.read_text().replace('"bound-hogs"', '"numa02"'))
+    found = [bound.argv[2] for bound in plan_study(path).workloads.values()]
+    assert found == ["4-5", "4-5"]
+    both = path.read_text().replace("bound = [2]", 'bound = [2]\nunbound = ["1"]')
+    path.write_text(both)
+    with pytest.raises(UserError, match="bound and unbound both change nodes"):
+        plan_study(path)
 
 
 def test_a_name_is_given_once() -> None:
