@@ -87,7 +87,8 @@ def estimate(
     fixed = pace.fixed + pace.per_cpu * cpus
     if mode in DETERMINISTIC:
         times = slow_motion if mode == "timed" else 1
-        return fixed + pace.per_busy_second * cpus * workload.seconds / times
+        busy = len(workload.allowed_cpus)
+        return fixed + pace.per_busy_second * busy * workload.seconds / times
     return fixed + workload.seconds * (_TCG_SLOWDOWN if mode == "tcg" else 1)
 
 

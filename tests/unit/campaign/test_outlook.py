@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -
     what = (task.topology, task.workload)
     assert estimate(*what, "timed", 8) < estimate(*what, "timed")
     assert estimate(*what, "icount", 8) == estimate(*what, "icount")
+    bound = replace(task.workload, allowed_cpus=task.workload.allowed_cpus[:1])
+    assert estimate(task.topology, bound, "icount") < estimate(*what, "icount")
     assert Costs().of(*what, "icount") == Cost(estimate(*what, "icount"))
     for seconds in (3.0, 100.0, 5.0):
         Costs().learn(*what, "icount", seconds)

@@ -1,6 +1,7 @@
 """Experiments that show why a claim does not come out: each can be run, and has its numbers."""
 
 import csv
+import re
 from pathlib import Path
 from statistics import mean
 
@@ -9,6 +10,7 @@ import pytest
 from numalab.study.plan import plan_study
 
 ROOT = Path(__file__).parents[3]
+BOUND = (1, 2, 4, 6)  # threads
 FILES = sorted((ROOT / "studies/experiments").glob("*.toml"))
 
 
@@ -23,17 +25,43 @@ def test_its_stored_runs_are_those_of_its_plan(path: Path) -> None:
     assert stored == {run.id for run in plan_study(path).runs}
 
 
-def test_the_page_has_the_means_of_the_cached_warehouses() -> None:
-    folder = ROOT / "studies/experiments/group-construction-cached"
-    with (folder / "measures.csv").open(encoding="utf-8") as file:
+def throughputs(name: str, threads: tuple[int, ...]) -> list[tuple[float, float]]:
+    """Return the means of the runs before and after, for each number of threads."""
+    path = ROOT / "studies/experiments" / name / "measures.csv"
+    with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    page = (ROOT / "docs/studies/group-construction.md").read_text(encoding="utf-8")
-    for threads in (1, 8, 32, 48):
-        before, after = (
-            mean(float(row["throughput"]) for row in rows if f"-{threads}_{variant}_" in row["run"])
-            for variant in ("before", "after")
+    return [
+        (
+            mean(float(row["throughput"]) for row in rows if f"-{count}_before_" in row["run"]),
+            mean(float(row["throughput"]) for row in rows if f"-{count}_after_" in row["run"]),
         )
+        for count in threads
+    ]
+
+
+def test_the_page_has_the_means_of_the_cached_warehouses() -> None:
+    page = (ROOT / "docs/studies/group-construction.md").read_text(encoding="utf-8")
+    for before, after in throughputs("group-construction-cached", (1, 8, 32, 48)):
         assert f"| {before:,.0f} | {after:,.0f} |" in page
+
+
+def test_the_page_has_the_means_of_the_bound_warehouses() -> None:
+    page = (ROOT / "docs/studies/group-construction.md").read_text(encoding="utf-8")
+    small = throughputs("group-construction-bound", BOUND)
+    large = throughputs("group-construction-bound-memory", BOUND)
+    for count, (before, after), (early, late) in zip(BOUND, small, large, strict=True):
+        (row,) = re.findall(rf"^\| {count} \| {before:,.0f} \| {after:,.0f}.*$", page, re.MULTILINE)
+        assert f"| {early:,.0f} | {late:,.0f} |" in row
+
+
+@pytest.mark.parametrize("name", ["group-construction-bound", "group-construction-bound-memory"])
+def test_bound_threads_stayed_on_one_node_before(name: str) -> None:
+    path = ROOT / "studies/experiments" / name / "measures.csv"
+    with path.open(encoding="utf-8") as file:
+        runs = [row for row in csv.DictReader(file) if "_before_" in row["run"]]
+    assert len(runs) == 20
+    shares = [{row["task_time_share_node1"], row["task_time_share_node4"]} for row in runs]
+    assert all(each == {"0.0", "100.0"} for each in shares)
 
 
 def test_the_page_has_the_rates_of_long_streams() -> None:
