@@ -13,6 +13,7 @@ question = "Does it reach the guest?"
 topologies = ["ring-4"]
 mode = "icount"
 seeds = [1]
+exclude = [{ workloads = ["bound-thp-never"] }]
 [variants.now]
 kernel = "debian-6.12"
 [[workloads]]
@@ -20,6 +21,11 @@ name = "bound-hogs"
 label = "hogs"
 parameters = { seconds = 1 }
 guest = { env = { WHO = "me too" }, cmdline = ["noresume"] }
+[[workloads]]
+name = "warehouse"
+label = "bound"
+parameters = { threads = 4, seconds = 1, own_kib = 64, shared_kib = 64 }
+guest = { nodes = "1,3" }
 [axes]
 thp = ["always", "never"]
 [capture]
@@ -52,3 +58,9 @@ def test_what_plug_ins_add_reaches_the_guest(tmp_path: Path) -> None:
         free = [one for one in series if one["name"] == "node_memory-MemFree"]
         assert [one["node"] for one in free] == [0, 1, 2, 3]
         assert all(len(one["values"]) >= 4 and min(one["values"]) > 0 for one in free)
+    (bound,) = tmp_path.glob("reports/mine/*/runs/ring-4_bound-thp-always_now_1")
+    measured = json.loads((bound / "measures.json").read_text())
+    values = {each["name"]: each["value"] for each in measured}
+    shares = [values[f"task_time_share_node{node}"] for node in range(4)]
+    assert shares[0] == shares[2] == 0
+    assert shares[1] + shares[3] > 99
