@@ -78,6 +78,7 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         ("idle-far-cpu-7.3", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
         ("pulled-both-ways", 0, [tuple(range(9)), tuple(range(6, 12))]),
         ("kept-on-one-cpu", 2, [(0, 1, 2, 3), (0, 1, 4)]),
+        ("kept-on-one-cpu-6.1", 5, [(0, 1, 2, 4, 5), (0, 1, 2, 3)]),
         ("idle-in-a-shared-group", 4, [(0, 4, 5), (0, 1), (0, 2, 3)]),
     ],
 )
@@ -102,6 +103,16 @@ def test_what_findings_do_on_7_3_is_what_is_stored() -> None:
     assert changes.pop(("pulled-both-ways", "k612")) == ["25.0", "24.0", "24.0"]
     assert len(changes) == 6
     assert all(each == ["0.0"] * 3 for each in changes.values())
+
+
+def test_what_keeps_hogs_on_one_cpu_is_the_allowed_imbalance() -> None:
+    """Of three looks at each kernel, in how many a hog got to the idle CPU."""
+    text = (STORED / "kept-on-one-cpu-6.1-kernels.txt").read_text(encoding="utf-8")
+    moved = {
+        kernel: re.findall(rf"^hunted_hunt_{kernel}_\d+,(\d)$", text, re.MULTILINE).count("1")
+        for kernel in ("k510", "k61", "k612", "k612even", "k73")
+    }
+    assert moved == {"k510": 3, "k61": 1, "k612": 1, "k612even": 3, "k73": 0}
 
 
 def test_what_the_campaign_covered_is_what_is_stored() -> None:
