@@ -105,6 +105,21 @@ def test_what_findings_do_on_7_3_is_what_is_stored() -> None:
     assert all(each == ["0.0"] * 3 for each in changes.values())
 
 
+def test_what_was_confirmed_on_5_10_is_what_is_stored() -> None:
+    stored = json.loads((STORED / "campaign-debian-5.10.json").read_text(encoding="utf-8"))
+    assert [each["property"] for each in stored["found"]] == ["affinity"]
+    assert [each["prop"] for each in stored["unconfirmed"]] == ["idle-cores"]
+    assert (
+        f"{stored['machines']} cases on {stored['different_machines']} different machines and"
+        f" {stored['loads']} loads"
+    ) in SAID
+    assert f"came to {stored['closest']['work-conservation']:.0%}".replace("%", " %") in SAID
+    for kernel in ("5.10", "6.1"):
+        printed = (STORED / f"hunted-debian-{kernel}.txt").read_text(encoding="utf-8")
+        assert re.search(r"confirmed after 2\.\d+ min: affinity", printed)
+        assert ("found: work-conservation" in printed) == (kernel == "6.1")
+
+
 def test_what_keeps_hogs_on_one_cpu_is_the_allowed_imbalance() -> None:
     """Of three looks at each kernel, in how many a hog got to the idle CPU."""
     text = (STORED / "kept-on-one-cpu-6.1-kernels.txt").read_text(encoding="utf-8")
@@ -165,5 +180,5 @@ def test_what_two_emulators_showed_is_what_is_stored() -> None:
 
 
 def test_there_are_rows() -> None:
-    assert len(ROWS) == 8 + 7
-    assert len(PRINTED) == 7 + 7
+    assert len(ROWS) == 8 + 10
+    assert len(PRINTED) == 7 + 10
