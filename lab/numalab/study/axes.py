@@ -134,9 +134,7 @@ def _changed(
         for key in ("tunables", "env"):
             guest[key] = guest.get(key, {}) | new[key]
         guest["cmdline"] = [*guest.get("cmdline", ()), *new["cmdline"]]
-        guest["pages"] = new["pages"] or guest.get("pages")
-        if change.nodes is not None:
-            guest["nodes"] = change.nodes
+        guest |= _set_once(change)
     return {**use, "label": label, "parameters": parameters, "guest": guest}
 
 
@@ -144,7 +142,10 @@ def _named(change: RunChange) -> Iterator[str]:
     yield from change.tunables
     yield from change.env
     yield from (f"the parameter {name}" for name in change.parameters)
-    if change.pages is not None:
-        yield "pages"
-    if change.nodes is not None:
-        yield "nodes"
+    yield from _set_once(change)
+
+
+def _set_once(change: RunChange) -> dict[str, Any]:
+    """Return what a guest has one of, as far as a change says it."""
+    both = {"pages": change.pages, "nodes": change.nodes}
+    return {name: value for name, value in both.items() if value is not None}

@@ -52,7 +52,7 @@ class Fitted:
     def cpus_of(self, name: str | None) -> tuple[int, ...]:
         """Return the CPUs of a node parameter, or of the whole machine without one."""
         chosen = self.nodes.get(name or "", tuple(node.id for node in self.topology.nodes))
-        return tuple(cpu for node in self.topology.nodes if node.id in chosen for cpu in node.cpus)
+        return _cpus(self.topology, chosen)
 
     def _add_nodes(self, name: str, table: ParameterTable, value: Value) -> None:
         self.nodes[name] = _nodes(value, self.topology, one=table.type == "node")
@@ -78,7 +78,10 @@ class Fitted:
 
 def cpus_of_nodes(topology: Topology, value: Value) -> tuple[int, ...]:
     """Return the CPUs of nodes such as "1,4"; ValueError for a node that has none."""
-    ids = _nodes(value, topology)
+    return _cpus(topology, _nodes(value, topology))
+
+
+def _cpus(topology: Topology, ids: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(cpu for node in topology.nodes if node.id in ids for cpu in node.cpus)
 
 

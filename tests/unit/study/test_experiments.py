@@ -14,22 +14,26 @@ BOUND = (1, 2, 4, 6)  # threads
 FILES = sorted((ROOT / "studies/experiments").glob("*.toml"))
 
 
+def measured(name: str) -> list[dict[str, str]]:
+    """Return the stored runs of an experiment, a row each."""
+    path = ROOT / "studies/experiments" / name / "measures.csv"
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def test_there_are_experiments() -> None:
     assert FILES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_its_stored_runs_are_those_of_its_plan(path: Path) -> None:
-    with (path.with_suffix("") / "measures.csv").open(encoding="utf-8") as file:
-        stored = {row["run"] for row in csv.DictReader(file)}
+    stored = {row["run"] for row in measured(path.stem)}
     assert stored == {run.id for run in plan_study(path).runs}
 
 
 def throughputs(name: str, threads: tuple[int, ...]) -> list[tuple[float, float]]:
     """Return the means of the runs before and after, for each number of threads."""
-    path = ROOT / "studies/experiments" / name / "measures.csv"
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = measured(name)
     return [
         (
             mean(float(row["throughput"]) for row in rows if f"-{count}_before_" in row["run"]),
@@ -56,17 +60,14 @@ def test_the_page_has_the_means_of_the_bound_warehouses() -> None:
 
 @pytest.mark.parametrize("name", ["group-construction-bound", "group-construction-bound-memory"])
 def test_bound_threads_stayed_on_one_node_before(name: str) -> None:
-    path = ROOT / "studies/experiments" / name / "measures.csv"
-    with path.open(encoding="utf-8") as file:
-        runs = [row for row in csv.DictReader(file) if "_before_" in row["run"]]
+    runs = [row for row in measured(name) if "_before_" in row["run"]]
     assert len(runs) == 20
     shares = [{row["task_time_share_node1"], row["task_time_share_node4"]} for row in runs]
     assert all(each == {"0.0", "100.0"} for each in shares)
 
 
 def test_the_page_has_the_rates_of_long_streams() -> None:
-    with (ROOT / "studies/experiments/less-busy-nodes-long/measures.csv").open("r") as file:
-        rows = {row["run"]: row["triad_rate"] for row in csv.DictReader(file)}
+    rows = {row["run"]: row["triad_rate"] for row in measured("less-busy-nodes-long")}
     page = (ROOT / "docs/studies/less-busy-nodes.md").read_text(encoding="utf-8")
     for cell in ("stream", "stream-half"):
         shown = [
