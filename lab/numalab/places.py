@@ -1,16 +1,19 @@
 """Where the input folders, the results and the cache are."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from numalab.errors import UserError
 from numalab.files import make_dir
+from numalab.ownership import require_own
 
 # What a lab folder may hold; `images` has a meaning of its own (numalab.image.recipe).
 KINDS = ("topologies", "kernel-configs", "workloads", "studies", "images")
-PLUGINS, HUNTS = "plugins", "hunts"
-# What is believed, built and run where the current folder has it. Nothing that a guest or an
-# archive brings may be called so.
-BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS})
+PLUGINS, HUNTS, EMULATORS = "plugins", "hunts", "emulator-configs"
+# The folders whose content numalab runs or builds. Nothing from a guest or an archive may have
+# one of these names.
+BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS, EMULATORS})
 _RESULTS = "plan.json"  # the file that every folder of results has
 
 
@@ -21,14 +24,20 @@ def shipped_dir() -> Path:
 
 
 def lab_folders() -> tuple[Path, ...]:
-    """Return the folders in which inputs are looked for; what an earlier one has comes first.
+    """Return the folders in which inputs are looked for; an earlier one takes precedence.
 
     `$NUMALAB_HOME` alone where it is set; else those of `$NUMALAB_PATH` (separated by colons), the
-    current folder unless it is of results, and what came with numalab.
+    current folder unless it is of results, and what came with numalab. Raises UserError if a
+    variable names a folder of results: these may be a stranger's, and are never a lab folder.
     """
     if home := os.environ.get("NUMALAB_HOME"):
-        return (Path(home),)
-    named = [Path(part) for part in os.environ.get("NUMALAB_PATH", "").split(":") if part]
+        return (_no_results(Path(home), "NUMALAB_HOME"),)
+    variable = "NUMALAB_PATH"
+    named = [
+        _no_results(Path(part), variable)
+        for part in os.environ.get(variable, "").split(":")
+        if part
+    ]
     here = [Path.cwd()] if not _is_of_results(Path.cwd()) else []
     return tuple(dict.fromkeys([*named, *here, shipped_dir()]))
 
@@ -46,18 +55,45 @@ def project_dir() -> Path:
     return here if ours or shipped.name == "share" else shipped
 
 
+def find_inputs(kind: str, name: str) -> Iterator[Path]:
+    """Give each `<lab folder>/<kind>/<name>` that exists, in the order of the lab folders.
+
+    Raises UserError for one that another user can change.
+    """
+    for folder in lab_folders():
+        path = folder / kind / name
+        if os.path.exists(path):  # noqa: PTH110 - a name may be too long for Path.exists()
+            yield _own(path, folder)
+
+
 def find_input(kind: str, name: str) -> Path | None:
-    """Return the first `<lab folder>/<kind>/<name>` that exists."""
-    return next((p for p in (f / kind / name for f in lab_folders()) if p.exists()), None)
+    """Return the first `<lab folder>/<kind>/<name>` that exists, as `find_inputs` gives them."""
+    return next(find_inputs(kind, name), None)
 
 
 def list_inputs(kind: str, pattern: str) -> dict[str, Path]:
-    """Return what matches a pattern below `<lab folder>/<kind>`, by its path there, in order."""
-    found: dict[str, Path] = {}
+    """Return what matches a pattern below `<lab folder>/<kind>`, by its path there, in order.
+
+    Raises UserError for a match that another user can change.
+    """
+    matches: dict[str, Path] = {}
     for folder in reversed(lab_folders()):
         base = folder / kind
-        found |= {str(path.relative_to(base)): path for path in base.glob(pattern)}
-    return dict(sorted(found.items()))
+        matches |= {str(path.relative_to(base)): _own(path, folder) for path in base.glob(pattern)}
+    return dict(sorted(matches.items()))
+
+
+def _own(path: Path, folder: Path) -> Path:
+    """Check who can change an input; who can change what came with numalab can change its code."""
+    if folder != shipped_dir() or path.parent.name == PLUGINS:
+        require_own(path, folder)
+    return path
+
+
+def _no_results(path: Path, variable: str) -> Path:
+    if _is_of_results(path.absolute()):
+        raise UserError(f"{variable} names a folder of results, not a lab folder", file=path)
+    return path
 
 
 def cache_dir(*parts: str) -> Path:
@@ -75,4 +111,4 @@ def _is_lab(path: Path) -> bool:
 
 
 def _is_of_results(path: Path) -> bool:
-    return any((folder / _RESULTS).exists() for folder in (path, *path.parents))
+    return any(os.path.lexists(folder / _RESULTS) for folder in (path, *path.parents))

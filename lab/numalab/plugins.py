@@ -1,16 +1,15 @@
-"""What a lab folder adds to numalab: the Python modules in its `plugins/` folder.
+"""Plug-ins: the Python modules in the `plugins/` folder of a lab folder.
 
 Each `plugins/*.py` of a lab folder (numalab.places) is imported once, in the order of the names,
-before a registry is first read. It adds what it has to the registries: a topology shape, a report
-format, a measure, a sampled source, an axis of a study. It is code of the person whose folder it
-is, and does what that person may do.
+before a registry is first read. It adds entries to the registries: a topology shape, a report
+format, a measure, a sampled source, an axis of a study. A plug-in runs with the privileges of the
+user, so it is refused if another user can change it (numalab.ownership).
 """
 
-import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Generic, TypeVar
 
 from numalab.errors import LabError, UserError
@@ -62,14 +61,14 @@ def _load(path: Path) -> None:
     if path in _imported:
         return
     _imported.add(path)  # at once: a plug-in may read a registry itself
-    spec = importlib.util.spec_from_file_location(f"{_PREFIX}{len(_imported)}_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pydantic look up their module
+    module = ModuleType(f"{_PREFIX}{len(_imported)}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and pydantic look up their module
     try:
-        spec.loader.exec_module(module)
+        # From the source that was checked, and never from a __pycache__ beside it.
+        exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     except Exception as error:
         _imported.discard(path)
-        del sys.modules[spec.name]
+        del sys.modules[module.__name__]
         text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
         raise UserError(f"this plug-in cannot be imported: {text}", file=path) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numalab.document import Document, read_document
 from numalab.errors import UserError
-from numalab.places import find_input, lab_folders, list_inputs, project_dir
+from numalab.places import find_input, find_inputs, list_inputs, project_dir
 from numalab.source import git
 from numalab.source.source import ENDINGS, is_package
 from numalab.topology.predict.groups import Construction
@@ -116,8 +116,7 @@ def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
 
     A file that names none has those of the files after it.
     """
-    files = [folder / "kernel-configs" / "kernels.toml" for folder in lab_folders()]
-    files = [file for file in files if file.exists()]
+    files = list(find_inputs("kernel-configs", "kernels.toml"))
     if not files:
         raise UserError("there is no kernels.toml", file=project_dir() / "kernel-configs")
     found: dict[str, KernelSpec] = {}

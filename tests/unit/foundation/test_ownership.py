@@ -1,0 +1,197 @@
+"""Only files that no other user can change are inputs: plug-ins, kernels, recipes, series."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalab.errors import UserError
+from numalab.ownership import require_own
+from numalab.places import find_input, list_inputs, project_dir
+from numalab.plugins import load_plugins
+
+STRANGER = 4242
+MINE = os.geteuid()
+as_root = pytest.mark.skipif(MINE != 0, reason="hardware: only root can give files away")
+NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Stand in a lab folder with one plug-in, in a folder that every user may enter."""
+    folder = Path(mkdtemp())
+    folder.chmod(0o755)
+    for name in ("plugins", "topologies", "kernel-configs"):
+        (folder / name).mkdir(mode=0o755)
+    plugin = folder / "plugins" / "mine.py"
+    plugin.write_text(f"open({str(folder / 'ran')!r}, 'a').write('x')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("NUMALAB_HOME", raising=False)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def refused(lab: Path, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        load_plugins()
+    assert not (lab / "ran").exists()
+
+
+def test_a_plugin_of_the_user_runs(lab: Path) -> None:
+    load_plugins()
+    assert (lab / "ran").read_text() == "x"
+
+
+@pytest.mark.parametrize("part", [".", "plugins", "plugins/mine.py"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
+def test_a_plugin_that_everybody_can_change_is_refused(lab: Path, part: str, mode: int) -> None:
+    (lab / part).chmod(mode)
+    refused(lab, "every user may write to .* chmod o-w")
+
+
+@as_root
+@pytest.mark.parametrize("part", [".", "plugins", "plugins/mine.py"])
+def test_a_plugin_of_another_user_is_refused(lab: Path, part: str) -> None:
+    os.chown(lab / part, STRANGER, STRANGER)
+    refused(lab, "belongs to user 4242")
+
+
+@as_root
+@pytest.mark.parametrize("part", [".", "plugins", "plugins/mine.py"])
+def test_a_plugin_that_a_group_can_change_is_refused(lab: Path, part: str) -> None:
+    os.chown(lab / part, 0, 100)
+    (lab / part).chmod(0o775)
+    refused(lab, "other users may write to")
+
+
+def test_the_command_line_says_why(lab: Path) -> None:
+    (lab / "plugins").chmod(0o777)
+    done = subprocess.run(
+        [*NUMALAB, "topology", "list"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "mine.py: is not used: every user may write to" in done.stderr
+    assert not (lab / "ran").exists()
+
+
+def test_a_link_leads_to_a_file_that_passes_the_same_check(lab: Path) -> None:
+    elsewhere = Path(mkdtemp())
+    target = elsewhere / "target.py"
+    (lab / "plugins" / "mine.py").rename(target)
+    (lab / "plugins" / "mine.py").symlink_to(target)
+    target.chmod(0o666)
+    refused(lab, "every user may write to")
+    target.chmod(0o600)
+    elsewhere.chmod(0o777)
+    refused(lab, "every user may write to")
+    elsewhere.chmod(0o755)
+    load_plugins()
+    assert (lab / "ran").exists()
+
+
+def test_a_link_to_a_lab_folder_changes_nothing(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(lab)
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path / "link"))
+    (lab / "plugins").chmod(0o1777)
+    refused(lab, "every user may write to")
+
+
+@as_root
+def test_a_link_of_another_user_is_refused(lab: Path) -> None:
+    target = lab / "target.py"
+    (lab / "plugins" / "mine.py").rename(target)
+    (lab / "plugins" / "mine.py").symlink_to(target)
+    os.chown(lab / "plugins" / "mine.py", STRANGER, STRANGER, follow_symlinks=False)
+    refused(lab, "belongs to user 4242")
+
+
+def test_a_circle_of_links_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(UserError, match="too many symbolic links"):
+        require_own(tmp_path / "a", tmp_path)
+
+
+def test_bytecode_beside_a_plugin_does_not_run(lab: Path) -> None:
+    load_plugins()
+    assert not (lab / "plugins" / "__pycache__").exists()
+
+
+def test_every_input_is_checked(lab: Path) -> None:
+    """A kernel or an image of another user would be built with the privileges of this one."""
+    (lab / "topologies" / "mine.toml").write_text("")
+    (lab / "kernel-configs" / "kernels.toml").write_text("")
+    assert find_input("kernel-configs", "kernels.toml") == lab / "kernel-configs" / "kernels.toml"
+    (lab / "kernel-configs").chmod(0o777)
+    (lab / "topologies" / "mine.toml").chmod(0o666)
+    with pytest.raises(UserError, match=r"kernels\.toml: is not used"):
+        find_input("kernel-configs", "kernels.toml")
+    with pytest.raises(UserError, match=r"mine\.toml: is not used"):
+        list_inputs("topologies", "*.toml")
+
+
+@pytest.mark.parametrize("variable", ["NUMALAB_HOME", "NUMALAB_PATH"])
+def test_a_folder_of_results_is_never_a_lab_folder(
+    lab: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lab / "plan.json").symlink_to("nowhere")
+    load_plugins()
+    assert project_dir() != lab
+    monkeypatch.setenv(variable, str(lab / "plugins"))
+    refused(lab, f"{variable} names a folder of results")
+
+
+def test_the_parent_may_be_sticky_but_not_open(tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    lab.mkdir(mode=0o755)
+    tmp_path.chmod(0o1777)
+    require_own(lab, lab)
+    tmp_path.chmod(0o777)
+    with pytest.raises(UserError, match="every user may write to"):
+        require_own(lab, lab)
+
+
+@as_root
+@given(
+    modes=st.lists(st.integers(0, 0o1777), min_size=3, max_size=3),
+    owners=st.lists(st.sampled_from([0, STRANGER]), min_size=3, max_size=3),
+)
+def test_whoever_else_can_change_a_file_is_noticed(modes: list[int], owners: list[int]) -> None:
+    """Compared with the kernel: another user tries to write to each part of the path."""
+    top = Path(mkdtemp())
+    top.chmod(0o755)
+    parts = [top / "lab", top / "lab" / "plugins", top / "lab" / "plugins" / "x.py"]
+    try:
+        parts[0].mkdir()
+        parts[1].mkdir()
+        parts[2].write_text("")
+        for part, mode, owner in zip(parts, modes, owners, strict=True):
+            os.chown(part, owner, owner)
+            part.chmod(mode)
+        try:
+            require_own(parts[2], parts[0])
+        except UserError:
+            return
+        assert not can_write(parts)
+    finally:
+        shutil.rmtree(top)
+
+
+def can_write(parts: list[Path]) -> bool:
+    """Ask the kernel whether a user who is not root may write to one of these."""
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        os._exit(any(os.access(part, os.W_OK) for part in parts))
+    return os.waitpid(child, 0)[1] != 0
