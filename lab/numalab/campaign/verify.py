@@ -19,7 +19,8 @@ from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, load_all_events, load_runs
-from numalab.study.plan import plan_stored, select
+from numalab.study.plan import select
+from numalab.study.stored import plan_stored
 
 # What decides what a run does, by the name that a user is told.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
@@ -32,6 +33,7 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "image": lambda run: run.image.digest,
     "topology": lambda run: run.machine,
     "command": lambda run: run.workload.argv,
+    "files of the workload": lambda run: run.workload.files,
     "tunables": lambda run: run.tunables,
     "seed": lambda run: run.seed,
     "mode": lambda run: run.mode,
@@ -69,6 +71,7 @@ def verify(
     results: Results,
     wanted: Sequence[str],
     *,
+    own: Path | None = None,
     jobs: int | None,
     connection: str = EMBED,
     on_progress: Progress | None,
@@ -77,13 +80,16 @@ def verify(
 ) -> tuple[Verification, ...]:
     """Do runs again (all, if none is named) and compare their event tables, row by row.
 
-    Nothing of `results` is changed. Raises UserError for what are no results and for a run that
-    they lack, and what building raises.
+    Nothing in `results` is changed, built or followed as a path: what their study names is taken
+    from the user's lab, or from `own`, the user's file of the study. Raises UserError for what are
+    no results, for a run that they lack and for a name that the lab lacks, and what building
+    raises.
     """
     stored, runs = load_runs(results)
     chosen = _chosen(results, runs, wanted)
     names = {run.id for run in chosen}
-    plan = select(plan_stored(stored, results), (run for run in stored.runs if run.id in names))
+    runs_again = (run for run in stored.runs if run.id in names)
+    plan = select(plan_stored(stored, results, own), runs_again)
     prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
     mode = chosen[0].manifest.mode
     table = plan.study.machine

@@ -170,6 +170,19 @@ def find_kernel(name: str) -> KernelSpec:
     return KernelSpec(name, summary, source, (), () if prebuilt else fragments)
 
 
+def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
+    """Return the kernel that a file from elsewhere, such as a case, calls `name`.
+
+    A path or package in such a file is not used: it would be built with the user's privileges.
+    Raises UserError with the names in the user's lab.
+    """
+    kernels = load_kernels()
+    if name not in kernels:
+        reason = f"{name!r} is not in your lab; paths and packages in this file are not used"
+        raise UserError(reason, file=file, key=key, choices=kernels)
+    return kernels[name]
+
+
 def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
     """Check a source's form; return it with its path made whole, and whether it is prebuilt."""
     if text.startswith(DEB) and "/" not in text.removeprefix(DEB).partition("/")[2]:

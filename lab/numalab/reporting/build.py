@@ -4,7 +4,7 @@ Nothing here needs a guest, so it can be done again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from shlex import quote
 
 from numalab.errors import UserError
 from numalab.measure import MeasureInfo
@@ -29,9 +29,7 @@ from numalab.results.reader import (
 )
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
-from numalab.study.plan import machine_of, stored_study
-from numalab.topology.load import topology_to_dict
-from numalab.topology.model import Topology
+from numalab.study.stored import stored_study, stored_topology
 from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
@@ -66,7 +64,7 @@ def _gather(
 ) -> model.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
-    topology = _topology(plan, study, first)
+    topology = stored_topology(study, first, runs[0].directory.manifest)
     about = claims_about(study.claims, cell, plan.runs)
     family = family_size(about, runs)
     claims = tuple(judge(claim, runs, family=family) for claim in about)
@@ -104,8 +102,8 @@ def _gather(
 
 
 def _command(plan: StoredPlan, mode: str) -> str:
-    preset = f" --preset {plan.preset}" if plan.preset else ""
-    return f"numalab run {plan.path} --mode {mode}{preset}"
+    preset = f" --preset {quote(plan.preset)}" if plan.preset else ""
+    return f"numalab run {quote(plan.path)} --mode {mode}{preset}"
 
 
 def _key_measures(
@@ -115,16 +113,6 @@ def _key_measures(
     there = {info.name for info in infos}
     named = study.key_measures or tuple(dict.fromkeys(claim.measure for claim in about))
     return tuple(name for name in named if name in there)
-
-
-def _topology(plan: StoredPlan, study: Study, run: Manifest) -> Topology:
-    """Load the machine of the runs; UserError when its file has changed since then."""
-    path = Path(plan.path)
-    found = (machine_of(study, text, path) for text in study.topologies)
-    topology = next((each for each in found if each.name == run.topology), None)
-    if topology is None or topology_to_dict(topology) != run.machine:
-        raise UserError("this topology has changed since the runs", file=run.topology)
-    return topology
 
 
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:

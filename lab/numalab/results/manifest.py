@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from numalab.errors import LossCause
 from numalab.guest.proof import Proof
@@ -78,6 +78,14 @@ class MemoryFacts(Stored):
     l2: CacheFacts
     llc: CacheFacts
     llc_groups: Count
+
+    @model_validator(mode="after")
+    def _square(self) -> "MemoryFacts":
+        size = len(self.latency_ns)
+        for table in (self.latency_ns, self.bandwidth_mb_s, self.interrupt_ns):
+            if [len(row) for row in table] != [size] * size:
+                raise ValueError("memory: its tables are not square or differ in size")
+        return self
 
 
 class ImageFacts(Stored):
@@ -184,6 +192,15 @@ class Manifest(Stored):
     cause: LossCause | None = None
     reason: str = ""
     seconds: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _memory_of_machine(self) -> "Manifest":
+        if self.machine is None or self.memory is None:
+            return self
+        nodes = self.machine.get("nodes")
+        if isinstance(nodes, list) and len(nodes) != len(self.memory.latency_ns):
+            raise ValueError("memory: its tables do not have a row for each node")
+        return self
 
     @property
     def cell(self) -> Cell:

@@ -3,27 +3,25 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.analysis.measures.catalogue import explain
 from numalab.capture.spec import CaptureSpec, load_capture
-from numalab.document import check_document
 from numalab.emulator.catalogue import find_emulator
 from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
-from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.results.cell import Cell
-from numalab.results.layout import Results
-from numalab.results.plan import PlannedRun, StoredPlan, planned_run
+from numalab.results.plan import PlannedRun, planned_run
 from numalab.results.remarks import Remark
 from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, load_study, study_table
 from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.build import build_topology
-from numalab.topology.load import load_topology
+from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.memory.slow_motion import in_slow_motion
 from numalab.topology.model import Topology
 from numalab.workload.build import sampler
@@ -93,9 +91,12 @@ def plan_study(
     The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
     whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, and
     `emulator` the QEMU of the modes timed and icount, where these are not as the study says.
-    Raises UserError for anything that is wrong.
+    A case (`numalab hunt`) may only name kernels, machines and images of the user's lab. Raises
+    UserError for anything that is wrong.
     """
     study = load_study(path, preset)
+    if study.case is not None:
+        require_lab_names(study, path)
     asked = {"pages": pages, "emulator": emulator}
     if said := {key: value for key, value in asked.items() if value is not None}:
         table = study.machine.model_copy(update=said)
@@ -136,22 +137,21 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     )
 
 
-def stored_study(stored: StoredPlan, results: Results) -> Study:
-    """Return the study that results are of. Raises UserError where this numalab knows no such."""
-    return check_document(stored.file, Study, results.plan)
+def require_lab_names(study: Study, path: Path) -> None:
+    """Raise UserError if a study names a kernel, machine or image that the user's lab lacks.
 
-
-def plan_stored(stored: StoredPlan, results: Results) -> Plan:
-    """Load all that the study of some results refers to.
-
-    Raises UserError also where a stored run is not one of this study.
+    For a study that may come from somebody else (results, a case): a path in it could name
+    anything on this host, and a kernel source would be built with the user's privileges.
     """
-    study = stored_study(stored, results)
-    plan = make_plan(study, Path(stored.path), stored.preset)
-    for run in stored.runs:
-        if run.variant not in study.variants or run.cell not in plan.workloads:
-            raise UserError(f"{run.id} is no run of this study", file=results.plan)
-    return plan
+    for name, variant in study.variants.items():
+        named_kernel(variant.kernel, path, f"variants.{name}.kernel")
+    machines = (*study.machines, *list_topologies())
+    named: list[tuple[str, str, Sequence[str]]] = [("image", study.image, list_recipes())]
+    named += [(f"topologies[{i}]", name, machines) for i, name in enumerate(study.topologies)]
+    for key, name, choices in named:
+        if name not in choices:
+            reason = f"{name!r} is not in your lab; paths and packages in this file are not used"
+            raise UserError(reason, file=path, key=key, choices=choices)
 
 
 def _topologies(study: Study, path: Path) -> dict[str, Topology]:
@@ -171,7 +171,7 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     ]
     for key, name in named:
         # A preset may have left out a topology that these name.
-        if name not in found and not _is_topology(name):
+        if name not in found and name not in list_topologies():
             raise UserError(
                 f"no topology {name!r} in this study", file=path, key=key, choices=found
             )
@@ -196,14 +196,6 @@ def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:
         return build_topology(name, study.machines[name])
     except RuleBroken as broken:
         raise UserError(broken.message, file=path, key=f"machines.{name}.{broken.key}") from None
-
-
-def _is_topology(name: str) -> bool:
-    try:
-        load_topology(name)
-    except UserError:
-        return False
-    return True
 
 
 def _workloads(
@@ -260,9 +252,7 @@ def _check_claims(
 ) -> None:
     """Refuse a claim about no cell, and one whose measure a cell that it is about cannot have."""
     for place, claim in enumerate(study.claims):
-        if claim.topology is not None and not (
-            claim.topology in topologies or _is_topology(claim.topology)
-        ):
+        if claim.topology not in (None, *topologies, *list_topologies()):
             key = f"claims[{place}].topology"
             raise UserError(
                 f"no topology {claim.topology!r}", file=path, key=key, choices=topologies

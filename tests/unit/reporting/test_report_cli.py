@@ -69,8 +69,9 @@ register("verdicts", TextFormat(lambda reports: "".join(f"{r.verdict}\\n" for r 
 def test_a_plug_in_adds_a_format_with_one_file(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (copied / "plugins").mkdir()
-    (copied / "plugins" / "verdicts.py").write_text(PLUGIN)
-    monkeypatch.setenv("NUMALAB_PATH", str(copied))
+    lab = copied.with_name("lab")
+    (lab / "plugins").mkdir(parents=True)
+    (lab / "plugins" / "verdicts.py").write_text(PLUGIN)
+    monkeypatch.setenv("NUMALAB_PATH", str(lab))
     monkeypatch.setattr(catalogue, "_REGISTRY", copy.deepcopy(catalogue._REGISTRY))
     assert report(copied, "--format", "verdicts").stdout.startswith("Seen in all 6 runs")

@@ -15,10 +15,11 @@ from numalab.hunt.prepare_bench import bench_like, prepare_benches
 from numalab.hunt.replay import verdict
 from numalab.hunt.store import Store
 from numalab.hunt.workers import workers
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import connect
 from numalab.report.figures import printable
+from numalab.study.model import CaseTable
 
 
 def run(
@@ -27,6 +28,7 @@ def run(
     bad: str | None,
     series: str | None,
     *,
+    kernel: str | None,
     mode: str | None,
     output: Path | None,
     connection: str,
@@ -34,13 +36,11 @@ def run(
 ) -> None:
     """Find the step that made a case violate its property; exits with 1 when there is none.
 
-    Without `series` and revisions, the last series of the first kernel that violates it is taken.
+    Without `series` and revisions, the last series of the kernel is taken: of `kernel`, or of the
+    first one that violates the property.
     """
     case, table, study = read_case(path)
-    if not table.violated_by:
-        raise UserError("names no kernel that violates it", file=path, key="case.violated_by")
-    base = find_kernel(table.violated_by[0])
-    history = _history(path, base.name, good, bad, series)
+    history = _history(path, _base(path, table, kernel), good, bad, series)
     folder = output or project_dir() / "reports" / "hunts" / path.stem
     connect(connection)
     say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
@@ -72,16 +72,24 @@ def run(
         raise typer.Exit(1)
 
 
+def _base(path: Path, table: CaseTable, kernel: str | None) -> KernelSpec:
+    """Return the kernel to start from: the user's, or the first that the case names."""
+    if kernel is not None:
+        return find_kernel(kernel)
+    if not table.violated_by:
+        raise UserError("names no kernel that violates it", file=path, key="case.violated_by")
+    return named_kernel(table.violated_by[0], path, "case.violated_by")
+
+
 def _history(
-    path: Path, base: str, good: str | None, bad: str | None, series: str | None
+    path: Path, spec: KernelSpec, good: str | None, bad: str | None, series: str | None
 ) -> History:
-    spec = find_kernel(base)
     if good is not None and bad is not None and series is None:
         return git_history(spec, good, bad)
     if good is not None or bad is not None:
         raise UserError("give either --good and --bad, or --series")
     if series is None and not spec.series:
-        raise UserError(f"{base} has no series; say --good and --bad, or --series", file=path)
+        raise UserError(f"{spec.name} has no series; say --good and --bad, or --series", file=path)
     return series_history(spec, series or spec.series[-1])
 
 

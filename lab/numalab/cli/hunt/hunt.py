@@ -23,7 +23,7 @@ from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
 from numalab.hunt.workers import host_jobs, workers
-from numalab.kernel.catalogue import KernelSpec, find_kernel, without_last_series
+from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel, without_last_series
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.qemu.version import turns_are_fair
@@ -178,15 +178,18 @@ def _replay(
         ]
         for path, _, table, _ in cases
     }
-    names = dict.fromkeys(name for each in wanted.values() for name, _ in each)
+    specs = {name: find_kernel(name) for name in kernels or ()}
+    for path, _, table, _ in [] if kernels else cases:
+        for key in ("violated_by", "holds_on"):
+            for name in getattr(table, key):
+                specs[name] = named_kernel(name, path, f"case.{key}")
     folder = output or project_dir() / "reports" / "hunts" / "replay"
     connect(connection)
-    specs = [find_kernel(name) for name in names]
     emulators = {path.stem: study.machine.emulator for path, _, _, study in found}
     benches: dict[str | None, dict[str, HuntBench]] = {}
     with progress_lines("prepare") as tell:
         for emulator in dict.fromkeys(emulators.values()):
-            made = prepare_benches(specs, mode, connection, tell, emulator=emulator)
+            made = prepare_benches([*specs.values()], mode, connection, tell, emulator=emulator)
             benches[emulator] = {bench.kernel.name: bench for bench in made}
     rows: list[Replayed] = []
     with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:

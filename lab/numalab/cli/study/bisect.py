@@ -38,6 +38,10 @@ def command(
     case: Annotated[
         Path | None, typer.Option(help="Instead of both: a case that `numalab hunt` wrote.")
     ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(help="With --case: the kernel to start from, instead of the case's."),
+    ] = None,
     good: Annotated[
         str | None, typer.Option(metavar="REV", help="A revision before the change.")
     ] = None,
@@ -80,6 +84,7 @@ def command(
             good,
             bad,
             series,
+            kernel=kernel,
             mode=mode,
             output=output,
             connection=connection,
@@ -88,6 +93,8 @@ def command(
         return
     if study is None or measure is None:
         raise UserError("give --study and --measure, or --case")
+    if kernel is not None:
+        raise UserError("the study names its kernels; --kernel goes with --case", key="--kernel")
     plan = plan_study(find_study(study), preset)
     require_measure(plan, measure, "--measure")
     where, chosen = _cell(plan, cell), _variant(plan, variant)

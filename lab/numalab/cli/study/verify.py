@@ -15,6 +15,7 @@ from numalab.machine.model import DETERMINISTIC
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.report.figures import printable
 from numalab.results.layout import Results
+from numalab.study.model import find_study
 
 
 def command(
@@ -22,14 +23,23 @@ def command(
     runs: Annotated[
         list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
     ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            help="Your own file of the study, or its name in studies/. Without it, the kernels,"
+            " machines and images that the results name are taken from your lab, and a path is"
+            " refused."
+        ),
+    ] = None,
     jobs: options.Guests = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
-    """Do runs again from what their manifests say went in, and compare the events.
+    """Do stored runs again, and compare the recorded events.
 
-    In icount and timed mode both must record the same events, field for field; what is not the
-    same of what went in (QEMU, compiler, ...) is named. The results stay as they are.
+    In icount and timed mode both must record the same events, field for field. Inputs that differ
+    from those of the results (kernel, QEMU, compiler, ...) are named. The results stay as they are,
+    and nothing in them is built or run: the results may be a stranger's.
 
     Exits with 1 when a run is not identical.
     """
@@ -38,6 +48,7 @@ def command(
         found = verify(
             Results(results),
             runs or (),
+            own=None if study is None else find_study(study),
             jobs=jobs,
             connection=connection,
             on_progress=tell,

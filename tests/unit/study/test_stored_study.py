@@ -1,0 +1,219 @@
+"""Results and cases of a stranger name inputs of the reader's lab, and never a path."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.files import read_json, write_json
+from numalab.hunt.case_file import find_cases
+from numalab.places import shipped_dir
+from numalab.results.layout import Results
+from numalab.results.manifest import Manifest
+from numalab.results.plan import StoredPlan
+from numalab.results.reader import load_plan, load_runs
+from numalab.study.model import load_study, study_table
+from numalab.study.plan import plan_study
+from numalab.study.stored import plan_stored, stored_study, stored_topology
+from numalab.topology.load import list_topologies, load_topology, topology_to_dict
+from numalab.topology.stored import read_topology_table
+from support.fake_executor import MATRIX, ready, tasks
+
+FILE = Path("manifest.json")
+EXAMPLES = shipped_dir() / "reports" / "examples"
+
+
+def stored(folder: Path, **changes: object) -> StoredPlan:
+    """Return the stored plan of a study of this lab, with other tables."""
+    study = ready(folder, MATRIX)
+    table = study_table(study.plan.study) | changes
+    return StoredPlan(
+        study="tried", digest="0", path="/proc/kmsg", preset="", file=table, runs=study.plan.runs
+    )
+
+
+def tarball(path: Path) -> Path:
+    """Make a kernel source whose Makefile would run a command."""
+    with tarfile.open(path, "w:gz") as tar:
+        data = f"X := $(shell touch {path.with_name('ran')})\n".encode()
+        info = tarfile.TarInfo("linux-6.12/Makefile")
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_names_of_the_lab_are_planned(tmp_path: Path) -> None:
+    plan = plan_stored(stored(tmp_path), Results(tmp_path))
+    assert plan.name == "tried"
+    assert set(plan.kernels) == {"debian-6.12", "debian-6.12-undo-group-construction"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{tmp}/linux.tar.gz",
+        "linux.tar.gz",
+        "./linux.tar.gz",
+        "git:.",
+        "git:{tmp}@HEAD",
+        "deb:linux-image-amd64",
+        "linux-source-6.12/bookworm",
+        "/proc/kmsg",
+        "~/linux",
+        "no-such-kernel",
+    ],
+)
+def test_a_kernel_that_the_lab_does_not_name_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tarball(tmp_path / "linux.tar.gz")
+    monkeypatch.chdir(tmp_path)
+    variants = {key: {"kernel": name.format(tmp=tmp_path)} for key in ("before", "after")}
+    with pytest.raises(UserError, match=r"variants.before.kernel: .* is not in your lab"):
+        plan_stored(stored(tmp_path, variants=variants), Results(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["{tmp}/fifo.toml", "/proc/kmsg", "fifo.toml", "../x", "nowhere"])
+@pytest.mark.parametrize("key", ["topologies", "image", "include", "claims"])
+def test_no_name_is_followed_as_a_path(
+    tmp_path: Path, name: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO that nobody writes to would block for ever."""
+    os.mkfifo(tmp_path / "fifo.toml")
+    monkeypatch.chdir(tmp_path)
+    text = name.format(tmp=tmp_path)
+    claim = {"text": "x", "measure": "task_migrations", "variant": "after", "at_most": 1}
+    changes: dict[str, dict[str, object]] = {
+        "topologies": {"topologies": ["ring-4", "ring-2", text]},
+        "image": {"image": text},
+        "include": {"include": [{"topologies": [text, "ring-4", "ring-2"]}]},
+        "claims": {"claims": [claim | {"topology": text}]},
+    }
+    with pytest.raises(UserError, match=r"is not in your lab|no topology"):
+        plan_stored(stored(tmp_path, **changes[key]), Results(tmp_path))
+
+
+def test_the_users_own_study_may_name_paths(tmp_path: Path) -> None:
+    """Results of a kernel that is a path are verified with the study that names it."""
+    source = tarball(tmp_path / "linux.tar.gz")
+    own = tmp_path / "own.toml"
+    own.write_text(MATRIX.replace('"debian-6.12"', f'"{source}"'))
+    plan = plan_stored(stored(tmp_path), Results(tmp_path), own)
+    assert str(source) in plan.kernels
+    own.write_text(MATRIX.replace("[variants.after]", "[variants.other]"))
+    with pytest.raises(UserError, match=r"own.toml: .* is no run of this study"):
+        plan_stored(stored(tmp_path), Results(tmp_path), own)
+
+
+def test_a_case_names_kernels_of_the_lab(tmp_path: Path) -> None:
+    path = find_cases()[0]
+    plan_study(path)
+    kernel = next(iter(load_study(path).variants.values())).kernel
+    copy = tmp_path / "case.toml"
+    copy.write_text(path.read_text().replace(f'"{kernel}"', f'"{tarball(tmp_path / "a.tar.gz")}"'))
+    with pytest.raises(UserError, match="is not in your lab"):
+        plan_study(copy)
+
+
+@pytest.mark.parametrize("name", list_topologies())
+def test_a_machine_is_read_back_from_results(name: str) -> None:
+    topology = load_topology(name)
+    again = read_topology_table(topology_to_dict(topology), FILE)
+    assert topology_to_dict(again) == topology_to_dict(topology)
+    assert again.packaging == topology.packaging
+
+
+def test_the_machine_of_the_lab_is_used_where_it_is_the_same(tmp_path: Path) -> None:
+    study = ready(tmp_path, MATRIX)
+    manifest = tasks(study)[0].manifest
+    assert stored_topology(study.plan.study, manifest, FILE).shape is not None
+    other = topology_to_dict(load_topology("ring-4")) | {"summary": "another"}
+    changed = stored_topology(study.plan.study, manifest.but(machine=other), FILE)
+    assert (changed.summary, changed.shape) == ("another", None)
+    with pytest.raises(UserError, match="does not describe the machine"):
+        stored_topology(study.plan.study, manifest.but(machine=None), FILE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("distances", [[10, 20], [20, 10]]),
+        ("distances", [[10]]),
+        ("links", [[0, 9]]),
+        ("links", [[0, 1, 2]]),
+        ("nodes", []),
+        ("nodes", [{"id": 0, "cpus": "0-4000", "memory_mib": 1}]),
+        ("cpu_shape", {"sockets": 3, "dies": 1, "cores": 1, "threads": 1}),
+        ("name", 3),
+        ("more", 1),
+    ],
+)
+def test_a_damaged_machine_is_one_message(key: str, value: object) -> None:
+    table = topology_to_dict(load_topology("ring-4")) | {key: value}
+    with pytest.raises(UserError, match=r"^manifest.json"):
+        read_topology_table(table, FILE)
+
+
+def test_the_memory_model_of_a_run_has_the_nodes_of_its_machine() -> None:
+    results = Results(EXAMPLES / "what-balancing-gains")
+    _, runs = load_runs(results)
+    table = runs[0].manifest.model_dump(mode="json")
+    table["memory"]["latency_ns"] = [[1]]
+    with pytest.raises(ValueError, match="memory"):
+        Manifest.model_validate(table)
+
+
+def numalab(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", "from numalab.cli.entry import main; main()", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_an_imported_archive_builds_and_follows_nothing(tmp_path: Path) -> None:
+    """The kernel source lies in the archive, the topology is a FIFO, and the plan names both."""
+    evil, target = tmp_path / "evil", tmp_path / "imported"
+    shutil.copytree(EXAMPLES / "group-construction", evil)
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)
+    plan = read_json(evil / "plan.json")
+    for variant in plan["file"]["variants"].values():
+        variant["kernel"] = str(target / "linux.tar.gz")
+    plan["file"]["topologies"] = [str(fifo), "/proc/kmsg"]
+    plan["path"] = "/proc/kmsg; touch ran"
+    write_json(evil / "plan.json", plan)
+    tarball(evil / "linux.tar.gz")
+    assert numalab("export", evil, tmp_path / "a.tar.zst").returncode == 0
+    assert numalab("import", tmp_path / "a.tar.zst", "--output", target).returncode == 0
+    done = numalab("verify", target)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not in your lab" in done.stderr
+    done = numalab("report", target)
+    assert (done.returncode, done.stderr.count("\n") < 20) == (0, True)
+    assert "numalab run '/proc/kmsg; touch ran'" in (target / "index.html").read_text().replace(
+        "&#39;", "'"
+    )
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_bisect_builds_no_kernel_that_a_case_names_by_path(tmp_path: Path) -> None:
+    path = next(path for path in find_cases() if 'violated_by = ["' in path.read_text())
+    study = load_study(path)
+    assert study.case is not None
+    copy = tmp_path / "case.toml"
+    source = str(tarball(tmp_path / "linux.tar.gz"))
+    copy.write_text(path.read_text().replace(f'"{study.case.violated_by[0]}"', f'"{source}"'))
+    done = numalab("bisect", "--case", copy)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "case.violated_by: " in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_stored_studies_are_still_read() -> None:
+    for path in EXAMPLES.glob("*/plan.json"):
+        results = Results(path.parent)
+        assert stored_study(load_plan(results), results).topologies
