@@ -189,8 +189,8 @@ def speeds(prepared: Builds, folder: Path) -> Iterator[Row]:
     """Emulate loops on 8 and 16 vCPUs: CPU time beside icount, guest time beside the host's."""
     for cpus in timed.TOPOLOGIES:
         reference = None
-        for name, machine in timed.machines(prepared, cpus):
-            speed = timed.measure(machine, folder / f"{cpus} {name}")
+        for number, (name, machine) in enumerate(timed.machines(prepared, cpus)):
+            speed = timed.measure(machine, folder / f"{cpus}-{number}")
             if reference is None:
                 reference = speed.cpu
                 continue

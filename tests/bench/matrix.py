@@ -3,13 +3,14 @@
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from numalab.campaign.carry_out import Happening
 from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Builds
+from numalab.campaign.prepare import Builds, prepare
 from numalab.campaign.task import Setting
 from numalab.files import write_json
 from numalab.guest.kvm import Choice
@@ -42,8 +43,11 @@ def run_all(prepared: Builds, folder: Path, jobs: int) -> tuple[float, float]:
     results = Results(folder / f"jobs-{jobs}")
     results.path.mkdir()
     setting = Setting(Choice("icount", "host", "asked for"))
+    plan = plan_study(path)
+    programs = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values()).files
+    study = Ready(plan, replace(prepared, files=programs), results, setting)
     began, used = time.monotonic(), _used()
-    failures = run_here([Ready(plan_study(path), prepared, results, setting)], jobs, _unwatched)
+    failures = run_here([study], jobs, _unwatched)
     if failures:
         raise RuntimeError(failures[0].ended.error)
     return time.monotonic() - began, _used() - used
