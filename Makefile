@@ -4,6 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= /usr/bin/python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # What numalab needs from the distribution, by purpose.
@@ -30,7 +31,7 @@ help: ## Show this list
 
 setup: $(VENV)/.ready ## Install what is missing: Debian packages, virtual environment (idempotent)
 
-$(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
+$(VENV)/.ready: pyproject.toml requirements-build.lock requirements-dev.lock Makefile
 	@if ! command -v apt-get >/dev/null; then \
 	  echo "This is not Debian. Install what these packages hold, then: mkdir -p $(VENV) && touch $(VENV)/.packages && make setup"; \
 	  echo "  $(PACKAGES)"; test -e $(VENV)/.packages; \
@@ -47,8 +48,9 @@ $(VENV)/.ready: pyproject.toml requirements-dev.lock Makefile
 	fi
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the Python packages of requirements-dev.lock"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(PIP) --require-hashes --only-binary :all: -r requirements-build.lock
+	@$(PIP) --require-hashes --only-binary :all: --no-binary libvirt-python --no-build-isolation -r requirements-dev.lock
+	@$(PIP) --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: setup ## The main job: a study of two kernels on real VMs, and its report

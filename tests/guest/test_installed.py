@@ -16,7 +16,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `numalab` of a wheel; what it depends on is taken from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, ROOT], check=True, timeout=300)
+    offline = ["--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "wheel", *offline, "-w", folder, ROOT], check=True, timeout=300)
     (wheel,) = folder.glob("numalab-*.whl")
     environment = folder / "env"
     venv.create(environment, with_pip=False)
