@@ -11,7 +11,7 @@ from numalab.errors import BuildError, HostError, UserError
 from numalab.image.recipe import Recipe, declared_in
 from numalab.process import CommandFailed, find_program, run, run_logged
 from numalab.progress import Progress
-from numalab.source.debian import host_targets
+from numalab.source.debian import KEYRING, check_keyring, host_targets
 
 EPOCH = 1_704_067_200  # 2024-01-01T00:00:00Z, the time stamp of everything in an image
 # Of no use in a guest, and different from host to host or from day to day.
@@ -52,6 +52,7 @@ def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress
     BuildError with the log's tail for everything else.
     """
     program = find_program("mmdebstrap", "mmdebstrap")
+    check_keyring()
 
     def line(text: str) -> None:
         for words, done in _STEPS.items():
@@ -165,13 +166,14 @@ def one_line_sources(targets: Iterable[tuple[str, str]], suite: str) -> tuple[st
     """Render apt's one-line sources of the suite, its updates and its security fixes.
 
     `targets` are (address, suite). Without the suite itself there is nothing to build from, and
-    the result is empty.
+    the result is empty. Debian's keyring alone is trusted: without `signed-by`, any key that the
+    host's apt has for another repository would do.
     """
     names = (suite, f"{suite}-updates", f"{suite}-security")
     found = sorted({(names.index(name), uri) for uri, name in targets if name in names})
     if not found or found[0][0] != 0:
         return ()
-    return tuple(f"deb {uri} {names[place]} main" for place, uri in found)
+    return tuple(f"deb [signed-by={KEYRING}] {uri} {names[place]} main" for place, uri in found)
 
 
 def installed_packages(status: str) -> tuple[str, ...]:

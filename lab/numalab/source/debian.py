@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +91,30 @@ def fetch_once(
         with replacing(folder) as new:
             new.mkdir()
             files, versions = download(new)
-            digest = hashlib.sha256("".join(map(hash_file, files)).encode()).hexdigest()
             facts = {"files": [path.name for path in files], "versions": versions}
+            digest = _digest_of_files(map(hash_file, files))
             write_json(new / record.name, {**facts, "digest": digest})
     return fetched()
+
+
+def check_unchanged(fetched: Fetched, hashes: Mapping[Path, str] | None = None) -> None:
+    """Raise HostError unless the files in the cache are those that apt has verified.
+
+    `hashes` are the SHA-256 of files that need not be read again.
+    """
+    try:
+        found = [(hashes or {}).get(path) or hash_file(path) for path in fetched.files]
+    except OSError:
+        found = []
+    if _digest_of_files(found) != fetched.digest:
+        raise HostError(
+            f"the files of {', '.join(fetched.versions)} changed after they were fetched",
+            hint=f"rm -r {fetched.files[0].parent}",
+        )
+
+
+def _digest_of_files(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def fetched_packages(text: str) -> Fetched:
@@ -155,11 +175,7 @@ def own_mirror(targets: list[tuple[str, str]]) -> Mirror | None:
 def host_mirror() -> Mirror:
     """Return the Debian mirror that this host's apt is configured with. Raises HostError."""
     targets = host_targets()
-    if not KEYRING.is_file():
-        raise HostError(
-            "Debian's keyring is not here, without which nothing fetched can be trusted",
-            hint="apt-get install debian-archive-keyring",
-        )
+    check_keyring()
     mirror = own_mirror(targets)
     if mirror is None:
         raise HostError(
@@ -167,6 +183,15 @@ def host_mirror() -> Mirror:
             hint="name a tarball, a git tree or a package file as the source",
         )
     return mirror
+
+
+def check_keyring() -> None:
+    """Raise HostError where Debian's keyring, which verifies every suite, is missing."""
+    if not KEYRING.is_file():
+        raise HostError(
+            "Debian's keyring is not here, without which nothing fetched can be trusted",
+            hint="apt-get install debian-archive-keyring",
+        )
 
 
 def render_sources(mirror: Mirror, suite: str, kind: str = "deb") -> str:

@@ -10,6 +10,7 @@ from numalab.progress import Progress
 from numalab.source.debian import (
     Fetched,
     apt_failed,
+    check_unchanged,
     fetch_once,
     read_fetched,
     split_package,
@@ -48,12 +49,14 @@ def fetch_source_package(text: str, tell: Progress) -> Fetched:
 def unpack_source(fetched: Fetched, tree: Path) -> Path:
     """Unpack a source package into `tree` unless it is there; return it.
 
-    The folder appears only when it is whole. Raises BuildError for a damaged package, HostError
-    when the disk is full.
+    The folder appears only when it is whole. Raises HostError for a package that changed in the
+    cache and for a full disk, BuildError for a package that dpkg-source cannot unpack.
     """
     if tree.is_dir():
         return tree
-    # What apt fetched it has checked; dpkg-source would want the developers' keys.
+    check_unchanged(fetched)
+    # apt has verified the files by the suite's signature; dpkg-source would need the keys of all
+    # developers.
     argv: list[str | Path] = [find_program("dpkg-source", "dpkg-dev"), "--no-check", "--extract"]
     with replacing(tree) as new:
         try:

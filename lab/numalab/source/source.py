@@ -10,7 +10,13 @@ from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.source import git
-from numalab.source.debian import NotFetched, fetch_packages, fetched_packages, split_package
+from numalab.source.debian import (
+    NotFetched,
+    check_unchanged,
+    fetch_packages,
+    fetched_packages,
+    split_package,
+)
 from numalab.source.digest import remembered
 
 PACKAGES = Path("/usr/src")
@@ -54,7 +60,8 @@ def find_source(text: str) -> Source:
     """Find a source: `PACKAGE[/SUITE]`, `git:PATH[@REVISION]`, a tarball or a folder.
 
     A package without a suite is looked for in /usr/src first. Raises UserError for what is no
-    source, NotFetched for a package that has to be fetched, HostError for a tool that is missing.
+    source, NotFetched for a package that has to be fetched, HostError for a tool that is missing
+    and for a fetched package that changed.
     """
     if text.startswith(git.PREFIX):
         return _git_source(text, git.find_revision(text))
@@ -136,7 +143,9 @@ def _package_source(text: str) -> Source:
         if suite is None and tarball.is_file():
             return _tarball_source(text, tarball, str(tarball))
     fetched = fetched_packages(text)
-    return _tarball_source(text, fetched.files[-1], ", ".join(fetched.versions))
+    source = _tarball_source(text, fetched.files[-1], ", ".join(fetched.versions))
+    check_unchanged(fetched, {fetched.files[-1]: source.digest})
+    return source
 
 
 def _tarball_source(text: str, tarball: Path, origin: str) -> Source:

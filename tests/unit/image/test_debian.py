@@ -1,4 +1,7 @@
 import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from numalab.image.debian import (
 )
 from numalab.image.recipe import Recipe
 from numalab.source.debian import parse_targets
+from support.signed_mirror import publish_suite, signing_keys
 
 RECIPE = Recipe(
     name="tiny",
@@ -63,10 +67,11 @@ def test_post_steps_run_in_the_tree_whatever_they_hold() -> None:
 
 
 def test_mirrors_are_debians_main_of_the_suite_updates_and_security() -> None:
+    deb = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
     assert one_line_sources(parse_targets(TARGETS), "bookworm") == (
-        "deb http://mirror.example/debian/ bookworm main",
-        "deb http://mirror.example/debian/ bookworm-updates main",
-        "deb http://mirror.example/debian-security/ bookworm-security main",
+        f"{deb} http://mirror.example/debian/ bookworm main",
+        f"{deb} http://mirror.example/debian/ bookworm-updates main",
+        f"{deb} http://mirror.example/debian-security/ bookworm-security main",
     )
 
 
@@ -158,3 +163,39 @@ def test_a_post_step_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     fake_mmdebstrap(tmp_path, f"cat <<'END'\n{said}\nEND\nexit 25", monkeypatch)
     with pytest.raises(BuildError, match="image tiny: the step of post failed: rm /no/file\n"):
         pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that apt can read after it has given up root."""
+    with tempfile.TemporaryDirectory(prefix="numalab-mirror-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("key", ["mirror", "stranger"])
+def test_a_mirror_must_be_signed_by_debians_keyring(
+    public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """A key that the host's apt trusts for another repository is refused."""
+    with signing_keys(tmp_path) as keys:
+        publish_suite(public, "bookworm", {"main/binary-amd64/Packages": ""}, keys, key=key)
+    for name in ("mirror", "stranger"):
+        (public / "trusted").mkdir(exist_ok=True)
+        shutil.copy(keys / f"{name}.gpg", public / "trusted")
+    (public / "apt.conf").write_text(f'Dir::Etc::TrustedParts "{public}/trusted";\n')
+    monkeypatch.setenv("APT_CONFIG", str(public / "apt.conf"))
+    monkeypatch.setattr(debian, "KEYRING", public / "trusted/mirror.gpg")
+    monkeypatch.setattr(debian, "host_targets", lambda: [(f"file:{public}", "bookworm")])
+    with pytest.raises(BuildError) as failed:  # the mirror has no package at all
+        pack_packages(RECIPE, tmp_path / "out.tar", tmp_path / "log", lambda *_: None)
+    assert ("NO_PUBKEY" in str(failed.value)) == (key == "stranger")
+
+
+def test_without_debians_keyring_nothing_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numalab.source.debian.KEYRING", tmp_path / "none.gpg")
+    with pytest.raises(HostError, match=r"Debian's keyring is not here") as failed:
+        pack_packages(RECIPE, tmp_path / "out.tar", tmp_path / "log", lambda *_: None)
+    assert failed.value.hint == "apt-get install debian-archive-keyring"

@@ -1,6 +1,5 @@
 """Packages from a mirror: a small signed one in a folder, which apt reads as it reads Debian's."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from numalab.source.debian import (
     render_sources,
     split_package,
 )
+from support.signed_mirror import publish_suite, sha256, signing_keys
 
 pytestmark = pytest.mark.skipif(
     shutil.which("gpg") is None or shutil.which("apt-get") is None, reason="gpg or apt is missing"
@@ -30,21 +30,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A GnuPG folder with one key; `keyring.gpg` in it has the public part."""
-    home = tmp_path_factory.mktemp("gnupg")
-    home.chmod(0o700)
-    gpg(home, "--passphrase", "", "--quick-gen-key", "mirror", "ed25519", "sign", "never")
-    gpg(home, "--output", str(home / "keyring.gpg"), "--export", "mirror")
-    yield home
-    subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False)
-
-
-def gpg(home: Path, *words: str) -> None:
-    subprocess.run(
-        ["gpg", "--homedir", home, "--batch", "--quiet", "--yes", *words],
-        check=True,
-        capture_output=True,
-    )
+    with signing_keys(tmp_path_factory.mktemp("gnupg")) as home:
+        yield home
 
 
 @pytest.fixture
@@ -58,7 +45,7 @@ def mirror(project: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     other = package(root, "linux-image-9.9", "9.9.1-1", {}, depends="linux-modules-9.9 | x")
     publish(root, "old", [source, meta, other], keys)
     publish(root, "new", [], keys)
-    here = Mirror(f"file:{root}", "new", keys / "keyring.gpg")
+    here = Mirror(f"file:{root}", "new", keys / "mirror.gpg")
     monkeypatch.setattr("numalab.source.debian.host_mirror", lambda: here)
     return root
 
@@ -85,25 +72,12 @@ def package(
 
 
 def publish(root: Path, suite: str, debs: list[Path], keys: Path) -> None:
-    """Write a suite's list of packages and sign it, as described in Debian's RepositoryFormat."""
-    folder = root / "dists" / suite
-    (folder / "main/binary-amd64").mkdir(parents=True)
     listed = ""
     for deb in debs:
         control = (root / "trees" / deb.name.partition("_")[0] / "DEBIAN/control").read_text()
-        data = deb.read_bytes()
-        listed += f"{control}Filename: pool/{deb.name}\nSize: {len(data)}\n"
-        listed += f"SHA256: {hashlib.sha256(data).hexdigest()}\n\n"
-    (folder / "main/binary-amd64/Packages").write_text(listed)
-    digest = hashlib.sha256(listed.encode()).hexdigest()
-    (folder / "Release").write_text(
-        f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nArchitectures: all amd64\n"
-        "Components: main\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n"
-        f" {digest} {len(listed)} main/binary-amd64/Packages\n"
-    )
-    signed = ["--output", str(folder / "InRelease"), "--clear-sign", str(folder / "Release")]
-    gpg(keys, "--local-user", "mirror", *signed)
-    (folder / "Release").unlink()
+        listed += f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\n"
+        listed += f"SHA256: {sha256(deb)}\n\n"
+    publish_suite(root, suite, {"main/binary-amd64/Packages": listed}, keys)
 
 
 def tell(_message: str, _fraction: float | None) -> None:
@@ -174,6 +148,20 @@ def test_a_package_that_lost_a_file_is_fetched_again(mirror: Path) -> None:
     with pytest.raises(NotFetched, match="no longer whole"):
         fetched_packages("linux-source-9.9/old")
     assert fetch_packages("linux-source-9.9/old", tell).files[0].is_file()
+
+
+def test_a_kernel_source_that_changes_in_the_cache_is_not_built(mirror: Path) -> None:
+    spec = KernelSpec("old", "", "linux-source/old", (), ("guest",))
+    fetched = fetch_packages(spec.source, tell)
+    meta, tarball = fetched.files
+    ensure_kernel(spec)
+    for file in (meta, tarball):
+        data = file.read_bytes()
+        file.write_bytes(data + b"\0" * 4)  # which ar and xz ignore
+        with pytest.raises(HostError, match=r"linux-source-9\.9=9\.9\.1-1 changed after they were"):
+            ensure_kernel(spec)
+        file.write_bytes(data)
+    ensure_kernel(spec)
 
 
 def test_the_host_is_asked_for_its_own_suite() -> None:

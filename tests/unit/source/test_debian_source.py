@@ -136,6 +136,19 @@ def test_a_damaged_package_leaves_no_tree(
 ) -> None:
     found = fetch_source_package("small/old", quiet)
     how(found.files)
+    with pytest.raises(HostError, match=r"small=1\.2 changed after"):
+        unpack_source(found, tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+
+
+def test_a_package_that_dpkg_source_refuses_leaves_no_tree(
+    mirror: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def download(_apt: list[str], _package: str, folder: Path) -> None:
+        write_package(folder, spoiled=True)
+
+    monkeypatch.setattr(module, "_download", download)
+    found = fetch_source_package("small/old", quiet)
     with pytest.raises(BuildError, match=r"cannot unpack .*small_1\.2\.dsc"):
         unpack_source(found, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()

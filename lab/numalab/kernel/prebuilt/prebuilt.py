@@ -18,7 +18,7 @@ from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
-from numalab.source.debian import NotFetched, fetch_packages, fetched_packages
+from numalab.source.debian import NotFetched, check_unchanged, fetch_packages, fetched_packages
 from numalab.source.digest import digest_of, hash_file, remembered
 from numalab.source.programs import FLAGS
 
@@ -99,7 +99,9 @@ def _digest(spec: KernelSpec) -> str:
 def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_Found]:
     """Give the files of a kernel; those of a package are unpacked for as long as the block."""
     if spec.package is not None:
-        packages = fetched_packages(spec.package).files
+        fetched = fetched_packages(spec.package)
+        check_unchanged(fetched)
+        packages = fetched.files
     elif _is_package(Path(spec.source)):
         packages = (Path(spec.source),)
     else:
