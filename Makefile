@@ -24,7 +24,7 @@ LATER_GUESTS := tests/guest/test_topologies.py tests/guest/test_matrix.py
 TEST_BED := tests/testbed
 SHORT_BED := tests/testbed/test_pinned_guest.py
 
-.PHONY: help setup demo check test test-kvm test-bed fuzz bench site clean
+.PHONY: help setup demo check test test-kvm test-bed fuzz bench site sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -57,8 +57,8 @@ demo: setup ## The main job: a study of two kernels on real VMs, and its report
 	@$(BIN)/numalab run studies/group-construction.toml
 
 check: setup ## Format, lint, types, layers, shell scripts
-	@$(BIN)/ruff format --check --quiet lab tests docs || { echo "run: $(BIN)/ruff format lab tests"; exit 1; }
-	@$(BIN)/ruff check --quiet lab tests docs
+	@$(BIN)/ruff format --check --quiet lab tests tools docs || { echo "run: $(BIN)/ruff format lab tests tools"; exit 1; }
+	@$(BIN)/ruff check --quiet lab tests tools docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
 	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
@@ -93,6 +93,9 @@ bench: setup ## Speed, as ratios against a reference run side by side
 site: setup ## The documentation as a web site, in build/site
 	@$(BIN)/python docs/site/stage.py build/site-source
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+sbom: setup ## The wheel's bill of materials, numalab.cdx.json, from requirements.lock
+	@$(BIN)/python tools/sbom.py
 
 clean: ## Remove what was built here (not the cache of kernels and images)
 	@rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

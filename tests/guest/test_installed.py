@@ -49,6 +49,11 @@ def test_what_the_wheel_brings_is_there(installed: Path, tmp_path: Path) -> None
     assert "ring-4_bound-hogs_before_1" in planned.stdout
 
 
+def test_the_wheel_holds_its_bill_of_materials(installed: Path) -> None:
+    (found,) = installed.parents[1].glob("lib/python*/site-packages/*.dist-info/sboms/*")
+    assert found.read_bytes() == (ROOT / found.name).read_bytes()
+
+
 @pytest.mark.guest
 def test_a_study_runs_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     done = say(

@@ -59,7 +59,7 @@ def setup(tmp_path: Path) -> Setup:
     write_wheel(found.packages, "setuptools", {"setuptools/build_meta.py": code})
     (found.folder / "lab/numalab").mkdir(parents=True)
     (found.folder / "lab/numalab/__init__.py").touch()
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "numalab.cdx.json"):
         (found.folder / name).write_text((ROOT / name).read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for name in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]:
