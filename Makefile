@@ -24,7 +24,7 @@ LATER_GUESTS := tests/guest/test_topologies.py tests/guest/test_matrix.py
 TEST_BED := tests/testbed
 SHORT_BED := tests/testbed/test_pinned_guest.py
 
-.PHONY: help setup demo check test test-kvm test-bed fuzz bench site sbom clean
+.PHONY: help setup demo check test test-kvm test-bed fuzz bench site sbom audit clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -96,6 +96,9 @@ site: setup ## The documentation as a web site, in build/site
 
 sbom: setup ## The wheel's bill of materials, numalab.cdx.json, from requirements.lock
 	@$(BIN)/python tools/sbom.py
+
+audit: setup ## Known vulnerabilities of the Python packages, security updates this machine lacks
+	@$(BIN)/python tools/audit.py
 
 clean: ## Remove what was built here (not the cache of kernels and images)
 	@rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,0 +1,154 @@
+"""Looks for known vulnerabilities: in the pinned Python packages and in this host's packages.
+
+    python tools/audit.py
+
+Exits with 0 when none is known, with 1 when some are, and with 3 when there is no data: a package
+that could not be looked up is never counted as a good one.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numalab.errors import HostError, UserError
+from numalab.process import find_program, run
+from numalab.source.debian import update_lists
+
+LOCK = Path(__file__).parents[1] / "requirements-dev.lock"
+# What pip-audit can get its data from: the registry's JSON API, and https://osv.dev.
+SERVICES = (("--vulnerability-service=pypi",), ("--vulnerability-service=osv",))
+# A package with a published vulnerability (CVE-2021-31542). Data without it is no data: some
+# registries answer, but have no vulnerabilities.
+_CANARY = "django"
+_CANARY_LINE = f"{_CANARY}==3.2 --hash=sha256:{'0' * 64}\n"
+# `Inst libssl3 [3.0.11-1] (3.0.17-1 Debian:12.12/oldstable, Debian-Security:12/... [amd64])`
+_UPGRADE = re.compile(r"^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)", re.M)
+
+
+class NoData(Exception):
+    """There is no vulnerability data, or not for every package."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a service of vulnerabilities says of a lock file."""
+
+    vulnerable: dict[str, tuple[str, ...]]  # "name version" -> ids, each with the fixed versions
+    unknown: tuple[str, ...]
+
+
+def parse_answer(text: str) -> Answer:
+    """Parse the JSON that pip-audit prints. Raises NoData for anything else."""
+    try:
+        packages: list[dict[str, Any]] = json.loads(text)["dependencies"]
+        vulnerable = {
+            f"{one['name']} {one['version']}": tuple(map(_describe, one["vulns"]))
+            for one in packages
+            if one.get("vulns")
+        }
+        unknown = tuple(one["name"] for one in packages if "vulns" not in one)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NoData("no answer") from None
+    return Answer(vulnerable, unknown)
+
+
+def audit_python(
+    lock: Path, services: Sequence[Sequence[str]] = SERVICES
+) -> dict[str, tuple[str, ...]]:
+    """Return the vulnerable packages of a lock file, by the first service that has data of all.
+
+    Raises NoData where there is none.
+    """
+    reasons = []
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted = Path(scratch) / lock.name
+        wanted.write_text(lock.read_text(encoding="utf-8") + _CANARY_LINE, encoding="utf-8")
+        for options in services:
+            try:
+                return _ask(wanted, options)
+            except NoData as none:
+                reasons.append(f"{options[0].partition('=')[2]}: {none}")
+    raise NoData(f"no vulnerability data can be reached ({'; '.join(reasons)})")
+
+
+def security_updates(simulated: str) -> tuple[str, ...]:
+    """Return the installed packages of which apt would install a newer one from Debian's security.
+
+    `simulated` is what `apt-get --simulate dist-upgrade` prints.
+    """
+    return tuple(
+        f"{name} {old} -> {new}"
+        for name, old, new, origins in _UPGRADE.findall(simulated)
+        if "Debian-Security:" in origins
+    )
+
+
+def audit_debian() -> tuple[str, ...]:
+    """Return the security updates that this host lacks. Raises NoData where apt has no list.
+
+    The suite's lists are fetched anew into the cache; the host's apt is left alone.
+    """
+    try:
+        apt = update_lists(None, lambda *_: None)
+        words = ["-oDir::State::Status=/var/lib/dpkg/status", "--quiet", "--simulate"]
+        program = find_program("apt-get", "apt")
+        done = run([program, *apt, *words, "dist-upgrade"], env={"LC_ALL": "C"})
+    except (HostError, UserError) as error:
+        reason = str(error).splitlines()[0]
+        raise NoData(f"no list of security updates can be reached ({reason})") from None
+    return security_updates(done.stdout)
+
+
+def main() -> int:
+    """Print both audits, and return the exit code."""
+    return max(
+        _print("Python", "known vulnerabilities in requirements-dev.lock", _python_lines),
+        _print("Debian", "security updates that this host lacks", audit_debian),
+    )
+
+
+def _python_lines() -> tuple[str, ...]:
+    found = audit_python(LOCK)
+    return tuple(f"{package}: {', '.join(ids)}" for package, ids in found.items())
+
+
+def _print(title: str, what: str, audit: Callable[[], Sequence[str]]) -> int:
+    try:
+        lines = audit()
+    except NoData as none:
+        print(f"{title}: {none}")
+        return 3
+    print(f"{title}: {what}: {len(lines) or 'none'}")
+    for line in lines:
+        print(f"  {line}")
+    return 1 if lines else 0
+
+
+def _ask(wanted: Path, options: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    argv: list[str | Path] = [sys.executable, "-m", "pip_audit", "--requirement", wanted, *options]
+    argv += ["--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off"]
+    try:
+        done = run(argv, check=False, timeout=600)
+    except HostError:
+        raise NoData("no answer in 10 minutes") from None
+    answer = parse_answer(done.stdout)
+    if answer.unknown:
+        raise NoData(f"nothing on {len(answer.unknown)} packages")
+    found = dict(answer.vulnerable)
+    if not [found.pop(package) for package in list(found) if package.split()[0] == _CANARY]:
+        raise NoData("no vulnerabilities at all")
+    return found
+
+
+def _describe(vulnerability: dict[str, Any]) -> str:
+    fixed = ", ".join(vulnerability["fix_versions"])
+    return f"{vulnerability['id']} (fixed in {fixed})" if fixed else str(vulnerability["id"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
