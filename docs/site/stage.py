@@ -32,8 +32,9 @@ from numalab.workload.document import WorkloadTable
 
 Schema = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "kernel-configs/series/*/README.md",
-         "reports/examples/README.md", "workloads/*/README.md")  # fmt: skip
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md",
+         "kernel-configs/series/*/README.md", "reports/examples/README.md",
+         "workloads/*/README.md")  # fmt: skip
 FILES = ("docs/site/site.css", "docs/img/**/*.svg", "docs/*.json", "LICENSE",
          "reports/examples/*/changelog.txt",
          "reports/examples/group-construction/picture.png")  # fmt: skip
