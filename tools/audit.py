@@ -8,6 +8,7 @@ that could not be looked up is never counted as a good one.
 
 import json
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -151,4 +152,5 @@ def _describe(vulnerability: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `make audit | head` ends without a traceback
     sys.exit(main())
