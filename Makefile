@@ -57,8 +57,8 @@ demo: setup ## The main job: a study of two kernels on real VMs, and its report
 	@$(BIN)/numalab run studies/group-construction.toml
 
 check: setup ## Format, lint, types, layers, shell scripts
-	@$(BIN)/ruff format --check --quiet lab tests tools docs || { echo "run: $(BIN)/ruff format lab tests tools"; exit 1; }
-	@$(BIN)/ruff check --quiet lab tests tools docs
+	@$(BIN)/ruff format --check --quiet lab tests .ci docs || { echo "run: $(BIN)/ruff format lab tests .ci"; exit 1; }
+	@$(BIN)/ruff check --quiet lab tests .ci docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
 	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
@@ -95,10 +95,10 @@ site: setup ## The documentation as a web site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 sbom: setup ## The wheel's bill of materials, numalab.cdx.json, from requirements.lock
-	@$(BIN)/python tools/sbom.py
+	@$(BIN)/python .ci/sbom.py
 
 audit: setup ## Known vulnerabilities of the Python packages, security updates this machine lacks
-	@$(BIN)/python tools/audit.py
+	@$(BIN)/python .ci/audit.py
 
 clean: ## Remove what was built here (not the cache of kernels and images)
 	@rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

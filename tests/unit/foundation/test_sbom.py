@@ -38,7 +38,7 @@ def test_the_stored_one_is_that_of_the_lock() -> None:
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_the_same_lock_gives_the_same_bytes(tmp_path: Path, seed: str) -> None:
-    command = [sys.executable, str(ROOT / "tools/sbom.py"), str(tmp_path / BOM)]
+    command = [sys.executable, str(ROOT / ".ci/sbom.py"), str(tmp_path / BOM)]
     env = {**os.environ, "PYTHONHASHSEED": seed, "TZ": f"UTC{seed}"}
     subprocess.run(command, check=True, env=env, cwd=tmp_path, timeout=120)
     assert (tmp_path / BOM).read_bytes() == (ROOT / BOM).read_bytes()

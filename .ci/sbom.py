@@ -1,6 +1,6 @@
 """Writes the software bill of materials of the wheel: numalab.cdx.json, in CycloneDX 1.6.
 
-    python tools/sbom.py [TARGET]
+    python .ci/sbom.py [TARGET]
 
 Versions and hashes are those of requirements.lock, licenses and dependencies those of the installed
 packages. The same inputs give the same bytes: there is no time, and the serial number is a digest.

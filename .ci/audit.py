@@ -1,6 +1,6 @@
 """Looks for known vulnerabilities: in the pinned Python packages and in this host's packages.
 
-    python tools/audit.py
+    python .ci/audit.py
 
 Exits with 0 when none is known, with 1 when some are, and with 3 when there is no data: a package
 that could not be looked up is never counted as a good one.
