@@ -10,6 +10,7 @@ from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import render_loads
 from numalab.machine.memory import backed_mib
+from numalab.machine.model import usual_shift
 from numalab.topology.model import Topology
 from numalab.workload.build import shared_headers
 from numalab.workload.model import load_workload
@@ -54,10 +55,10 @@ exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -se
 
 def qemu_words(machine: Topology, seed: int) -> list[str]:
     """Return the options for a machine as `icount` mode has it; a word and its value together."""
-    shape = machine.packaging
+    shape, shift = machine.packaging, usual_shift("icount", machine)
     words = [
         "-machine q35 -cpu max,la57=off",
-        f"-accel tcg,thread=single -icount shift=3,sleep=off -seed {seed}",
+        f"-accel tcg,thread=single -icount shift={shift},sleep=off -seed {seed}",
         f"-smp {shape.cpus},sockets={shape.sockets},dies={shape.dies},cores={shape.cores},"
         f"threads={shape.threads}",
         f"-m {sum(map(backed_mib, machine.nodes))}",

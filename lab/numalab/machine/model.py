@@ -20,6 +20,15 @@ DETERMINISTIC: tuple[Mode, ...] = ("icount", "timed")
 # One instruction takes 2**shift ns of guest time, where it is not said: 8 ns and 4 ns.
 SHIFTS: Mapping[Mode, int] = {"icount": 3, "timed": 2}
 
+# In `icount` mode all CPUs share the instructions of a second. Until the kernel has chosen its
+# clock source (clocksource_done_booting(), an fs_initcall) no CPU can stop its tick: each takes all
+# ticks of CONFIG_HZ=250 and balances load in them. A tick takes so many instructions, and some for
+# each distance, which is a level of domains (measured on 6.12: docs/results/boot-time.md).
+_HZ = 250
+_TICK, _TICK_FOR_DISTANCE = 3_150, 150
+# Where ticks would take more of a second than this, CPU 0 goes on slowly or never.
+_MOST_FOR_TICKS = 0.75
+
 # How far each vCPU runs in `timed` mode before the others catch up, in ns of guest time.
 QUANTUM_NS = 10_000
 # From what the emulator takes (icount_configure() in emulator-configs/series) to less than a tick.
@@ -111,7 +120,9 @@ class Machine:
     @property
     def shift(self) -> int:
         """One instruction takes 2**shift nanoseconds of guest time where they are counted."""
-        usual = SHIFTS.get(self.mode, 0) if self.icount_shift is None else self.icount_shift
+        usual = self.icount_shift
+        if usual is None:
+            usual = usual_shift(self.mode, self.topology)
         return usual + (self.slow_motion.bit_length() - 1 if self.mode == "timed" else 0)
 
     @property
@@ -218,6 +229,18 @@ class Job:
             raise UserError(f"{self.sampled!r} is not made of v, s, t and p", key="sampled")
         if not _CLOCK.fullmatch(self.clock):
             raise UserError(f"{self.clock!r} is no trace clock", key="clock")
+
+
+def usual_shift(mode: Mode, topology: Topology) -> int:
+    """Return the shift of a mode: in `icount`, smaller where ticks would fill the guest."""
+    shift = SHIFTS.get(mode, 0)
+    if mode != "icount":
+        return shift
+    distances = {distance for row in topology.distances for distance in row}
+    ticks = _HZ * topology.cpu_count * (_TICK + _TICK_FOR_DISTANCE * len(distances))
+    while shift and ticks > _MOST_FOR_TICKS * (10**9 >> shift):
+        shift -= 1
+    return shift
 
 
 def check_quantum(quantum_ns: int, shift: int) -> None:

@@ -15,6 +15,7 @@ from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.load import parse_loads, part_of_task, render_loads
 from numalab.hunt.reproducer import qemu_words, render_script
+from numalab.machine.model import usual_shift
 from numalab.study.plan import plan_study
 
 
@@ -158,6 +159,16 @@ def test_a_reproducer_needs_no_numalab(drawn_case: Case) -> None:
     assert sum(word.startswith("-numa node,") for word in words) == len(nodes)
     assert sum(word.startswith("-numa dist,") for word in words) == len(nodes) * (len(nodes) - 1)
     assert render_loads(drawn_case.loads) in script
+    assert any("-icount shift=3," in word for word in words)
+
+
+def test_a_reproducer_of_a_large_machine_counts_instructions_as_its_run() -> None:
+    nodes = 'summary = "large"\nnodes = 64\ncpus = 2\nmemory_mib = 64\n'
+    machine = machine_of(f'{nodes}[shape]\nkind = "full"\ndistances = [10, 20]\n')
+    assert machine is not None
+    shift = usual_shift("icount", machine)
+    assert shift < 3
+    assert any(f"-icount shift={shift}," in word for word in qemu_words(machine, 1))
 
 
 @pytest.mark.parametrize("path", find_cases(), ids=lambda path: path.stem)

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from numalab.errors import HostError, UserError
 from numalab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
-from numalab.machine.model import Job, Machine, PageKind, with_memory_first
+from numalab.machine.model import Job, Machine, PageKind, usual_shift, with_memory_first
 from numalab.qemu.cmdline import render_cmdline
 from numalab.qemu.jobdisk import render_job
-from numalab.topology.load import load_topology
+from numalab.topology.load import load_topology, load_topology_file
 from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.predict.prediction import predict
 
 BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 RING = load_topology("ring-4")
 MIB = 1 << 20
 
@@ -43,6 +44,39 @@ def test_a_machine_refuses(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
         replace(machine, **change)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_an_instruction_takes_8_ns_on_every_machine_of_the_project(path: Path) -> None:
+    assert usual_shift("icount", load_topology_file(path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "nodes", "cpus", "shift"),
+    [
+        ("full", 32, 2, 3),
+        ("ring", 32, 2, 3),
+        ("full", 64, 2, 2),
+        ("ring", 64, 2, 1),
+        ("full", 62, 4, 1),
+        ("ring", 62, 4, 0),
+    ],
+)
+def test_instructions_take_less_time_where_ticks_would_fill_the_guest(
+    tmp_path: Path, shape: str, nodes: int, cpus: int, shift: int
+) -> None:
+    hops = 1 if shape == "full" else nodes // 2
+    distances = [10 + 5 * hop for hop in range(hops + 1)]
+    path = tmp_path / "large.toml"
+    path.write_text(
+        f'summary = "large"\nnodes = {nodes}\ncpus = {cpus}\nmemory_mib = 64\n'
+        f'[shape]\nkind = "{shape}"\ndistances = {distances}\n'
+    )
+    topology = load_topology_file(path)
+    machine = Machine(topology, Path("/k"), Path("/r"), "icount", 1, "m")
+    assert machine.shift == shift
+    assert replace(machine, icount_shift=3).shift == 3
+    assert replace(machine, mode="timed").shift == 2
 
 
 @pytest.mark.parametrize(
