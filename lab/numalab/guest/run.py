@@ -67,7 +67,7 @@ def run_guest(
     """Boot a guest, let it do its job, and take its results out to `run_dir`.
 
     `join` is given the guest once it runs, and is left before the guest is ended. Without `limits`,
-    the usual ones follow how slow this host is now.
+    the usual ones follow how slow this host is now, and how many CPUs the guest has.
 
     Whatever happens, no QEMU is left running. Raises GuestLost for a guest that panicked, hung
     or was killed, after its console, its results so far and its trace up to the end have been
@@ -77,7 +77,7 @@ def run_guest(
     `kvm` mode and its threads or its memory are not where they were to be (elsewhere that is a
     note).
     """
-    limits = limits or Limits().on_a_host(slowness())
+    limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness())
     watch = _Stopwatch()
     if connection.startswith("test:"):
         uris = (EMBED, "qemu:///session", "qemu:///system")

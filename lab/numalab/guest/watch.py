@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numalab.errors import LossCause
 from numalab.guest.console import Beat, Phase, is_panic, is_panic_end, is_trouble, printable
@@ -12,6 +12,7 @@ _KEPT_LINES = 400
 _MOST_TROUBLES = 5
 _PANIC_SECONDS = 3.0
 _MOST = 3600.0
+_ORDINARY_CPUS = 32
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Limits:
     silence: float = 180.0
     total: float = 3600.0
     uptime: float = math.inf
+
+    def for_cpus(self, count: int) -> "Limits":
+        """Return the limits of a guest with so many CPUs: it boots up to so many times longer."""
+        return replace(self, boot=self.boot * max(1.0, count / _ORDINARY_CPUS))
 
     def on_a_host(self, slowness: float) -> "Limits":
         """Return the limits of a host so many times slower: an hour at most, or what they are."""

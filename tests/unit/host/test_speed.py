@@ -23,3 +23,8 @@ def test_limits_grow_up_to_an_hour() -> None:
     assert Limits().on_a_host(1.0) == Limits()
     assert Limits(boot=100, silence=200, total=9).on_a_host(3) == Limits(300, 600, 9)
     assert Limits(boot=100, silence=5000).on_a_host(90) == Limits(3600, 5000)
+
+
+def test_a_guest_with_many_cpus_may_boot_longer() -> None:
+    assert Limits().for_cpus(32) == Limits()
+    assert Limits(boot=100, silence=200, total=9).for_cpus(128) == Limits(400, 200, 9)
