@@ -27,9 +27,10 @@ class MachineTable(Document):
 
     In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
     `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
-    icount (8). `slow_motion`: how many times longer all of a machine in mode timed takes,
-    instructions, quantum and memory, while the kernel's own clocks go on as ever; so a load has as
-    much time for ticks, balancing and scans as a longer one, and costs no more to emulate.
+    icount (8, less on machines with about a hundred CPUs or more). `slow_motion`: how many times
+    longer all of a machine in mode timed takes, instructions, quantum and memory, while the
+    kernel's own clocks go on as ever; so a load has as much time for ticks, balancing and scans as
+    a longer one, and costs no more to emulate.
     `emulator` is the QEMU of these modes (`numalab emulator list`): in icount the host's own where
     none is said.
 
