@@ -134,10 +134,11 @@ class _Decoder:
         """
         records, result = chunk.records, self.result
         result.unsound += int(np.count_nonzero(records.unsound & chunk.fresh))
-        at_page = page_times(chunk.words)
-        gap = np.flatnonzero(
-            (records.missed != 0) & (at_page >= chunk.since) & (at_page < chunk.until)
-        )
+        latest = self.trace.latest
+        at_page = page_times(chunk.words, latest)
+        # Of a page whose time is out of range nobody knows when the events before it were lost.
+        until = min(chunk.until, latest)
+        gap = np.flatnonzero((records.missed != 0) & (at_page >= chunk.since) & (at_page < until))
         now = np.flatnonzero((records.time >= chunk.since) & (records.time < chunk.until))
         most = max(1, pages.MOST_CELLS // len(self.schema))
         if len(now) <= most:
@@ -154,7 +155,7 @@ class _Decoder:
     def _frame(self, chunk: PageChunk, gap: Ints, now: Ints) -> pl.DataFrame:
         """Make the table of the records at `now`, and of what was lost before the pages `gap`."""
         records, result = chunk.records, self.result
-        at_page = page_times(chunk.words)
+        at_page = page_times(chunk.words, self.trace.latest)
         body = Chunk(chunk.words.reshape(-1), records.word[now], records.bytes[now])
         code = self._codes(body)
         fit = code >= 0
@@ -230,9 +231,9 @@ class _Decoder:
 
     def _nanoseconds(self, time: Ints) -> Ints:
         """Convert the clock's units, as tsc2nsec() in trace-cmd's trace-input.c does."""
-        if self.trace.tsc is None or self.trace.clock not in ("x86-tsc", "tsc2nsec"):
+        if self.trace.conversion is None:
             return time
-        multiplier, shift, offset = self.trace.tsc
+        multiplier, shift, offset = self.trace.conversion
         whole, part = time >> shift, time & ((1 << shift) - 1)
         return whole * multiplier + (part * multiplier >> shift) + np.int64(offset)
 

@@ -121,10 +121,10 @@ class PageSource:
         for start in range(0, pages, step):
             block = np.arange(start, min(start + step, pages))
             words = self._words(block)
-            found = find_records(words, self._trace.layout)
+            found = find_records(words, self._trace.layout, self._trace.latest)
             self._forget()
             self.kinds[words.reshape(-1)[found.word] & np.uint32(MAX_KINDS - 1)] = True
-            self._time[block] = page_times(words)
+            self._time[block] = page_times(words, self._trace.latest)
             self._count[block] = np.bincount(found.page, minlength=len(block))
             self._missed[block], self._unsound[block] = found.missed, found.unsound
             places = np.empty(len(found.time), _PLACE)
@@ -142,7 +142,8 @@ class PageSource:
         found = dict.fromkeys(self._trace.read_events, 0)
         for number, (buffer, cpu) in enumerate(origin):
             pages = slice(*self._begin[number : number + 2].tolist())
-            self._unsound[pages][1:] |= np.diff(self._time[pages]) < 0
+            times = self._time[pages]
+            self._unsound[pages][1:] |= times[1:] < times[:-1]
             if (buffer, cpu) in found:
                 found[buffer, cpu] += int(self._count[pages].sum())
         for (buffer, cpu), counted in self._trace.read_events.items():

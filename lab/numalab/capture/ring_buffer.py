@@ -21,6 +21,7 @@ _PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31
 _TIME_BITS = 27
 _MISSED_EVENTS, _MISSED_STORED = 1 << 31, 1 << 30
 _USED_BYTES = (1 << 27) - 1
+LATEST = (1 << 63) - 1  # later than any time of a record
 _HIGH_TIME_BITS = -(1 << 59)  # TS_MSB: an absolute stamp has 59 bits, the rest is the page's
 
 
@@ -39,7 +40,8 @@ class Records:
 
     `time` is in units of the trace clock; `word` is the record's first 32-bit word counted from the
     first word of the first page; `bytes` its length. For each page: `missed`, the number of events
-    lost before it (-1: lost, number unknown), and `unsound`, whether it could not be read whole.
+    lost before it (-1: lost, number unknown), and `unsound`, whether it could not be read whole or
+    has a time that is out of range or before that of the record before it.
     """
 
     time: Ints
@@ -50,15 +52,25 @@ class Records:
     unsound: npt.NDArray[np.bool_]
 
 
-def page_times(pages: Words) -> Ints:
-    """Return the time stamp of each page; `pages` has one row of 32-bit words a page."""
-    return pages[:, 0].astype(np.int64) | pages[:, 1].astype(np.int64) << 32
+def page_times(pages: Words, latest: int = LATEST) -> Ints:
+    """Return the time stamp of each page; `pages` has one row of 32-bit words a page.
+
+    A time that is out of range, which only a damaged page has, is `latest`.
+    """
+    times = pages[:, 0].astype(np.int64) | pages[:, 1].astype(np.int64) << 32
+    return np.where(_in_range(times, latest), times, latest)
 
 
-def find_records(pages: Words, layout: PageLayout) -> Records:
+def _in_range(times: Ints, latest: int) -> npt.NDArray[np.bool_]:
+    # As signed numbers, times of 2^63 and more are negative.
+    return (times >= 0) & (times < latest)
+
+
+def find_records(pages: Words, layout: PageLayout, latest: int = LATEST) -> Records:
     """Find every record in `pages` (one row of 32-bit words a page).
 
-    A page whose records do not fit in it is read up to there and marked unsound. The work is
+    A page whose records do not fit in it, or whose times reach `latest` or decrease, is read up to
+    there and marked unsound. The work is
     bounded by the size of a page whatever it holds, because each step moves on by a word or more.
     """
     count, page_words = pages.shape
@@ -67,7 +79,10 @@ def find_records(pages: Words, layout: PageLayout) -> Records:
     size = used & _USED_BYTES
     unsound = (size > layout.page_bytes - layout.data_offset) | (size == 0)
     size = np.minimum(size, layout.page_bytes - layout.data_offset)
-    walk = _Walk(pages, first, first + size // 4, page_times(pages), unsound)
+    time = page_times(pages, latest)
+    unsound |= time == latest
+    end = np.where(time == latest, first, first + size // 4)
+    walk = _Walk(pages, first, end, time, unsound, latest=latest)
     steps = list(walk.steps(page_words))
     pages_met = np.concatenate([step[0] for step in steps]) if steps else np.empty(0, np.int64)
     found = np.bincount(pages_met, minlength=count)
@@ -88,8 +103,16 @@ class _Walk:
     """The position and time reached in each page."""
 
     def __init__(
-        self, pages: Words, first: int, end: Ints, time: Ints, unsound: npt.NDArray[np.bool_]
+        self,
+        pages: Words,
+        first: int,
+        end: Ints,
+        time: Ints,
+        unsound: npt.NDArray[np.bool_],
+        *,
+        latest: int,
     ) -> None:
+        self.latest = latest
         self.pages, self.end, self.time, self.unsound = pages, end, time.copy(), unsound.copy()
         self.at = np.full(len(pages), first, np.int64)
         self.live = np.flatnonzero(self.at < end)
@@ -113,15 +136,17 @@ class _Walk:
         is_padding = kind == _PADDING
         is_long = kind == 0  # the length is in the word after the header
         delta = np.where(is_time, delta | after << _TIME_BITS, delta)
-        now = self.time[live]
-        stamped = (delta & ~_HIGH_TIME_BITS) | (now & _HIGH_TIME_BITS)
-        now = np.where(kind == _TIME_STAMP, stamped, now + delta)
+        before = self.time[live]
+        stamped = (delta & ~_HIGH_TIME_BITS) | (before & _HIGH_TIME_BITS)
+        now = np.where(kind == _TIME_STAMP, stamped, before + delta)
         self.time[live] = now
+        # A sum that overflows is negative.
+        bad_time = ~_in_range(now, self.latest) | (now < before)
         body = at + 1 + (is_long | is_time)
         extent = np.where(is_long, (after - 4 + 3) & ~3, kind * 4)
         extent = np.where(is_time, 0, np.where(is_padding, after & ~3, extent))
         next_at = body + extent // 4
-        bad = (next_at > self.end[live]) | (extent < 0)
+        bad = (next_at > self.end[live]) | (extent < 0) | bad_time
         # Padding without a time is what follows the last record of a page (rb_null_event()).
         last = is_padding & (delta == 0)
         self.unsound[live[bad & ~last]] = True

@@ -14,7 +14,7 @@ from pathlib import Path
 import zstandard
 
 from numalab.capture.event_format import EventFormat, parse_event_format
-from numalab.capture.ring_buffer import PageLayout
+from numalab.capture.ring_buffer import LATEST, PageLayout
 from numalab.errors import UserError
 
 MAGIC = b"\x17\x08\x44tracing"
@@ -22,7 +22,7 @@ MAX_SECTION_BYTES = 256 << 20
 MAX_CPUS = 8192
 _MAX_BUFFERS = 4 * MAX_CPUS  # of all CPUs and instances
 _MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536
-_MAX_SHIFT = 63  # of a 64-bit time
+_MAX_SHIFT = 31  # as in struct clock_data: the rest times a multiplier of 32 bits has room
 _OPTION_BUFFER, _OPTION_CPUSTAT, _OPTION_CPUCOUNT, _OPTION_TSC2NSEC = 3, 2, 8, 14
 _OPTION_SECTIONS = {16: "header", 17: "ftrace", 18: "events", 21: "cmdlines"}
 _COMPRESSED = 1
@@ -66,6 +66,19 @@ class TraceFile:
     clock: str = ""
     tsc: tuple[int, int, int] | None = None
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def conversion(self) -> tuple[int, int, int] | None:
+        """Multiplier, shift and offset from the clock's units to ns; None for a clock of ns."""
+        return self.tsc if self.clock in ("x86-tsc", "tsc2nsec") else None
+
+    @property
+    def latest(self) -> int:
+        """The time from which on times in ns would not fit into 64 bits, in the clock's units."""
+        if self.conversion is None:
+            return LATEST
+        multiplier, shift, offset = self.conversion
+        return min(LATEST, (LATEST - offset << shift) // max(1, multiplier))
 
 
 @dataclass
@@ -232,7 +245,7 @@ def _option(trace: TraceFile, option: int, body: memoryview) -> None:
         _cpu_stat(trace, bytes(body[:4096]).rstrip(b"\0").decode("utf-8", "backslashreplace"))
     elif option == _OPTION_TSC2NSEC and len(body) >= 16:
         multiplier, shift, offset = struct.unpack_from("<IIQ", body)
-        if shift < _MAX_SHIFT and offset < 1 << _MAX_SHIFT:
+        if shift <= _MAX_SHIFT and offset < LATEST:
             trace.tsc = multiplier, shift, offset
         else:
             trace.problems.append(f"times: shifted by {shift} bits from {offset}")

@@ -128,7 +128,9 @@ def page(time: int, *items: bytes, missed: int = 0) -> bytes:
     return (struct.pack("<QQ", time, commit) + body).ljust(PAGE, b"\0")
 
 
-def trace_dat(cpus: Sequence[bytes], comms: str = "") -> bytes:
+def trace_dat(
+    cpus: Sequence[bytes], comms: str = "", *, options: bytes = b"", of_clock: str = "mono"
+) -> bytes:
     """A trace.dat of version 6 with the pages of each CPU."""
 
     def blob(text: str) -> bytes:
@@ -140,8 +142,8 @@ def trace_dat(cpus: Sequence[bytes], comms: str = "") -> bytes:
     out += struct.pack("<I", 1) + b"sched\0" + struct.pack("<I", 3)
     out += blob(SWITCH) + blob(WAKEUP) + blob(EXEC)
     out += struct.pack("<II", 0, 0) + blob(comms) + struct.pack("<I", len(cpus))
-    out += b"options  \0" + struct.pack("<H", 0) + b"flyrecord\0"
-    clock = blob("[mono]")
+    out += b"options  \0" + options + struct.pack("<H", 0) + b"flyrecord\0"
+    clock = blob(f"[{of_clock}]")
     where = -(-(len(out) + 16 * len(cpus) + len(clock)) // PAGE) * PAGE
     for pages in cpus:
         out += struct.pack("<QQ", where, len(pages))
