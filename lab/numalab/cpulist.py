@@ -4,6 +4,7 @@ The formats are those of `bitmap_parselist()` and `%*pbl` / `%*pb` in the kernel
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import groupby
 
 MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration there is
@@ -25,6 +26,27 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
             raise ValueError(f"range {part[:40]!r} is backwards or past CPU {MAX_CPUS - 1}")
         cpus.update(range(low, high + 1))
     return tuple(sorted(cpus))
+
+
+@dataclass
+class Cpulists:
+    """Parses the cpulists of one document; equal texts share one tuple.
+
+    A short text may name 8192 CPUs, so the CPUs of all different texts are bounded.
+    """
+
+    room: int = 1 << 22
+    _parsed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """Parse a cpulist. Raises ValueError as `parse_cpulist`, and where there is no room."""
+        if text not in self._parsed:
+            cpus = parse_cpulist(text)
+            self.room -= len(cpus) + len(text)
+            if self.room < 0:
+                raise ValueError("the lists of CPUs are too long")
+            self._parsed[text] = cpus
+        return self._parsed[text]
 
 
 def parse_cpu_order(text: str) -> tuple[int, ...]:

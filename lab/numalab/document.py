@@ -5,9 +5,9 @@ import tomllib
 import types
 import typing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, ValidationError
 from pydantic_core import ErrorDetails
 
 from numalab.errors import UserError, did_you_mean
@@ -24,6 +24,9 @@ class Document(BaseModel):
 
 
 D = TypeVar("D", bound=Document)
+_T = TypeVar("_T")
+# A list that may be long: reading stops at its first error, as each takes a kilobyte.
+Listed = Annotated[tuple[_T, ...], FailFast()]
 
 
 def read_document(path: Path, model: type[D]) -> D:

@@ -5,13 +5,18 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from numalab.errors import HostError, UserError, WorkloadFailed
+
+MOST_OF_JSON = 128 << 20  # bytes of a JSON document
+MOST_VALUES = 4_000_000  # of a JSON document
+MOST_OF_GUEST = 256 << 20  # bytes of a text that a guest leaves
 
 # All that polars tells of an error of the operating system's is Rust's text of it
 # (std::io::Error): "No space left on device (os error 28)".
@@ -62,23 +67,63 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read: {getattr(error, 'strerror', error)}", file=path) from None
 
 
+def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
+    """Open a regular file to read; OSError for a pipe, a device or a folder, without waiting.
+
+    Without `follow` a link is refused as well: no file of a result is one.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    return open(descriptor, "rb")  # noqa: PTH123
+
+
+def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
+    """Read a regular file of at most `most` bytes. Raises OSError, or ValueError for a larger."""
+    with open_regular(path, follow=follow) as file:
+        size = os.fstat(file.fileno()).st_size
+        # A file of /proc has no size; the buffer is as large as what is asked for.
+        room = min(most, size or 1 << 20)
+        data = b"" if size > most else file.read(room + 1) or b""
+    if size > most or len(data) > room:
+        raise ValueError(f"larger than {most} bytes")
+    return data
+
+
 def read_bounded(path: Path, most: int) -> bytes:
     """Read a file that a person named; UserError also where it has more than `most` bytes."""
-    with reading(path), path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise UserError(f"larger than {most} bytes", file=path)
-    return data
+    try:
+        return read_regular(path, most)
+    except (OSError, ValueError) as error:  # a name may hold a NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot read: {reason or error}", file=path) from None
 
 
 def left_by_guest(path: Path) -> bytes:
     """Read what the guest was to leave; WorkloadFailed when it is not there, or is no file."""
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return read_regular(path, MOST_OF_GUEST, follow=False)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise WorkloadFailed(
-            f"the guest left no {path.name} ({error.strerror}); its job disk may be full"
+            f"the guest left no {path.name} ({reason}); its job disk may be full"
         ) from None
+
+
+def bound_json(data: bytes, most: int) -> bytes:
+    """Return the text of a JSON document. Raises ValueError for one of more than `most` values.
+
+    A value takes up to 200 bytes of memory when it is parsed, so values are counted before that;
+    a comma or bracket within a text counts as one.
+    """
+    if (count := sum(map(data.count, (b",", b"[", b"{")))) > most:
+        raise ValueError(f"{count} values, and at most {most} are read")
+    return data
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,7 +141,8 @@ def write_json(path: Path, value: object) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON document that numalab wrote. UserError when it cannot be read or is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        text = bound_json(read_regular(path, MOST_OF_JSON), MOST_VALUES).decode("utf-8")
+        return json.loads(text, parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError("no such file", file=path) from None
     except OSError as error:

@@ -12,12 +12,14 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from numalab.document import Listed
 from numalab.measure import LARGEST_NUMBER
 
 MAX_DECISIONS = 2000
 MAX_TASKS = 64
 MAX_LISTED = 20
 MAX_SLICES = 120
+
 
 DecisionKind = Literal["move", "swap", "stick"]
 Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
@@ -188,23 +190,23 @@ class Findings:
     A count in all is None where what was recorded does not tell.
     """
 
-    nodes: tuple[int, ...]
+    nodes: Listed[int]
     length_ms: float
-    slice_ends_ms: tuple[float, ...]
+    slice_ends_ms: Listed[float]
     convergence_percent: float
-    matrices: tuple[Matrix, ...] = ()
-    series: tuple[TimeSeries, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    matrices: Listed[Matrix] = ()
+    series: Listed[TimeSeries] = ()
+    decisions: Listed[Decision] = ()
     decisions_in_all: int = 0
-    residence: tuple[Residence, ...] = ()
+    residence: Listed[Residence] = ()
     tasks_in_all: int = 0
-    violations: tuple[Violation, ...] = ()
+    violations: Listed[Violation] = ()
     violations_in_all: int | None = 0
-    storms: tuple[Storm, ...] = ()
+    storms: Listed[Storm] = ()
     storms_in_all: int | None = 0
-    moves: tuple[Moves, ...] = ()
-    memory: tuple[TaskMemory, ...] = ()
-    notes: tuple[str, ...] = ()
+    moves: Listed[Moves] = ()
+    memory: Listed[TaskMemory] = ()
+    notes: Listed[str] = ()
 
 
 def _integer(text: str) -> int:

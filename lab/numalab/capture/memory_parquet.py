@@ -3,8 +3,9 @@
 import polars as pl
 
 from numalab.capture.guest_time import JoinedTables, join_tables
-from numalab.capture.memory_tables import parse_memory_tables
+from numalab.capture.memory_tables import MAX_BYTES, parse_memory_tables
 from numalab.files import replacing
+from numalab.parquet import read_parquet
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 
@@ -42,6 +43,6 @@ def read_memory_tables(directory: RunDir) -> JoinedTables | None:
     if not directory.memory_counts_table.exists():
         return None
     return JoinedTables(
-        pl.read_parquet(directory.memory_counts_table),
-        pl.read_parquet(directory.memory_traffic_table),
+        read_parquet(directory.memory_counts_table, MAX_BYTES),
+        read_parquet(directory.memory_traffic_table, MAX_BYTES),
     )

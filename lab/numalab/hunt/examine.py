@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from numalab.analysis.tables.event_table import COLUMNS
 from numalab.campaign.boot import guest
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import Builds
@@ -26,6 +27,7 @@ from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT, judge
 from numalab.hunt.recording import read_loads
 from numalab.kernel.catalogue import KernelSpec
 from numalab.machine.model import Job
+from numalab.parquet import collect, scan_parquet
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
@@ -44,6 +46,7 @@ EVENTS = (
     "sched:sched_stick_numa",
 )
 _TRACE_MIB = 48
+_MOST_EVENTS = 4 << 20
 _WAIT = 2.0  # seconds between two looks at a host whose CPUs others have
 _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 
@@ -131,10 +134,18 @@ def _judged(
     ended = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
     found = [ended, _domains(differences), _splat(outcome, directory, differences)]
     decode_trace(directory.trace, case.machine, directory.events)
-    events = pl.read_parquet(directory.events)
+    events = _read_events(directory)
     for run in read_loads(events, stdout, case.machine, case.loads):
         found += judge(replace(run, far_costs=bench.choice.mode == "timed"))
     return tuple(found)
+
+
+def _read_events(directory: RunDir) -> pl.DataFrame:
+    """Read what the loads are judged by. Raises HostError for more than fits into memory."""
+    try:
+        return collect(scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS))
+    except ValueError as error:
+        raise HostError(f"{directory.events}: {error}") from None
 
 
 def _domains(differences: tuple[Difference, ...]) -> Finding:

@@ -6,7 +6,7 @@ from the runs' own files, so it may be deleted at any time.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,10 @@ import polars as pl
 
 from numalab.errors import HostError, UserError
 from numalab.files import replacing
+from numalab.parquet import collect, read_parquet, scan_parquet, table_size
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import UNKNOWN, Manifest
-from numalab.results.reader import load_run
+from numalab.results.reader import damage_explained, load_run
 
 RUNS = pl.Schema(
     {
@@ -57,6 +58,7 @@ MEASURES = pl.Schema(
         "kind": pl.String,
     }
 )
+_EVENTS_BYTES = 512 << 20  # of the columns of all event tables that a query uses
 DEEPEST = 4  # folders between the one that is named and results
 
 
@@ -129,7 +131,7 @@ def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read the catalogue that is there; one that cannot be read is made anew."""
     try:
         tables = (results.runs_table, results.measures_table)
-        found = (pl.read_parquet(path) for path in tables if path.is_file())
+        found = (read_parquet(path) for path in tables if path.is_file())
         runs, measures = found
         if runs.schema == RUNS and measures.schema == MEASURES:
             return runs, measures
@@ -187,9 +189,9 @@ def query(found: Sequence[Catalogue], sql: str) -> pl.DataFrame:
         "measures": _together((each.results, each.measures) for each in found),
     }
     if re.search(r"\bevents\b", sql):
-        tables["events"] = _events(found)
+        tables["events"] = _events(found, sql)
     try:
-        return pl.SQLContext(tables).execute(sql).collect()
+        return collect(pl.SQLContext(tables).execute(sql))
     except (pl.exceptions.PolarsError, RecursionError, ValueError) as error:
         first = str(error).partition("\n")[0][:300]
         raise UserError(f"{first} (tables: runs, measures, events)", key="SQL") from None
@@ -202,16 +204,37 @@ def _together(tables: Iterable[tuple[Results, pl.DataFrame]]) -> pl.LazyFrame:
     )
 
 
-def _events(found: Sequence[Catalogue]) -> pl.LazyFrame:
-    """Scan the event tables of all runs; a column that a run's table lacks is null there."""
-    frames = []
+def _events(found: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
+    """Scan the event tables of all runs; a column that a run's table lacks is null there.
+
+    Raises UserError where the columns that the query may use take too much memory.
+    """
+    frames, total = [], 0
     for each in found:
         for name in each.runs["run"]:
             path = each.results.run(name).events
             if path.exists():
-                frame = pl.scan_parquet(path)
+                with damage_explained(path):
+                    size = table_size(path)
+                    columns = _columns_in(sql, size.columns)
+                    frame = scan_parquet(path, columns)
+                total += size.of(columns)
+                if total > _EVENTS_BYTES:
+                    raise UserError(
+                        f"the columns that it uses take more than {_EVENTS_BYTES >> 20} MiB: name"
+                        " fewer columns, or a folder with fewer runs",
+                        key="SQL",
+                    )
                 where = (pl.lit(name).alias("run"), pl.lit(str(each.results.path)).alias("results"))
                 frames.append(frame.with_columns(*where))
     if not frames:
         raise UserError("these runs have no event tables", key="SQL")
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _columns_in(sql: str, columns: Collection[str]) -> list[str]:
+    """Return the columns that a query may use: all, unless it names each one that it uses."""
+    text = re.sub(r"count\s*\(\s*\*\s*\)", "", sql.casefold())
+    if not text.lstrip().startswith("select") or re.search(r"\*|\bcolumns\b|\bnatural\b", text):
+        return list(columns)
+    return [name for name in columns if name.casefold() in text] or list(columns)[:1]

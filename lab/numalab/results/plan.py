@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from numalab.document import Listed
 from numalab.results.cell import Cell
 from numalab.results.names import PlainName
 from numalab.results.remarks import Remark
 from numalab.results.stored import FORMAT, Seed, Stored
 
-MOST_RUNS = 2_000_000
+MOST_RUNS = 500_000  # of which a plan is read within 2 GiB of memory
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class StoredPlan(Stored):
     path: Annotated[str, Field(max_length=4096)]
     preset: Annotated[str, Field(max_length=400)]
     file: dict[str, Any]
-    remarks: tuple[Remark, ...] = ()
-    runs: Annotated[tuple[PlannedRun, ...], Field(max_length=MOST_RUNS)]
+    remarks: Listed[Remark] = ()
+    runs: Annotated[Listed[PlannedRun], Field(max_length=MOST_RUNS)]
 
     @model_validator(mode="after")
     def _once(self) -> "StoredPlan":

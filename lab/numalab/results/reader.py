@@ -15,10 +15,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from numalab.analysis.findings import Findings, read_findings
-from numalab.analysis.tables.event_table import typed
+from numalab.analysis.tables.event_table import COLUMNS, typed
 from numalab.analysis.timeline import RunTimeline, timeline_of
 from numalab.errors import UserError
+from numalab.files import bound_json, read_regular
 from numalab.measure import LARGEST_NUMBER, Measure, Number
+from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
@@ -29,7 +31,6 @@ from numalab.results.upgrade import MANIFEST, PLAN, Step, upgraded
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
 
-LARGEST = 256 << 20  # bytes of a JSON file
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
 _PLAIN = TypeAdapter(dict[str, Any])
 
@@ -61,17 +62,19 @@ class StoredRun:
 
 
 @contextmanager
-def _damage_explained(path: Path) -> Iterator[None]:
+def damage_explained(path: Path) -> Iterator[None]:
     """Turn what reading one damaged file raises into a UserError that names it."""
     try:
         yield
     except FileNotFoundError:
         raise UserError("no such file", file=path) from None
     except ValidationError as error:
+        if error.error_count() > _MOST_ERRORS:
+            raise _damaged(path, f"{error.error_count()} errors") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         reason = f"{where}: {first['msg']}" if where else first["msg"]
-        raise _damaged(path, reason) from error
+        raise _damaged(path, reason) from None
     except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
 
@@ -81,32 +84,43 @@ def _damaged(path: Path, reason: str) -> UserError:
     return UserError(f"a file of these results is damaged ({plain})", file=path)
 
 
-def _only_file(path: Path) -> Path:
-    """Refuse a FIFO, which may block for ever, and a device, whose data may not end."""
-    if path.exists() and not path.is_file():
-        raise ValueError("it is not a file")
-    return path
+@dataclass(frozen=True)
+class _Limits:
+    """How many bytes and values a kind of JSON file may have."""
+
+    size: int
+    values: int
+
+    def read(self, path: Path) -> bytes:
+        """Read a file. Raises OSError, or ValueError for one that is larger."""
+        return bound_json(read_regular(path, self.size, follow=False), self.values)
 
 
-def _read(path: Path) -> bytes:
-    if _only_file(path).stat().st_size > LARGEST:
-        raise ValueError(f"larger than {LARGEST} bytes")
-    return path.read_bytes()
+# A value of a plan may take 200 bytes; each of another file, where it is wrong, 3,000 for its
+# errors. The plan of most runs, and the findings of 64 tasks on 64 nodes, have room.
+_PLAN = _Limits(128 << 20, 4_000_000)
+_OF_RUN = _Limits(8 << 20, 200_000)
+_DOMAINS = _Limits(32 << 20, 1_000_000)
+_FINDINGS = _Limits(64 << 20, 2_000_000)
+_LARGEST_LOG = 16 << 20  # bytes of a kernel log
+_MOST_ERRORS = 1000  # that are explained: each takes a kilobyte
+_MOST_EVENTS = 4 << 20  # that a timeline is made of
+_EVENTS_BYTES = 640 << 20
 
 
-def _read_stored(path: Path, model: type[M], steps: Mapping[int, Step]) -> M:
+def _read_stored(path: Path, limits: _Limits, model: type[M], steps: Mapping[int, Step]) -> M:
     """Read a file that says its format. Raises UserError for one of another numalab."""
-    with _damage_explained(path):
-        data = _read(path)
+    with damage_explained(path):
+        data = limits.read(path)
         found = _PLAIN.validate_python(from_json(data, allow_inf_nan=False)).get("format")
         if found == FORMAT:
             return model.model_validate_json(data)
         if found in READABLE:
             try:
-                table = upgraded(from_json(data, allow_inf_nan=False), steps)
+                data = _PLAIN.dump_json(upgraded(from_json(data, allow_inf_nan=False), steps))
             except (KeyError, IndexError, TypeError, AttributeError) as error:
                 raise ValueError(f"not of format {found}: {error!r}") from None
-            return model.model_validate_json(_PLAIN.dump_json(table))
+            return model.model_validate_json(data)
     formats = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
     shown = found if isinstance(found, int | None) and (found or 0) < 1000 else "unknown"
     raise UserError(
@@ -116,12 +130,12 @@ def _read_stored(path: Path, model: type[M], steps: Mapping[int, Step]) -> M:
 
 def load_plan(results: Results) -> StoredPlan:
     """Load what was planned. Raises UserError when another numalab wrote it, or it is damaged."""
-    return _read_stored(results.plan, StoredPlan, PLAN)
+    return _read_stored(results.plan, _PLAN, StoredPlan, PLAN)
 
 
 def load_manifest(directory: RunDir) -> Manifest:
     """Load what is known of a run. Raises UserError."""
-    return _read_stored(directory.manifest, Manifest, MANIFEST)
+    return _read_stored(directory.manifest, _OF_RUN, Manifest, MANIFEST)
 
 
 def load_run(directory: RunDir) -> StoredRun:
@@ -129,8 +143,9 @@ def load_run(directory: RunDir) -> StoredRun:
     manifest = load_manifest(directory)
     if manifest.run != directory.path.name:
         raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
-    with _damage_explained(directory.measures):
-        stored = [each.measure() for each in _MEASURES.validate_json(_read(directory.measures))]
+    with damage_explained(directory.measures):
+        data = _OF_RUN.read(directory.measures)
+        stored = [each.measure() for each in _MEASURES.validate_json(data)]
         for each in stored:
             if each.value is not None and not abs(each.value) < LARGEST_NUMBER:
                 raise ValueError(f"{each.name[:80]} is out of all bounds")
@@ -167,8 +182,8 @@ def load_findings(directory: RunDir) -> Findings | None:
     """
     if not directory.analysis.exists():
         return None
-    with _damage_explained(directory.analysis):
-        return read_findings(_read(directory.analysis))
+    with damage_explained(directory.analysis):
+        return read_findings(_FINDINGS.read(directory.analysis))
 
 
 def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None:
@@ -177,25 +192,24 @@ def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None
     `tasks` are those of interest. None for a run whose recording does not tell. Raises UserError.
     """
     if directory.timeline.exists():
-        with _damage_explained(directory.timeline):
-            _only_file(directory.timeline)
+        with damage_explained(directory.timeline):
             return read_timeline(directory)
-    with _damage_explained(directory.events):
-        table = pl.scan_parquet(_only_file(directory.events))
+    with damage_explained(directory.events):
+        table = scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS)
         there = table.collect_schema()
         for name in ("time_ns", "cpu", "pid"):
             if not there.get(name, pl.Null).is_integer():
                 raise ValueError(f"it has no column of numbers {name}")
         if there.get("event") != pl.String:
             raise ValueError("it has no column of texts event")
-        events = typed(table).collect()
+        events = collect(typed(table))
     return timeline_of(events, tasks)
 
 
 def load_all_events(directory: RunDir) -> pl.DataFrame:
     """Load every column of a run's events. Raises UserError."""
-    with _damage_explained(directory.events):
-        return pl.read_parquet(_only_file(directory.events))
+    with damage_explained(directory.events):
+        return read_parquet(directory.events, _EVENTS_BYTES)
 
 
 def load_domains(directory: RunDir) -> SchedLog:
@@ -204,7 +218,8 @@ def load_domains(directory: RunDir) -> SchedLog:
     Raises UserError.
     """
     if directory.domains.exists():
-        with _damage_explained(directory.domains):
-            return parse_domains(_read(directory.domains))
-    with _damage_explained(directory.dmesg):
-        return parse_sched_verbose(_read(directory.dmesg).decode("utf-8", "replace"))
+        with damage_explained(directory.domains):
+            return parse_domains(_DOMAINS.read(directory.domains))
+    with damage_explained(directory.dmesg):
+        log = read_regular(directory.dmesg, _LARGEST_LOG, follow=False)
+        return parse_sched_verbose(log.decode("utf-8", "replace"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from numalab.errors import UserError
+from numalab.files import open_regular
 from numalab.guest.console import parse_beat, printable
 from numalab.locks import is_locked
 from numalab.results.layout import Results
@@ -101,7 +102,7 @@ def _age(directory: RunDir) -> float | None:
 def _last_beat(directory: RunDir) -> str:
     """Return what the guest last said of itself."""
     try:
-        with directory.heartbeat.open("rb") as file:
+        with open_regular(directory.heartbeat, follow=False) as file:
             file.seek(max(0, file.seek(0, 2) - _LAST_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:

@@ -10,26 +10,31 @@ from dataclasses import asdict
 from typing import Annotated
 
 import polars as pl
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationInfo
 
 from numalab.analysis.analyse import Analysis
 from numalab.analysis.findings import read_findings
 from numalab.analysis.timeline import SPANS, Mark, RunTimeline
-from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.cpulist import Cpulists, format_cpulist
+from numalab.document import Listed
 from numalab.errors import WorkloadFailed
-from numalab.files import replacing, write_json, write_text
+from numalab.files import bound_json, replacing, write_json, write_text
 from numalab.measure import LARGEST_NUMBER
+from numalab.parquet import collect, scan_parquet
 from numalab.results.stored import Count, Stored, StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 
 _MARKS = TypeAdapter(tuple[Mark, ...])
+_MOST_SPANS = 2_000_000
+_MOST_MARK_VALUES = 10_000
 _NEVER_NULL = ("cpu", "start_ns", "end_ns", "pid", "of_interest")
 
 
-def _cpus(found: object) -> object:
-    return parse_cpulist(found) if isinstance(found, str) else found
+def _cpus(value: object, info: ValidationInfo) -> object:
+    lists: Cpulists | None = info.context
+    return lists.parse(value) if lists and isinstance(value, str) else value
 
 
 _Cpus = Annotated[tuple[int, ...], BeforeValidator(_cpus), PlainSerializer(format_cpulist)]
@@ -45,17 +50,17 @@ class _Domain(Stored):
     level: Count
     name: str
     span: _Cpus
-    groups: tuple[_Group, ...]
+    groups: Listed[_Group]
 
 
 class _Cpu(Stored):
     cpu: Count
-    domains: tuple[_Domain, ...]
+    domains: Listed[_Domain]
 
 
 class _Log(Stored):
-    cpus: tuple[_Cpu, ...]
-    errors: tuple[str, ...]
+    cpus: Listed[_Cpu]
+    errors: Listed[str]
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:
@@ -90,19 +95,21 @@ def read_timeline(directory: RunDir) -> RunTimeline:
 
     Raises ValueError, OSError or PolarsError for a damaged file.
     """
+    table = scan_parquet(directory.timeline, most_rows=_MOST_SPANS)
     about = pl.read_parquet_metadata(directory.timeline)
     if missing := {"length_ns", "marks"} - about.keys():
         raise ValueError(f"without {', '.join(sorted(missing))}")
-    spans = pl.read_parquet(directory.timeline)
-    if spans.schema != pl.Schema(SPANS):
+    if table.collect_schema() != pl.Schema(SPANS):
         raise ValueError("other columns than a timeline has")
+    marks = bound_json(about["marks"].encode(), _MOST_MARK_VALUES).decode()
+    spans = collect(table)
     if any(spans.select(_NEVER_NULL).null_count().row(0)):
         raise ValueError("a span without a CPU, a time or a task")
     length = int(about["length_ns"])
     within = (pl.col("start_ns") >= 0) & (pl.col("end_ns") <= length)
     if not spans.select(within.all()).item() or length < 0:
         raise ValueError("a span outside the window")
-    return RunTimeline(length, spans, _MARKS.validate_json(about["marks"]))
+    return RunTimeline(length, spans, _MARKS.validate_json(marks))
 
 
 def save_domains(directory: RunDir, log: SchedLog) -> None:
@@ -112,7 +119,7 @@ def save_domains(directory: RunDir, log: SchedLog) -> None:
 
 def parse_domains(text: bytes) -> SchedLog:
     """Read what `save_domains` wrote. Raises ValueError for a damaged file."""
-    stored = _Log.model_validate_json(text)
+    stored = _Log.model_validate_json(text, context=Cpulists())
     return SchedLog(tuple(_cpu(each) for each in stored.cpus), stored.errors)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numalab.cpulist import parse_cpulist
+from numalab.cpulist import MAX_CPUS, parse_cpulist
 from numalab.guest.witness import Doubt
 from numalab.results.stored import FORMAT
 
@@ -14,7 +14,8 @@ Step = Callable[[Json], Json]
 def upgraded(table: Json, steps: Mapping[int, Step]) -> Json:
     """Return a table of a readable format in today's; `steps` lead from each format to the next.
 
-    Raises KeyError, TypeError or AttributeError where the table is not of the format that it names.
+    Raises KeyError, TypeError, AttributeError or ValueError where the table is not of the format
+    that it names.
     """
     for number in range(table["format"], FORMAT):
         table = {**steps[number](table), "format": number + 1}
@@ -75,11 +76,15 @@ def _manifest_4(run: Json) -> Json:
 
 
 def _with_vcpus(threads: list[Json]) -> list[Json]:
-    cpus = (thread["role"].removeprefix("vcpu ") for thread in threads)
-    return [
-        {**thread, "vcpus": [] if found == thread["role"] else list(parse_cpulist(found))}
-        for thread, found in zip(threads, cpus, strict=True)
-    ]
+    upgraded, count = [], 0
+    for thread in threads:
+        cpus = thread["role"].removeprefix("vcpu ")
+        vcpus = () if cpus == thread["role"] else parse_cpulist(cpus)
+        count += len(vcpus)
+        if count > MAX_CPUS:
+            raise ValueError(f"threads of more than {MAX_CPUS} vCPUs")
+        upgraded.append({**thread, "vcpus": vcpus})
+    return upgraded
 
 
 def _note(words: str) -> Json:

@@ -36,6 +36,7 @@ from numalab.results.remarks import (
     StopReason,
     TimeOverRemark,
 )
+from numalab.results.upgrade import MANIFEST, upgraded
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
 
@@ -321,3 +322,10 @@ def test_nothing_is_coerced(copied: Results) -> None:
 def test_what_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"manifest\.json: no such file"):
         load_manifest(RunDir(tmp_path))
+
+
+def test_threads_of_more_vcpus_than_there_are() -> None:
+    """A role of a few characters names thousands of CPUs."""
+    threads = [{"role": "vcpu 0-8191"}] * 50
+    with pytest.raises(ValueError, match="more than 8192 vCPUs"):
+        upgraded({"format": 4, "proof": {"threads": threads}}, MANIFEST)

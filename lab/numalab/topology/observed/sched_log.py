@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numalab.cpulist import parse_cpulist
+from numalab.cpulist import Cpulists
 from numalab.topology.predict.numa_levels import NUMA_TYPES, NumaType
 from numalab.topology.sched_domains import SCHED_CAPACITY_SCALE, CpuDomains, SchedDomain, SchedGroup
 
@@ -53,14 +53,31 @@ class _Reader:
     cpu: int = 0
     imb_numa_nr: dict[tuple[int, int], int] = field(default_factory=dict)
     numa_type: NumaType | None = None
+    cpulists: Cpulists = field(default_factory=Cpulists)
 
     def end_list(self) -> None:
         """Give the groups listed so far to the domain that they belong to."""
         if self.domains and self.listed:
-            groups = _groups(self.listed)
+            groups = self.groups(self.listed)
             last = self.domains[-1]
             self.domains[-1] = SchedDomain(last.level, last.name, last.span, last.flags, groups)
         self.listed = None
+
+    def groups(self, listed: str) -> tuple[SchedGroup, ...]:
+        """Read the groups of a domain."""
+        groups = []
+        for span, mask, capacity in _GROUP.findall(re.sub(r"\s+", " ", listed)):
+            cpus = self.span(span)
+            capacity_of = int(capacity) if capacity else SCHED_CAPACITY_SCALE
+            groups.append(SchedGroup(cpus, self.span(mask) if mask else cpus, capacity_of))
+        return tuple(groups)
+
+    def span(self, text: str) -> tuple[int, ...]:
+        """Read a CPU list that a guest printed; one that cannot be read is empty."""
+        try:
+            return self.cpulists.parse(text)
+        except ValueError:
+            return ()
 
     def take(self, line: str) -> None:
         """Take one line of the log, without its prefix."""
@@ -74,7 +91,7 @@ class _Reader:
         elif found := _DOMAIN.match(line):
             self.end_list()
             if self.domains is not None:
-                span = _cpus(found[2])
+                span = self.span(found[2])
                 self.domains.append(SchedDomain(int(found[1]), found[3], span, (), ()))
         elif found := _IMBALANCE.match(line):
             self.imb_numa_nr[self.cpu, int(found[1])] = int(found[2])
@@ -100,25 +117,3 @@ def parse_sched_verbose(text: str) -> SchedLog:
     reader.end_list()
     cpus = tuple(CpuDomains(cpu, tuple(found)) for cpu, found in sorted(reader.cpus.items()))
     return SchedLog(cpus, tuple(reader.errors), reader.imb_numa_nr, reader.numa_type)
-
-
-def _groups(listed: str) -> tuple[SchedGroup, ...]:
-    found = []
-    for span, mask, capacity in _GROUP.findall(re.sub(r"\s+", " ", listed)):
-        cpus = _cpus(span)
-        found.append(
-            SchedGroup(
-                cpus,
-                _cpus(mask) if mask else cpus,
-                int(capacity) if capacity else SCHED_CAPACITY_SCALE,
-            )
-        )
-    return tuple(found)
-
-
-def _cpus(text: str) -> tuple[int, ...]:
-    """Read a CPU list that a guest printed; one that cannot be read is empty."""
-    try:
-        return parse_cpulist(text)
-    except ValueError:
-        return ()
