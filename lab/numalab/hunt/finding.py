@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from numalab.guest.console import printable
+
 APART = 1.5  # times what the rival shows, at least, is more than the difference of two seeds
 
 
@@ -24,6 +26,11 @@ class Finding:
     text: str
     weak: bool = False
     suspect: float | None = None
+
+    def __post_init__(self) -> None:
+        """Take control characters out: the text may be of a guest, or of a stored boot."""
+        object.__setattr__(self, "prop", printable(self.prop))
+        object.__setattr__(self, "text", printable(self.text))
 
     @property
     def violated(self) -> bool:

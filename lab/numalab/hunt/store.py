@@ -4,15 +4,14 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from numalab.files import make_dir, write_text
+from numalab.files import bound_json, make_dir, read_regular, write_text
 from numalab.hunt.case import Case
 from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import EXAMINED, Examined
 
 # Goes up when the same boot would be judged otherwise: what was stored is then examined again.
 _JUDGEMENT = "13"
+_LARGEST, _MOST_VALUES = 16 << 20, 200_000
 
 
 @dataclass(frozen=True)
@@ -24,9 +23,10 @@ class Store:
     def find(self, case: Case, bench: HuntBench, seed: int) -> Examined | None:
         """Return what came of a boot, None where it was not done, or this host failed at it."""
         try:
-            text = self._file(case, bench, seed).read_text(encoding="utf-8")
-            found = EXAMINED.validate_json(text)
-        except (OSError, ValidationError):
+            path = self._file(case, bench, seed)
+            data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
+            found = EXAMINED.validate_json(data)
+        except (OSError, ValueError):
             return None
         return None if found.error else found
 
