@@ -4,6 +4,8 @@ import json
 import tomllib
 import types
 import typing
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +17,8 @@ from numalab.files import read_bounded, reading
 
 MAX_BYTES = 1 << 20
 DEEPEST = 32  # tables in each other
+MOST_TABLES = 20_000  # and lists: each that is wrong takes a kilobyte for every key
+MOST_ERRORS = 100  # that are explained
 
 
 class Document(BaseModel):
@@ -48,21 +52,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         table = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too
         raise UserError(f"not TOML: {error}", file=path) from None
-    if _is_deeper(table, DEEPEST):
-        raise UserError(f"has more than {DEEPEST} tables in each other", file=path)
+    _check_size(table, path)
     return table
 
 
-def _is_deeper(table: dict[str, Any], most: int) -> bool:
+def _check_size(table: dict[str, Any], path: Path) -> None:
     level: list[Any] = [table]
-    for _ in range(most):
+    count = 0
+    for _ in range(DEEPEST):
         level = [
             inner
             for each in level
             for inner in (each.values() if isinstance(each, dict) else each)
             if isinstance(inner, dict | list)
         ]
-    return bool(level)
+        count += len(level)
+    if level:
+        raise UserError(f"has more than {DEEPEST} tables in each other", file=path)
+    if count > MOST_TABLES:
+        raise UserError(
+            f"has {count} tables and lists, and at most {MOST_TABLES} are read", file=path
+        )
 
 
 def check_document(table: dict[str, Any], model: type[D], path: Path) -> D:
@@ -71,7 +81,7 @@ def check_document(table: dict[str, Any], model: type[D], path: Path) -> D:
         # Through JSON, where strict means no coercion but an array may still be a tuple.
         return model.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise _all_explained(error, model, path)[0] from None
+        raise next(_all_explained(error, model, path)) from None
 
 
 def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[UserError, ...]:
@@ -79,14 +89,16 @@ def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[
     try:
         model.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        return tuple(_all_explained(error, model, path))
+        return tuple(islice(_all_explained(error, model, path), MOST_ERRORS))
     return ()
 
 
-def _all_explained(error: ValidationError, model: type[Document], path: Path) -> list[UserError]:
+def _all_explained(
+    error: ValidationError, model: type[Document], path: Path
+) -> Iterator[UserError]:
     # A misspelt key is also a missing one; the misspelling is what a person can fix.
     details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-    return [_explained(detail, model, path) for detail in details]
+    return (_explained(detail, model, path) for detail in details)
 
 
 def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserError:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.document import MAX_BYTES, read_document
+from numalab.document import MAX_BYTES, read_document, read_toml
 from numalab.errors import UserError
 from numalab.study.model import Study, find_study, load_study
 
@@ -120,3 +120,11 @@ def test_a_hundred_thousand_seeds(tmp_path: Path) -> None:
     began = time.process_time()
     assert len(load_study(path).seeds) == 100_000
     assert time.process_time() - began < 30
+
+
+@pytest.mark.parametrize("text", ["a = [" + "{}," * 300_000 + "]", "[[a]]\n" * 150_000])
+def test_a_document_of_very_many_tables(tmp_path: Path, text: str) -> None:
+    """Each table that lacks keys would take a kilobyte for every key."""
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(UserError, match="tables and lists"):
+        read_toml(tmp_path / "a.toml")
