@@ -50,6 +50,7 @@ def _answer(ask: Callable[[Path], object], path: Path) -> str:
 
 
 def _questions() -> dict[str, Callable[[Path], object]]:
+    from numalab.capture.decode import decode_trace  # noqa: PLC0415
     from numalab.report.formats.perfetto import PerfettoFormat  # noqa: PLC0415
     from numalab.reporting.build import gather  # noqa: PLC0415
     from numalab.results.index import catalogue, query  # noqa: PLC0415
@@ -80,6 +81,7 @@ def _questions() -> dict[str, Callable[[Path], object]]:
         return lambda path: query([catalogue(Results(path))], sql)
 
     return {
+        "trace": lambda path: decode_trace(path, None, path.with_suffix(".parquet")),
         "status": lambda path: read_progress(Results(path)),
         "read": read,
         "timelines": timelines,

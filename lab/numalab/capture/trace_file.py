@@ -18,10 +18,12 @@ from numalab.capture.ring_buffer import LATEST, PageLayout
 from numalab.errors import UserError
 
 MAGIC = b"\x17\x08\x44tracing"
-MAX_SECTION_BYTES = 256 << 20
+MAX_SECTION_BYTES = 64 << 20
 MAX_CPUS = 8192
 _MAX_BUFFERS = 4 * MAX_CPUS  # of all CPUs and instances
 _MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536
+_MAX_PROBLEMS = 1000  # with formats of events
+_MAX_COMMS_BYTES = 16 << 20
 _MAX_SHIFT = 31  # as in struct clock_data: the rest times a multiplier of 32 bits has room
 _OPTION_BUFFER, _OPTION_CPUSTAT, _OPTION_CPUCOUNT, _OPTION_TSC2NSEC = 3, 2, 8, 14
 _OPTION_SECTIONS = {16: "header", 17: "ftrace", 18: "events", 21: "cmdlines"}
@@ -159,7 +161,8 @@ def _read_v6(trace: TraceFile, cursor: Cursor) -> None:
         for option, body in _options_v6(cursor):
             if option == _OPTION_BUFFER:
                 inner = Cursor(body)
-                instances.append((inner.number(8), inner.text(), cpus))
+                if len(instances) <= _MAX_BUFFERS:
+                    instances.append((inner.number(8), inner.text(), cpus))
             elif option == _OPTION_CPUCOUNT:
                 cpus = _bounded(Cursor(body).number(4), MAX_CPUS, "CPUs")
             else:
@@ -169,7 +172,7 @@ def _read_v6(trace: TraceFile, cursor: Cursor) -> None:
         raise Damaged(f"no ring buffer in it ({kind!r})")
     _flyrecord_v6(trace, cursor, "", cpus)
     for offset, name, count in instances:
-        if len(trace.cpus) >= _MAX_BUFFERS:
+        if max(len(trace.cpus), len(instances) - 1) >= _MAX_BUFFERS:
             trace.problems.append(f"more than {_MAX_BUFFERS} buffers of CPUs")
             break
         try:
@@ -221,7 +224,7 @@ def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
             trace.problems.append(f"a ring buffer: {error}")
     if not trace.cpus and trace.problems:
         # The options that say where the ring buffer is come last in the file.
-        raise Damaged(f"nothing says where its ring buffer is ({'; '.join(trace.problems)})")
+        raise Damaged(f"nothing says where its ring buffer is ({'; '.join(trace.problems[:3])})")
 
 
 def _options_v7(
@@ -234,6 +237,7 @@ def _options_v7(
         if option in _OPTION_SECTIONS:
             sections[_OPTION_SECTIONS[option]] = Cursor(body).number(8)
         elif option == _OPTION_BUFFER:
+            _bounded(len(buffers) + 1, _MAX_BUFFERS, "ring buffers")
             buffers.append(body)
         else:
             _option(trace, option, body)
@@ -349,7 +353,8 @@ def _add_format(trace: TraceFile, blob: memoryview, system: str) -> None:
     try:
         parsed = parse_event_format(bytes(blob).decode("utf-8", "replace"), system)
     except ValueError as error:
-        trace.problems.append(str(error))
+        if len(trace.problems) < _MAX_PROBLEMS:
+            trace.problems.append(str(error))
     else:
         trace.formats[parsed.id] = parsed
 
@@ -359,7 +364,9 @@ def _comms(trace: TraceFile, cursor: Cursor) -> None:
 
     A name may hold a newline; what follows it is then no line of its own.
     """
-    text = bytes(cursor.blob()).rstrip(b"\0").decode("utf-8", "backslashreplace")
+    blob = cursor.blob()
+    _bounded(len(blob), _MAX_COMMS_BYTES, "bytes of names of tasks")
+    text = bytes(blob).rstrip(b"\0").decode("utf-8", "backslashreplace")
     for line in text.split("\n"):
         pid, blank, comm = line.partition(" ")
         if blank and pid.isdecimal() and len(pid) <= 10:

@@ -1,6 +1,7 @@
 """Stored results as values: today's, older ones, a stranger's, and damaged ones."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from numalab.errors import UserError
 from numalab.guest.proof import Misplaced, MisplacedKind
 from numalab.guest.witness import Doubt
+from numalab.locks import locked
 from numalab.places import project_dir
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
@@ -21,6 +23,8 @@ from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.names import is_plain
 from numalab.results.plan import PlannedRun, StoredPlan, planned_run
 from numalab.results.reader import (
+    load_all_events,
+    load_domains,
     load_findings,
     load_manifest,
     load_plan,
@@ -36,6 +40,7 @@ from numalab.results.remarks import (
     StopReason,
     TimeOverRemark,
 )
+from numalab.results.status import read_progress
 from numalab.results.upgrade import MANIFEST, upgraded
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
@@ -329,3 +334,40 @@ def test_threads_of_more_vcpus_than_there_are() -> None:
     threads = [{"role": "vcpu 0-8191"}] * 50
     with pytest.raises(ValueError, match="more than 8192 vCPUs"):
         upgraded({"format": 4, "proof": {"threads": threads}}, MANIFEST)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "link"])
+def test_what_is_no_file_is_not_read(copied: Results, tmp_path: Path, kind: str) -> None:
+    """Neither waits for a pipe, nor reads a device or what a link leads to."""
+    run = next(iter(copied.finished().values()))
+    for path in (run.analysis, run.measures, run.events, run.timeline, run.domains):
+        copy = tmp_path / path.name
+        if path.exists():
+            shutil.move(path, copy)
+        match kind:
+            case "fifo":
+                os.mkfifo(path)
+            case "device":
+                path.symlink_to("/dev/zero")
+            case "link":
+                path.symlink_to(copy if copy.exists() else run.manifest)
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: load_run(run),
+        lambda: load_findings(run),
+        lambda: load_timeline(run, ()),
+        lambda: load_all_events(run),
+        lambda: load_domains(run),
+    )
+    for read in reads:
+        with pytest.raises(UserError, match="damaged"):
+            read()
+
+
+def test_a_heartbeat_that_is_a_pipe_does_not_keep_status_waiting(copied: Results) -> None:
+    run = next(iter(copied.finished()))
+    running = copied.running(run)
+    copied.run(run).path.rename(running.path)
+    os.mkfifo(running.heartbeat)
+    with locked(copied.path):
+        states = {each.run: each for each in read_progress(copied).runs}
+    assert states[run].text == "starting"
