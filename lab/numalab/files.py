@@ -16,7 +16,7 @@ from numalab.errors import HostError, UserError, WorkloadFailed
 
 MOST_OF_JSON = 128 << 20  # bytes of a JSON document
 MOST_VALUES = 4_000_000  # of a JSON document
-MOST_OF_GUEST = 256 << 20  # bytes of a text that a guest leaves
+MOST_OF_GUEST = 128 << 20  # bytes of a text that a guest leaves
 
 # All that polars tells of an error of the operating system's is Rust's text of it
 # (std::io::Error): "No space left on device (os error 28)".

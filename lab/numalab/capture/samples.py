@@ -7,6 +7,7 @@ that plug-ins add. The text comes from a guest: what is not understood is left o
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
+from itertools import islice
 
 import polars as pl
 
@@ -18,6 +19,7 @@ from numalab.topology.limits import MAX_NODES
 # The letters by which images/src/numalab-run.c knows what is sampled.
 SAMPLED = {"vmstat": "v", "schedstat": "s", "tasks": "t", "numa_maps": "p"}
 MAX_LINES = 2_000_000
+MAX_ROWS = 3_000_000  # of all tables: a line has up to 400 of them, each of 200 bytes
 MAX_COUNTERS = 16  # names that an added source may give in one run; each is a diagram
 _NUMBER = re.compile(r"-?\d{1,18}")
 _BY_NODE = re.compile(r"(\d{1,4}):(\d{1,18})")
@@ -142,14 +144,8 @@ def parse_samples(text: str) -> Samples:
     rows: dict[str, list[tuple[int | str, ...]]] = {
         name: [] for name in ("vmstat", "schedstat", "tasks", "faults", "pages")
     }
-    time = 0
-    for line in text.splitlines()[:MAX_LINES]:
-        kind, *words = line.split()[:400] or [""]
-        if kind == "@" and words and _NUMBER.fullmatch(words[0]):
-            time = int(words[0])
-        else:
-            for table, row in _rows(kind, words):
-                rows[table].append((time, *row))
+    for table, row in islice(_timed_rows(text), MAX_ROWS):
+        rows[table].append(row)
     schemas: dict[str, Schema] = {
         "vmstat": VMSTAT,
         "schedstat": SCHEDSTAT,
@@ -163,6 +159,17 @@ def parse_samples(text: str) -> Samples:
             for name, schema in schemas.items()
         }
     )
+
+
+def _timed_rows(text: str) -> Iterator[tuple[str, tuple[int | str, ...]]]:
+    time = 0
+    for line in text.splitlines()[:MAX_LINES]:
+        kind, *words = line.split()[:400] or [""]
+        if kind == "@" and words and _NUMBER.fullmatch(words[0]):
+            time = int(words[0])
+        else:
+            for table, row in _rows(kind, words):
+                yield table, (time, *row)
 
 
 def _rows(kind: str, words: list[str]) -> Iterator[tuple[str, tuple[int | str, ...]]]:

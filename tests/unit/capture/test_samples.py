@@ -6,6 +6,7 @@ import pytest
 from numalab.analysis.autonuma import autonuma_cost, local_percent
 from numalab.analysis.series import fault_series, page_series
 from numalab.analysis.tables.window import Window
+from numalab.capture import samples
 from numalab.capture.samples import parse_samples
 
 TEXT = """\
@@ -96,3 +97,11 @@ def test_the_cost_of_numa_balancing_is_mmtests() -> None:
     counters = {"numa_pte_updates": 10**6, "numa_hint_faults": 1000, "numa_pages_migrated": 10**5}
     assert autonuma_cost(counters) == pytest.approx((7e6 + 5e6 + 1.9e6) / 1e6)
     assert local_percent({"numa_hint_faults": 0, "numa_hint_faults_local": 0}) is None
+
+
+def test_lines_of_very_many_values_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a kilobyte has 400 rows, which take a hundred times as much memory."""
+    monkeypatch.setattr(samples, "MAX_ROWS", 1000)
+    text = "@ 1\n" + f"pages 120 {'0:1 ' * 399}\n" * 100
+    found = parse_samples(text)
+    assert found.pages.height == 1000
