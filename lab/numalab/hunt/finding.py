@@ -1,5 +1,6 @@
 """What looking at a case gave: for each property and load how close it came to not holding."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,9 @@ class Finding:
 
     def __post_init__(self) -> None:
         """Take control characters out: the text may be of a guest, or of a stored boot."""
-        object.__setattr__(self, "prop", printable(self.prop))
-        object.__setattr__(self, "text", printable(self.text))
+        for name in ("prop", "text"):
+            one_line = re.sub(r"\s", " ", getattr(self, name))
+            object.__setattr__(self, name, printable(one_line))
 
     @property
     def violated(self) -> bool:
