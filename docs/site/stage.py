@@ -21,7 +21,7 @@ from numalab.image.recipe import RecipeTable
 from numalab.kernel.catalogue import KernelsFile
 from numalab.report.formats.markdown import escaped
 from numalab.reporting.build import gather
-from numalab.reporting.publish import entries, publish
+from numalab.reporting.publish import links, publish
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
@@ -134,14 +134,14 @@ def report(example: Path, target: Path) -> list[str]:
     repository."""
     shutil.copytree(example, target, dirs_exist_ok=True)
     results = Results(target)
-    reports = gather(results)
-    publish(reports, results)
+    study = gather(results)
+    publish(study, results)
     shutil.rmtree(target / "runs")
-    lines = [f"## {example.name}", "", escaped(reports[0].question), ""]
-    for report, entry in zip(reports, entries(reports, results, target.parent), strict=True):
-        picture = f"{entry.link.rpartition('/')[0]}/picture.png"
-        lines += [f"[{report.cell}]({entry.link}): {escaped(report.verdict)}", ""]
-        lines += [f"[![]({picture})]({entry.link})", ""]
+    lines = [f"## {example.name}", "", escaped(study.question), ""]
+    for report, link in zip(study.reports, links(study, results, target.parent), strict=True):
+        picture = f"{link.rpartition('/')[0]}/picture.png"
+        lines += [f"[{report.cell}]({link}): {escaped(report.verdict)}", ""]
+        lines += [f"[![]({picture})]({link})", ""]
     return lines
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from numalab.report.model import StudyResults
 from numalab.report.page.curves import curves
 from numalab.report.page.html import render_html
-from numalab.report.page.overview import OverviewEntry, render_overview
+from numalab.report.page.overview import OverviewStudy, render_overview
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -55,12 +56,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     for name, report in (("sample", sample_report()), ("hostile", hostile_report())):
         (folder / f"{name}.html").write_text(render_html(report), encoding="utf-8")
-    others = [
-        OverviewEntry(sample_report(), "sample.html"),
-        OverviewEntry(hostile_report(), "hostile.html"),
-    ]
-    cells = [OverviewEntry(each, "sample.html") for each in thread_cells()]
-    (folder / "overview.html").write_text(render_overview([*others, *cells]), encoding="utf-8")
+    studies = (
+        OverviewStudy(StudyResults.of(sample_report()), ("sample.html",)),
+        OverviewStudy(StudyResults.of(hostile_report()), ("hostile.html",)),
+        OverviewStudy(StudyResults.of(*thread_cells()), ("sample.html",) * 4),
+    )
+    (folder / "overview.html").write_text(render_overview(studies), encoding="utf-8")
     return folder
 
 

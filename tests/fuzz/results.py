@@ -64,9 +64,9 @@ def _ask(
 
 
 def _report(results: Results, _whole: Results, _scratch: Path) -> None:
-    reports = gather(results)
-    publish(reports, results)
-    PerfettoFormat().write(reports, results)
+    study = gather(results)
+    publish(study, results)
+    PerfettoFormat().write(study, results)
 
 
 _QUESTIONS: list[Callable[[Results, Results, Path], object]] = [

@@ -221,10 +221,10 @@ def machine_line(report: StudyReport) -> str:
 
 
 def seeds_line(report: StudyReport) -> str:
-    """Say how many runs there are of each variant, with which seeds."""
+    """Say how many runs of each variant finished, with which seeds."""
     parts = []
     for variant in report.variants:
-        seeds = sorted(run.seed for run in report.runs if run.variant == variant.name)
+        seeds = sorted(r.seed for r in report.runs if r.ok and r.variant == variant.name)
         parts.append((len(seeds), ", ".join(map(str, seeds))))
     if len(parts) == 1:
         ((count, seeds_text),) = parts
@@ -238,11 +238,6 @@ def seeds_line(report: StudyReport) -> str:
     )
 
 
-def runs_that_failed(report: StudyReport) -> int:
-    """Count the runs that did not end well; their figures are in no mean."""
-    return sum(not run.ok for run in report.runs)
-
-
 def notes(report: StudyReport) -> list[str]:
     """Say below a table what its figures are worth, and what is missing from them."""
     kinds = {report.measure(each.measure).kind for each in report.comparisons}
@@ -253,6 +248,8 @@ def notes(report: StudyReport) -> list[str]:
         found.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
     if lost := sum(run.provenance.lost_events for run in report.runs):
         found.append(f"{lost} trace events were lost; figures from the trace may be too low")
-    if failed := runs_that_failed(report):
-        found.append(f"{failed} of {len(report.runs)} runs failed and are in no figure")
+    if unfinished := len(report.unfinished):
+        found.append(
+            f"{unfinished} of {runs_of(len(report.runs))} gave no result; no figure has them"
+        )
     return found

@@ -5,7 +5,7 @@ this room takes one `StudyReport` and gives text or bytes, so a report can be ma
 stored result without a guest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
@@ -15,6 +15,7 @@ from numalab.analysis.findings import Findings
 from numalab.analysis.statistics import Outcome, Summary
 from numalab.analysis.timeline import Mark
 from numalab.measure import ClaimVerdict, MeasureInfo
+from numalab.results.cell import Cell
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains
@@ -23,6 +24,7 @@ from numalab.topology.sched_domains import CpuDomains
 Mode = Literal["kvm", "tcg", "icount", "timed", "recording"]
 Standing = Literal["for", "against", "neither"]
 ANY, ANY_NODE = "any", "any host node"  # of a placement: nothing in particular
+NOT_RUN = "not run"  # the ending of a planned run that was never started
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,15 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Run:
-    """One boot of one variant with one seed. `reason` says why it did not end well."""
+    """One planned boot of one variant with one seed. `reason` says why it did not end well.
+
+    `status` is None for a run that has not ended: it was never started, or is under way.
+    """
 
     id: str
     variant: str
     seed: int
-    status: RunStatus
+    status: RunStatus | None
     readings: tuple[Reading, ...]
     provenance: Provenance
     seconds: float | None = None
@@ -100,7 +105,7 @@ class Run:
     @property
     def ending(self) -> str:
         """How it ended, for people: `ok`, or why not."""
-        return self.reason or str(self.status)
+        return self.reason or str(self.status or NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,8 @@ class ClaimOutcome:
 class StudyReport:
     """Everything a report shows of one cell: a topology with a use of a workload.
 
-    Tuples are in the order in which they are shown. `cell` names it ("ring-4, bound-hogs"),
+    Tuples are in the order in which they are shown; `runs` are all planned ones, those without a
+    result first. `cell` names it ("ring-4, bound-hogs"),
     `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
     `remarks` say how the runs were chosen, where not by the study's file alone. `model` are lines
     that say what the model of mode timed is made of, the first two of them in words.
@@ -256,6 +262,11 @@ class StudyReport:
         """The cell's part of the names of runs and folders."""
         return f"{self.topology.name}_{self.workload_label}"
 
+    @property
+    def unfinished(self) -> tuple[Run, ...]:
+        """The planned runs without a result."""
+        return tuple(run for run in self.runs if not run.ok)
+
     def measure(self, name: str) -> MeasureInfo:
         """Return what is known about a measure. Raises KeyError for a name the report lacks."""
         for info in self.measures:
@@ -283,3 +294,60 @@ class StudyReport:
             for reading in run.readings
             if reading.measure == measure and reading.value is not None and isfinite(reading.value)
         )
+
+
+@dataclass(frozen=True)
+class UnreportedCell:
+    """A planned cell of which no run finished."""
+
+    cell: Cell
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """The results of a study: the reports of its cells, and the planned cells that have none.
+
+    Both are in the order of the plan. `commands` repeat the study.
+    """
+
+    study: str
+    question: str
+    reference: str
+    commands: tuple[str, ...]
+    reports: tuple[StudyReport, ...]
+    unreported: tuple[UnreportedCell, ...] = ()
+
+    @classmethod
+    def of(cls, *reports: StudyReport) -> "StudyResults":
+        """Return the results of a study in which every planned cell has a report."""
+        first = reports[0]
+        commands = dict.fromkeys(line for report in reports for line in report.commands)
+        return cls(first.study, first.question, first.reference, tuple(commands), reports)
+
+    def __iter__(self) -> Iterator[StudyReport]:
+        """Iterate over the reports."""
+        return iter(self.reports)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim holds."""
+        return all(claim.holds for report in self.reports for claim in report.claims)
+
+    @property
+    def cells(self) -> int:
+        """The number of planned cells."""
+        return len(self.reports) + len(self.unreported)
+
+    @property
+    def planned(self) -> int:
+        """The number of planned runs."""
+        cells = [report.runs for report in self.reports] + [cell.runs for cell in self.unreported]
+        return sum(map(len, cells))
+
+    @property
+    def unfinished(self) -> tuple[tuple[str, Run], ...]:
+        """The planned runs without a result, each with its cell; cells without a report first."""
+        pairs = [(str(cell.cell), cell.runs) for cell in self.unreported]
+        pairs += [(report.cell, report.unfinished) for report in self.reports]
+        return tuple((cell, run) for cell, runs in pairs for run in runs)

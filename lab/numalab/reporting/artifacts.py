@@ -5,63 +5,47 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from numalab.campaign.carry_out import Failure
 from numalab.files import make_dir, write_text
-from numalab.report.formats.annotations import Problem, problems, render_code_quality, render_github
-from numalab.report.formats.junit import render_junit, render_junit_errors
+from numalab.report.formats.annotations import (
+    problems,
+    render_code_quality,
+    render_github,
+    render_lines,
+)
+from numalab.report.formats.junit import render_junit_suites
 from numalab.report.formats.markdown import escaped, render_markdown
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
 from numalab.results.layout import Results
 
-
-def find_problems(
-    reports: Sequence[StudyReport], failures: Sequence[Failure]
-) -> tuple[Problem, ...]:
-    """Return what went wrong, also in studies of which no run finished."""
-    found = problems(reports)
-    told = {each.title for each in found}
-    rest = [
-        Problem(failure.study, title, failure.ended.error)
-        for failure in failures
-        if (title := f"run {failure.ended.run}") not in told
-    ]
-    return (*found, *rest)
+MOST_LINES = 20  # problems that a summary names
 
 
-def junit(reports: Sequence[StudyReport], failures: Sequence[Failure]) -> str:
-    """Render the test cases; where no run finished, an error for each run."""
-    if reports:
-        return render_junit(reports)
-    return render_junit_errors([(each.ended.run, each.ended.error) for each in failures])
-
-
-def write_artifacts(
-    folder: Path,
-    studies: Mapping[str, tuple[Results, Sequence[StudyReport]]],
-    failures: Sequence[Failure],
-) -> None:
+def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResults]]) -> None:
     """Write junit.xml, summary.md, problems.txt, code-quality.json, and a folder for each study.
 
     Raises HostError when that cannot be written.
     """
-    reports = [report for _, found in studies.values() for report in found]
-    found = find_problems(reports, failures)
+    every = [study for _, study in studies.values()]
+    found = problems(every)
     make_dir(folder)
-    write_text(folder / "junit.xml", junit(reports, failures))
-    write_text(folder / "summary.md", summary([of for _, of in studies.values()], found))
-    write_text(folder / "problems.txt", "".join(f"{each.title}: {each.text}\n" for each in found))
+    write_text(folder / "junit.xml", render_junit_suites(every))
+    write_text(folder / "summary.md", summary(every))
+    write_text(folder / "problems.txt", render_lines(found))
     write_text(folder / "code-quality.json", render_code_quality(found))
-    for name, (results, of_study) in studies.items():
-        if of_study:
-            _copy(results, folder / name)
+    for name, (results, _) in studies.items():
+        _copy(results, folder / name)
 
 
-def summary(studies: Sequence[Sequence[StudyReport]], found: Sequence[Problem]) -> str:
+def summary(studies: Sequence[StudyResults]) -> str:
     """Render what a person should see first, as Markdown."""
-    told = "".join(f"- {escaped(each.title)}\n" for each in found)
-    head = f"**{len(found)} problem{'s' * (len(found) > 1)}**\n\n{told}\n" if found else ""
-    bodies = [render_markdown(reports) for reports in studies if reports]
-    return head + ("\n".join(bodies) or "No run gave a result.\n")
+    found = problems(studies)
+    lines = [f"- {escaped(problem.title)}\n" for problem in found[:MOST_LINES]]
+    if len(found) > MOST_LINES:
+        lines.append(f"- and {len(found) - MOST_LINES} more\n")
+    head = (
+        f"**{len(found)} problem{'s' * (len(found) > 1)}**\n\n{''.join(lines)}\n" if found else ""
+    )
+    return head + "\n".join(map(render_markdown, studies))
 
 
 def _copy(results: Results, target: Path) -> None:
@@ -76,7 +60,7 @@ def _copy(results: Results, target: Path) -> None:
         shutil.copytree(cells, target / cells.name)
 
 
-def announce(found: Sequence[Problem], studies: Sequence[Sequence[StudyReport]]) -> str:
+def announce(studies: Sequence[StudyResults]) -> str:
     """Return what GitHub Actions is to read from the output, and append to the job's summary.
 
     Empty elsewhere.
@@ -85,5 +69,5 @@ def announce(found: Sequence[Problem], studies: Sequence[Sequence[StudyReport]])
         return ""
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(summary(studies, found))
-    return render_github(found)
+            file.write(summary(studies))
+    return render_github(problems(studies))

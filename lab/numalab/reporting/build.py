@@ -3,7 +3,7 @@
 Nothing here needs a guest, so it can be done again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
 from numalab.errors import UserError
@@ -11,18 +11,18 @@ from numalab.measure import MeasureInfo
 from numalab.report import model
 from numalab.reporting.comparisons import compare_variants
 from numalab.reporting.modelled import measured_lines, model_lines
-from numalab.reporting.placement_rows import placement_line, proof_rows
+from numalab.reporting.runs import described, unfinished_by_cell
 from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import family_size, judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
+from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.plan import StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
-    failed_runs,
     load_domains,
     load_findings,
+    load_plan,
     load_runs,
     load_timeline,
     of_variant,
@@ -34,25 +34,52 @@ from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
 
-def gather(results: Results) -> tuple[model.StudyReport, ...]:
-    """Read all finished runs of `results` and put together what a report shows of each cell.
+def gather(results: Results, errors: Mapping[str, str] | None = None) -> model.StudyResults:
+    """Read what the planned runs left and build the report of each cell with a finished run.
 
-    The cells are in the order of the plan; those without a finished run are left out. Raises
-    UserError when there are none, when another numalab wrote them, or when they are damaged.
+    Cells without one are listed with the causes. `errors` are reasons by run, for runs that left
+    none. Raises UserError for results that another numalab wrote, or that are damaged.
     """
-    plan, runs = load_runs(results)
+    plan, stored = load_runs(results) if results.finished() else (load_plan(results), ())
     study = stored_study(plan, results)
-    for run in runs:
-        if run.manifest.variant not in study.variants:
-            raise UserError(f"{run.id} is no run of this study", file=run.directory.manifest)
-    found = tuple(
-        _gather(plan, study, cell, there, failed_runs(results, plan, cell))
-        for cell in plan.cells
-        if (there := tuple(run for run in runs if run.cell == cell))
+    if not plan.runs:
+        raise UserError("the plan has no runs", file=results.plan)
+    _check(plan, study, stored)
+    unfinished = unfinished_by_cell(results, plan, stored, errors or {})
+    finished: dict[Cell, list[StoredRun]] = {}
+    for run in stored:
+        if run.manifest.status is RunStatus.OK:
+            finished.setdefault(run.cell, []).append(run)
+    reports: list[model.StudyReport] = []
+    unreported: list[model.UnreportedCell] = []
+    for cell in plan.cells:
+        if runs := tuple(finished.get(cell, ())):
+            reports.append(_gather(plan, study, cell, runs, unfinished.get(cell, ())))
+        else:
+            unreported.append(model.UnreportedCell(cell, unfinished[cell]))
+    commands = dict.fromkeys(line for report in reports for line in report.commands)
+    return model.StudyResults(
+        study=plan.study,
+        question=study.question,
+        reference=study.source,
+        commands=tuple(commands) or (_command(plan),),
+        reports=tuple(reports),
+        unreported=tuple(unreported),
     )
-    if not found:
-        raise UserError("no run of the plan has finished", file=results.path)
-    return found
+
+
+def _check(plan: StoredPlan, study: Study, stored: Sequence[StoredRun]) -> None:
+    """Raise UserError for a run that is not as it was planned."""
+    planned = {run.id: run for run in plan.runs}
+    for run in stored:
+        about, as_planned = run.manifest, planned.get(run.id)
+        fits = as_planned is None or (as_planned.cell, as_planned.variant, as_planned.seed) == (
+            about.cell,
+            about.variant,
+            about.seed,
+        )
+        if about.variant not in study.variants or not fits:
+            raise UserError(f"{run.id} is no run of this study", file=run.directory.manifest)
 
 
 def _gather(
@@ -60,7 +87,7 @@ def _gather(
     study: Study,
     cell: Cell,
     runs: tuple[StoredRun, ...],
-    failed: tuple[Manifest, ...],
+    unfinished: tuple[model.Run, ...],
 ) -> model.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
@@ -73,7 +100,7 @@ def _gather(
     return model.StudyReport(
         study=plan.study,
         question=study.question,
-        verdict=_verdict(claims, len(runs), len(plan.runs_of(cell))),
+        verdict=_verdict(claims, len(runs), len(runs) + len(unfinished)),
         reference=study.source,
         axis="kernel",
         mode=first.mode,
@@ -86,7 +113,7 @@ def _gather(
         variants=tuple(_variant(name, runs) for name in study.variants if of_variant(runs, name)),
         measures=infos,
         key_measures=keys,
-        runs=(*(_run(run.manifest, _readings(run, infos)) for run in runs), *map(_run, failed)),
+        runs=(*unfinished, *(described(run.manifest, _readings(run, infos)) for run in runs)),
         comparisons=compare_variants(infos, keys, sides),
         domains=tuple(_domains(name, runs) for name in study.variants if of_variant(runs, name)),
         timelines=tuple(_timelines(study.variants, runs)),
@@ -101,9 +128,10 @@ def _gather(
     )
 
 
-def _command(plan: StoredPlan, mode: str) -> str:
+def _command(plan: StoredPlan, mode: str = "") -> str:
+    words = f" --mode {mode}" if mode else ""
     preset = f" --preset {quote(plan.preset)}" if plan.preset else ""
-    return f"numalab run {quote(plan.path)} --mode {mode}{preset}"
+    return f"numalab run {quote(plan.path)}{words}{preset}"
 
 
 def _key_measures(
@@ -150,31 +178,6 @@ def _patches(patches: Sequence[str]) -> str:
 
 def _readings(run: StoredRun, infos: Sequence[MeasureInfo]) -> tuple[model.Reading, ...]:
     return tuple(model.Reading(info.name, run.value(info.name)) for info in infos)
-
-
-def _run(about: Manifest, readings: tuple[model.Reading, ...] = ()) -> model.Run:
-    """Describe a run by its manifest; of one that failed, not all need be known."""
-    trace = about.trace
-    return model.Run(
-        id=about.run,
-        variant=about.variant,
-        seed=about.seed,
-        status=about.status or RunStatus.FAILED,
-        readings=readings,
-        provenance=model.Provenance(
-            qemu=about.versions.qemu,
-            libvirt=about.versions.libvirt,
-            host=UNKNOWN if about.host is None else str(about.host),
-            image=about.image.name,
-            image_digest=about.image.digest,
-            placement=placement_line(about.proof, about.timing),
-            events=0 if trace is None else trace.events,
-            lost_events=0 if trace is None else trace.lost,
-            proof=proof_rows(about.proof, about.timing),
-        ),
-        seconds=about.seconds,
-        reason=about.reason,
-    )
 
 
 def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:

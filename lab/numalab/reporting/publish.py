@@ -8,54 +8,52 @@ from urllib.parse import quote
 from numalab.files import replacing, write_text
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.document import render_document
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyReport, StudyResults
 from numalab.report.page.html import render_html
-from numalab.report.page.overview import OverviewEntry, render_overview
+from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.report.page.picture import render_picture_png
 from numalab.results.layout import Results, no_link
 
 
-def publish(reports: Sequence[StudyReport], results: Results) -> None:
+def publish(study: StudyResults, results: Results) -> None:
     """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all.
 
     A study with several cells has a page and a picture for each of them below `cells/`, and
-    index.html is an overview.
+    index.html is an overview, which also has the cells without a report.
     """
-    write_text(results.changelog, render_changelog(reports))
-    write_text(results.document, render_document(reports))
-    if len(reports) == 1:
-        _publish(reports[0], results)
+    write_text(results.changelog, render_changelog(study))
+    write_text(results.document, render_document(study))
+    if _is_one_page(study):
+        _publish(study.reports[0], results)
         return
-    write_text(results.html, render_overview(entries(reports, results)))
-    for report in reports:
+    write_text(results.html, render_overview([OverviewStudy(study, links(study, results))]))
+    for report in study.reports:
         no_link(results.cells)
         cell = results.cell(report.cell_name)
         no_link(cell.path)
         _publish(report, cell)
 
 
-def entries(
-    reports: Sequence[StudyReport], results: Results, beside: Path | None = None
-) -> list[OverviewEntry]:
-    """Return the reports of a result with the addresses of their pages.
+def _is_one_page(study: StudyResults) -> bool:
+    return study.cells == len(study.reports) == 1
+
+
+def links(study: StudyResults, results: Results, beside: Path | None = None) -> tuple[str, ...]:
+    """Return the addresses of the pages of a study's reports.
 
     They are relative to the result's folder, or to `beside`, the folder of a page elsewhere.
     """
-    pages = [results.html if len(reports) == 1 else results.cell(each.cell_name).html
-             for each in reports]  # fmt: skip
+    pages = [results.html if _is_one_page(study) else results.cell(report.cell_name).html
+             for report in study.reports]  # fmt: skip
     start = beside or results.path
-    links = [quote(Path(relpath(page.absolute(), start.absolute())).as_posix()) for page in pages]
-    return [
-        OverviewEntry(report, link, str(results.path))
-        for report, link in zip(reports, links, strict=True)
-    ]
+    return tuple(
+        quote(Path(relpath(page.absolute(), start.absolute())).as_posix()) for page in pages
+    )
 
 
-def publish_overview(found: Sequence[tuple[Sequence[StudyReport], Results]], path: Path) -> None:
+def publish_overview(studies: Sequence[tuple[StudyResults, Results]], path: Path) -> None:
     """Write one page over several results, which must have been published, to `path`."""
-    every = [
-        entry for reports, results in found for entry in entries(reports, results, path.parent)
-    ]
+    every = [OverviewStudy(study, links(study, results, path.parent)) for study, results in studies]
     write_text(path, render_overview(every))
 
 

@@ -13,8 +13,9 @@ from numalab.analysis.statistics import Comparison, Outcome, Values, compare_tab
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import Direction, MeasureKind
 from numalab.results.layout import Results
-from numalab.results.manifest import UNKNOWN, Manifest
+from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.reader import StoredRun, load_runs
+from numalab.results.status import RunState, State, read_progress
 
 # What must be the same in all runs, by the name that a user is told.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
@@ -58,11 +59,19 @@ class MeasureVersus:
 
 
 @dataclass(frozen=True)
+class RunsOfCell:
+    """The seeds of the runs of a cell in one result: those that finished, and all planned."""
+
+    finished: tuple[int, ...] = ()
+    planned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class CellVersus:
     """A cell of the matrix (topology, workload, variant) in both results.
 
     `differs` says in what, other than the kernel, its runs differ; then nothing is compared.
-    `kernels` are the releases before and after.
+    `kernels` are the releases before and after, `runs` the runs that were planned and finished.
     """
 
     cell: str
@@ -70,6 +79,7 @@ class CellVersus:
     same_kernel: bool
     differs: tuple[str, ...]
     measures: tuple[MeasureVersus, ...]
+    runs: tuple["RunsOfCell", "RunsOfCell"]
 
     def count(self, outcome: Outcome) -> int:
         """Count the measures with this outcome."""
@@ -78,11 +88,15 @@ class CellVersus:
 
 @dataclass(frozen=True)
 class Versus:
-    """All cells of two results, in the order of the first one's plan."""
+    """All planned cells of two results, in the order of the first one's plan.
+
+    `unfinished` are the planned runs without a result, before and after.
+    """
 
     before: str
     after: str
     cells: tuple[CellVersus, ...]
+    unfinished: tuple[tuple[RunState, ...], tuple[RunState, ...]]
 
     @property
     def worse(self) -> bool:
@@ -91,8 +105,9 @@ class Versus:
 
     @property
     def whole(self) -> bool:
-        """Whether every cell could be compared, and nothing that was judged before is missing."""
-        return not any(
+        """Whether every planned run finished, every cell could be compared, and nothing that was
+        judged before is missing."""
+        return not any(self.unfinished) and not any(
             cell.differs or any(each.lost for each in cell.measures) for cell in self.cells
         )
 
@@ -115,21 +130,48 @@ class _Cell:
     rows: tuple[_Row, ...]
 
 
+@dataclass(frozen=True)
+class _Side:
+    """One result: its finished runs and the planned seeds by cell, and the rest of the runs."""
+
+    capture: Any
+    cells: Mapping[str, Sequence[StoredRun]]
+    planned: Mapping[str, Sequence[int]]
+    unfinished: tuple[RunState, ...]
+
+    def runs(self, cell: str) -> RunsOfCell:
+        seeds = tuple(sorted(run.manifest.seed for run in self.cells.get(cell, ())))
+        return RunsOfCell(seeds, tuple(sorted({*seeds, *self.planned.get(cell, ())})))
+
+
 def compare_results(before: Results, after: Results) -> Versus:
     """Compare two results. Raises UserError for what is not one, is empty or is damaged.
 
     All measures of all cells that have a better direction share one correction, because one of them
     that is worse decides; those without a direction share another.
     """
-    sides = []
-    for results in (before, after):
-        plan, runs = load_runs(results)
-        sides.append((plan.capture, _cells(runs)))
-    (capture, old), (new_capture, new) = sides
-    always = _difference("capture", [capture], [new_capture])
-    names = dict.fromkeys([*old, *new])
-    cells = [_cell(name, old.get(name, ()), new.get(name, ()), always) for name in names]
-    return Versus(str(before.path), str(after.path), _judged(cells))
+    old, new = _side(before), _side(after)
+    always = _difference("capture", [old.capture], [new.capture])
+    names = dict.fromkeys([*old.cells, *new.cells])
+    cells = [_cell(name, old, new, always) for name in names]
+    unfinished = (old.unfinished, new.unfinished)
+    return Versus(str(before.path), str(after.path), _judged(cells), unfinished)
+
+
+def _side(results: Results) -> _Side:
+    """Read one result: its finished runs by cell, and what became of the other planned runs."""
+    plan, runs = load_runs(results)
+    planned: dict[str, list[int]] = {}
+    for run in plan.runs:
+        planned.setdefault(f"{run.cell.name}_{run.variant}", []).append(run.seed)
+    finished: dict[str, list[StoredRun]] = {name: [] for name in planned}
+    for stored in runs:
+        if stored.manifest.status is RunStatus.OK:
+            name = f"{stored.cell.name}_{stored.manifest.variant}"
+            finished.setdefault(name, []).append(stored)
+    states = read_progress(results).runs
+    unfinished = tuple(state for state in states if state.state is not State.DONE)
+    return _Side(plan.capture, finished, planned, unfinished)
 
 
 def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
@@ -163,28 +205,24 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
     )
 
 
-def _cells(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Sort runs into cells, named as runs are, without the seed."""
-    found: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        found.setdefault(f"{run.cell.name}_{run.manifest.variant}", []).append(run)
-    return found
-
-
-def _cell(
-    name: str, old: Sequence[StoredRun], new: Sequence[StoredRun], always: Sequence[str]
-) -> _Cell:
+def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cell:
+    old, new = before.cells.get(name, ()), after.cells.get(name, ())
     kernels = (_release(old), _release(new))
+    seeds = (before.runs(name), after.runs(name))
     if not (old and new):
-        there = "first" if old else "second"
-        only = f"only the {there} result has runs of it"
-        return _Cell(CellVersus(name, kernels, False, (only,), ()), ())
+        reason = (
+            "only the first result has runs of it"
+            if old
+            else ("only the second result has runs of it" if new else "no run of it finished")
+        )
+        return _Cell(CellVersus(name, kernels, False, (reason,), (), seeds), ())
     differs = [*always, *_differences(_INPUTS, old, new)]
     host = [] if old[0].manifest.mode in DETERMINISTIC else _differences(_HOST, old, new)
     names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
     rows = tuple(_measure(each, old, new, differs, host) for each in names)
     images = {run.manifest.kernel.bzimage_sha256 for run in [*old, *new]}
-    return _Cell(CellVersus(name, kernels, len(images) == 1, tuple(differs), ()), rows)
+    versus = CellVersus(name, kernels, len(images) == 1, tuple(differs), (), seeds)
+    return _Cell(versus, rows)
 
 
 def _release(runs: Sequence[StoredRun]) -> str:

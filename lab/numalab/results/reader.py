@@ -168,13 +168,6 @@ def of_variant(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun
     return [run for run in runs if run.manifest.variant == variant]
 
 
-def failed_runs(results: Results, plan: StoredPlan, cell: Cell) -> tuple[Manifest, ...]:
-    """Return the manifests of the planned runs of a cell that failed and were not done since."""
-    finished = results.finished()
-    failed = [results.failed(run.id) for run in plan.runs_of(cell) if run.id not in finished]
-    return tuple(load_manifest(each) for each in failed if each.manifest.exists())
-
-
 def load_findings(directory: RunDir) -> Findings | None:
     """Read what the analysis of a run found; None for a run of a numalab that had none.
 

@@ -10,10 +10,13 @@ from numalab.files import open_regular
 from numalab.guest.console import parse_beat, printable
 from numalab.locks import is_locked
 from numalab.results.layout import Results
+from numalab.results.manifest import Manifest, RunStatus
+from numalab.results.plan import PlannedRun
 from numalab.results.reader import load_manifest, load_plan
 from numalab.run_dir import RunDir
 
 _LAST_BYTES = 4096
+_LONGEST_REASON = 400  # characters
 
 
 class State(StrEnum):
@@ -34,6 +37,7 @@ class RunState:
     state: State
     text: str = ""
     seconds: float | None = None
+    cell: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,27 +72,41 @@ def read_progress(results: Results) -> Progress:
     active = is_locked(results.path)
     plan, finished = load_plan(results), results.finished()
     states = tuple(
-        RunState(run.id, State.DONE, "", load_manifest(finished[run.id]).seconds)
+        _ended(run, load_manifest(finished[run.id]))
         if run.id in finished
-        else _unfinished(results, run.id, active=active)
+        else unfinished_state(results, run, active=active)
         for run in plan.runs
     )
     return Progress(plan.study, active, states)
 
 
-def _unfinished(results: Results, run: str, *, active: bool) -> RunState:
+def _ended(run: PlannedRun, about: Manifest) -> RunState:
+    """Return what became of a run that has its final folder; its manifest may be of a failure."""
+    cell = str(run.cell)
+    if about.status is RunStatus.OK:
+        return RunState(run.id, State.DONE, "", about.seconds, cell)
+    return RunState(run.id, State.FAILED, _first_line(about.reason), about.seconds, cell)
+
+
+def unfinished_state(results: Results, planned: PlannedRun, *, active: bool) -> RunState:
+    """Return what became of a planned run that has no result; `active`: its study is under way."""
+    run, cell = planned.id, str(planned.cell)
     running, failed = results.running(run), results.failed(run)
     if running.path.is_dir():
         if not active:
-            return RunState(run, State.INTERRUPTED, "numalab was killed")
-        return RunState(run, State.RUNNING, _last_beat(running), _age(running))
+            return RunState(run, State.INTERRUPTED, "numalab was killed", cell=cell)
+        return RunState(run, State.RUNNING, _last_beat(running), _age(running), cell)
     if failed.path.is_dir():
         reason = ""
         with suppress(UserError):
             reason = load_manifest(failed).reason
-        return RunState(run, State.FAILED, printable(reason.partition("\n")[0]))
+        return RunState(run, State.FAILED, _first_line(reason), cell=cell)
     interrupted = results.interrupted(run).path.is_dir()
-    return RunState(run, State.INTERRUPTED if interrupted else State.WAITING)
+    return RunState(run, State.INTERRUPTED if interrupted else State.WAITING, cell=cell)
+
+
+def _first_line(reason: str) -> str:
+    return printable(reason[:_LONGEST_REASON].partition("\n")[0])
 
 
 def _age(directory: RunDir) -> float | None:

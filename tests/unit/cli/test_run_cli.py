@@ -1,6 +1,7 @@
 """`numalab run`: what it checks, where results go, and what it ends with; runs are copied."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,11 @@ from numalab.campaign.task import Ended
 from numalab.cli.study import run as run_command
 from numalab.errors import BuildError, UserError
 from numalab.places import shipped_dir
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
 from numalab.reporting.build import gather
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
-from support.example_results import copy_example
+from support.example_results import RUNS, copy_example
 from support.one_command import invoke
 
 STUDY = "group-construction"
@@ -59,9 +60,10 @@ class Lab:
         self.asked.append({"jobs": jobs, **more})
         self.runs += [len(study.plan.runs) for study in ready]
         for study in ready:
-            if self.finishes:
-                study.results.path.rmdir()
-                copy_example(study.results.path)
+            shutil.rmtree(study.results.path)
+            copy_example(study.results.path)
+            if not self.finishes:
+                shutil.rmtree(study.results.path / "runs")
         return tuple(Failure(s.plan.name, s.results, each) for s in ready for each in self.fails)
 
     def results(self) -> list[Path]:
@@ -96,10 +98,11 @@ def test_one_document_for_programs(lab: Lab) -> None:
 
 
 def test_a_claim_that_does_not_hold_ends_with_1(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuted(results: Any) -> tuple[StudyReport, ...]:
-        [report] = gather(results)
+    def refuted(results: Any, errors: Any) -> StudyResults:
+        study = gather(results, errors)
+        [report] = study.reports
         claims = tuple(replace(claim, holds=False) for claim in report.claims)
-        return (replace(report, claims=claims),)
+        return replace(study, reports=(replace(report, claims=claims),))
 
     monkeypatch.setattr(run_command, "gather", refuted)
     assert run(STUDY).exit_code == 1
@@ -111,14 +114,17 @@ def test_a_failure_ends_with_its_own_code_though_others_gave_results(lab: Lab) -
 
 
 def test_where_no_run_finished_each_is_told_and_ci_reads_errors(lab: Lab, tmp_path: Path) -> None:
-    lab.fails, lab.finishes = [Ended("ring-4_x", 1.0, "panicked", 4)], False
+    lab.fails, lab.finishes = [Ended(RUNS[0], 1.0, "panicked", 4)], False
     junit, kept = tmp_path / "junit.xml", tmp_path / "kept"
     done = run(STUDY, "--junit", junit, "--artifacts", kept)
     assert done.exit_code == 4
-    assert "numalab: ring-4_x: panicked" in done.stderr
+    assert done.stderr.endswith(
+        f"{STUDY}: 0 of 6 runs finished\n  run {RUNS[0]} failed: panicked\n  5 runs not run\n"
+        "      ring-4_bound-hogs_after_1; ring-4_bound-hogs_before_2; and 3 more\n"
+    )
     assert 'errors="1"' in junit.read_text() and "panicked" in junit.read_text()
     assert "panicked" in (kept / "problems.txt").read_text()
-    assert done.stdout == ""
+    assert "0 of 6 runs finished" in done.stdout
 
 
 def test_a_folder_in_which_nothing_could_begin_is_removed(lab: Lab) -> None:
@@ -137,7 +143,6 @@ def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
         plan = copy_example(parent / name) / "plan.json"
         table = json.loads(plan.read_text()) | {"digest": told}
         plan.write_text(json.dumps(table) if told else "{")
-    lab.finishes = False
     assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()

@@ -6,7 +6,7 @@ from numalab.report.cells import CellAxis, alike, axis, headlines, told_apart
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyReport, StudyResults
 from support.report_sample import sample_report, thread_cells
 
 
@@ -75,6 +75,6 @@ def test_cells_of_different_variants_have_tables_of_their_own() -> None:
     )
     assert alike([part, whole, part]) == [[part, part], [whole]]
     for render in (render_changelog, render_mmtests, render_threads):
-        text = render([part, whole])
-        assert render([whole]) in text
-        assert render([part]) in text
+        text = render(StudyResults.of(part, whole))
+        assert render(StudyResults.of(whole)) in text
+        assert render(StudyResults.of(part)) in text

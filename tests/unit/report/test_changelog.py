@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numalab.analysis.statistics import Summary
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import MeasureComparison
+from numalab.report.model import MeasureComparison, StudyResults
 from numalab.report.tables import (
     WIDEST,
     WIDTH,
@@ -130,11 +130,11 @@ def test_relative_error_is_that_of_the_mean() -> None:
 
 
 def test_the_sample_study(golden: Callable[[str, str], None]) -> None:
-    golden("report/changelog.txt", render_changelog([sample_report()]))
+    golden("report/changelog.txt", render_changelog(StudyResults.of(sample_report())))
 
 
 def test_a_study_of_several_cells(golden: Callable[[str, str], None]) -> None:
-    golden("report/cells-changelog.txt", render_changelog(thread_cells()))
+    golden("report/cells-changelog.txt", render_changelog(StudyResults.of(*thread_cells())))
 
 
 def test_a_study_of_three_variants_has_a_table_for_each_against_the_first() -> None:
@@ -145,7 +145,9 @@ def test_a_study_of_three_variants_has_a_table_for_each_against_the_first() -> N
         for c in report.comparisons
     )
     text = render_changelog(
-        [replace(report, variants=(*report.variants, third), comparisons=comparisons)]
+        StudyResults.of(
+            replace(report, variants=(*report.variants, third), comparisons=comparisons)
+        )
     )
     assert text.count("mean  stddev") == 4
     assert re.search(r"before +other +%", text)
@@ -159,13 +161,13 @@ def test_lost_events_and_failed_runs_are_said() -> None:
         reason="guest panicked",
         provenance=replace(report.runs[0].provenance, lost_events=17),
     )
-    text = render_changelog([replace(report, runs=(first, *report.runs[1:]))])
+    text = render_changelog(StudyResults.of(replace(report, runs=(first, *report.runs[1:]))))
     assert "17 trace events were lost" in text
-    assert "1 of 6 runs failed" in text
+    assert "1 of 6 runs gave no result" in text
 
 
 def test_hostile_texts_stay_short_plain_lines() -> None:
-    text = render_changelog([hostile_report()])
+    text = render_changelog(StudyResults.of(hostile_report()))
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert text.isascii()
     assert not re.search(r"[^\n -~]", text)

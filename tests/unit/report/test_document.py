@@ -7,12 +7,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from numalab.report.formats.document import render_document, report_document
 from numalab.report.formats.document_format import VERSION, ReportDocument
-from numalab.report.model import Reading, StudyReport
+from numalab.report.model import Reading, StudyReport, StudyResults
 from support.report_sample import VALUES, hostile_report, sample_report, thread_cells
 
 
 def test_every_measure_of_every_run_is_there() -> None:
-    whole = json.loads(render_document([sample_report()]))
+    whole = json.loads(render_document(StudyResults.of(sample_report())))
     assert whole["format"] == "numalab-report"
     assert whole["version"] == VERSION
     (document,) = whole["cells"]
@@ -36,14 +36,14 @@ def test_the_published_schema_is_that_of_the_documents(golden: Callable[[str, st
 
 @pytest.mark.parametrize("reports", [[sample_report()], thread_cells(), [hostile_report()]])
 def test_documents_are_as_the_schema_says(reports: Sequence[StudyReport]) -> None:
-    text = render_document(reports)
+    text = render_document(StudyResults.of(*reports))
     TypeAdapter(ReportDocument).validate_json(text)
     with pytest.raises(ValidationError, match="version"):
         TypeAdapter(ReportDocument).validate_json(json.dumps(json.loads(text) | {"version": 1}))
 
 
 def test_a_comparison_says_how_sure_it_is() -> None:
-    document = report_document([sample_report()])["cells"][0]
+    document = report_document(StudyResults.of(sample_report()))["cells"][0]
     found = next(c for c in document["comparisons"] if c["measure"] == "idle_while_overloaded")
     before, after = found["variants"]["before"], found["variants"]["after"]
     assert (before["n"], before["p_value"], before["outcome"]) == (3, None, None)
@@ -54,7 +54,7 @@ def test_a_comparison_says_how_sure_it_is() -> None:
 
 
 def test_a_figure_that_could_not_be_measured_is_null() -> None:
-    document = report_document([sample_report()])["cells"][0]
+    document = report_document(StudyResults.of(sample_report()))["cells"][0]
     assert document["runs"][0]["measures"]["cache_misses"] is None
     missed = next(c for c in document["comparisons"] if c["measure"] == "cache_misses")
     assert missed["variants"]["before"]["n"] == 0
@@ -63,7 +63,7 @@ def test_a_figure_that_could_not_be_measured_is_null() -> None:
 
 
 def test_measures_are_defined_with_unit_direction_and_kind() -> None:
-    document = report_document([sample_report()])["cells"][0]
+    document = report_document(StudyResults.of(sample_report()))["cells"][0]
     for measure in document["measures"]:
         assert measure["unit"]
         assert measure["definition"]
@@ -73,7 +73,7 @@ def test_measures_are_defined_with_unit_direction_and_kind() -> None:
 
 
 def test_the_document_says_where_it_came_from() -> None:
-    document = report_document([sample_report()])["cells"][0]
+    document = report_document(StudyResults.of(sample_report()))["cells"][0]
     assert document["mode"]["name"] == "icount"
     assert document["variants"][0]["release"] == "6.12.48-old-groups"
     assert document["runs"][0]["provenance"]["qemu"].startswith("7.2")
@@ -84,7 +84,7 @@ def test_the_document_says_where_it_came_from() -> None:
 def test_infinite_and_missing_numbers_are_valid_json() -> None:
     report = sample_report()
     run = replace(report.runs[0], readings=(Reading("hog_cpu_time", float("inf")),))
-    text = render_document([replace(report, runs=(run,))])
+    text = render_document(StudyResults.of(replace(report, runs=(run,))))
     assert json.loads(text, parse_constant=lambda _: 1 / 0)["cells"][0]["runs"][0]["measures"] == {
         "hog_cpu_time": None
     }
@@ -92,7 +92,7 @@ def test_infinite_and_missing_numbers_are_valid_json() -> None:
 
 def test_hostile_texts_survive_unchanged() -> None:
     report = hostile_report()
-    text = render_document([report])
+    text = render_document(StudyResults.of(report))
     text.encode("utf-8")
     whole = [line.replace("\ud800", "\ufffd") for line in report.variants[0].series]
     assert json.loads(text)["cells"][0]["variants"][0]["series"] == whole

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +18,7 @@ from numalab.report.formats.document import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import escaped, render_markdown
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyResults
 from numalab.report.page.html import render_html
 from numalab.results.manifest import RunStatus
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
@@ -42,9 +42,9 @@ SPECJBB = """\
     ],
 )
 def test_the_sample_study(
-    name: str, render: Callable[[Sequence[StudyReport]], str], golden: Callable[[str, str], None]
+    name: str, render: Callable[[StudyResults], str], golden: Callable[[str, str], None]
 ) -> None:
-    golden(f"report/{name}", render([sample_report()]))
+    golden(f"report/{name}", render(StudyResults.of(sample_report())))
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_the_sample_study(
     ],
 )
 def test_a_study_of_several_cells(
-    name: str, render: Callable[[Sequence[StudyReport]], str], golden: Callable[[str, str], None]
+    name: str, render: Callable[[StudyResults], str], golden: Callable[[str, str], None]
 ) -> None:
-    golden(f"report/cells-{name}", render(thread_cells()))
+    golden(f"report/cells-{name}", render(StudyResults.of(*thread_cells())))
 
 
 def test_how_the_runs_were_chosen_is_in_every_form() -> None:
@@ -68,9 +68,9 @@ def test_how_the_runs_were_chosen_is_in_every_form() -> None:
     page = render_html(report)
     assert "repetitions were added &lt;until&gt; it showed" in page
     assert remark not in page
-    assert f"R{remark[1:]}." in render_changelog([report])
-    assert json.loads(render_document([report]))["cells"][0]["remarks"] == [remark]
-    assert "repetitions were added" in render_markdown([report])
+    assert f"R{remark[1:]}." in render_changelog(StudyResults.of(report))
+    assert json.loads(render_document(StudyResults.of(report)))["cells"][0]["remarks"] == [remark]
+    assert "repetitions were added" in render_markdown(StudyResults.of(report))
 
 
 def test_threads_prints_the_figures_of_the_2017_mail() -> None:
@@ -97,7 +97,9 @@ def test_threads_prints_the_figures_of_the_2017_mail() -> None:
     report = replace(
         sample_report(), comparisons=tuple(comparisons), measures=tuple(measures), runs=()
     )
-    lines = [" ".join(line.split()) for line in render_threads([report]).splitlines()]
+    lines = [
+        " ".join(line.split()) for line in render_threads(StudyResults.of(report)).splitlines()
+    ]
     assert lines[:2] == ["Measure before after %", "mean stddev mean stddev"]
     assert "".join(f"{line}\n" for line in lines[2:]) == SPECJBB
 
@@ -110,7 +112,9 @@ def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> N
         for c in report.comparisons
     )
     report = replace(report, variants=(*report.variants, third), comparisons=comparisons)
-    assert re.findall(r"^Measure +before +(\w+)", render_threads([report]), re.M) == [
+    assert re.findall(
+        r"^Measure +before +(\w+)", render_threads(StudyResults.of(report)), re.M
+    ) == [
         "after",
         "other",
     ]
@@ -125,15 +129,15 @@ def test_hostile_texts_have_no_effect_in_markdown(text: str) -> None:
 
 
 def test_a_hostile_report_keeps_the_shape_of_its_markdown_tables() -> None:
-    rows = re.findall(r"^\| .*$", render_markdown([hostile_report()]), re.M)
+    rows = re.findall(r"^\| .*$", render_markdown(StudyResults.of(hostile_report())), re.M)
     cells = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
-    assert set(cells) == {3, 6, 9}
+    assert set(cells) == {3, 4, 6, 9}
 
 
 def test_a_claim_that_does_not_hold_is_a_failure() -> None:
     report = sample_report()
     claims = (replace(report.claims[0], holds=False), report.claims[1])
-    root = ET.fromstring(render_junit([replace(report, claims=claims)]))
+    root = ET.fromstring(render_junit(StudyResults.of(replace(report, claims=claims))))
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
     cases = root.findall("testsuite/testcase")
     assert [case.find("failure") is not None for case in cases] == [True, False]
@@ -145,7 +149,7 @@ def test_a_claim_that_does_not_hold_is_a_failure() -> None:
 def test_a_run_that_failed_is_an_error() -> None:
     report = sample_report()
     runs = (replace(report.runs[0], status=RunStatus.LOST), *report.runs[1:])
-    root = ET.fromstring(render_junit([replace(report, runs=runs)]))
+    root = ET.fromstring(render_junit(StudyResults.of(replace(report, runs=runs))))
     assert (root.get("tests"), root.get("errors")) == ("3", "1")
     error = root.find("testsuite/testcase/error")
     assert error is not None
@@ -156,13 +160,15 @@ def test_a_run_that_failed_is_an_error() -> None:
 def test_hostile_texts_are_well_formed_xml(text: str) -> None:
     report = sample_report()
     claims = (replace(report.claims[0], text=text, measured=text, holds=False),)
-    root = ET.fromstring(render_junit([replace(report, study=text, verdict=text, claims=claims)]))
+    root = ET.fromstring(
+        render_junit(StudyResults.of(replace(report, study=text, verdict=text, claims=claims)))
+    )
     assert len(root.findall("testsuite/testcase/failure")) == 1
 
 
 def test_csv_has_a_row_for_each_run_and_measure_and_no_0_for_what_is_missing() -> None:
     report = sample_report()
-    rows = list(csv.DictReader(io.StringIO(render_csv([report]))))
+    rows = list(csv.DictReader(io.StringIO(render_csv(StudyResults.of(report)))))
     assert len(rows) == len(report.runs) * len(report.measures)
     values = {(row["variant"], row["seed"], row["measure"]): row["value"] for row in rows}
     assert values["after", "3", "idle_while_overloaded"] == "1.21"
@@ -172,7 +178,7 @@ def test_csv_has_a_row_for_each_run_and_measure_and_no_0_for_what_is_missing() -
 
 def test_csv_of_a_hostile_report_can_be_read_back() -> None:
     report = hostile_report()
-    rows = list(csv.reader(io.StringIO(render_csv([report]))))
+    rows = list(csv.reader(io.StringIO(render_csv(StudyResults.of(report)))))
     assert {len(row) for row in rows} == {14}
     assert all(cell.isprintable() for row in rows for cell in row)
 
@@ -196,5 +202,5 @@ def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
         timelines=whole.timelines[:1],
     )
     for render in (render_changelog, render_markdown, render_junit, render_csv, render_document):
-        assert render([report])
+        assert render(StudyResults.of(report))
     assert "lost" in render_html(report)

@@ -16,6 +16,7 @@ from numalab.report.formats.mmtests import (
     table_of_operations,
     table_of_values,
 )
+from numalab.report.model import StudyResults
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import gain_percent
 from support.report_sample import hostile_report, sample_report, thread_cells
@@ -253,22 +254,22 @@ def test_rates_have_a_harmonic_mean_unless_one_is_0() -> None:
     measures = tuple(
         replace(m, direction=Direction.HIGHER) if m.name == name else m for m in report.measures
     )
-    text = render_mmtests([replace(report, measures=measures)])
+    text = render_mmtests(StudyResults.of(replace(report, measures=measures)))
     # 3 / (1/0.72 + 1/0.94 + 1/1.21) = 0.915; the arithmetic mean is 0.957.
     assert re.search(rf"Hmean +{name} \[%\] +99\.83 \( +0\.00%\) +0\.91 \*", text)
-    assert "Amean" in render_mmtests([report])
+    assert "Amean" in render_mmtests(StudyResults.of(report))
 
 
 def test_the_sample_study(golden: Callable[[str, str], None]) -> None:
-    golden("report/mmtests.txt", render_mmtests([sample_report()]))
+    golden("report/mmtests.txt", render_mmtests(StudyResults.of(sample_report())))
 
 
 def test_a_study_of_several_cells(golden: Callable[[str, str], None]) -> None:
-    golden("report/cells-mmtests.txt", render_mmtests(thread_cells()))
+    golden("report/cells-mmtests.txt", render_mmtests(StudyResults.of(*thread_cells())))
 
 
 def test_hostile_texts_stay_plain_ascii() -> None:
-    text = render_mmtests([hostile_report()])
+    text = render_mmtests(StudyResults.of(hostile_report()))
     assert all(" " <= char <= "~" or char == "\n" for char in text)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from lxml import html as lxml_html
 
-from numalab.report.page.overview import OverviewEntry, render_overview
-from numalab.reporting.publish import entries
+from numalab.report.model import StudyReport, StudyResults
+from numalab.report.page.overview import OverviewStudy, render_overview
+from numalab.reporting.publish import links
 from numalab.results.layout import Results
 from support.report_sample import hostile_report, sample_report, thread_cells
 
@@ -17,14 +18,19 @@ def parsed(page: str) -> Any:
     return lxml_html.fromstring(page)
 
 
-def cells() -> list[OverviewEntry]:
-    return [OverviewEntry(each, f"cells/{each.cell_name}/index.html") for each in thread_cells()]
+def overview(*reports: StudyReport) -> OverviewStudy:
+    addresses = tuple(f"cells/{report.cell_name}/index.html" for report in reports)
+    return OverviewStudy(StudyResults.of(*reports), addresses)
+
+
+def cells() -> OverviewStudy:
+    return overview(*thread_cells())
 
 
 def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
-    tree = parsed(render_overview(cells()))
-    links = tree.xpath("//table[@id='cells-0']//a/@href")
-    assert links == [entry.link for entry in cells()]
+    tree = parsed(render_overview([cells()]))
+    addresses = tree.xpath("//table[@id='cells-0']//a/@href")
+    assert tuple(addresses) == cells().links
     claims = tree.xpath("//table[@id='claims-0']/tbody/tr")
     assert len(claims) == 4
     assert "+19%" in claims[0].text_content()
@@ -37,23 +43,24 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
 
 
 def test_its_head_has_the_variants_of_every_cell_once() -> None:
-    first, second, *rest = cells()
-    renamed = tuple(replace(each, name=f"{each.name}-too") for each in second.report.variants)
-    other = replace(second, report=replace(second.report, variants=renamed))
-    head = parsed(render_overview([first, other, *rest])).xpath("//p[@class='meta']/span")
-    names = [each.name for each in first.report.variants]
+    first, second, *rest = thread_cells()
+    renamed = tuple(replace(each, name=f"{each.name}-too") for each in second.variants)
+    other = replace(second, variants=renamed)
+    head = parsed(render_overview([overview(first, other, *rest)])).xpath("//p[@class='meta']/span")
+    names = [each.name for each in first.variants]
     assert [span.text for span in head] == [*names, *(f"{n}-too" for n in names)]
 
 
 def test_studies_stay_apart() -> None:
     other = replace(sample_report(), study="other")
-    tree = parsed(render_overview([*cells(), OverviewEntry(other, "other/index.html")]))
+    study = OverviewStudy(StudyResults.of(other), ("other/index.html",))
+    tree = parsed(render_overview([cells(), study]))
     assert [h2.text for h2 in tree.xpath("//h2")] == ["group-construction", "other"]
     assert tree.xpath("//table[@id='cells-1']//a/@href") == ["other/index.html"]
 
 
 def test_the_overview_asks_nothing_of_a_network_and_is_small() -> None:
-    page = render_overview(cells())
+    page = render_overview([cells()])
     assert len(page) < 300_000
     tree = parsed(page)
     assert "default-src 'none'" in tree.xpath("//meta[@http-equiv]/@content")[0]
@@ -61,16 +68,16 @@ def test_the_overview_asks_nothing_of_a_network_and_is_small() -> None:
 
 
 def test_hostile_texts_are_text() -> None:
-    tree = parsed(render_overview([OverviewEntry(hostile_report(), 'x" onclick="alert(1)')] * 2))
+    study = StudyResults.of(hostile_report())
+    tree = parsed(render_overview([OverviewStudy(study, ('x" onclick="alert(1)',))] * 2))
     assert len(tree.xpath("//script")) == 1
     assert not tree.xpath("//*[@onclick] | //*[@onmouseover] | //img[@onerror]")
 
 
 @pytest.mark.parametrize("beside", [None, Path("/results")])
 def test_links_lead_from_the_overview_to_the_pages(beside: Path | None) -> None:
-    found = entries(thread_cells(), Results(Path("/results/a b")), beside)
-    link = found[0].link
+    link = links(StudyResults.of(*thread_cells()), Results(Path("/results/a b")), beside)[0]
     where = "a%20b/" if beside else ""
     assert link == f"{where}cells/ring-4_warehouse-1/index.html"
-    (single,) = entries([sample_report()], Results(Path("/results/x")), beside)
-    assert single.link == ("x/index.html" if beside else "index.html")
+    (single,) = links(StudyResults.of(sample_report()), Results(Path("/results/x")), beside)
+    assert single == ("x/index.html" if beside else "index.html")

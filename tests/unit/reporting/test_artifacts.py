@@ -7,45 +7,60 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.carry_out import Failure
-from numalab.campaign.task import Ended
-from numalab.report.formats.annotations import Problem, problems, render_code_quality, render_github
-from numalab.report.model import ClaimOutcome, StudyReport
-from numalab.reporting.artifacts import announce, find_problems, junit, write_artifacts
+from numalab.report.formats.annotations import (
+    Problem,
+    problems,
+    render_code_quality,
+    render_github,
+    render_lines,
+)
+from numalab.report.formats.junit import render_junit_suites
+from numalab.report.model import ClaimOutcome, StudyResults, UnreportedCell
+from numalab.reporting.artifacts import announce, write_artifacts
+from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
 from support.report_sample import sample_report
 
-LOST = Failure(
-    "group-construction", Results(Path("/r")), Ended("ring-4_x_after_1", 2.0, "it hung", 4)
-)
 
-
-def broken() -> StudyReport:
+def broken() -> StudyResults:
     report = sample_report()
     claims = (ClaimOutcome("hogs, 50% of them: move", "> 3", "0 to 1", False, verdict="opposite"),)
     run = replace(report.runs[0], status=RunStatus.LOST, reason="it panicked\nat once")
-    return replace(report, claims=claims, runs=(run, *report.runs[1:]), cell="ring-4, hogs")
+    return StudyResults.of(
+        replace(report, claims=claims, runs=(run, *report.runs[1:]), cell="ring-4, hogs")
+    )
 
 
-def test_problems_are_claims_that_fail_and_runs_without_a_result() -> None:
+def none_finished() -> StudyResults:
+    run = replace(sample_report().runs[0], status=RunStatus.LOST, readings=(), reason="it hung")
+    cell = UnreportedCell(Cell("ring-4", "hogs"), (run,))
+    return replace(StudyResults.of(sample_report()), reports=(), unreported=(cell,))
+
+
+def test_problems_are_runs_without_a_result_and_claims_that_fail() -> None:
     first, second = problems([broken()])
-    assert first == Problem(
+    assert (first.title, first.text) == (
+        "run before-s1 lost",
+        "it panicked\nat once\n5 of 6 runs finished",
+    )
+    assert second == Problem(
         "group-construction",
         "group-construction, ring-4, hogs: hogs, 50% of them: move",
         "expected > 3, measured 0 to 1 (opposite)",
     )
-    assert (second.title, second.text) == ("run before-s1", "it panicked\nat once")
-    assert problems([sample_report()]) == ()
+    assert problems([StudyResults.of(sample_report())]) == ()
 
 
 def test_github_annotations_are_one_line_each_and_escaped() -> None:
     lines = render_github(problems([broken()])).splitlines()
-    assert lines[0] == (
+    assert lines[0].endswith(
+        "title=run before-s1 lost::it panicked%0Aat once%0A5 of 6 runs finished"
+    )
+    assert lines[1] == (
         "::error file=studies/group-construction.toml,title=group-construction%2C ring-4%2C hogs"
         "%3A hogs%2C 50%25 of them%3A move::expected > 3, measured 0 to 1 (opposite)"
     )
-    assert lines[1].endswith("title=run before-s1::it panicked%0Aat once")
     nasty = Problem("s", "a\n::set-output name=x::y", "\r\n::warning::\x1b[31m")
     (line,) = render_github([nasty]).splitlines()
     assert line.startswith("::error file=studies/s.toml,title=a%0A%3A%3Aset-output")
@@ -60,17 +75,16 @@ def test_code_quality_has_what_gitlab_asks_for() -> None:
         assert {"description", "check_name", "severity"} <= issue.keys()
 
 
-def test_a_failure_is_told_once() -> None:
-    assert len(find_problems([broken()], [LOST])) == 3
-    same = replace(LOST, ended=replace(LOST.ended, run="before-s1"))
-    assert len(find_problems([broken()], [same])) == 2
+def test_a_problem_is_one_line_whatever_a_guest_wrote() -> None:
+    nasty = Problem("s", "run x", "a\nb\x1b[31m")
+    assert render_lines([nasty]) == "run x: a; b\\x1b[31m\n"
 
 
 def test_test_cases_even_when_no_run_finished() -> None:
-    suites = ET.fromstring(junit([], [LOST]))
-    assert suites.get("errors") == "1"
-    (error,) = suites.iter("error")
-    assert error.get("message") == "it hung"
+    suites = ET.fromstring(render_junit_suites([none_finished(), broken()]))
+    assert (suites.get("errors"), suites.get("failures")) == ("2", "1")
+    messages = [error.get("message") for error in suites.iter("error")]
+    assert messages[0] == "it hung"
 
 
 def test_one_folder_holds_it_all(tmp_path: Path) -> None:
@@ -80,9 +94,12 @@ def test_one_folder_holds_it_all(tmp_path: Path) -> None:
     page.write_text("<p>")
     results.html.write_text("<p>")
     folder = tmp_path / "artifacts"
-    studies = {"bugs": (results, [broken()]), "none": (Results(tmp_path / "none"), ())}
+    studies = {
+        "bugs": (results, broken()),
+        "none": (Results(tmp_path / "none"), none_finished()),
+    }
     for _ in range(2):
-        write_artifacts(folder, studies, [LOST])
+        write_artifacts(folder, studies)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert names == {
         "junit.xml",
@@ -92,17 +109,16 @@ def test_one_folder_holds_it_all(tmp_path: Path) -> None:
         "bugs/index.html",
         "bugs/cells/ring-4_hogs/index.html",
     }
-    assert (folder / "summary.md").read_text().startswith("**3 problems**\n\n- group-construction")
+    assert (folder / "summary.md").read_text().startswith("**3 problems**\n\n- run before-s1 lost")
 
 
 def test_github_is_told_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = problems([broken()])
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    assert announce(found, [[broken()]]) == ""
+    assert announce([broken()]) == ""
     summary = tmp_path / "summary"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert announce(found, [[broken()]]).count("::error ") == 2
-    announce((), [()])
+    assert announce([broken()]).count("::error ") == 2
+    announce([none_finished()])
     assert summary.read_text().startswith("**2 problems**")
-    assert summary.read_text().endswith("No run gave a result.\n")
+    assert "**0 of 1 run finished**" in summary.read_text()

@@ -13,7 +13,7 @@ from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.document import render_document
 from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.reporting.build import gather
-from numalab.reporting.publish import entries
+from numalab.reporting.publish import links
 from numalab.results.layout import Results
 
 EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
@@ -32,17 +32,17 @@ def test_the_examples_are_what_their_runs_give(path: Path) -> None:
     """The committed changelogs, and two documents, are those of the committed runs, and pages are
     made of the same."""
     example = Results(path)
-    reports = gather(example)
-    assert render_changelog(reports) == example.changelog.read_text(encoding="utf-8")
-    document = render_document(reports)
+    study = gather(example)
+    assert render_changelog(study) == example.changelog.read_text(encoding="utf-8")
+    document = render_document(study)
     if path.name in WITH_DOCUMENT:
         assert document == example.document.read_text(encoding="utf-8")
-    for report in reports:
+    for report in study.reports:
         page = unescape(render_html(report))
         assert len(page.encode()) < MOST_BYTES
         assert all(claim.text in page for claim in report.claims)
         assert all(timeline.run in page for timeline in report.timelines)
-    assert len({entry.link for entry in entries(reports, example)}) == len(reports)
+    assert len(set(links(study, example))) == len(study.reports)
 
 
 def test_the_readme_shows_the_example() -> None:
@@ -107,7 +107,8 @@ def test_damaged_results_are_one_message(copied: Results, name: str, text: str |
     run = sorted((copied.path / "runs").iterdir())[0]
     damage(run / name, text)
     if (name, text) == ("manifest.json", None):
-        assert len(gather(copied)[0].runs) == 5  # a run without one never finished
+        (report,) = gather(copied)
+        assert len(report.unfinished) == 1  # a run without one never finished
         return
     with pytest.raises(UserError, match=str(copied.path)):
         gather(copied)

@@ -15,6 +15,7 @@ from numalab.places import project_dir
 from numalab.results.compare import CellVersus, compare_results
 from numalab.results.layout import Results
 from support.one_command import invoke
+from support.unfinished_results import copy_with_cells, leave, planned_runs
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 BEFORE, AFTER = "ring-4_bound-hogs_before", "ring-4_bound-hogs_after"
@@ -218,3 +219,59 @@ def test_what_is_not_a_result_is_explained(tmp_path: Path, other: Path) -> None:
     shutil.rmtree(other / "runs")
     with pytest.raises(UserError, match="no run has finished"):
         numalab(other, EXAMPLE)
+
+
+def test_runs_without_a_result_come_first_and_fail_when_asked(other: Path) -> None:
+    leave(other, f"{AFTER}_3", ".failed", status="lost", reason="the guest's kernel panicked\x1b[m")
+    shutil.rmtree(other / "runs" / f"{BEFORE}_1")
+    found = compare_results(Results(EXAMPLE), Results(other))
+    assert not found.whole
+    assert found.unfinished[0] == ()
+    assert [run.run for run in found.unfinished[1]] == [f"{BEFORE}_1", f"{AFTER}_3"]
+    for before, after in ((EXAMPLE, other), (other, EXAMPLE)):
+        done = numalab(before, after)
+        assert done.exit_code == 0
+        first = done.stdout[: done.stdout.index(f"{BEFORE}: ")].replace("\n", "")
+        assert "other: 4 of 6 runs finished" in first
+        assert "group-construction: 6 of 6 runs finished" in first
+        assert f"run {AFTER}_3 failed: the guest's kernel panicked?[m" in first
+        assert f"run {BEFORE}_1 not run" in first
+        assert numalab(before, after, "--fail-on", "worse").exit_code == 1
+    text = numalab(EXAMPLE, other).stdout
+    assert "finished: 3 of 3 runs, then 2 of 3 runs; only in the first: seeds 1" in text
+    document = json.loads(numalab(EXAMPLE, other, "--json").stdout)
+    assert document["unfinished"][1][1]["text"].startswith("the guest's kernel panicked")
+
+
+def test_a_cell_that_finished_in_neither_result_is_named(tmp_path: Path) -> None:
+    paths = [copy_with_cells(tmp_path / name, ["hogs"]) for name in ("first", "second")]
+    for path in paths:
+        for run in planned_runs(path)[2:]:
+            leave(path, run, ".failed", status="failed", reason="the guest did not boot")
+    done = numalab(*paths)
+    first = " ".join(done.stdout.split())
+    assert "2 runs failed: the guest did not boot" in first
+    assert "not compared, no run of it finished: ring-4_hogs_before; ring-4_hogs_after" in first
+    assert numalab(*paths, "--fail-on", "worse").exit_code == 1
+
+
+def test_more_repetitions_in_one_result_are_said(tmp_path: Path) -> None:
+    fewer = copy_with_cells(tmp_path / "fewer", [])
+    done = numalab(fewer, EXAMPLE)
+    assert "finished: 1 of 1 run, then 3 of 3 runs; only in the second: seeds 2; 3" in done.stdout
+    assert "not run" not in done.stdout
+
+
+def test_500_failed_cells_leave_room_for_what_differs(tmp_path: Path) -> None:
+    path = copy_with_cells(tmp_path / "many", [f"hogs-{number}" for number in range(500)])
+    for place, run in enumerate(planned_runs(path)[2:]):
+        leave(path, run, ".failed", status="failed", reason="abcdefghik"[place % 10] * 300)
+    lines = numalab(path, path).stdout.splitlines()
+    assert any(line.startswith(f"{BEFORE}: ") for line in lines[:25])
+    assert len(lines) < 60
+
+
+def test_a_run_whose_manifest_says_failed_is_not_compared(other: Path) -> None:
+    edit(other / "runs" / f"{AFTER}_1" / "manifest.json", lambda run: run.update(status="failed"))
+    assert cells(other)[AFTER].runs[1].finished == (2, 3)
+    assert cells(other)[AFTER].runs[1].planned == (1, 2, 3)

@@ -12,10 +12,16 @@ from numalab.analysis.statistics import Comparison, Outcome, Summary
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.report import figures
-from numalab.report.formats.terminal import OUTCOME_STYLES
+from numalab.report.formats.terminal import OUTCOME_STYLES, render_lines
+from numalab.report.model import NOT_RUN
+from numalab.report.unfinished import UnfinishedRun, cause_lines, causes, shortened
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
 from numalab.results.layout import Results
+from numalab.results.status import State
+from numalab.units import runs_of
 
+_STATES = {State.FAILED: "failed", State.INTERRUPTED: "interrupted", State.RUNNING: "running"}
+MOST_CAUSES = 2  # of each result
 ORDER: tuple[Outcome, ...] = ("worse", "better", "different", "not comparable")
 
 
@@ -33,24 +39,73 @@ def command(
     """Compare two results of a study, each variant with itself, measure by measure.
 
     Only the kernels may differ. Where anything else does, the runs are not comparable, and it is
-    named.
+    named. Runs that were planned and have no result come first; with `--fail-on worse` they fail
+    as well.
     """
     found = compare_results(Results(before), Results(after))
-    document = picked(found, "before", "after", "worse", "whole", "cells")
+    document = picked(found, "before", "after", "worse", "whole", "unfinished", "cells")
     emit(document, as_json, _text(found))
     if fail_on == "worse" and (found.worse or not found.whole):
         raise typer.Exit(1)
 
 
 def _text(found: Versus) -> RenderableType:
-    parts: list[RenderableType] = []
-    for cell in found.cells:
+    parts = [*_unfinished(found), *_alone(found)]
+    if parts:
+        parts.append(Text())
+    compared = [cell for cell in found.cells if all(side.finished for side in cell.runs)]
+    for cell in sorted(compared, key=lambda cell: -cell.count("worse")):
         kernel = "the same kernel in both" if cell.same_kernel else f"{' -> '.join(cell.kernels)}"
         title = f"{cell.cell}: {kernel}"
         parts.append(Text(figures.printable(title), "bold"))
-        parts.extend(_cell(cell))
+        parts.extend([*_runs(cell), *_cell(cell)])
         parts.append(Text())
     return Group(*parts, Text(figures.STATISTICS_NOTE, "dim"))
+
+
+def _unfinished(found: Versus) -> list[RenderableType]:
+    """Render how many planned runs of each result finished, and why the rest did not."""
+    if not any(found.unfinished):
+        return []
+    parts: list[RenderableType] = []
+    for place, path in enumerate((found.before, found.after)):
+        planned = sum(len(cell.runs[place].planned) for cell in found.cells)
+        missing = [
+            UnfinishedRun(run.cell, run.run, _STATES.get(run.state, NOT_RUN), run.text)
+            for run in found.unfinished[place]
+        ]
+        title = f"{path}: {planned - len(missing)} of {runs_of(planned)} finished"
+        parts.append(Text(figures.printable(title), "bold dark_orange" if missing else "bold"))
+        parts.extend(render_lines(cause_lines(causes(missing), MOST_CAUSES, places=False)))
+    return parts
+
+
+def _alone(found: Versus) -> list[RenderableType]:
+    """Name the cells that cannot be compared, because a result has no finished run of them."""
+    cells: dict[str, list[str]] = {}
+    for cell in found.cells:
+        if not all(side.finished for side in cell.runs):
+            cells.setdefault(cell.differs[0], []).append(figures.printable(cell.cell))
+    return render_lines(
+        f"not compared, {reason}: {shortened(names)}" for reason, names in cells.items()
+    )
+
+
+def _runs(cell: CellVersus) -> list[RenderableType]:
+    """Say how many runs are compared, where the two results do not have the same."""
+    before, after = cell.runs
+    if before == after and before.finished == before.planned:
+        return []
+    counts = [f"{len(side.finished)} of {runs_of(len(side.planned))}" for side in cell.runs]
+    only = [
+        f"; only in the {name}: seeds {shortened([str(seed) for seed in seeds])}"
+        for name, seeds in (
+            ("first", sorted({*before.finished} - {*after.finished})),
+            ("second", sorted({*after.finished} - {*before.finished})),
+        )
+        if seeds
+    ]
+    return [Text(f"finished: {counts[0]}, then {counts[1]}{''.join(only)}", "dark_orange")]
 
 
 def _cell(cell: CellVersus) -> list[RenderableType]:

@@ -1,6 +1,5 @@
 """`numalab report`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from numalab.errors import UserError
 from numalab.report.formats.catalogue import BUILT_IN, TABLE, find_format
 from numalab.report.formats.document import report_document
 from numalab.report.formats.terminal import TableFormat
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
 from numalab.reporting.build import gather
 from numalab.reporting.publish import publish, publish_overview
 from numalab.results.layout import Results
@@ -36,6 +35,9 @@ def command(
     index.html, changelog.txt and report.json in the results are written again from the runs'
     measures and events; no guest is started. `--format perfetto` writes a trace of one run of each
     variant beside its measures, and prints where.
+
+    Planned runs without a result come first, with the reason. Exits with 1 when no run of some
+    results has finished.
     """
     wanted = find_format("json" if as_json else form)
     if len(results) > 1 and (as_json or form != TABLE):
@@ -43,19 +45,21 @@ def command(
     every = []
     for path in results:
         found = Results(path)
-        reports = gather(found)
-        publish(reports, found)
-        every.append((reports, found))
+        study = gather(found)
+        publish(study, found)
+        every.append((study, found))
     if overview is not None:
         publish_overview(every, overview)
-    for reports, found in every:
-        text = wanted.write(reports, found)
+    for study, found in every:
+        text = wanted.write(study, found)
         if isinstance(text, str):
             print(text, end="")
         else:
             emit(None, as_json=False, text=text)
+    if not all(study.reports for study, _ in every):
+        raise typer.Exit(1)
 
 
-def show(reports: Sequence[StudyReport], results: Results, *, as_json: bool) -> None:
+def show(study: StudyResults, results: Results, *, as_json: bool) -> None:
     """Print a study's report: a table for each cell and the path of the page, or one document."""
-    emit(report_document(reports), as_json, TableFormat().write(reports, results))
+    emit(report_document(study), as_json, TableFormat().write(study, results))

@@ -30,8 +30,10 @@ from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.report.claims import render_claim_table
 from numalab.report.formats.document import report_document
-from numalab.report.model import StudyReport
-from numalab.reporting.artifacts import announce, find_problems, junit, write_artifacts
+from numalab.report.formats.junit import render_junit_suites
+from numalab.report.model import StudyResults
+from numalab.report.unfinished import finished_text, unfinished_lines
+from numalab.reporting.artifacts import announce, write_artifacts
 from numalab.reporting.build import gather
 from numalab.reporting.publish import publish, publish_overview
 from numalab.results.layout import Results
@@ -137,12 +139,14 @@ def command(
             on_wait=say_waiting,
             deadline=deadline,
         )
-    reports = [_report(study, failures) for study in ready]
-    _show(reports, ready, output, as_json=as_json)
-    _tell_ci(reports, ready, failures, junit_file, artifacts)
+    outcomes = [_report(study, failures) for study in ready]
+    _show(outcomes, ready, output, as_json=as_json)
+    _tell_ci(outcomes, ready, junit_file, artifacts)
+    for outcome in outcomes:
+        _say_finished(outcome)
     if failures:
         raise typer.Exit(failures[0].ended.exit_code)
-    if not all(claim.holds for found in reports for report in found for claim in report.claims):
+    if not all(outcome.reports and outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
 
 
@@ -199,58 +203,59 @@ def _within(studies: Sequence[Ready], seconds: float, jobs: int | None) -> list[
     return found
 
 
-def _report(study: Ready, failures: Sequence[Failure]) -> tuple[StudyReport, ...]:
-    """Write the report of a study's results; of none when no run finished."""
-    if not study.results.finished():
-        for failure in failures:
-            if failure.results == study.results:
-                say(f"numalab: {failure.ended.run}: {failure.ended.error}")
-        return ()
-    found = gather(study.results)
+def _report(study: Ready, failures: Sequence[Failure]) -> StudyResults:
+    """Write the report of a study's results, also where no run finished."""
+    errors = {
+        failure.ended.run: failure.ended.error
+        for failure in failures
+        if failure.results == study.results
+    }
+    found = gather(study.results, errors)
     publish(found, study.results)
     return found
 
 
+def _say_finished(study: StudyResults) -> None:
+    """Say how many runs finished and why the rest did not, where no table can push it away."""
+    lines = unfinished_lines(study) or [finished_text(study)]
+    say("\n".join([f"{study.study}: {lines[0]}", *lines[1:]]))
+
+
 def _tell_ci(
-    reports: Sequence[tuple[StudyReport, ...]],
+    studies: Sequence[StudyResults],
     ready: Sequence[Ready],
-    failures: Sequence[Failure],
     junit_file: Path | None,
     folder: Path | None,
 ) -> None:
     """Write what a CI system reads, where it was asked for or one is there."""
-    every = [report for found in reports for report in found]
     if junit_file is not None:
-        write_text(junit_file, junit(every, failures))
+        write_text(junit_file, render_junit_suites(studies))
     if folder is not None:
-        pairs = zip(ready, reports, strict=True)
-        studies = {study.plan.name: (study.results, found) for study, found in pairs}
-        write_artifacts(folder, studies, failures)
-    if told := announce(find_problems(every, failures), reports):
+        pairs = zip(ready, studies, strict=True)
+        write_artifacts(folder, {one.plan.name: (one.results, study) for one, study in pairs})
+    if told := announce(studies):
         say(told.rstrip("\n"))
 
 
 def _show(
-    reports: Sequence[tuple[StudyReport, ...]],
+    studies: Sequence[StudyResults],
     ready: Sequence[Ready],
     output: Path | None,
     *,
     as_json: bool,
 ) -> None:
     """Print what came out: of one study its tables, of several the claims and a page over all."""
-    every = [report for found in reports for report in found]
     if len(ready) == 1:
-        if every:
-            show(every, ready[0].results, as_json=as_json)
+        show(studies[0], ready[0].results, as_json=as_json)
     elif as_json:
-        emit([report_document(found) for found in reports if found], True, "")
-    elif every:
-        pairs = zip(reports, ready, strict=True)
-        finished = [(found, study.results) for found, study in pairs if found]
+        emit([report_document(study) for study in studies], True, "")
+    else:
+        pairs = [(study, one.results) for study, one in zip(studies, ready, strict=True)]
         page = (output or project_dir() / "reports") / "index.html"
-        publish_overview(finished, page)
+        publish_overview(pairs, page)
         say(f"page: {page.absolute()}")
-    if not as_json and len(every) > 1 and (table := render_claim_table(every)) is not None:
+    reports = [report for study in studies for report in study.reports]
+    if not as_json and len(reports) > 1 and (table := render_claim_table(reports)) is not None:
         emit(None, False, table)
 
 

@@ -6,10 +6,15 @@ from rich.text import Text
 
 from numalab.cli import options
 from numalab.cli.output import emit
+from numalab.report.figures import printable
+from numalab.report.formats.terminal import render_lines
+from numalab.report.unfinished import UnfinishedRun, cause_lines, causes
 from numalab.results.layout import Results
 from numalab.results.status import Progress, State, read_progress
-from numalab.units import format_seconds
+from numalab.units import format_seconds, runs_of
 
+# What needs attention first.
+ORDER = (State.FAILED, State.INTERRUPTED, State.RUNNING, State.WAITING, State.DONE)
 STYLES = {State.DONE: "blue", State.RUNNING: "bold", State.FAILED: "bold dark_orange"}
 
 
@@ -26,16 +31,22 @@ def command(
 
 
 def _text(found: Progress) -> RenderableType:
-    counts = ", ".join(f"{found.count(state)} {state}" for state in State if found.count(state))
+    numbers = [(found.count(state), state) for state in ORDER if state is not State.DONE]
+    states = ", ".join(f"{number} {state}" for number, state in numbers if number)
+    counts = f" ({states})" if states else ""
     under_way = "under way" if found.active else "not under way"
     left = (
         f", about {format_seconds(found.seconds_left)} left"
         if found.seconds_left is not None
         else ""
     )
+    finished = f"{found.count(State.DONE)} of {runs_of(len(found.runs))} finished"
+    head = f"{found.study}, {under_way}: {finished}{counts}{left}"
+    missing = [run for run in found.runs if run.state in (State.FAILED, State.INTERRUPTED)]
+    first = causes(UnfinishedRun(run.cell, run.run, run.state, run.text) for run in missing)
     table = Table.grid(padding=(0, 2))
-    for run in found.runs:
+    for run in sorted(found.runs, key=lambda run: ORDER.index(run.state)):
         seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))
         table.add_row(Text(run.run), state, Text(seconds), Text(run.text))
-    return Group(Text(f"{found.study}, {under_way}: {counts}{left}", "bold"), table)
+    return Group(Text(printable(head), "bold"), *render_lines(cause_lines(first)), table)

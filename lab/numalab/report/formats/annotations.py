@@ -6,34 +6,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.report import figures
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
+from numalab.report.unfinished import causes_of, finished_text
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A claim that does not hold, or a run that gave no result; `study` is the name of its file."""
+    """A claim that does not hold, or runs that gave no result; `study` is the name of its file."""
 
     study: str
     title: str
     text: str
 
 
-def problems(reports: Sequence[StudyReport]) -> tuple[Problem, ...]:
-    """Return what went wrong in some cells, in order."""
-    return tuple(_problems(reports))
+def problems(studies: Sequence[StudyResults]) -> tuple[Problem, ...]:
+    """Return what went wrong in some studies: runs without a result by cause, then claims.
+
+    GitHub shows ten annotations of a step, so runs that failed alike are one problem.
+    """
+    return tuple(_problems(studies))
 
 
-def _problems(reports: Sequence[StudyReport]) -> Iterator[Problem]:
-    for report in reports:
+def _problems(studies: Sequence[StudyResults]) -> Iterator[Problem]:
+    for study in studies:
+        for cause in causes_of(study):
+            reason = cause.runs[0].reason.strip() if len(cause.runs) == 1 else cause.text
+            places = f"{cause.places}\n" if len(cause.runs) > 1 else ""
+            text = f"{places}{reason or cause.status}\n{finished_text(study)}"
+            yield Problem(study.study, cause.title, text)
+    for report in (report for study in studies for report in study.reports):
         for claim in report.claims:
             if not claim.holds:
                 found = f"expected {claim.expected}, measured {claim.measured}"
                 verdict = f" ({claim.verdict_text})" if claim.verdict else ""
                 title = f"{report.study}, {report.cell}: {claim.text}"
                 yield Problem(report.study, title, found + verdict)
-        for run in report.runs:
-            if not run.ok:
-                yield Problem(report.study, f"run {run.id}", run.ending)
 
 
 def render_github(found: Sequence[Problem]) -> str:
@@ -48,6 +55,15 @@ def render_github(found: Sequence[Problem]) -> str:
     )
 
 
+def render_lines(found: Sequence[Problem]) -> str:
+    """Render a line for each problem."""
+    return "".join(f"{_one_line(each.title)}: {_one_line(each.text)}\n" for each in found)
+
+
+def _one_line(text: str) -> str:
+    return figures.printable("; ".join(text.splitlines()))
+
+
 def _data(text: str) -> str:
     lines = "\n".join(map(figures.printable, text.splitlines()))
     return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -57,6 +73,10 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+def _identity(problem: Problem) -> bytes:
+    return "\n".join((problem.study, problem.title, problem.text)).encode("utf-8", "replace")
+
+
 def render_code_quality(found: Sequence[Problem]) -> str:
     """Render GitLab's Code Quality report, which a merge request shows ("Code Quality" in its
     documentation, format of the CodeClimate engine's issues)."""
@@ -64,7 +84,7 @@ def render_code_quality(found: Sequence[Problem]) -> str:
         {
             "description": f"{figures.printable(each.title)}: {figures.printable(each.text)}",
             "check_name": "numalab",
-            "fingerprint": hashlib.sha256(f"{each.study}\n{each.title}".encode()).hexdigest(),
+            "fingerprint": hashlib.sha256(_identity(each)).hexdigest(),
             "severity": "major",
             "location": {"path": f"studies/{each.study}.toml", "lines": {"begin": 1}},
         }

@@ -1,7 +1,5 @@
 """The one registry of the forms of a report: those of this package, and those of plug-ins."""
 
-from collections.abc import Sequence
-
 from numalab.errors import UserError
 from numalab.plugins import Registry
 from numalab.report.formats.changelog import render_changelog
@@ -14,7 +12,7 @@ from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.perfetto import PerfettoFormat
 from numalab.report.formats.terminal import TableFormat
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
 from numalab.results.layout import Results
 
 TABLE = "table"
@@ -23,7 +21,7 @@ TABLE = "table"
 class PageFormat:
     """The page, as it was published beside the runs."""
 
-    def write(self, reports: Sequence[StudyReport], results: Results) -> Output:
+    def write(self, study: StudyResults, results: Results) -> Output:
         """Return the page's HTML."""
         return results.html.read_text(encoding="utf-8")
 

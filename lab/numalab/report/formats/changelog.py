@@ -10,7 +10,7 @@ from textwrap import wrap
 from numalab.measure import MeasureKind
 from numalab.report import cells, figures
 from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport, VariantInfo
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults, VariantInfo
 from numalab.report.tables import (
     ELAPSED,
     WIDTH,
@@ -19,19 +19,21 @@ from numalab.report.tables import (
     table_of_sums,
     table_of_times,
 )
+from numalab.report.unfinished import finished_of_cell, plain_block
 
 INDENT = " " * 10
 
 _STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
 
 
-def render_changelog(reports: Sequence[StudyReport]) -> str:
+def render_changelog(study: StudyResults) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 
     With more than two variants there is one table for each against the first. Cells of different
-    variants have a text each.
+    variants have a text each. Runs without a result come first.
     """
-    return "\n\n".join(map(_text, cells.alike(reports)))
+    texts = "\n\n".join(map(_text, cells.alike(study.reports)))
+    return "\n".join(filter(None, [*plain_block(study), texts]))
 
 
 def _text(reports: Sequence[StudyReport]) -> str:
@@ -55,7 +57,12 @@ def _header(reports: Sequence[StudyReport]) -> list[str]:
     for variant in first.variants:
         lines += _field(variant.name.capitalize(), _kernel(variant))
     lines += _each("Workload", (each.workload for each in reports))
-    return [*lines, *_each("Runs", map(figures.seeds_line, reports))]
+    return [*lines, *_each("Runs", map(_runs_line, reports))]
+
+
+def _runs_line(report: StudyReport) -> str:
+    seeds = figures.seeds_line(report)
+    return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
 
 def _each(name: str, texts: Iterable[str]) -> list[str]:
@@ -211,6 +218,6 @@ def _footer(reports: Sequence[StudyReport]) -> list[str]:
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")
-    if failed := sum(not run.ok for run in runs):
-        notes.append(f"{failed} of {len(runs)} runs failed and are in no figure.")
+    if unfinished := sum(not run.ok for run in runs):
+        notes.append(f"{unfinished} of {len(runs)} runs gave no result; no figure has them.")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

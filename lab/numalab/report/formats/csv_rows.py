@@ -2,47 +2,73 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from numalab.report import figures
-from numalab.report.model import StudyReport
+from numalab.report.model import Run, StudyReport, StudyResults
 
 COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
     *("measure", "value", "unit", "direction", "kind"),
 )
+_NO_MEASURE = ("",) * 5
 
 
-def render_csv(reports: Sequence[StudyReport]) -> str:
+def render_csv(study: StudyResults) -> str:
     """Render every measure of every run as CSV (RFC 4180, but lines end with a line feed).
 
-    A value that the guest could not measure is empty, never 0. Runs that failed are listed as well;
-    `status` tells.
+    A value that the guest could not measure is empty, never 0. Planned runs without a result come
+    first, one row each without a measure; `status` has the reason.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for report in reports:
-        for cells in _rows(report):
-            writer.writerow(map(figures.printable, cells))
+    for cells in (*_unfinished(study), *_finished(study)):
+        *words, value, unit, direction, kind = map(figures.printable, cells)
+        writer.writerow([*map(_no_formula, words), value, unit, direction, kind])
     return text.getvalue()
 
 
+def _no_formula(cell: str) -> str:
+    """Quote a text that a spreadsheet would take for a formula (OWASP, "CSV Injection")."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
+
+
+def _unfinished(study: StudyResults) -> Iterator[list[str]]:
+    for cell in study.unreported:
+        place = [study.study, cell.cell.topology, cell.cell.label, ""]
+        for run in cell.runs:
+            yield [*_about(place, run, ""), *_NO_MEASURE]
+    for report in study.reports:
+        kernels = _kernels(report)
+        for run in report.unfinished:
+            yield [*_about(_place(report), run, kernels.get(run.variant, "")), *_NO_MEASURE]
+
+
+def _finished(study: StudyResults) -> Iterator[list[str]]:
+    for report in study.reports:
+        yield from _rows(report)
+
+
 def _rows(report: StudyReport) -> Iterator[list[str]]:
-    kernels = {variant.name: variant.kernel for variant in report.variants}
-    place = [report.study, report.topology.name, report.workload_label, report.mode]
+    kernels = _kernels(report)
     for run in report.runs:
-        about = [
-            *place,
-            run.variant,
-            kernels.get(run.variant, ""),
-            str(run.seed),
-            run.id,
-            run.ending,
-        ]
+        about = _about(_place(report), run, kernels.get(run.variant, ""))
         for reading in run.readings:
             info = report.measure(reading.measure)
             known = reading.value is not None and isfinite(reading.value)
             value = str(reading.value) if known else ""
             yield [*about, info.name, value, info.unit, info.direction, info.kind]
+
+
+def _kernels(report: StudyReport) -> Mapping[str, str]:
+    return {variant.name: variant.kernel for variant in report.variants}
+
+
+def _place(report: StudyReport) -> list[str]:
+    return [report.study, report.topology.name, report.workload_label, report.mode]
+
+
+def _about(place: Sequence[str], run: Run, kernel: str) -> list[str]:
+    return [*place, run.variant, kernel, str(run.seed), run.id, run.ending]

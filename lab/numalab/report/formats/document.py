@@ -23,9 +23,11 @@ from numalab.report.formats.document_format import (
     RunDocument,
     SideDocument,
     TopologyDocument,
+    UnfinishedDocument,
+    UnfinishedRunDocument,
     WorkloadDocument,
 )
-from numalab.report.model import MeasureComparison, Run, StudyReport
+from numalab.report.model import NOT_RUN, MeasureComparison, Run, StudyReport, StudyResults
 
 T = TypeVar("T")
 
@@ -35,19 +37,31 @@ _VERSUS = (
 )
 
 
-def report_document(reports: Sequence[StudyReport]) -> dict[str, Any]:
+def report_document(study: StudyResults) -> dict[str, Any]:
     """Return a study's report as a document of objects, lists, texts and numbers.
+
+    What is missing comes before the cells.
 
     Timelines and the drawing are left out: they are in the runs' event tables and the page. A
     figure that a guest could not measure is null. Half of a surrogate pair, which is no text to
     most readers of JSON, becomes U+FFFD.
     """
-    first = reports[0]
-    again = list(dict.fromkeys(line for report in reports for line in report.commands))
-    cells = [_cell(report) for report in reports]
+    first = study.reports[0] if study.reports else None
     document = asdict(
-        _as(ReportDocument, first, format=FORMAT, version=VERSION, again=again, cells=cells)
+        _as(
+            ReportDocument,
+            study,
+            format=FORMAT,
+            version=VERSION,
+            axis=first.axis if first else "kernel",
+            created=first.created if first else "",
+            again=list(study.commands),
+            cells=[_cell(report) for report in study.reports],
+            unfinished=_unfinished(study),
+        )
     )
+    cells, missing = document.pop("cells"), document.pop("unfinished")
+    document |= ({"unfinished": missing} if missing else {}) | {"cells": cells}
     for cell in document["cells"]:
         if not cell["mode"]["model"]:  # only mode timed has one
             del cell["mode"]["model"], cell["mode"]["modelled"]
@@ -57,9 +71,26 @@ def report_document(reports: Sequence[StudyReport]) -> dict[str, Any]:
     return found
 
 
-def render_document(reports: Sequence[StudyReport]) -> str:
+def _unfinished(study: StudyResults) -> UnfinishedDocument | None:
+    missing = study.unfinished
+    if not missing:
+        return None
+    runs = [
+        _as(UnfinishedRunDocument, run, cell=cell, status=str(run.status or NOT_RUN))
+        for cell, run in missing
+    ]
+    return UnfinishedDocument(
+        cells_planned=study.cells,
+        cells_finished=len(study.reports),
+        runs_planned=study.planned,
+        runs_finished=study.planned - len(missing),
+        runs=runs,
+    )
+
+
+def render_document(study: StudyResults) -> str:
     """Return the document as JSON text with a final newline; never NaN or Infinity."""
-    return json.dumps(report_document(reports), indent=1, allow_nan=False) + "\n"
+    return json.dumps(report_document(study), indent=1, allow_nan=False) + "\n"
 
 
 def _cell(report: StudyReport) -> CellDocument:

@@ -150,8 +150,35 @@ class CellDocument:
 
 
 @dataclass(frozen=True)
+class UnfinishedRunDocument:
+    """A planned run without a result; `reason` says why, in words that may be a guest's."""
+
+    id: str
+    cell: str
+    variant: str
+    seed: int
+    status: Literal["failed", "lost", "interrupted", "not run"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class UnfinishedDocument:
+    """What is missing: numbers of planned cells and runs, cells and runs with a result, and every
+    run without one. `cells` has no document of a cell of which no run finished."""
+
+    cells_planned: int
+    cells_finished: int
+    runs_planned: int
+    runs_finished: int
+    runs: list[UnfinishedRunDocument]
+
+
+@dataclass(frozen=True)
 class ReportDocument:
-    """A study's report: what was asked, and a document for each cell."""
+    """A study's report: what was asked, and a document for each cell.
+
+    `unfinished` is there where a planned run has no result.
+    """
 
     format: Literal["numalab-report"]
     version: Literal[2]
@@ -162,3 +189,4 @@ class ReportDocument:
     created: str
     again: list[str]
     cells: list[CellDocument]
+    unfinished: UnfinishedDocument | None = None

@@ -1,10 +1,10 @@
 """What every form of a report has in common."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Union
 
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyResults
 from numalab.results.layout import Results
 
 if TYPE_CHECKING:
@@ -16,18 +16,18 @@ Output = Union[str, "ConsoleRenderable"]
 class Format(Protocol):
     """One form of a report, as `numalab report --format` prints it."""
 
-    def write(self, reports: Sequence[StudyReport], results: Results) -> Output:
-        """Return what is printed of the cells of a study. A form that is files writes them into
-        `results`, and returns where they are."""
+    def write(self, study: StudyResults, results: Results) -> Output:
+        """Return what is printed of a study. A form that is files writes them into `results`, and
+        returns where they are."""
         ...
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """A form that is one text."""
+    """A form that is one text. Iterating over the study gives the reports of its cells."""
 
-    render: Callable[[Sequence[StudyReport]], str]
+    render: Callable[[StudyResults], str]
 
-    def write(self, reports: Sequence[StudyReport], results: Results) -> str:
+    def write(self, study: StudyResults, results: Results) -> str:
         """Return the text, its last line ended."""
-        return self.render(reports)
+        return self.render(study)

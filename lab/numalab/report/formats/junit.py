@@ -1,66 +1,75 @@
-"""The claims of a study as a JUnit report, for a CI system that shows test cases."""
+"""The claims of a study, and its runs without a result, as JUnit test cases for a CI system."""
 
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from numalab.report import figures
-from numalab.report.model import ClaimOutcome, Run, StudyReport
+from numalab.report.model import ClaimOutcome, StudyReport, StudyResults, UnreportedCell
 
 # What XML 1.0 cannot hold, even escaped (section 2.2, Char).
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit(reports: Sequence[StudyReport]) -> str:
-    """Render a study as JUnit XML: a suite for each cell, in it a test case for each claim, and one
-    for each run that failed.
+def render_junit(study: StudyResults) -> str:
+    """Render a study as JUnit XML: a suite for each cell, in it a test case for each planned run
+    without a result, and one for each claim.
 
-    A claim that does not hold is a failure, a run that failed an error.
+    A claim that does not hold is a failure, a run that failed or was interrupted an error, and a
+    run that was never started is skipped. Cells without a report come first.
     """
+    return render_junit_suites([study])
+
+
+def render_junit_suites(studies: Sequence[StudyResults]) -> str:
+    """Render several studies as one JUnit XML document."""
     suites = ET.Element("testsuites")
-    for report in reports:
-        _suite(suites, report)
-    for key in ("tests", "failures", "errors"):
+    for study in studies:
+        for cell in study.unreported:
+            _suite(suites, f"{study.study}: {cell.cell}", f"{study.study}.{cell.cell.name}", cell)
+    for study in studies:
+        for report in study.reports:
+            part = f"{report.study}.{report.cell_name}" if report.cell else report.study
+            name = f"{report.study}: {report.cell}" if report.cell else report.study
+            _suite(suites, name, part, report)
+    for key in ("tests", "failures", "errors", "skipped"):
         suites.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
-    suites.set("name", _text(reports[0].study))
+    suites.set("name", _text(studies[0].study if studies else "numalab"))
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
-def render_junit_errors(runs: Sequence[tuple[str, str]]) -> str:
-    """Render JUnit XML for runs none of which gave a result: their names, and why."""
-    counts = {"name": "numalab", "tests": str(len(runs)), "failures": "0", "errors": str(len(runs))}
-    suites = ET.Element("testsuites", counts)
-    suite = ET.SubElement(suites, "testsuite", counts)
-    for name, error in runs:
-        where = {"classname": "numalab", "name": _text(f"run {name}")}
-        case = ET.SubElement(suite, "testcase", where)
-        ET.SubElement(case, "error", {"message": _text(error), "type": "run"})
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
-
-
-def _suite(suites: ET.Element, report: StudyReport) -> None:
-    broken = [claim for claim in report.claims if not claim.holds]
-    failed = [run for run in report.runs if not run.ok]
-    seconds = sum(run.seconds or 0 for run in report.runs)
+def _suite(
+    suites: ET.Element, name: str, classname: str, cell: StudyReport | UnreportedCell
+) -> None:
+    report = cell if isinstance(cell, StudyReport) else None
+    claims = report.claims if report else ()
+    missing = [run for run in cell.runs if not run.ok]
+    skipped = sum(run.status is None for run in missing)
     counts = {
-        "name": _text(f"{report.study}: {report.cell}" if report.cell else report.study),
-        "tests": str(len(report.claims) + len(failed)),
-        "failures": str(len(broken)),
-        "errors": str(len(failed)),
-        "time": f"{seconds:.3f}",
+        "name": _text(name),
+        "tests": str(len(claims) + len(missing)),
+        "failures": str(sum(not claim.holds for claim in claims)),
+        "errors": str(len(missing) - skipped),
+        "skipped": str(skipped),
+        "time": f"{sum(run.seconds or 0 for run in cell.runs):.3f}",
     }
     suite = ET.SubElement(suites, "testsuite", counts)
     properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(report):
-        ET.SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
-    for claim in report.claims:
-        _claim(suite, report, claim)
-    for run in failed:
-        _failed(suite, report, run)
-    suite_out = ET.SubElement(suite, "system-out")
-    suite_out.text = _text(report.verdict)
+    finished = f"{len(cell.runs) - len(missing)} of {len(cell.runs)}"
+    for key, value in (*(_properties(report) if report else ()), ("runs finished", finished)):
+        ET.SubElement(properties, "property", {"name": _text(key), "value": _text(value)})
+    for run in missing:
+        case = _case(suite, classname, f"run {run.id}")
+        about = {"message": _text(run.ending), "type": "run"}
+        if run.status is None:
+            ET.SubElement(case, "skipped", {"message": about["message"]})
+        else:
+            ET.SubElement(case, "error", about)
+    for claim in claims:
+        _claim(_case(suite, classname, claim.text), claim)
+    verdict = report.verdict if report else f"{finished} runs finished."
+    ET.SubElement(suite, "system-out").text = _text(verdict)
 
 
 def _properties(report: StudyReport) -> list[tuple[str, str]]:
@@ -74,8 +83,7 @@ def _properties(report: StudyReport) -> list[tuple[str, str]]:
     ]
 
 
-def _claim(suite: ET.Element, report: StudyReport, claim: ClaimOutcome) -> None:
-    case = _case(suite, report, claim.text)
+def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
     told = f"expected {claim.expected}, measured {claim.measured}"
     if claim.verdict:
         told = f"{told}: {claim.verdict_text}"
@@ -85,16 +93,9 @@ def _claim(suite: ET.Element, report: StudyReport, claim: ClaimOutcome) -> None:
         ET.SubElement(case, "failure", {"message": _text(told), "type": "claim"})
 
 
-def _failed(suite: ET.Element, report: StudyReport, run: Run) -> None:
-    case = _case(suite, report, f"run {run.id}")
-    ET.SubElement(case, "error", {"message": _text(run.ending), "type": "run"})
-
-
-def _case(suite: ET.Element, report: StudyReport, name: str) -> ET.Element:
-    place = (
-        f"numalab.{report.study}.{report.cell_name}" if report.cell else f"numalab.{report.study}"
-    )
-    return ET.SubElement(suite, "testcase", {"classname": _text(place), "name": _text(name)})
+def _case(suite: ET.Element, classname: str, name: str) -> ET.Element:
+    about = {"classname": _text(f"numalab.{classname}"), "name": _text(name)}
+    return ET.SubElement(suite, "testcase", about)
 
 
 def _text(text: str) -> str:

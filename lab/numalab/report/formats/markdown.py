@@ -5,18 +5,20 @@ from collections.abc import Iterable, Sequence
 
 from numalab.report import figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
 
 
-def render_markdown(reports: Sequence[StudyReport]) -> str:
+def render_markdown(study: StudyResults) -> str:
     """Render a study as Markdown (CommonMark with tables). Every text is escaped, whoever wrote it.
 
-    Of several cells, each has a section. The counters of /proc/vmstat fold away below the rest.
+    Runs without a result come first. Of several cells, each has a section. The counters of
+    /proc/vmstat fold away below the rest.
     """
-    first = reports[0]
-    blocks = [[f"# {escaped(first.study)}: {escaped(first.question)}"]]
+    reports = study.reports
+    blocks = [[f"# {escaped(study.study)}: {escaped(study.question)}"], *_unfinished(study)]
     if len(reports) > 1:
         blocks.append([f"- {escaped(each.cell)}: **{escaped(each.verdict)}**" for each in reports])
     for report in reports:
@@ -26,6 +28,19 @@ def render_markdown(reports: Sequence[StudyReport]) -> str:
     notes = dict.fromkeys(note for report in reports for note in figures.notes(report))
     blocks.append([f"- {escaped(note)}" for note in notes])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _unfinished(study: StudyResults) -> list[list[str]]:
+    """Write how many runs finished, and a table of the causes of the rest."""
+    found = causes_of(study)
+    if not found:
+        return []
+    shown, rest = found[:MOST_CAUSES], found[MOST_CAUSES:]
+    rows = [(escaped(cause.title), escaped(cause.text), escaped(cause.places)) for cause in shown]
+    if rest:
+        more = sum(len(cause.runs) for cause in rest)
+        rows.append((f"{more} more runs", f"{len(rest)} other reasons", ""))
+    return [[f"**{escaped(finished_text(study))}**"], _table(("runs", "reason", "where"), rows)]
 
 
 def _cell(report: StudyReport) -> list[list[str]]:
@@ -54,11 +69,12 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _facts(report: StudyReport) -> list[str]:
     mode = f"{report.mode}, {figures.MODE_NOTES[report.mode]}"
+    runs = f"{finished_of_cell(report)}; {figures.seeds_line(report)}"
     rows = [("machine", figures.machine_line(report)), ("mode", mode)]
     for variant in report.variants:
         kernel = " + ".join([variant.release, *variant.series])
         rows.append((variant.name, kernel))
-    rows += [("workload", report.workload), ("runs", figures.seeds_line(report))]
+    rows += [("workload", report.workload), ("runs", runs)]
     return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])
 
 

@@ -15,9 +15,10 @@ from textwrap import wrap
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import WIDTH, gain_percent
+from numalab.report.unfinished import plain_block
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
 DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
@@ -42,8 +43,8 @@ class MmtestsRow:
     starred: tuple[bool, ...]
 
 
-def render_mmtests(reports: Sequence[StudyReport]) -> str:
-    """Render a study as mmtests' tables, plain ASCII; runs that failed are in no figure.
+def render_mmtests(study: StudyResults) -> str:
+    """Render a study as mmtests' tables, plain ASCII; runs without a result come first.
 
     Of several cells, the measures that a table over them has room for are the operations, as
     message sizes or numbers of workers are in mmtests. Measures that have no better direction come
@@ -51,7 +52,7 @@ def render_mmtests(reports: Sequence[StudyReport]) -> str:
     counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
     Cells of different variants have tables of their own.
     """
-    return "\n".join(map(_text, cells.alike(reports)))
+    return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
 
 
 def _text(reports: Sequence[StudyReport]) -> str:

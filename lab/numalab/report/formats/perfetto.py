@@ -4,14 +4,14 @@ The format is protos/perfetto/trace/trace.proto: packets of track descriptors an
 one sequence. Times are nanoseconds since the window's begin.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from numalab.analysis.findings import Decision, Findings
 from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.report.figures import printable
-from numalab.report.model import Span, StudyReport, Timeline
+from numalab.report.model import Span, StudyResults, Timeline
 from numalab.report.page.charts import decision_mark
 from numalab.results.layout import Results
 from numalab.topology.model import Topology
@@ -173,14 +173,16 @@ def _ns(ms: float) -> int:
 class PerfettoFormat:
     """A trace of one run of each variant, beside its measures."""
 
-    def write(self, reports: Sequence[StudyReport], results: Results) -> str:
+    def write(self, study: StudyResults, results: Results) -> str:
         """Write the runs that the pages draw, and return the files, a line each.
 
         They are in the order of the cells and variants. Raises UserError where there are none,
         because no recording tells who ran.
         """
+        if not study.reports:
+            raise UserError("no run has finished", file=results.path)
         written = []
-        for report in reports:
+        for report in study.reports:
             findings = {run.run: run.findings for run in report.findings}
             for timeline in report.timelines:
                 path = results.run(timeline.run).perfetto

@@ -1,18 +1,21 @@
 """The report on a terminal: one table, then what each measure says, then what was claimed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from numalab.analysis.statistics import Outcome
 from numalab.report import figures
 from numalab.report.cells import told_apart
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.unfinished import finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 
+MOST_BROKEN = 5  # claims in the summary; the tables have all
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
 OUTCOME_STYLES: dict[Outcome, str] = {
     "better": "bold blue",
@@ -24,13 +27,47 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 
 
 class TableFormat:
-    """A table for each cell, and where the page is."""
+    """What failed or differs, a table for each cell, and where the page is."""
 
-    def write(self, reports: Sequence[StudyReport], results: Results) -> Group:
-        """Return the tables; the last one says what its figures are worth."""
+    def write(self, study: StudyResults, results: Results) -> Group:
+        """Return the summary and the tables; the last one says what its figures are worth."""
         page = Text.assemble("page: ", str(results.html.absolute()))
-        tables = (render_terminal(each, notes=each is reports[-1]) for each in reports)
-        return Group(*tables, page)
+        last = study.reports[-1] if study.reports else None
+        tables = (render_terminal(report, notes=report is last) for report in study.reports)
+        return Group(*render_first(study), *tables, page)
+
+
+def render_first(study: StudyResults) -> list[RenderableType]:
+    """Render what a reader must see first: runs without a result, then claims that do not hold.
+
+    Nothing where every run finished and every claim holds.
+    """
+    broken = [
+        f"  {report.cell}: {claim.text}: measured {claim.measured}"
+        for report in study.reports
+        for claim in report.claims
+        if not claim.holds
+    ]
+    first, *causes = unfinished_lines(study) or [""]
+    parts: list[RenderableType] = []
+    if first:
+        parts = [_line(study.study, first, "bold dark_orange"), *render_lines(causes)]
+    if broken and study.cells > 1:
+        title = f"{len(broken)} claims do not hold" if len(broken) > 1 else "1 claim does not hold"
+        parts += [Text(title, "bold dark_orange")]
+        parts += [Text(figures.printable(line), no_wrap=True, overflow="ellipsis")
+                  for line in broken[:MOST_BROKEN]]  # fmt: skip
+        if len(broken) > MOST_BROKEN:
+            parts.append(Text(f"  and {len(broken) - MOST_BROKEN} more"))
+    return [*parts, Text()] if parts else []
+
+
+def render_lines(lines: Iterable[str]) -> list[RenderableType]:
+    """Render lines so that each wraps below its own indentation."""
+    return [
+        Padding(Text(figures.printable(line.lstrip())), (0, 0, 0, len(line) - len(line.lstrip())))
+        for line in lines
+    ]
 
 
 def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableType:
@@ -50,7 +87,7 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
         _line("machine", figures.machine_line(report)),
         _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
         *(_line("" if place else "model", text) for place, text in enumerate(report.model)),
-        _line("runs", figures.seeds_line(report)),
+        _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),
         *_measures(report, listed),
         *[_verdict(comparison) for comparison in told],
     ]

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from numalab.report import cells, figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults
 from numalab.report.tables import table_of_means
+from numalab.report.unfinished import plain_block
 
 Rows = list[tuple[str, MeasureComparison]]
 
 
-def render_threads(reports: Sequence[StudyReport]) -> str:
+def render_threads(study: StudyResults) -> str:
     """Render a study as `mean stddev  mean stddev  +x%`, plain ASCII.
 
     One cell has a line for each measure that is told of it but counters of /proc/vmstat: its key
@@ -21,9 +22,9 @@ def render_threads(reports: Sequence[StudyReport]) -> str:
     each of the measures that they share, with a line for each cell: in the mail the cells are
     numbers of threads. With more than two variants there is one table for each against the first.
     The percentage is plain: of a time, `+` is worse. Cells of different variants have tables of
-    their own.
+    their own. Runs without a result come first.
     """
-    return "\n".join(map(_text, cells.alike(reports)))
+    return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
 
 
 def _text(reports: Sequence[StudyReport]) -> str:

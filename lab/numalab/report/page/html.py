@@ -8,14 +8,21 @@ from markupsafe import Markup
 from numalab.cpulist import format_cpulist
 from numalab.report import figures
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import StudyReport
+from numalab.report.model import StudyReport, StudyResults
 from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
 from numalab.report.page.diagrams import curve_chart
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measured import measure_row, run_values
-from numalab.report.page.page import chart_library, data_uri, embedded_json, own, render_template
+from numalab.report.page.page import (
+    chart_library,
+    data_uri,
+    embedded_json,
+    own,
+    render_template,
+    unfinished_facts,
+)
 from numalab.report.page.provenance import placement_facts, shared_facts
 from numalab.report.page.residence import balance, residence_rows
 from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed
@@ -40,13 +47,16 @@ def render_html(report: StudyReport) -> str:
 
     A report of one variant, as a recording from anywhere is, has no comparisons.
     """
+    study = StudyResults.of(report)
     lines = [on_cpus(timeline) for timeline in report.timelines]
     by_measure = {comparison.measure: comparison for comparison in report.comparisons}
     keys = [by_measure[name] for name in report.key_measures if name in by_measure]
+    booted = [run for run in report.runs if run.provenance.image]
     kinds, series = traffic(report), curves(report)
     scripts = (chart_library(), own("table.js"), own("charts.js"))
     values = {
         "report": report,
+        "unfinished": unfinished_facts(study),
         "drawings": _drawings(report, kinds),
         "wide": is_wide(report.topology),
         "keys": [measure_row(report, each) for each in keys],
@@ -71,10 +81,10 @@ def render_html(report: StudyReport) -> str:
         "node_colors": {
             node.id: charts.node_color(report.topology, node.id) for node in report.topology.nodes
         },
-        "changelog": Markup.escape(render_changelog([report])),
-        "shared": shared_facts(report.runs),
+        "changelog": Markup.escape(render_changelog(study)),
+        "shared": shared_facts(booted),
         "values": run_values(report),
-        "placement": placement_facts(report.runs),
+        "placement": placement_facts(booted),
         "cpulist": format_cpulist,
         "domain_text": domain_text,
     }

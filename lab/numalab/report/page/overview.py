@@ -9,42 +9,42 @@ from markupsafe import Markup
 from numalab.report import figures
 from numalab.report.cells import alike, headlines
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import MeasureComparison, StudyReport, VariantInfo
+from numalab.report.model import MeasureComparison, StudyReport, StudyResults, VariantInfo
 from numalab.report.page.measured import measure_row
-from numalab.report.page.page import data_uri, own, render_template
+from numalab.report.page.page import data_uri, own, render_template, unfinished_facts
+from numalab.report.unfinished import finished_of_cell
+from numalab.units import runs_of
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class OverviewEntry:
-    """The report of a cell, and the address of its page as seen from the overview.
+class OverviewStudy:
+    """A study, and the address of each report's page as seen from the overview."""
 
-    `result` tells apart several results, also those of one study.
-    """
-
-    report: StudyReport
-    link: str
-    result: str = ""
+    results: StudyResults
+    links: tuple[str, ...]
 
 
-def render_overview(entries: Sequence[OverviewEntry]) -> str:
+def render_overview(studies: Sequence[OverviewStudy]) -> str:
     """Render one self-contained page over the cells of one or more studies.
 
-    It holds each study's question and claims, each cell's verdict and key measures, and links to
-    the cells' own pages.
+    It holds each study's question and claims, the runs without a result, each cell's verdict and
+    key measures, and links to the cells' own pages.
     """
-    studies: dict[tuple[str, str], list[OverviewEntry]] = {}
-    for entry in entries:
-        studies.setdefault((entry.report.study, entry.result), []).append(entry)
-    claims = [claim for entry in entries for claim in entry.report.claims]
+    every = [study.results for study in studies]
+    claims = [claim for study in every for report in study.reports for claim in report.claims]
     verdicts = [figures.verdict_and_reason(claim)[0] for claim in claims]
+    modes = dict.fromkeys(report.mode for study in every for report in study.reports)
+    cells, planned = sum(study.cells for study in every), sum(study.planned for study in every)
+    finished = planned - sum(len(study.unfinished) for study in every)
     values = {
-        "title": entries[0].report.study if len(studies) == 1 else f"{len(studies)} studies",
-        "studies": [_study(place, found) for place, found in enumerate(studies.values())],
-        "cell_count": len(entries),
-        "run_count": sum(len(entry.report.runs) for entry in entries),
+        "title": every[0].study if len(every) == 1 else f"{len(every)} studies",
+        "studies": [_study(place, study) for place, study in enumerate(studies)],
+        "cells": f"{sum(len(study.reports) for study in every)} of {cells} cells",
+        "runs": f"{finished} of {runs_of(planned)} finished",
         "verdicts": [(words, verdicts.count(words)) for words in dict.fromkeys(verdicts)],
+        "mode": next(iter(modes), ""),
     }
     return render_template("overview.html", (own("table.js"),), values)
 
@@ -77,14 +77,15 @@ def _variants(reports: Sequence[StudyReport]) -> list[tuple[int, VariantInfo]]:
     return list(found.values())
 
 
-def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
-    reports = [entry.report for entry in entries]
-    first = reports[0]
+def _study(place: int, study: OverviewStudy) -> Json:
+    results, reports = study.results, study.results.reports
     drawings = {report.topology.name: report for report in reports}
     return {
         "place": place,
-        "first": first,
-        "entries": entries,
+        "about": results,
+        "first": reports[0] if reports else None,
+        "entries": list(zip(reports, map(finished_of_cell, reports), study.links, strict=True)),
+        "unfinished": unfinished_facts(results),
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
         "variants": _variants(reports),
         "tables": [_table(group) for group in alike(reports)],
@@ -92,7 +93,5 @@ def _study(place: int, entries: Sequence[OverviewEntry]) -> Json:
             (data_uri(report.topology_svg), figures.machine_line(report))
             for report in drawings.values()
         ],
-        "commands": dict.fromkeys(line for report in reports for line in report.commands),
-        "changelog": Markup.escape(render_changelog(reports)),
-        "failed": sum(figures.runs_that_failed(report) for report in reports),
+        "changelog": Markup.escape(render_changelog(results)),
     }

@@ -16,8 +16,11 @@ import jinja2
 from markupsafe import Markup
 
 from numalab.report import figures
+from numalab.report.model import StudyResults
 from numalab.report.page import charts
+from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text
 
+MOST_LISTED = 1000  # runs without a result; report.json has all
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -35,6 +38,19 @@ def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str,
     return environment.get_template(name).render(
         style=own("style.css"), scripts=scripts, policy=_policy(*scripts), figures=figures, **values
     )
+
+
+def unfinished_facts(study: StudyResults) -> dict[str, Any]:
+    """Return what a page shows of planned runs without a result: causes, and every run."""
+    found = causes_of(study)
+    runs = [run for cause in found for run in cause.runs]
+    return {
+        "text": finished_text(study),
+        "causes": found[:MOST_CAUSES],
+        "more": len(found) - len(found[:MOST_CAUSES]),
+        "runs": runs[:MOST_LISTED],
+        "unlisted": len(runs) - len(runs[:MOST_LISTED]),
+    }
 
 
 def own(name: str) -> Markup:

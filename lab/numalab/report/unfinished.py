@@ -1,0 +1,155 @@
+"""Planned runs without a result: how many runs finished, and why the rest did not.
+
+Reasons come from guests and may be any text. They are cut here, and runs that failed for the same
+reason are one line with their number, so that a summary is short however many runs failed.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from numalab.report.figures import plain_ascii, printable
+from numalab.report.model import NOT_RUN, Run, StudyReport, StudyResults
+from numalab.report.tables import WIDTH
+from numalab.units import runs_of
+
+MOST_CAUSES = 5
+LONGEST_CAUSE, LONGEST_LIST = 130, 75  # characters
+# What differs between two runs that fail alike: addresses, padded times, numbers of tasks.
+_VARYING = re.compile(r"\s*(?:\b(?:0x)?[0-9a-f]{8,}\b|\d+)")
+
+
+@dataclass(frozen=True)
+class UnfinishedRun:
+    """A planned run without a result: its cell, how it ended, and why."""
+
+    cell: str
+    run: str
+    status: str
+    reason: str
+
+    @property
+    def cause(self) -> str:
+        """The first line of the reason, printable and short."""
+        line = next(iter(self.reason.strip().splitlines()), "")
+        return _cut(printable(line[: 2 * LONGEST_CAUSE]), LONGEST_CAUSE)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The runs that ended in one way for one reason; `text` is the reason of the first."""
+
+    status: str
+    text: str
+    runs: tuple[UnfinishedRun, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of the runs."""
+        return tuple(dict.fromkeys(run.cell for run in self.runs))
+
+    @property
+    def title(self) -> str:
+        """How many runs ended so: `run NAME lost`, `38 runs of 19 cells failed`."""
+        if len(self.runs) == 1:
+            return f"run {printable(self.runs[0].run)} {self.status}"
+        of = f" of {len(self.cells)} cells" if len(self.cells) > 1 else ""
+        return f"{runs_of(len(self.runs))}{of} {self.status}"
+
+    @property
+    def line(self) -> str:
+        """The title and the reason."""
+        return f"{self.title}: {self.text}" if self.text else self.title
+
+    @property
+    def places(self) -> str:
+        """The cells, or the runs of one cell, cut to `LONGEST_LIST`."""
+        names = self.cells if len(self.cells) > 1 else tuple(run.run for run in self.runs)
+        return shortened([printable(name) for name in names])
+
+
+def unfinished_runs(runs: Iterable[tuple[str, Run]]) -> list[UnfinishedRun]:
+    """Describe planned runs without a result, each given with its cell."""
+    return [
+        UnfinishedRun(cell, run.id, str(run.status or NOT_RUN), run.reason) for cell, run in runs
+    ]
+
+
+def causes(runs: Iterable[UnfinishedRun]) -> tuple[Cause, ...]:
+    """Group runs by how and why they ended, most frequent first; those never started come last."""
+    groups: dict[tuple[str, str], list[UnfinishedRun]] = {}
+    for run in runs:
+        kind = _VARYING.sub("0", run.cause.replace(run.run, ""))
+        groups.setdefault((run.status, kind), []).append(run)
+    ordered = sorted(groups.values(), key=lambda group: (group[0].status == NOT_RUN, -len(group)))
+    return tuple(Cause(group[0].status, group[0].cause, tuple(group)) for group in ordered)
+
+
+def causes_of(study: StudyResults) -> tuple[Cause, ...]:
+    """Group the runs of a study without a result."""
+    return causes(unfinished_runs(study.unfinished))
+
+
+def finished_text(study: StudyResults) -> str:
+    """Return how many runs finished: `12 of 50 runs finished, in 6 of 25 cells`."""
+    finished = study.planned - len(study.unfinished)
+    cells = f", in {len(study.reports)} of {study.cells} cells" if study.cells > 1 else ""
+    return f"{finished} of {runs_of(study.planned)} finished{cells}"
+
+
+def finished_of_cell(report: StudyReport) -> str:
+    """Return how many runs of a cell finished: `5 of 6 runs finished`."""
+    planned = len(report.runs)
+    return f"{planned - len(report.unfinished)} of {runs_of(planned)} finished"
+
+
+def unfinished_lines(study: StudyResults) -> list[str]:
+    """Return how many runs finished and why the rest did not; nothing where all did."""
+    found = causes_of(study)
+    return [finished_text(study), *cause_lines(found)] if found else []
+
+
+def plain_block(study: StudyResults) -> list[str]:
+    """Return `unfinished_lines` as one block of plain ASCII for a mail; no block where all ran."""
+    lines = [
+        line
+        for text in unfinished_lines(study)
+        for line in wrap(
+            plain_ascii(text), WIDTH, initial_indent=_indent(text), subsequent_indent="      "
+        )
+    ]
+    return ["".join(f"{line}\n" for line in lines)] if lines else []
+
+
+def _indent(text: str) -> str:
+    return " " * (len(text) - len(text.lstrip()))
+
+
+def cause_lines(
+    found: Sequence[Cause], most: int = MOST_CAUSES, *, places: bool = True
+) -> list[str]:
+    """Return a line for each of the most frequent causes, one with its `places`, and the rest."""
+    lines = []
+    for cause in found[:most]:
+        lines.append(f"  {cause.line}")
+        if places and len(cause.runs) > 1:
+            lines.append(f"      {cause.places}")
+    if rest := found[most:]:
+        runs = sum(len(cause.runs) for cause in rest)
+        lines.append(f"  {runs} more runs without a result (other reasons: {len(rest)})")
+    return lines
+
+
+def shortened(names: Sequence[str], longest: int = LONGEST_LIST) -> str:
+    """Join names while they fit, and count the rest."""
+    kept: list[str] = []
+    for name in names:
+        if kept and len("; ".join([*kept, name])) > longest:
+            return f"{'; '.join(kept)}; and {len(names) - len(kept)} more"
+        kept.append(_cut(name, longest))
+    return "; ".join(kept)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -1,0 +1,101 @@
+"""The runs of a report: those that finished, and the planned ones that have no result."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from numalab.errors import UserError
+from numalab.locks import is_locked
+from numalab.report import model
+from numalab.reporting.placement_rows import placement_line, proof_rows
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
+from numalab.results.plan import PlannedRun, StoredPlan
+from numalab.results.reader import StoredRun, load_manifest
+from numalab.results.status import RunState, State, unfinished_state
+
+LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
+_STATUS = {State.FAILED: RunStatus.FAILED, State.INTERRUPTED: RunStatus.INTERRUPTED}
+_REASONS = {State.FAILED: "its manifest cannot be read", State.RUNNING: "still running"}
+_NO_PROVENANCE = model.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
+
+
+def described(about: Manifest, readings: tuple[model.Reading, ...] = ()) -> model.Run:
+    """Describe a run by its manifest; of a run that failed, parts may be unknown."""
+    trace = about.trace
+    return model.Run(
+        id=about.run,
+        variant=about.variant,
+        seed=about.seed,
+        status=about.status or RunStatus.FAILED,
+        readings=readings,
+        provenance=model.Provenance(
+            qemu=about.versions.qemu,
+            libvirt=about.versions.libvirt,
+            host=UNKNOWN if about.host is None else str(about.host),
+            image=about.image.name,
+            image_digest=about.image.digest,
+            placement=placement_line(about.proof, about.timing),
+            events=0 if trace is None else trace.events,
+            lost_events=0 if trace is None else trace.lost,
+            proof=proof_rows(about.proof, about.timing),
+        ),
+        seconds=about.seconds,
+        reason=about.reason[:LONGEST_REASON],
+    )
+
+
+def unfinished_by_cell(
+    results: Results,
+    plan: StoredPlan,
+    stored: Sequence[StoredRun],
+    errors: Mapping[str, str],
+) -> dict[Cell, tuple[model.Run, ...]]:
+    """Return the planned runs without a result, by cell, in the order of the plan.
+
+    `stored` are the runs that have their final folder; their manifests may still say that they
+    failed. `errors` are reasons by run, for runs that left none.
+    """
+    active = is_locked(results.path)
+    ended = {run.id: run.manifest for run in stored}
+    runs: dict[Cell, list[model.Run]] = {}
+    for planned in plan.runs:
+        about = ended.get(planned.id)
+        if about is None or about.status is not RunStatus.OK:
+            state = unfinished_state(results, planned, active=active)
+            about = about or _manifest(results, state)
+            run = _unfinished(planned, state, about, errors.get(planned.id, ""))
+            runs.setdefault(planned.cell, []).append(run)
+    return {cell: tuple(of_cell) for cell, of_cell in runs.items()}
+
+
+def _manifest(results: Results, state: RunState) -> Manifest | None:
+    """Load the manifest that an unfinished run left; None where it cannot be read."""
+    folders = {State.FAILED: results.failed, State.INTERRUPTED: results.interrupted}
+    with suppress(UserError):
+        if state.state in folders:
+            return load_manifest(folders[state.state](state.run))
+    return None
+
+
+def _unfinished(
+    planned: PlannedRun, state: RunState, about: Manifest | None, error: str
+) -> model.Run:
+    """Describe a planned run by the manifest that it left, else by the state of its folder."""
+    if about is not None:
+        run = described(about)
+        status = RunStatus.FAILED if run.ok else run.status
+        reason = run.reason or error
+    else:
+        status = _STATUS.get(state.state, RunStatus.FAILED if error else None)
+        reason = error or _REASONS.get(state.state, state.text)
+    return model.Run(
+        id=planned.id,
+        variant=planned.variant,
+        seed=planned.seed,
+        status=status,
+        readings=(),
+        provenance=_NO_PROVENANCE if about is None else run.provenance,
+        seconds=None if about is None else run.seconds,
+        reason=reason[:LONGEST_REASON],
+    )
