@@ -104,10 +104,10 @@ def finished_of_cell(report: StudyReport) -> str:
     return f"{planned - len(report.unfinished)} of {runs_of(planned)} finished"
 
 
-def unfinished_lines(study: StudyResults) -> list[str]:
+def unfinished_lines(study: StudyResults, most: int = MOST_CAUSES) -> list[str]:
     """Return how many runs finished and why the rest did not; nothing where all did."""
-    found = causes_of(study)
-    return [finished_text(study), *cause_lines(found)] if found else []
+    groups = causes_of(study)
+    return [finished_text(study), *cause_lines(groups, most)] if groups else []
 
 
 def plain_block(study: StudyResults) -> list[str]:
@@ -127,15 +127,15 @@ def _indent(text: str) -> str:
 
 
 def cause_lines(
-    found: Sequence[Cause], most: int = MOST_CAUSES, *, places: bool = True
+    groups: Sequence[Cause], most: int = MOST_CAUSES, *, places: bool = True
 ) -> list[str]:
     """Return a line for each of the most frequent causes, one with its `places`, and the rest."""
     lines = []
-    for cause in found[:most]:
+    for cause in groups[:most]:
         lines.append(f"  {cause.line}")
         if places and len(cause.runs) > 1:
             lines.append(f"      {cause.places}")
-    if rest := found[most:]:
+    if rest := groups[most:]:
         runs = sum(len(cause.runs) for cause in rest)
         lines.append(f"  {runs} more runs without a result (other reasons: {len(rest)})")
     return lines

@@ -26,24 +26,26 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
     Raises HostError when that cannot be written.
     """
     every = [study for _, study in studies.values()]
-    found = problems(every)
+    faults = problems(every)
     make_dir(folder)
     write_text(folder / "junit.xml", render_junit_suites(every))
     write_text(folder / "summary.md", summary(every))
-    write_text(folder / "problems.txt", render_lines(found))
-    write_text(folder / "code-quality.json", render_code_quality(found))
+    write_text(folder / "problems.txt", render_lines(faults))
+    write_text(folder / "code-quality.json", render_code_quality(faults))
     for name, (results, _) in studies.items():
         _copy(results, folder / name)
 
 
 def summary(studies: Sequence[StudyResults]) -> str:
     """Render what a person should see first, as Markdown."""
-    found = problems(studies)
-    lines = [f"- {escaped(problem.title)}\n" for problem in found[:MOST_LINES]]
-    if len(found) > MOST_LINES:
-        lines.append(f"- and {len(found) - MOST_LINES} more\n")
+    faults = problems(studies)
+    lines = [f"- {escaped(problem.title)}\n" for problem in faults[:MOST_LINES]]
+    if len(faults) > MOST_LINES:
+        lines.append(f"- and {len(faults) - MOST_LINES} more\n")
     head = (
-        f"**{len(found)} problem{'s' * (len(found) > 1)}**\n\n{''.join(lines)}\n" if found else ""
+        f"**{len(faults)} problem{'s' * (len(faults) > 1)}**\n\n{''.join(lines)}\n"
+        if faults
+        else ""
     )
     return head + "\n".join(map(render_markdown, studies))
 

@@ -16,7 +16,7 @@ from numalab.reporting.timelines import timeline
 from numalab.reporting.verdicts import family_size, judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest, RunStatus
+from numalab.results.manifest import RunStatus
 from numalab.results.plan import StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
@@ -212,7 +212,8 @@ def _verdict(claims: Sequence[model.ClaimOutcome], finished: int, planned: int) 
         return f"Not seen in every run: {'; '.join(broken)}{missing}."
     if required:
         texts = "; ".join(claim.text for claim in required)
-        return f"Seen in all {runs_of(finished)}: {texts}{missing}."
+        where = f"{finished} of" if lacking > 0 else "all"
+        return f"Seen in {where} {runs_of(planned)}: {texts}{missing}."
     if claims:
         told: dict[str, list[str]] = {}
         for claim in claims:

@@ -250,9 +250,9 @@ def test_a_manifest_that_says_failed_is_in_no_figure(tmp_path: Path) -> None:
     manifest = path / "runs" / RUNS[1] / "manifest.json"
     table = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**table, "status": "failed", "reason": "it hung"}))
-    (found,) = gather(Results(path))
-    assert [(run.id, run.reason) for run in found.unfinished] == [(RUNS[1], "it hung")]
-    assert [variant.name for variant in found.variants] == ["before"]
+    (cell,) = gather(Results(path))
+    assert [(run.id, run.reason) for run in cell.unfinished] == [(RUNS[1], "it hung")]
+    assert [variant.name for variant in cell.variants] == ["before"]
     assert "1 of 2 runs finished (1 failed)" in invoke(status_command, path).stdout
 
 
@@ -320,3 +320,26 @@ def test_a_manifest_without_a_status_is_no_success() -> None:
     about = stored_manifest(status=None, reason="")
     assert described(about).status is RunStatus.FAILED
     assert described(stored_manifest(reason="x" * 10**6)).reason == "x" * LONGEST_REASON
+
+
+def test_claims_that_fail_are_on_the_first_screen_as_well(tmp_path: Path) -> None:
+    """Beside five causes of failures in other cells, each wrapped as far as it can be."""
+    path = copy_with_cells(tmp_path / "results", [f"hogs-{number}" for number in range(9)])
+    for place, name in enumerate(planned_runs(path)[1:]):
+        reason = "ghijklm"[place % 7] * 500
+        leave(path, name, ".failed", status="failed", reason=reason)
+    lines = report(path).stdout.splitlines()
+    broken = "  ring-4, bound-hogs: after: hogs keep every allowed CPU busy: measured not measured"
+    assert any(line.startswith(broken) for line in lines[:SCREEN])
+    assert any(line.startswith("verdict") for line in lines[:SCREEN])
+    assert "Not seen in every run" in report(path, "markdown").stdout
+
+
+def test_a_verdict_names_the_runs_that_were_planned(tmp_path: Path) -> None:
+    path = copy_with_cells(tmp_path / "results", [])
+    plan = json.loads((path / "plan.json").read_text())
+    plan["runs"].append({**plan["runs"][1], "id": RUNS[1].replace("_1", "_2"), "seed": 2})
+    (path / "plan.json").write_text(json.dumps(plan))
+    (cell,) = gather(Results(path))
+    assert cell.verdict.startswith("Seen in 2 of 3 runs: ")
+    assert cell.verdict.endswith("; 1 run gave no result.")

@@ -42,18 +42,18 @@ def command(
     named. Runs that were planned and have no result come first; with `--fail-on worse` they fail
     as well.
     """
-    found = compare_results(Results(before), Results(after))
-    document = picked(found, "before", "after", "worse", "whole", "unfinished", "cells")
-    emit(document, as_json, _text(found))
-    if fail_on == "worse" and (found.worse or not found.whole):
+    versus = compare_results(Results(before), Results(after))
+    document = picked(versus, "before", "after", "worse", "whole", "unfinished", "cells")
+    emit(document, as_json, _text(versus))
+    if fail_on == "worse" and (versus.worse or not versus.whole):
         raise typer.Exit(1)
 
 
-def _text(found: Versus) -> RenderableType:
-    parts = [*_unfinished(found), *_alone(found)]
+def _text(versus: Versus) -> RenderableType:
+    parts = [*_unfinished(versus), *_alone(versus)]
     if parts:
         parts.append(Text())
-    compared = [cell for cell in found.cells if all(side.finished for side in cell.runs)]
+    compared = [cell for cell in versus.cells if all(side.finished for side in cell.runs)]
     for cell in sorted(compared, key=lambda cell: -cell.count("worse")):
         kernel = "the same kernel in both" if cell.same_kernel else f"{' -> '.join(cell.kernels)}"
         title = f"{cell.cell}: {kernel}"
@@ -63,16 +63,16 @@ def _text(found: Versus) -> RenderableType:
     return Group(*parts, Text(figures.STATISTICS_NOTE, "dim"))
 
 
-def _unfinished(found: Versus) -> list[RenderableType]:
+def _unfinished(versus: Versus) -> list[RenderableType]:
     """Render how many planned runs of each result finished, and why the rest did not."""
-    if not any(found.unfinished):
+    if not any(versus.unfinished):
         return []
     parts: list[RenderableType] = []
-    for place, path in enumerate((found.before, found.after)):
-        planned = sum(len(cell.runs[place].planned) for cell in found.cells)
+    for place, path in enumerate((versus.before, versus.after)):
+        planned = sum(len(cell.runs[place].planned) for cell in versus.cells)
         missing = [
             UnfinishedRun(run.cell, run.run, _STATES.get(run.state, NOT_RUN), run.text)
-            for run in found.unfinished[place]
+            for run in versus.unfinished[place]
         ]
         title = f"{path}: {planned - len(missing)} of {runs_of(planned)} finished"
         parts.append(Text(figures.printable(title), "bold dark_orange" if missing else "bold"))
@@ -80,10 +80,10 @@ def _unfinished(found: Versus) -> list[RenderableType]:
     return parts
 
 
-def _alone(found: Versus) -> list[RenderableType]:
+def _alone(versus: Versus) -> list[RenderableType]:
     """Name the cells that cannot be compared, because a result has no finished run of them."""
     cells: dict[str, list[str]] = {}
-    for cell in found.cells:
+    for cell in versus.cells:
         if not all(side.finished for side in cell.runs):
             cells.setdefault(cell.differs[0], []).append(figures.printable(cell.cell))
     return render_lines(

@@ -210,9 +210,9 @@ def _report(study: Ready, failures: Sequence[Failure]) -> StudyResults:
         for failure in failures
         if failure.results == study.results
     }
-    found = gather(study.results, errors)
-    publish(found, study.results)
-    return found
+    outcome = gather(study.results, errors)
+    publish(outcome, study.results)
+    return outcome
 
 
 def _say_finished(study: StudyResults) -> None:
@@ -227,12 +227,13 @@ def _tell_ci(
     junit_file: Path | None,
     folder: Path | None,
 ) -> None:
-    """Write what a CI system reads, where it was asked for or one is there."""
+    """Write what a CI system reads, where it was asked for or prepared is there."""
     if junit_file is not None:
         write_text(junit_file, render_junit_suites(studies))
     if folder is not None:
         pairs = zip(ready, studies, strict=True)
-        write_artifacts(folder, {one.plan.name: (one.results, study) for one, study in pairs})
+        named = {prepared.plan.name: (prepared.results, study) for prepared, study in pairs}
+        write_artifacts(folder, named)
     if told := announce(studies):
         say(told.rstrip("\n"))
 
@@ -250,7 +251,7 @@ def _show(
     elif as_json:
         emit([report_document(study) for study in studies], True, "")
     else:
-        pairs = [(study, one.results) for study, one in zip(studies, ready, strict=True)]
+        pairs = [(study, prepared.results) for study, prepared in zip(studies, ready, strict=True)]
         page = (output or project_dir() / "reports") / "index.html"
         publish_overview(pairs, page)
         say(f"page: {page.absolute()}")

@@ -32,10 +32,10 @@ def render_markdown(study: StudyResults) -> str:
 
 def _unfinished(study: StudyResults) -> list[list[str]]:
     """Write how many runs finished, and a table of the causes of the rest."""
-    found = causes_of(study)
-    if not found:
+    groups = causes_of(study)
+    if not groups:
         return []
-    shown, rest = found[:MOST_CAUSES], found[MOST_CAUSES:]
+    shown, rest = groups[:MOST_CAUSES], groups[MOST_CAUSES:]
     rows = [(escaped(cause.title), escaped(cause.text), escaped(cause.places)) for cause in shown]
     if rest:
         more = sum(len(cause.runs) for cause in rest)

@@ -12,10 +12,10 @@ from numalab.analysis.statistics import Outcome
 from numalab.report import figures
 from numalab.report.cells import told_apart
 from numalab.report.model import MeasureComparison, StudyReport, StudyResults
-from numalab.report.unfinished import finished_of_cell, unfinished_lines
+from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 
-MOST_BROKEN = 5  # claims in the summary; the tables have all
+MOST_BROKEN, FEWER_CAUSES = 5, 3  # in a summary that a screen of 25 lines holds
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
 OUTCOME_STYLES: dict[Outcome, str] = {
     "better": "bold blue",
@@ -48,7 +48,7 @@ def render_first(study: StudyResults) -> list[RenderableType]:
         for claim in report.claims
         if not claim.holds
     ]
-    first, *causes = unfinished_lines(study) or [""]
+    first, *causes = unfinished_lines(study, FEWER_CAUSES if broken else MOST_CAUSES) or [""]
     parts: list[RenderableType] = []
     if first:
         parts = [_line(study.study, first, "bold dark_orange"), *render_lines(causes)]

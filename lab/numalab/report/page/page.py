@@ -42,12 +42,12 @@ def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str,
 
 def unfinished_facts(study: StudyResults) -> dict[str, Any]:
     """Return what a page shows of planned runs without a result: causes, and every run."""
-    found = causes_of(study)
-    runs = [run for cause in found for run in cause.runs]
+    groups = causes_of(study)
+    runs = [run for cause in groups for run in cause.runs]
     return {
         "text": finished_text(study),
-        "causes": found[:MOST_CAUSES],
-        "more": len(found) - len(found[:MOST_CAUSES]),
+        "causes": groups[:MOST_CAUSES],
+        "more": len(groups) - len(groups[:MOST_CAUSES]),
         "runs": runs[:MOST_LISTED],
         "unlisted": len(runs) - len(runs[:MOST_LISTED]),
     }
