@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, ValidationError
 from pydantic_core import ErrorDetails
 
-from numalab.errors import UserError, did_you_mean
+from numalab.errors import UserError, did_you_mean, shown
 from numalab.files import read_bounded, reading
 
 MAX_BYTES = 1 << 20
@@ -126,11 +126,6 @@ def _dotted(location: tuple[int | str, ...]) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{shown(part)}"
     return text.lstrip(".")
-
-
-def shown(name: str) -> str:
-    """Write a name from an untrusted file so that a terminal only shows it."""
-    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -32,7 +32,7 @@ class UserError(LabError):
         choices: Iterable[str] = (),
     ) -> None:
         self.file, self.key, self.choices = file, key, tuple(choices)
-        where = ": ".join(_bounded(str(part)) for part in (file, key) if part is not None)
+        where = ": ".join(_bounded(shown(part)) for part in (file, key) if part is not None)
         text = f"{where}: {_bounded(message)}" if where else _bounded(message)
         if self.choices:
             text += f" (valid: {_bounded(', '.join(self.choices))})"
@@ -137,6 +137,23 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return `; did you mean NAME?` for the name that is nearest; an empty text where none is."""
     near = get_close_matches(name, list(choices), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def shown(name: object) -> str:
+    """Return a name or a path as text that a terminal only shows.
+
+    Control characters, line breaks and bytes that are not UTF-8 are escaped.
+    """
+    text = str(name)
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if char.isprintable():
+        return char
+    if "\udc80" <= char <= "\udcff":  # a byte of a file name (PEP 383)
+        return f"\\x{ord(char) & 0xFF:02x}"
+    return repr(char)[1:-1]
 
 
 def _bounded(text: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from numalab.errors import HostError
 
 TAIL_LINES = 20
+_UMASK = 0o022  # what is built must not depend on the user's; it lies in folders of this user only
 
 _running: set[int] = set()
 
@@ -138,6 +139,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,
+            umask=_UMASK,
         )
     except FileNotFoundError as error:
         raise HostError(f"cannot start {argv[0]}: {error.strerror}: {error.filename}") from None

@@ -64,7 +64,7 @@ NAMES = {
         image/recipe.py:PackedImage image/recipe.py:_built_elsewhere
         image/build.py:_written_digest cli/guest/doctor.py:_probe_again""",
     "hostile": """document.py:_is_deeper cli/output.py:pass_on cli/output.py:_plainly
-        cli/main.py:_drop_output cli/main.py:_printable results/archive.py:_Header
+        cli/streams.py:drop_output results/archive.py:_Header
         results/archive.py:_opened results/archive.py:_next results/archive.py:_sense
         results/layout.py:Results.no_link results/layout.py:no_link results/layout.py:_plain
         topology/importers/common.py:_known topology/importers/common.py:_without_slit

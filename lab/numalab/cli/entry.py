@@ -1,7 +1,9 @@
 """Where the command `numalab` begins: it handles Ctrl-C and SIGTERM before it imports anything."""
 
+import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -18,8 +20,12 @@ def main() -> NoReturn:
     """Run the command line; exit with 128 + the signal's number when one ended it."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
+    os.umask(0o077)  # what numalab writes is for this user only
     try:
-        from numalab.cli.main import main as run  # noqa: PLC0415 - the handlers come first
+        from numalab.cli.streams import open_streams  # noqa: PLC0415 - the handlers come first
+
+        open_streams()
+        from numalab.cli.main import main as run  # noqa: PLC0415
 
         run()
     except BaseException as end:
@@ -40,7 +46,8 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     for each in SIGNALS:
         signal.signal(each, _leave_alone)
     _Received.number = number
-    sys.stderr.write("numalab: interrupted\n")
+    with suppress(OSError):  # not sys.stderr: this may have come in the middle of a write to it
+        os.write(2, b"numalab: interrupted\n")
     raise KeyboardInterrupt
 
 

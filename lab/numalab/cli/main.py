@@ -4,17 +4,21 @@ import errno
 import importlib
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.metadata import version
-from io import TextIOWrapper
 from itertools import takewhile
 from typing import Annotated, NoReturn
 
 import typer
 
 from numalab.cli.output import say
-from numalab.errors import HostError, LabError
+from numalab.cli.streams import drop_output
+from numalab.errors import HostError, LabError, shown
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
+INTERNAL_ERROR = LabError.exit_code
+_UNWRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # Each is a module of the room that stands beside it, below numalab.cli, and has either `app` (a
 # group) or `command` (one command).
@@ -53,44 +57,59 @@ def main() -> NoReturn:
     """Run the command line and exit with the code of what happened (docs/errors.md)."""
     # What comes after `--` is a command for a guest.
     debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what its encoding has not is shown as `\u2192`
-            stream.reconfigure(errors="backslashreplace")
+    code = _exit_code(_run, debug=debug)
+    failed = _exit_code(_flush, debug=debug)
+    sys.exit(code or failed)
+
+
+def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
+    """Return the exit code of a part of a command; print one message where it fails."""
     try:
-        _run()
-    except LabError as error:
-        if debug:
-            raise
-        say(f"numalab: {_printable(str(error))}")
-        sys.exit(error.exit_code)
+        return part()
     except BrokenPipeError:
-        _drop_output()
-        sys.exit(OUTPUT_CLOSED)
-    except OSError as error:
-        if debug or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            raise
-        _drop_output()
-        say(f"numalab: cannot write {error.filename or 'the output'}: {error.strerror}")
-        sys.exit(HostError.exit_code)
-    sys.exit(0)
+        drop_output()
+        return OUTPUT_CLOSED
+    except Exception as error:  # the last resort: no command ends with a traceback
+        if debug:
+            traceback.print_exc()
+        code, message = _explained(error)
+        say(f"numalab: {message}")
+        return code
 
 
-def _run() -> None:
-    """Run the command, until all it printed has been written; it ends by SystemExit, too."""
+def _run() -> int:
+    """Run the command and return its exit code."""
     try:
         application(_wanted(sys.argv[1:]))(standalone_mode=True)
-    finally:
-        sys.stdout.flush()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer exits with 1
+            raise end.__context__ from None
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
-def _drop_output() -> None:
-    """Keep Python from writing once more, at its end, what could not be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush() -> int:
+    sys.stdout.flush()
+    return 0
 
 
-def _printable(text: str) -> str:
-    """Let nothing but text and line breaks reach the terminal: messages quote files and guests."""
-    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+def _explained(error: Exception) -> tuple[int, str]:
+    """Return the exit code and the message of an error."""
+    match error:
+        case LabError():
+            return error.exit_code, str(error)
+        case OSError(filename=None) if error.errno in _UNWRITTEN:
+            drop_output()
+            return HostError.exit_code, f"cannot write the output: {error.strerror}"
+        case OSError():
+            name = error.filename
+            where = f"{shown(os.fsdecode(name))}: " if isinstance(name, str | bytes) else ""
+            return HostError.exit_code, f"{where}{error.strerror or error}"
+        case MemoryError():
+            return HostError.exit_code, "this host has not enough memory"
+    first = str(error).partition("\n")[0][:300]
+    advice = "run it again with --debug and report what it prints"
+    return INTERNAL_ERROR, f"internal error: {type(error).__name__}: {first}\n  hint: {advice}"
 
 
 def _wanted(arguments: list[str]) -> str | None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from numalab.errors import shown
 from numalab.progress import Progress
 
 if TYPE_CHECKING:
@@ -60,8 +61,12 @@ def _plainly(line: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line about what is going on, on stderr, so that stdout stays the result."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a message on stderr, so that stdout stays the result.
+
+    Whatever it quotes, nothing but text and line breaks reaches the terminal.
+    """
+    lines = (shown(line.expandtabs()) for line in text.split("\n"))
+    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def say_waiting(results: Path) -> None:

@@ -60,6 +60,14 @@ def test_run_captures_and_reports_failure() -> None:
         run(["sh", "-c", "echo broken >&2; exit 3"])
 
 
+def test_what_a_program_builds_does_not_depend_on_the_umask() -> None:
+    before = os.umask(0o077)
+    try:
+        assert run(["sh", "-c", "umask"]).stdout == "0022\n"
+    finally:
+        os.umask(before)
+
+
 def test_a_timeout_ends_the_whole_tree(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with pytest.raises(CommandTimedOut, match="did not end within"):
