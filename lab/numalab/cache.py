@@ -5,7 +5,6 @@ or on its command line (a guest its kernel, a build its tree), while its lock is
 hour after its last use: a study has then read its path but not yet booted it.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from numalab.errors import HostError, UserError
 from numalab.files import read_json
+from numalab.locks import is_locked, locked
 from numalab.places import cache_dir
 
 HOUR = 3600.0
@@ -81,11 +81,10 @@ def remove_entry(entry: Entry) -> bool:
             _discard(entry.path)
             return True
         # Its lock stays where it is, for whoever waits for it.
-        with (entry.path / _LOCK).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
+        lock = entry.path / _LOCK
+        if is_locked(lock):
+            return False
+        with locked(lock, wait=False):
             inner = [path for path in entry.path.iterdir() if path.name != _LOCK]
             # The sources last: without the rest, which says what was changed in them, they would
             # be taken for the originals.
@@ -123,7 +122,7 @@ def _entries(base: Path) -> Iterator[tuple[str, Path]]:
 
 def _measure(path: Path) -> tuple[int, float]:
     """Return the bytes that an entry takes on disk and when one of its own files was last used."""
-    stat = path.stat()
+    stat = path.lstat()
     size, last = 0 if path.is_dir() else stat.st_blocks * 512, max(stat.st_mtime, 0.0)
     for folder, _, files in os.walk(path):
         for name in files:
@@ -161,13 +160,7 @@ def _locked(kind: str, path: Path) -> bool:
     locks = {"tree": [path / _LOCK], "package": [path.with_name(f"{path.name}.lock")],
              "image": list(path.parent.glob("*.lock")),
              "packages": list(path.parent.parent.glob("*.lock"))}  # fmt: skip
-    for lock in locks.get(kind, ()):
-        with suppress(FileNotFoundError), lock.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False
+    return any(map(is_locked, locks.get(kind, ())))
 
 
 def _open_paths(base: Path) -> frozenset[Path]:

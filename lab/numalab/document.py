@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from numalab.errors import UserError, did_you_mean, shown
-from numalab.files import read_bounded, reading
+from numalab.files import read_bounded, read_json, reading
 
 MAX_BYTES = 1 << 20
 DEEPEST = 32  # tables in each other
@@ -54,6 +54,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"not TOML: {error}", file=path) from None
     _check_size(table, path)
     return table
+
+
+def read_record(path: Path, kind: type[_T]) -> _T | None:
+    """Read a JSON record of the cache; None where there is none, or it is damaged.
+
+    Whatever the cache holds can be made again, so no damage to it is an error.
+    """
+    try:
+        if not path.is_file():  # a pipe would block
+            return None
+        return TypeAdapter(kind).validate_json(json.dumps(read_json(path)))
+    except (UserError, OSError, ValueError, RecursionError):
+        return None
 
 
 def _check_size(table: dict[str, Any], path: Path) -> None:

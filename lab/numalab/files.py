@@ -6,13 +6,15 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from numalab.errors import HostError, UserError, WorkloadFailed
+from numalab.errors import HostError, UserError, WorkloadFailed, shown
+from numalab.scratch import scratch_folder
+
+_UNFINISHED = ".numalab-"  # names of temporary folders begin so
 
 MOST_OF_JSON = 128 << 20  # bytes of a JSON document
 MOST_VALUES = 4_000_000  # of a JSON document
@@ -29,12 +31,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name in the same folder, and rename it to `path` when the block succeeds.
 
     The temporary name may be made a file, which then only this user can read, or a folder; on any
-    failure it is removed. A full disk is a HostError that names the path.
+    failure it is removed, after SIGKILL by the next command that writes to the same folder. A full
+    disk is a HostError that names the path.
     """
     make_dir(path.parent)
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
-            temporary = Path(scratch) / path.name
+        with scratch_folder(path.parent, _UNFINISHED) as scratch:
+            temporary = scratch / path.name
             yield temporary
             if temporary.is_file() and not temporary.stat().st_mode & 0o100:
                 temporary.chmod(0o600)
@@ -42,10 +45,10 @@ def replacing(path: Path) -> Iterator[Path]:
                 shutil.rmtree(path)
             temporary.replace(path)
     except OSError as error:
-        raise HostError(f"cannot write {path}: {error.strerror or error}") from error
+        raise HostError(f"cannot write {shown(path)}: {error.strerror or error}") from error
     except Exception as error:
         if full := _FULL_IN_RUST.search(str(error)):
-            raise HostError(f"cannot write {path}: {os.strerror(int(full[1]))}") from error
+            raise HostError(f"cannot write {shown(path)}: {os.strerror(int(full[1]))}") from error
         raise
 
 
@@ -55,7 +58,22 @@ def make_dir(path: Path) -> None:
         for missing in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise HostError(f"cannot create {path}: {error.strerror}") from None
+        raise HostError(f"cannot create {shown(path)}: {error.strerror}") from None
+
+
+def create(path: Path) -> BinaryIO:
+    """Create a file for this user only, in place of one that is there. Raises OSError."""
+    path.unlink(missing_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "w+b")
+
+
+def home_expanded(text: str) -> Path:
+    """Return the path of a text that may begin with `~`. Raises UserError for an unknown home."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError("there is no such home folder", file=text) from None
 
 
 @contextmanager

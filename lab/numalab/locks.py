@@ -1,13 +1,15 @@
 """Locks between processes: flock(2) on a file or a folder."""
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
-from numalab.errors import HostError
+from numalab.errors import HostError, shown
 from numalab.files import make_dir
 
 
@@ -22,13 +24,24 @@ def _try_lock(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Tell whether some process holds the lock on an existing folder or file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _opened(path, 0)
     except OSError:
         return False
     try:
         return not _try_lock(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """Open a folder or a file to lock it. Raises OSError, also for a pipe, a device or a link."""
+    # A pipe without a writer would block, and a device may do anything when it is opened.
+    if not path.is_dir():
+        flags |= os.O_NOFOLLOW
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise OSError(errno.EINVAL, "not a file or a folder", str(path))
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o600)
 
 
 @contextmanager
@@ -43,11 +56,13 @@ def locked(
 
     Gives the descriptor that holds it; a process that is handed it holds the lock as well.
     `on_wait` is called once if another process has the lock. Without `wait`, it is a HostError
-    that it still has it after `patience` seconds.
+    that it still has it after `patience` seconds, and that the path cannot be locked.
     """
     make_dir(path.parent)
-    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if path.is_dir() else os.O_CREAT)
-    descriptor = os.open(path, flags, 0o600)
+    try:
+        descriptor = _opened(path, 0 if path.is_dir() else os.O_CREAT)
+    except OSError as error:
+        raise HostError(f"cannot lock {shown(path)}: {error.strerror}") from None
     try:
         if not _try_lock(descriptor):
             if on_wait is not None:
@@ -55,7 +70,7 @@ def locked(
             deadline = time.monotonic() + patience
             while not wait and not _try_lock(descriptor):
                 if time.monotonic() >= deadline:
-                    raise HostError(f"another numalab is using {path}")
+                    raise HostError(f"another numalab is using {shown(path)}")
                 time.sleep(0.1)
             flock(descriptor, LOCK_EX)
         yield descriptor

@@ -1,10 +1,12 @@
 """Where the input folders, the results and the cache are."""
 
 import os
+import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir
 from numalab.ownership import require_own
 
@@ -14,6 +16,7 @@ PLUGINS, HUNTS, EMULATORS = "plugins", "hunts", "emulator-configs"
 # The folders whose content numalab runs or builds. Nothing from a guest or an archive may have
 # one of these names.
 BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS, EMULATORS})
+_OTHER_CACHE = "set NUMALAB_CACHE to a folder of your own"
 _RESULTS = "plan.json"  # the file that every folder of results has
 
 
@@ -97,13 +100,37 @@ def _no_results(path: Path, variable: str) -> Path:
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return a folder below `$NUMALAB_CACHE` or ~/.cache/numalab, created for this user only."""
-    base = os.environ.get("NUMALAB_CACHE")
-    if not base:
-        base = str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "numalab")
-    path = Path(base).joinpath(*parts)
+    """Return a folder below `$NUMALAB_CACHE` or ~/.cache/numalab, created for this user only.
+
+    Raises HostError for a cache that somebody else may write to: programs in it are run.
+    """
+    base = _cache()
+    make_dir(base)
+    try:
+        status = base.stat()
+    except OSError as error:
+        raise HostError(f"cannot use {shown(base)}: {error.strerror}", hint=_OTHER_CACHE) from None
+    if status.st_uid not in (os.geteuid(), 0):
+        raise HostError(f"the cache {shown(base)} belongs to another user", hint=_OTHER_CACHE)
+    if status.st_mode & stat.S_IWOTH:
+        hint = f"chmod o-w {shlex.quote(str(base))}, and remove what others may have put there"
+        raise HostError(f"every user may write to the cache {shown(base)}", hint=hint)
+    path = base.joinpath(*parts)
     make_dir(path)
     return path
+
+
+def _cache() -> Path:
+    if base := os.environ.get("NUMALAB_CACHE"):
+        return Path(base)
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if caches.is_absolute():  # any other is to be ignored (XDG Base Directory Specification)
+        return caches / "numalab"
+    try:
+        return Path.home() / ".cache" / "numalab"
+    except RuntimeError:
+        reason = f"HOME is not set, and user {os.getuid()} has no home folder"
+        raise HostError(reason, hint=_OTHER_CACHE) from None
 
 
 def _is_lab(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """One command, or a shell, in one guest: what `numalab boot` and `numalab shell` do."""
 
-import shutil
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import Builds, with_choice, with_kernel
-from numalab.errors import LabError, UserError
-from numalab.files import left_by_guest
+from numalab.errors import GuestLost, LabError, UserError
+from numalab.files import left_by_guest, reading
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, run_guest
@@ -22,6 +22,7 @@ from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
+from numalab.scratch import scratch_folder
 from numalab.topology.model import Topology
 
 
@@ -66,13 +67,11 @@ def boot(
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
-    The run directory is removed when all went well, unless `keep` says where to leave it. Raises
-    what `run_guest` raises (the run directory then stays), and TopologyMismatch.
+    The run directory is removed, unless `keep` says where to leave it, or the guest was lost.
+    Raises what `run_guest` raises, and TopologyMismatch.
     """
-    path = _folder(keep)
     job = Job(argv=argv, events=events)
-    with _tidied(path, keep=keep is not None):
-        directory = RunDir(path)
+    with _run_dir(keep) as directory:
         outcome = run_guest(
             machine, job, directory, connection=connection, limits=limits, on_beat=on_beat
         )
@@ -100,34 +99,39 @@ def shell(
     `join` is given the guest once it runs. Raises what `run_guest` raises; only then is the run
     directory kept.
     """
-    path = _folder(None)
-    with _tidied(path, keep=False):
+    with _run_dir(None) as directory:
         return run_guest(
-            machine, job, RunDir(path), connection=connection, limits=limits, join=join,
-            rescue=False,
-        )  # fmt: skip
-
-
-def _folder(keep: Path | None) -> Path:
-    if keep is None:
-        return Path(tempfile.mkdtemp(prefix="boot-", dir=cache_dir("boots")))
-    if keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
-        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")
-    return keep
+            machine, job, directory, connection=connection, limits=limits, join=join, rescue=False
+        )
 
 
 @contextmanager
-def _tidied(path: Path, *, keep: bool) -> Iterator[None]:
-    """Remove the run directory unless it is to be kept; an error keeps what is in it."""
-    try:
-        yield
-    except LabError:
-        with suppress(OSError):  # only an empty folder goes
-            path.rmdir()
-        raise
-    except BaseException:
-        if not keep:
-            shutil.rmtree(path, ignore_errors=True)
-        raise
-    if not keep:
-        shutil.rmtree(path, ignore_errors=True)
+def _run_dir(keep: Path | None) -> Iterator[RunDir]:
+    """Give a run directory in the cache that is removed at the end, or the one to keep.
+
+    That of a lost guest stays in the cache, under a name of its own.
+    """
+    if keep is not None:
+        _check_free(keep)
+        try:
+            yield RunDir(keep)
+        except LabError:
+            with suppress(OSError):  # only an empty folder goes
+                keep.rmdir()
+            raise
+        return
+    boots = cache_dir("boots")
+    with scratch_folder(boots, "boot-") as path:
+        try:
+            yield RunDir(path)
+        except GuestLost as lost:
+            kept = Path(tempfile.mkdtemp(prefix="lost-", dir=boots))
+            path.rename(kept)  # takes the place of an empty folder, rename(2)
+            raise lost.moved(kept) from None
+
+
+def _check_free(keep: Path) -> None:
+    with reading(keep):
+        free = not os.path.lexists(keep) or (keep.is_dir() and not any(keep.iterdir()))
+    if not free:
+        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")

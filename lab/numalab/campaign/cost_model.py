@@ -5,9 +5,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
-from numalab.errors import UserError
-from numalab.files import read_json, write_json
+from pydantic import Field
+
+from numalab.document import read_record
+from numalab.files import write_json
 from numalab.locks import locked
 from numalab.machine.model import DETERMINISTIC, Mode
 from numalab.places import cache_dir
@@ -18,6 +21,9 @@ from numalab.workload.model import BoundWorkload
 KEPT = 9  # runs of a kind that are remembered, the latest
 
 _TCG_SLOWDOWN = 2.0
+
+
+_Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
 @dataclass(frozen=True)
@@ -102,15 +108,5 @@ def _path() -> Path:
 
 
 def _read(path: Path) -> dict[str, list[float]]:
-    """Read what is known; what cannot be read is dropped."""
-    try:
-        found = read_json(path)
-    except UserError:
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {
-        str(key): [float(each) for each in values if isinstance(each, int | float)]
-        for key, values in found.items()
-        if isinstance(values, list)
-    }
+    """Read the costs of earlier runs; none where the file is damaged."""
+    return read_record(path, dict[str, list[_Seconds]]) or {}

@@ -1,7 +1,6 @@
 """Does a run of results again from what its manifest says went in, and compares the two."""
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,12 +12,14 @@ from numalab.campaign.local import Outlook, Ready, run_here
 from numalab.campaign.prepare import choose_mode, prepare
 from numalab.campaign.task import Execute, Setting
 from numalab.errors import UserError
+from numalab.files import make_dir
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, load_all_events, load_runs
+from numalab.scratch import scratch_folder
 from numalab.study.plan import select
 from numalab.study.stored import plan_stored
 
@@ -97,8 +98,9 @@ def verify(
         mode, prepared, connection, on_progress, words=table.cmdline, emulator=table.emulator
     )
     setting = Setting(choice, connection)
-    with tempfile.TemporaryDirectory(prefix="verify-", dir=cache_dir("verify")) as scratch:
-        repeated = Results(Path(scratch))
+    with scratch_folder(cache_dir("verify"), "verify-") as scratch:
+        repeated = Results(scratch / "results")  # which has a lock of its own
+        make_dir(repeated.path)
         ready = Ready(plan, prepared, repeated, setting)
         failures = run_here([ready], jobs, watch, execute=execute)
         errors = {failure.ended.run: failure.ended.error for failure in failures}

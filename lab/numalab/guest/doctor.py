@@ -162,7 +162,7 @@ def _kvm() -> Check:
         return Check(name, True, found, needed=False)
     hint = "none needed: emulation is used (--mode icount); timing figures need KVM"
     if unusable_device() is DeviceProblem.FORBIDDEN:
-        hint = f"adduser {pwd.getpwuid(os.getuid()).pw_name} kvm, and log in again"
+        hint = f"adduser {_user()} kvm, and log in again"
     elif verdict.at:
         hint += "; to try anew: numalab doctor --probe-again"
     return Check(name, False, found, hint, needed=False)
@@ -251,6 +251,13 @@ def _user_namespaces() -> Check:
         hint = "sysctl kernel.unprivileged_userns_clone=1"
         return Check(name, False, "images cannot be built without root", hint)
     return _guarded(name, "apt-get install uidmap", _newuidmap)
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as any id
+        return str(os.getuid())
 
 
 def _newuidmap(name: str, _hint: str) -> Check:

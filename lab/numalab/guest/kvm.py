@@ -4,7 +4,6 @@
 kernel hangs for ever, or QEMU aborts for some CPU models.
 """
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.run_dir import RunDir
+from numalab.scratch import scratch_folder
 from numalab.topology.model import CpuShape, Node, Topology
 
 AskedMode = Literal["auto", "kvm", "tcg", "icount", "timed"]
@@ -134,8 +134,8 @@ def _stop(_beat: Beat) -> None:
 def _try_model(machine: Machine, connection: str) -> _Trial:
     """Boot one guest until its first beat."""
     limit = min(_MOST_SECONDS, _SECONDS * slowness())
-    with tempfile.TemporaryDirectory(prefix="kvm-", dir=cache_dir("kvm")) as scratch:
-        run_dir = RunDir(Path(scratch) / "run")
+    with scratch_folder(cache_dir("kvm"), "kvm-") as scratch:
+        run_dir = RunDir(scratch / "run")
         try:
             run_guest(
                 machine,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.errors import HostError
-from numalab.files import write_text
+from numalab.files import create, write_text
 from numalab.guest.witness import Witness
 from numalab.host.budget import Admission
 from numalab.host.owner import this_process
@@ -138,6 +138,8 @@ def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
         machine.topology, model, window_ns=machine.turn_ns, slice_ns=ORACLE_SLICE_NS
     )
     write_text(run_dir.memory_parameters, text)
+    for path in (run_dir.memory_counts, run_dir.memory_traffic):
+        create(path).close()  # QEMU's umask is libvirt's, and lets others read
     files = {
         "parameters": run_dir.memory_parameters,
         "counts": run_dir.memory_counts,

@@ -4,13 +4,11 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
+from numalab.document import read_record
 from numalab.files import write_json
 from numalab.machine.model import CpuModel
 from numalab.places import cache_dir
@@ -43,9 +41,6 @@ class Verdict:
             return "tried just now"
         text = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
         return f"tried {text} ago"
-
-
-_VERDICT = TypeAdapter(Verdict)
 
 
 def known_verdict(bzimage: Path, words: Sequence[str] = ()) -> Verdict | None:
@@ -95,17 +90,16 @@ def forget_verdicts() -> None:
 
 
 def _load(path: Path) -> Verdict | None:
-    with suppress(OSError, ValidationError):  # missing, or half written
-        verdict = _VERDICT.validate_json(path.read_bytes())
-        if not verdict.slow or 0 <= time.time() - verdict.at <= _SLOW_KEPT:
-            return verdict
-    return None
+    verdict = read_record(path, Verdict)
+    if verdict is not None and verdict.slow and not 0 <= time.time() - verdict.at <= _SLOW_KEPT:
+        return None
+    return verdict
 
 
 def _files() -> Iterator[Path]:
     """Give the files of this boot of the host, the latest first."""
     found = cache_dir("kvm").glob(f"{_host_key()}-*.json")
-    return iter(sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))
+    return iter(sorted(found, key=lambda path: path.lstat().st_mtime, reverse=True))
 
 
 def _path(bzimage: Path, words: Sequence[str]) -> Path:

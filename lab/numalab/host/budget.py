@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import HostBusy, HostError, LabError
@@ -305,14 +305,16 @@ def _living(root: Path) -> list[_Granted]:
 
 
 def _read() -> list[_Granted]:
-    if not _budget().exists():
+    path = _budget()
+    if not os.path.lexists(path):
         return []
+    reason = "not a file"  # a pipe would block
     try:
-        return _ENTRIES.validate_json(_budget().read_bytes())
-    except (OSError, ValidationError) as error:
-        raise HostError(
-            f"{_budget()} cannot be read: {error}", hint=f"rm {_budget()}, when no guest runs"
-        ) from None
+        if path.is_file():
+            return _ENTRIES.validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+    raise HostError(f"{path} cannot be read: {reason}", hint=f"rm -r {path}, when no guest runs")
 
 
 def _write(entries: Iterable[_Granted]) -> None:

@@ -1,11 +1,8 @@
 """One case on one kernel, booted once and judged."""
 
 import re
-import shutil
-import tempfile
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 
@@ -32,6 +29,7 @@ from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
+from numalab.scratch import scratch_folder
 from numalab.topology.observed.compare import Difference, MachinePart
 from numalab.workload.model import IN_GUEST
 
@@ -72,17 +70,15 @@ def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
     What the host or numalab fails at is an `error` of the result; Ctrl-C goes on to the caller.
     """
     began = time.monotonic()
-    path = Path(tempfile.mkdtemp(prefix="hunt-", dir=cache_dir("boots")))
     try:
-        found, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
+        with scratch_folder(cache_dir("boots"), "hunt-") as path:
+            found, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
     except GuestLost as lost:
         found, error = (), str(lost)
         if lost.cause is LossCause.GUEST:
             found, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
     except LabError as other:
         found, error = (), str(other)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
     return Examined(tuple(found), round(time.monotonic() - began, 2), error)
 
 

@@ -6,29 +6,30 @@ second is the erofs image with the guest's scripts and programs in it; it takes 
 
 import hashlib
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
-from numalab.files import read_json, reading, replacing, write_json
+from numalab.files import reading, replacing, write_json
 from numalab.image.debian import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.overlay import copy_onto, describe_tree
-from numalab.image.recipe import Recipe, images_dir
+from numalab.image.recipe import PackedImage, Recipe, images_dir
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
-from numalab.source.digest import hash_file
+from numalab.scratch import scratch_folder
+from numalab.source.digest import hash_file, remembered
 from numalab.source.programs import compile_program, programs_digest
 
 GUEST_DIR = "usr/lib/numalab"
 # Folders that the guest's init mounts something on, beside those Debian has.
 _MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
 _LAYOUT = "2"  # counts changes of this module that change what it makes
-_ROOT = "root.erofs"
+_ROOT, _RECORD = "root.erofs", "image.json"
 _EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
 
@@ -54,37 +55,48 @@ def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> Buil
     a package that the suite lacks, HostError for a missing tool or a full disk, and BuildError.
     """
     if recipe.built is not None:
-        return _built(recipe, _written_digest(recipe.built / _ROOT), recipe.built)
+        return _built_elsewhere(recipe, recipe.built)
     say = on_progress or (lambda message, fraction: None)
     waiting = "another numalab is building it"
     with locked(cache_dir("images") / f"{recipe.name}.lock", lambda: say(waiting, None)):
         packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
         digest = _image_digest(recipe, packages)
         folder = cache_dir("images", digest[:32])
-        if not (folder / "image.json").exists():
-            say("packing the image", 0.92)
-            facts = _pack_image(recipe, packages, digest, folder / _ROOT)
-            # Written last: an image without it is not whole and is built again.
-            write_json(folder / "image.json", facts)
-        return _built(recipe, digest, folder)
+        if (built := _built(recipe, digest, folder)) is not None:
+            return built
+        say("packing the image", 0.92)
+        facts = _pack_image(recipe, packages, digest, folder / _ROOT)
+        # Written last: an image without it is not whole and is built again.
+        write_json(folder / _RECORD, facts)
+        built = _built(recipe, digest, folder)
+        assert built is not None
+        return built
 
 
 def built_image(recipe: Recipe) -> BuiltImage | None:
     """Return the recipe's image if the cache has it, else None. Nothing is built."""
     if recipe.built is not None:
-        return _built(recipe, _written_digest(recipe.built / _ROOT), recipe.built)
+        return _built_elsewhere(recipe, recipe.built)
     packages = _packages_tarball(recipe)
-    if not packages.exists():
+    if not packages.is_file():
         return None
     digest = _image_digest(recipe, packages)
-    folder = cache_dir("images") / digest[:32]
-    return _built(recipe, digest, folder) if (folder / "image.json").exists() else None
+    return _built(recipe, digest, cache_dir("images") / digest[:32])
 
 
-def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage:
-    path = folder / _ROOT
-    facts = read_json(folder / "image.json")
-    return BuiltImage(recipe.name, path, digest, path.stat().st_size, tuple(facts["packages"]))
+def _built_elsewhere(recipe: Recipe, folder: Path) -> BuiltImage:
+    built = _built(recipe, _written_digest(folder / _ROOT), folder)
+    if built is None:
+        raise UserError("no image in this folder: its image.json is damaged", file=folder)
+    return built
+
+
+def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage | None:
+    """Return the image in a folder; None where there is none, or it is not whole."""
+    path, facts = folder / _ROOT, read_record(folder / _RECORD, PackedImage)
+    if facts is None or not path.is_file():
+        return None
+    return BuiltImage(recipe.name, path, digest, path.stat().st_size, facts.packages)
 
 
 def _written_digest(path: Path) -> str:
@@ -113,23 +125,21 @@ def _packages_tarball(recipe: Recipe) -> Path:
 
 def _ensure_packages(recipe: Recipe, on_progress: Progress) -> Path:
     tarball = _packages_tarball(recipe)
-    if not tarball.exists():
+    if not tarball.is_file():
         log = tarball.with_suffix(".log")
         log.unlink(missing_ok=True)
         with replacing(tarball) as temporary:
             pack_packages(recipe, temporary, log, on_progress)
-            # Beside the tarball, so that finding an image need not read 200 MB.
-            _digest_file(tarball).write_text(hash_file(temporary), encoding="ascii")
     return tarball
 
 
-def _digest_file(tarball: Path) -> Path:
-    return tarball.with_suffix(".sha256")
+def _packages_hash(tarball: Path) -> str:
+    return remembered(tarball, lambda _: {})["sha256"]
 
 
 def _image_digest(recipe: Recipe, packages: Path) -> str:
     """Hash what the second layer is made from: packages, the guest's and other files, programs."""
-    parts = [_LAYOUT, str(EPOCH), _digest_file(packages).read_text(encoding="ascii"), *HOST_FILES]
+    parts = [_LAYOUT, str(EPOCH), _packages_hash(packages), *HOST_FILES]
     for path in _guest_files():
         parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
         parts.append(hash_file(path))
@@ -150,8 +160,8 @@ def _sources() -> list[Path]:
 def _pack_image(
     recipe: Recipe, packages: Path, digest: str, target: Path
 ) -> dict[str, str | list[str]]:
-    with tempfile.TemporaryDirectory(prefix=".tree.", dir=cache_dir("images")) as scratch:
-        tree = Path(scratch) / "root"
+    with scratch_folder(cache_dir("images"), ".tree.") as scratch:
+        tree = scratch / "root"
         tree.mkdir()
         excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
         # Modes as they are in the tarball, whatever the umask and whoever builds.

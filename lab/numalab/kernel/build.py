@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import read_json, write_json
+from numalab.files import write_json
 from numalab.kernel.built import BuiltKernel, load_built, store_built
 from numalab.kernel.catalogue import KernelSpec, fragment_path
 from numalab.kernel.config.configure import config_origins, read_fragments, request_config
@@ -225,10 +226,11 @@ def _log(spec: KernelSpec) -> Path:
 def _first_in(out: Path, name: str, seconds: float) -> tuple[str, float]:
     """Return which kernel was built first in a build folder, and how long that took."""
     memory = out / "numalab.first.json"
-    if not memory.is_file():
-        write_json(memory, [name, seconds])
-    first, took = read_json(memory)
-    return str(first), float(took)
+    first = read_record(memory, tuple[str, float])
+    if first is None:
+        first = (name, seconds)
+        write_json(memory, first)
+    return first
 
 
 def _compile(spec: KernelSpec, make: list[str], out: Path, log: Path, tell: Progress) -> None:

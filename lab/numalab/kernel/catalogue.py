@@ -7,6 +7,7 @@ from pathlib import Path
 
 from numalab.document import Document, read_document
 from numalab.errors import UserError
+from numalab.files import home_expanded
 from numalab.places import find_input, find_inputs, list_inputs, project_dir
 from numalab.source import git
 from numalab.source.source import ENDINGS, is_package
@@ -198,7 +199,7 @@ def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
             choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "deb:PACKAGE[/SUITE]",
                      "the path of a folder, tarball, package, bzImage or vmlinux"],
         )  # fmt: skip
-    path = Path(text.removeprefix(prefix)).expanduser()
+    path = home_expanded(text.removeprefix(prefix))
     if file is not None and not path.is_absolute():
         path = file.parent.parent / path  # the lab folder that the file is of
     if not prefix and not path.exists():

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from numalab.errors import UserError
+from numalab.files import home_expanded
 from numalab.kernel.catalogue import list_series, series_path
 from numalab.source import git
 from numalab.source.series import Series, load_mailbox, load_series
@@ -16,11 +17,11 @@ def find_series(text: str) -> Series:
     only the first N patches of it. Raises UserError.
     """
     head, _, count = text.rpartition("#")
-    if head and count.isdecimal() and not Path(text).expanduser().exists():
+    if head and count.isdecimal() and not home_expanded(text).exists():
         return _first_patches(find_series(head), int(count))
     if "/" not in text and text in list_series():
         return load_series(series_path(text))
-    path = Path(text).expanduser()
+    path = home_expanded(text)
     if path.exists():
         return load_series(path)
     if text.startswith(git.PREFIX):

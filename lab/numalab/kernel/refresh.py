@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.files import replacing
+from numalab.files import home_expanded, replacing
 from numalab.kernel.catalogue import KernelSpec, list_series, series_path
 from numalab.kernel.find import find_series
 from numalab.locks import locked
@@ -21,7 +21,7 @@ def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, .
     `text` is a name below kernel-configs/series or a folder. The series of `base` before it are
     applied first. Raises UserError for a hunk that does not fit, and then changes no file.
     """
-    folder = Path(text).expanduser()
+    folder = home_expanded(text)
     if "/" not in text and text in list_series():
         folder = series_path(text)
     if not folder.is_dir():

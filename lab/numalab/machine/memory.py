@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import HostError, UserError
+from numalab.files import create
 from numalab.topology.model import Node, Topology
 
 _MIB = 1 << 20
@@ -104,7 +105,7 @@ class HeldMemory:
         """
         if not self.fds:
             return
-        with path.open("wb") as file:
+        with create(path) as file:
             for offset in range(region.address, region.address + region.size, _CHUNK):
                 size = min(_CHUNK, region.address + region.size - offset)
                 data = os.pread(self.fds[0], size, offset)

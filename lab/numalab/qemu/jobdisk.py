@@ -1,4 +1,4 @@
-"""The job disk: a small ext4 image that carries the job in  and the results out."""
+"""The job disk: a small ext4 image that carries the job in and the results out."""
 
 import os
 import shlex
@@ -8,6 +8,7 @@ from pathlib import Path
 from numalab.errors import HostError
 from numalab.ext4.layout import DamagedDisk
 from numalab.ext4.stamp import set_change_times
+from numalab.files import create
 from numalab.machine.model import Job
 from numalab.process import find_program, run
 
@@ -70,7 +71,7 @@ def make_job_disk(path: Path, files: dict[str, bytes], size_mib: int) -> None:
 
 def _reserve(path: Path, size: int) -> None:
     """Take the disk's space now: a hole that cannot be filled later would kill QEMU."""
-    with path.open("wb") as file:
+    with create(path) as file:
         os.posix_fallocate(file.fileno(), 0, size)
 
 

@@ -35,7 +35,7 @@ def one_thread_emulator() -> Path:
     text = _SCRIPT.format(qemu=find_program("qemu-system-x86_64", "qemu-system-x86"))
     path = cache_dir("libvirt") / "qemu-one-thread"
     with suppress(OSError):
-        if path.read_text(encoding="utf-8") == text:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
             return path
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

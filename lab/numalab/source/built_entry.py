@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from numalab.errors import UserError
-from numalab.files import read_json, replacing, write_json
+from numalab.document import read_record
+from numalab.files import replacing, write_json
 
 T = TypeVar("T")  # a dataclass
 
@@ -39,12 +39,15 @@ def load_entry(record: Path, kind: type[T], files: Mapping[str, str], **own: str
 
     A field of `own` is not taken from the record.
     """
-    try:
-        found = _from_record(record, kind, {**read_json(record), **own}, files)
-    except (UserError, TypeError, ValueError):
+    value = read_record(record, dict[str, Any])
+    if value is None:
         return None
-    paths = (getattr(found, field) for field in files)
-    if not all(path is None or path.is_file() for path in paths):
+    try:
+        found = _from_record(record, kind, {**value, **own}, files)
+        paths = [getattr(found, field) for field in files]
+        if not all(path is None or path.is_file() for path in paths):
+            return None
+    except (OSError, TypeError, ValueError):  # a name may be too long, or no text
         return None
     with suppress(OSError):
         os.utime(record.parent)  # when it was last used, for `numalab cache prune`

@@ -8,18 +8,19 @@ been fetched stays until it is taken out of the cache: the same package gives th
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import read_json, replacing, write_json, write_text
+from numalab.files import replacing, write_json, write_text
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
+from numalab.scratch import scratch_folder
 from numalab.source.digest import hash_file
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -49,6 +50,13 @@ class Fetched:
     digest: str
 
 
+@dataclass(frozen=True)
+class _Record:
+    files: tuple[str, ...]
+    versions: tuple[str, ...]
+    digest: str
+
+
 class NotFetched(HostError):
     """A package that is not in the cache yet, and will be fetched by the first build."""
 
@@ -63,16 +71,20 @@ def split_package(text: str) -> tuple[str, str | None]:
 
 def read_fetched(record: Path, what: str, command: str) -> Fetched:
     """Return the files that lie beside their record in the cache. Raises NotFetched."""
-    if not record.is_file():
+    facts = read_record(record, _Record)
+    if facts is None:
         hint = f"{command} fetches it from the mirror that apt uses"
         raise NotFetched(f"{what} is not here", hint=hint)
-    facts = read_json(record)
-    files = tuple(record.with_name(name) for name in facts["files"])
-    if not all(file.is_file() for file in files):
+    try:
+        files = tuple(record.with_name(name) for name in facts.files)
+        whole = all(file.is_file() for file in files)
+    except (OSError, ValueError):  # not a name, or one that is too long
+        whole = False
+    if not whole:
         raise NotFetched(f"{what} is no longer whole", hint=f"rm -r {record.parent}")
     with suppress(OSError):
         os.utime(record.parent)  # when it was last used, for `numalab cache prune`
-    return Fetched(files, tuple(facts["versions"]), facts["digest"])
+    return Fetched(files, facts.versions, facts.digest)
 
 
 def fetch_once(
@@ -91,9 +103,9 @@ def fetch_once(
         with replacing(folder) as new:
             new.mkdir()
             files, versions = download(new)
-            facts = {"files": [path.name for path in files], "versions": versions}
             digest = _digest_of_files(map(hash_file, files))
-            write_json(new / record.name, {**facts, "digest": digest})
+            names = tuple(path.name for path in files)
+            write_json(new / record.name, asdict(_Record(names, tuple(versions), digest)))
     return fetched()
 
 
@@ -333,9 +345,9 @@ def _source_tarball(file: Path) -> Path | None:
 
     So a package that is installed and one that was fetched are the same source.
     """
-    with tempfile.TemporaryDirectory(prefix=".tarball.", dir=file.parent) as scratch:
+    with scratch_folder(file.parent, ".tarball.") as scratch:
         run([find_program("dpkg-deb", "dpkg"), "--extract", file, scratch])
-        found = sorted((Path(scratch) / "usr/src").glob("linux-source-*.tar.*"))
+        found = sorted((scratch / "usr/src").glob("linux-source-*.tar.*"))
         if not found:
             return None
         tarball = found[0].replace(file.with_name(found[0].name))

@@ -2,11 +2,25 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from numalab.files import read_json, write_json
+from numalab.document import read_record
+from numalab.errors import HostError
+from numalab.files import write_json
 from numalab.places import cache_dir
+
+_LONGEST_NAME = 200  # bytes
+
+
+@dataclass(frozen=True)
+class _Record:
+    file: str
+    stat: list[int]
+    facts: dict[str, str]
 
 
 def digest_of(value: object) -> str:
@@ -27,11 +41,12 @@ def remembered(path: Path, facts: Callable[[Path], Mapping[str, str]]) -> Mappin
     """
     stat = path.stat()
     now = [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
-    memory = cache_dir("files") / f"{path.name}.{digest_of(str(path.absolute()))[:8]}.json"
-    if memory.is_file():
-        known = read_json(memory)
-        if isinstance(known, dict) and known.get("stat") == now:
-            return dict(known["facts"])
-    found = {"sha256": hash_file(path), **facts(path)}
-    write_json(memory, {"file": str(path), "stat": now, "facts": found})
-    return found
+    name = path.name if len(os.fsencode(path.name)) <= _LONGEST_NAME else ""
+    memory = cache_dir("files") / f"{name}.{digest_of(str(path.absolute()))[:8]}.json"
+    record = read_record(memory, _Record)
+    if record is not None and record.stat == now:
+        return record.facts
+    record = _Record(str(path), now, {"sha256": hash_file(path), **facts(path)})
+    with suppress(HostError):  # a cache that is read-only or full
+        write_json(memory, asdict(record))
+    return record.facts

@@ -11,8 +11,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import read_json, write_json, write_text
+from numalab.files import home_expanded, write_json, write_text
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
 from numalab.source.digest import digest_of
@@ -48,7 +49,7 @@ def split_git(text: str) -> tuple[Path, str]:
     rest = text.removeprefix(PREFIX)
     parts = rest.split("@")
     for count in range(1, len(parts) + 1):
-        path = Path("@".join(parts[:count])).expanduser()
+        path = home_expanded("@".join(parts[:count]))
         if path.is_dir():
             return path.resolve(), "@".join(parts[count:]) or "HEAD"
     raise UserError(f"{parts[0]!r} is no folder (git:PATH@REVISION)", key=text)
@@ -141,13 +142,14 @@ def check_out(tree: GitTree) -> Path:
     """
     folder = tree.folder
     source, memory, index = folder / "source", folder / "checkout.json", folder / "index"
-    if memory.is_file() and source.is_dir():
-        if read_json(memory) == tree.tree:
+    present = read_record(memory, str)
+    if present is not None and source.is_dir():
+        if present == tree.tree:
             return source
         forget_series(source)
     else:
         _start_over(folder, source, index)
-    interrupted = source.is_dir() and not memory.is_file()
+    interrupted = source.is_dir() and present is None
     memory.unlink(missing_ok=True)
     source.mkdir(exist_ok=True)
     environment = {

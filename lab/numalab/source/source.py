@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import BuildError, HostError, UserError
-from numalab.files import replacing
+from numalab.files import home_expanded, replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
@@ -67,7 +67,7 @@ def find_source(text: str) -> Source:
         return _git_source(text, git.find_revision(text))
     if is_package(text):
         return _package_source(text)
-    path = Path(text).expanduser()
+    path = home_expanded(text)
     if path.is_dir():
         return _git_source(text, git.snapshot(path.resolve()))
     if path.is_file() and path.name.endswith(ENDINGS):

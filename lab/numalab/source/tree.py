@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.document import read_record
 from numalab.errors import HostError
-from numalab.files import read_json, write_json
+from numalab.files import write_json
 from numalab.source.series import Series, apply_series
 
 
@@ -52,8 +53,13 @@ def original_reader(tree: Path) -> Callable[[str], str | None]:
 
 def _originals(tree: Path) -> _Originals:
     memory = tree.parent / "added.json"
-    added = frozenset(read_json(memory)) if memory.is_file() else frozenset()
-    return _Originals(tree, tree.parent / "originals", added)
+    added = read_record(memory, frozenset[str])
+    if added is None and memory.exists():
+        raise HostError(
+            f"{memory} is damaged: which files of the tree are the source's is not known",
+            hint=f"rm -r {tree.parent}",
+        )
+    return _Originals(tree, tree.parent / "originals", added or frozenset())
 
 
 def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def _program(source: Path, headers: list[Path]) -> bytes:
     digest = programs_digest([source, *headers, *shared])
     path = cache_dir("programs") / f"{source.stem}-{digest[:32]}"
     with locked(path.with_name(f".{path.name}.lock")):
-        if not path.exists():
+        if not path.is_file():
             with replacing(path) as temporary:
                 compile_program(source, temporary, include=[path.parent for path in shared])
     return path.read_bytes()

@@ -217,6 +217,7 @@ def test_saved_memory_keeps_its_holes(tmp_path: Path) -> None:
         file.write(b"trace")
     memory = HeldMemory((os.open(path, os.O_RDONLY),))
     memory.save(Region(32 * MIB, 16 * MIB), tmp_path / "saved")
+    assert (tmp_path / "saved").stat().st_mode & 0o777 == 0o600
     memory.close()
     saved = tmp_path / "saved"
     assert saved.stat().st_size == 16 * MIB

@@ -33,6 +33,11 @@ def test_the_same_job_gives_the_same_disk(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".job.*"))
 
 
+def test_the_disk_is_for_this_user_only(tmp_path: Path) -> None:
+    (tmp_path / "job.img").touch(mode=0o644)
+    assert make(tmp_path / "job.img").stat().st_mode & 0o777 == 0o600
+
+
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
     disk = make(tmp_path / "job.img")
     collected = read_job_disk(disk, tmp_path / "o", folder="/")

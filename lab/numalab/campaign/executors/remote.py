@@ -6,10 +6,7 @@ worker's own cache, never paths of the submitting side.
 
 import os
 import platform
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,11 +17,11 @@ from numalab.campaign.executors.assign import WorkerHost
 from numalab.campaign.task import Ended, Execute, Setting, Task
 from numalab.errors import LabError
 from numalab.guest.verdicts import unusable_device
-from numalab.locks import is_locked, locked
 from numalab.places import cache_dir
 from numalab.process import version_line
 from numalab.results.archive import pack_folder
 from numalab.results.layout import Results
+from numalab.scratch import scratch_folder
 from numalab.source.digest import hash_file
 
 
@@ -102,7 +99,7 @@ def execute_here(
 ) -> Delivered:
     """Execute a run with files that were shipped, and hand over its folder."""
     places = {file.role: _place(file.sha256) for file in files}
-    with _scratch() as scratch:
+    with scratch_folder(cache_dir("remote"), "run-") as scratch:
         results = Results(scratch)
         local = _with_files(replace(task, results=results), places)
         ended = execute(local, on_phase or (lambda text: None))
@@ -110,21 +107,6 @@ def execute_here(
             if path.is_dir():
                 return Delivered(ended, path.name, pack_folder(path))
         return Delivered(ended, "", b"")
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """Make a folder for as long as the block lasts; remove those of workers that were killed."""
-    base = cache_dir("remote")
-    with ExitStack() as stack:
-        with locked(base):  # nobody takes a folder for a dead one before it is locked
-            for left in base.glob("run-*"):
-                if not is_locked(left):
-                    shutil.rmtree(left, ignore_errors=True)
-            made = tempfile.TemporaryDirectory(prefix="run-", dir=base)
-            scratch = Path(stack.enter_context(made))
-            stack.enter_context(locked(scratch))
-        yield scratch
 
 
 def _with_files(task: Task, places: Mapping[str, Path]) -> Task:

@@ -2,9 +2,9 @@
 
 import math
 import os
+import shutil
 import signal
 import sys
-import tempfile
 import termios
 import tty
 from collections.abc import Iterator
@@ -29,6 +29,7 @@ from numalab.kernel.catalogue import find_kernel
 from numalab.machine.model import Job, check_by_hand
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
+from numalab.scratch import scratch_folder
 from numalab.topology.load import load_topology
 
 _LONGEST_SOCKET = 107  # unix(7)
@@ -63,8 +64,8 @@ def command(
         # Nobody types the same twice, so there is nothing to repeat.
         choice = Choice("tcg", choice.cpu_model, choice.reason)
     words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
-    with tempfile.TemporaryDirectory(prefix="shell-", dir=cache_dir("boots")) as scratch:
-        socket = _socket(Path(scratch)) if gdb else None
+    with scratch_folder(cache_dir("boots"), "shell-") as scratch:
+        socket = _socket(scratch) if gdb else None
         machine = replace(
             guest(model, kernel, prepared, choice),
             extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
@@ -82,9 +83,11 @@ def command(
                 shell(
                     machine, _job(topology), terminal.joined, connection=connection, limits=limits
                 )
-        except GuestLost:
+        except GuestLost as lost:
             if not terminal.left:
                 raise
+            if lost.kept is not None:
+                shutil.rmtree(lost.kept, ignore_errors=True)
 
 
 def _job(name: str) -> Job:

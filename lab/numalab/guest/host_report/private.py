@@ -42,7 +42,9 @@ def private_names(homes: Iterable[str], users: Iterable[str], hosts: Iterable[st
 def names_here() -> PrivateNames:
     """Return the names of this host and of who runs this process, also by sudo."""
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
-    homes = {os.environ.get("HOME", ""), str(Path.home())}
+    homes = {os.environ.get("HOME", "")}
+    with suppress(RuntimeError):  # a user id without an entry in passwd(5)
+        homes.add(str(Path.home()))
     entries = []
     with suppress(KeyError):
         entries.append(pwd.getpwuid(os.getuid()))
