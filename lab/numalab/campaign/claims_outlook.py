@@ -48,7 +48,7 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
     return tuple(
         _outlook(plan, claim, cell, stored)
         for cell in plan.cells
-        for claim in claims_about(plan.study.claims, cell, plan.runs)
+        for claim in claims_about(plan.study.claims, cell, plan.runs_of(cell))
     )
 
 
@@ -69,7 +69,8 @@ def _newest_first(name: str, folder: Path) -> Iterator[Results]:
 
 
 def _outlook(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -> ClaimOutlook:
-    seeds = len({run.seed for run in plan.runs if run.cell == cell})
+    runs = plan.runs_of(cell)
+    seeds = len({run.seed for run in runs})
     before, after = (
         [
             value
@@ -81,7 +82,7 @@ def _outlook(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) 
     )
     if claim.statistic == "spread":
         before, after = deviations(before), deviations(after)
-    about = claims_about(plan.study.claims, cell, plan.runs)
+    about = claims_about(plan.study.claims, cell, runs)
     family = sum(each.variant is None for each in about)
     smallest = smallest_effect(before, after, runs=seeds, family=family)
     mean = sum(before) / len(before) if before else 0

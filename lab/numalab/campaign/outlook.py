@@ -69,12 +69,14 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     """Say what a study would take; `mode` stands for the study's own."""
     chosen, reason = _mode(plan, mode or plan.study.mode)
     costs = Costs()
-    runs = []
-    for run in plan.runs:
-        topology = plan.topologies[run.topology]
-        cost = costs.of(topology, plan.workload_of(run), chosen, plan.study.machine.slow_motion)
+    needs: dict[tuple[str, str], tuple[int, int, Cost]] = {}  # by cell: plans may have 10^5 runs
+    for cell, workload in plan.workloads.items():
+        topology = plan.topologies[cell.topology]
+        cost = costs.of(topology, workload, chosen, plan.study.machine.slow_motion)
         cpus = host_cpus(chosen, topology.cpu_count)
-        runs.append(RunOutlook(run, cpus, topology.memory_mib + BESIDE_GUEST_MIB, cost))
+        memory = topology.memory_mib + BESIDE_GUEST_MIB
+        needs[cell.topology, cell.label] = cpus, memory, cost
+    runs = [RunOutlook(run, *needs[run.topology, run.workload]) for run in plan.runs]
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]
     seconds = KERNEL_SECONDS * len(lacks)
     emulator = emulator_for(chosen, plan.study.machine.emulator)

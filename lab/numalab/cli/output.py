@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 ModeName = Literal["auto", "kvm", "tcg", "icount", "timed"]
 
+LARGE = 1 << 20  # characters of a JSON document that is not indented
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal
 
 
@@ -26,7 +28,7 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     Dataclasses become objects, tuples lists, paths strings.
     """
     if as_json:
-        print(json.dumps(value, default=_plain, indent=1, ensure_ascii=False, allow_nan=False))
+        print(_json(value))
         return
     if isinstance(text, str):
         print(text)
@@ -34,6 +36,13 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
 
     Console(width=None if sys.stdout.isatty() else 100).print(text)
+
+
+def _json(value: object) -> str:
+    """Return a JSON document, indented unless it is large: json.dumps then is ten times slower."""
+    dump = partial(json.dumps, default=_plain, ensure_ascii=False, allow_nan=False)
+    text = dump(value)
+    return text if len(text) > LARGE else dump(value, indent=1)
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
@@ -122,9 +131,15 @@ def progress_lines(title: str) -> Iterator[Progress]:
     yield line
 
 
+_field_names: dict[type, tuple[str, ...]] = {}  # of dataclasses: a plan may have 10^5 of them
+
+
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        if (names := _field_names.get(type(value))) is None:
+            names = tuple(field.name for field in dataclasses.fields(value))
+            _field_names[type(value)] = names
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, set | frozenset):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -60,7 +61,7 @@ class StoredPlan(Stored):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """The cells that have runs, in the order of the plan."""
-        return tuple(dict.fromkeys(run.cell for run in self.runs))
+        return tuple(self._by_cell)
 
     @property
     def capture(self) -> Any:
@@ -69,7 +70,19 @@ class StoredPlan(Stored):
 
     def runs_of(self, cell: Cell) -> tuple[PlannedRun, ...]:
         """Return the runs of a cell."""
-        return tuple(run for run in self.runs if run.cell == cell)
+        return self._by_cell.get(cell, ())
+
+    @cached_property
+    def _by_cell(self) -> dict[Cell, tuple[PlannedRun, ...]]:
+        return by_cell(self.runs)
+
+
+def by_cell(runs: Iterable[PlannedRun]) -> dict[Cell, tuple[PlannedRun, ...]]:
+    """Return the runs of each cell, both in their order."""
+    groups: dict[Cell, list[PlannedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.cell, []).append(run)
+    return {cell: tuple(group) for cell, group in groups.items()}
 
 
 def texts(remarks: Iterable[Remark]) -> tuple[str, ...]:

@@ -130,7 +130,9 @@ def claims_about(
     claims: Iterable[Claim], cell: Cell, runs: Iterable[PlannedRun]
 ) -> tuple[Claim, ...]:
     """Return the claims about a cell, of variants that the planned runs have in it."""
-    variants = {run.variant for run in runs if run.cell == cell}
+    variants = {
+        run.variant for run in runs if run.topology == cell.topology and run.workload == cell.label
+    }
     return tuple(
         claim
         for claim in claims

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from numalab.analysis.measures.catalogue import explain
@@ -15,7 +16,7 @@ from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.results.cell import Cell
-from numalab.results.plan import PlannedRun, planned_run
+from numalab.results.plan import PlannedRun, by_cell, planned_run
 from numalab.results.remarks import Remark
 from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, load_study, study_table
@@ -56,6 +57,14 @@ class Plan:
     def cells(self) -> tuple[Cell, ...]:
         """The cells that have runs, in the study's order."""
         return tuple(self.workloads)
+
+    def runs_of(self, cell: Cell) -> tuple[PlannedRun, ...]:
+        """Return the runs of a cell."""
+        return self._by_cell.get(cell, ())
+
+    @cached_property
+    def _by_cell(self) -> dict[Cell, tuple[PlannedRun, ...]]:
+        return by_cell(self.runs)
 
     def workload_of(self, run: PlannedRun) -> BoundWorkload:
         """Return the workload of a run, fitted to the run's topology."""

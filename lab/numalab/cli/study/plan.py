@@ -18,6 +18,8 @@ from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 from numalab.units import format_seconds, format_size, runs_of
 
+MOST_ROWS = 1000  # runs of a study that are shown
+
 
 def command(
     studies: options.Studies,
@@ -89,12 +91,14 @@ def _runs(outlook: StudyOutlook) -> Table:
     for title in ("CPUs", "memory", "time"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("from", overflow="fold")
-    for each in outlook.runs:
+    for each in outlook.runs[:MOST_ROWS]:
         n = each.cost.learned_from
         source = "an estimate" if n == 0 else f"{n} earlier run{'s' * (n > 1)}"
         size = format_size(each.memory_mib << 20)
         time = format_seconds(each.cost.seconds)
         table.add_row(Text(each.run.id), str(each.cpus), size, time, source)
+    if (left := len(outlook.runs) - MOST_ROWS) > 0:
+        table.add_row(Text(f"and {left} more (--json lists all)"))
     return table
 
 

@@ -13,6 +13,7 @@ from numalab.results.layout import Results
 from numalab.results.status import Progress, State, read_progress
 from numalab.units import format_seconds, runs_of
 
+MOST_ROWS = 1000  # runs that are shown
 # What needs attention first.
 ORDER = (State.FAILED, State.INTERRUPTED, State.RUNNING, State.WAITING, State.DONE)
 STYLES = {State.DONE: "blue", State.RUNNING: "bold", State.FAILED: "bold dark_orange"}
@@ -45,8 +46,10 @@ def _text(found: Progress) -> RenderableType:
     missing = [run for run in found.runs if run.state in (State.FAILED, State.INTERRUPTED)]
     first = causes(UnfinishedRun(run.cell, run.run, run.state, run.text) for run in missing)
     table = Table.grid(padding=(0, 2))
-    for run in sorted(found.runs, key=lambda run: ORDER.index(run.state)):
+    for run in sorted(found.runs, key=lambda run: ORDER.index(run.state))[:MOST_ROWS]:
         seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))
         table.add_row(Text(run.run), state, Text(seconds), Text(run.text))
-    return Group(Text(printable(head), "bold"), *render_lines(cause_lines(first)), table)
+    rest = len(found.runs) - table.row_count
+    more = [Text(f"and {rest} more (--json lists all)")] if rest else []
+    return Group(Text(printable(head), "bold"), *render_lines(cause_lines(first)), table, *more)
