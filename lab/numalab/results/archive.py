@@ -1,6 +1,7 @@
 """Results as one file, and back. An archive is not trusted: everything in it is checked."""
 
 import io
+import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import IO
 
 import zstandard
 
-from numalab.errors import HostError, UserError
+from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.layout import Results
@@ -24,6 +25,8 @@ LARGEST_FILE = 4 << 30
 DEEPEST = 12
 LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
+_PLAN = Results(Path()).plan.name
+_RUNS = Results(Path()).run("a").path.parent.name
 _LEVEL = 9
 _PACK_LEVEL = 3
 
@@ -93,20 +96,24 @@ def _files(results: Results) -> Iterator[Path]:
 
 
 def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
-    """Unpack an archive into a new folder, whole or not at all.
+    """Unpack the plan and the runs of an archive into a new folder, whole or not at all.
 
-    Raises UserError for what is not such an archive: names that lead elsewhere, links and devices,
-    too many or too large files, no plan that this numalab reads; and where `target` is there.
+    Pages and other files that `report` makes are left out: they may say anything. Raises UserError
+    for what is not such an archive: names that lead elsewhere, links and devices, too many or too
+    large files, no plan that this numalab reads; and where `target` is there.
     """
-    if target.exists():
-        raise UserError("is there already", file=target)
+    with reading(target):
+        if os.path.lexists(target):
+            raise UserError("is there already", file=target)
     with reading(archive):
+        if archive.exists() and not archive.is_file():  # a pipe would block
+            raise UserError("is not a file", file=archive)
         raw = archive.open("rb")
     try:
         with raw, replacing(target) as temporary:
             make_dir(temporary)
             with _unpacked(raw) as unpacked:
-                _unpack(unpacked, temporary, archive, on_file)
+                _unpack(unpacked, temporary, archive, on_file, wanted=_is_data)
             load_plan(Results(temporary))
     except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
         raise UserError(f"not an archive of results: {error}", file=archive) from None
@@ -150,7 +157,19 @@ def _sense() -> Iterator[None]:
         raise tarfile.ReadError(f"a header that makes no sense: {type(error).__name__}") from error
 
 
-def _unpack(stream: IO[bytes], folder: Path, archive: Path, on_file: OnFile | None) -> None:
+def _is_data(path: PurePosixPath) -> bool:
+    """Tell whether a file of results is their plan or of a run, and not made from these."""
+    return path == PurePosixPath(_PLAN) or (path.parts[0] == _RUNS and len(path.parts) > 1)
+
+
+def _unpack(
+    stream: IO[bytes],
+    folder: Path,
+    archive: Path,
+    on_file: OnFile | None,
+    *,
+    wanted: Callable[[PurePosixPath], bool] = lambda _path: True,
+) -> None:
     count = size = 0
     free = shutil.disk_usage(folder).free
     with _opened(stream) as tar:
@@ -163,7 +182,11 @@ def _unpack(stream: IO[bytes], folder: Path, archive: Path, on_file: OnFile | No
                     f"holds more than {MOST_FILES} files or {MOST_BYTES} bytes", file=archive
                 )
             if size > free:
-                raise HostError(f"{folder.parent} has no space for what {archive} holds")
+                raise HostError(
+                    f"{shown(folder.parent)} has no space for what {shown(archive)} holds"
+                )
+            if not wanted(path):
+                continue
             if (folder / path).is_file():
                 raise UserError(f"holds a file twice: {member.name!r}", file=archive)
             if (folder / path).is_dir() or any((folder / up).is_file() for up in path.parents):

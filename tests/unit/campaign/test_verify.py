@@ -17,9 +17,12 @@ from numalab.campaign.local import Outlook, Ready, run_here
 from numalab.campaign.verify import Verification, verify
 from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
+from numalab.reporting.build import gather
+from numalab.reporting.publish import publish
 from numalab.results.archive import export_results, import_results
 from numalab.results.layout import Results
 from numalab.results.plan import StoredPlan
+from support.example_results import copy_example
 from support.fake_executor import MATRIX, fake, ready
 
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1]")
@@ -102,7 +105,7 @@ def test_results_survive_the_way(study: Ready, tmp_path: Path) -> None:
     assert archive.read_bytes() == twin.read_bytes()
     found = import_results(archive, tmp_path / "there" / "results")
     names = {str(path.relative_to(found.path)) for path in found.path.rglob("*") if path.is_file()}
-    assert len(names) == count
+    assert len(names) == count - 1  # without the ledger of the fake executor
     assert "runs/ring-2_few_after_1/events.parquet" in names
     assert not any("job.img" in name or "running" in name or "link" in name for name in names)
     assert set(found.finished()) == set(study.results.finished())
@@ -186,6 +189,28 @@ def test_what_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not target.exists()
 
 
+def test_pages_of_a_stranger_are_left_out(study: Ready, tmp_path: Path) -> None:
+    archive, pages = tmp_path / "a.tar.zst", ("index.html", "changelog.txt", "report.json",
+        "picture.png", "cells/ring-2_few/index.html", "cells/x/picture.png", "more.html",
+        "runs", "overview/index.html")  # fmt: skip
+    foreign = [(member(name), b"<script>alert(1)</script>") for name in pages]
+    found = import_results(packed(archive, *foreign, PLAN, (member("runs/a/x"), b"x")),
+                           tmp_path / "there")  # fmt: skip
+    files = {str(path.relative_to(found.path)) for path in found.path.rglob("*") if path.is_file()}
+    assert files == {"plan.json", "runs/a/x"}
+
+
+def test_a_report_is_the_same_here_and_there(tmp_path: Path) -> None:
+    results = Results(copy_example(tmp_path / "here" / "results"))
+    publish(gather(results), results)
+    export_results(results, tmp_path / "a.tar.zst")
+    found = import_results(tmp_path / "a.tar.zst", tmp_path / "there" / "results")
+    assert not found.html.exists()
+    publish(gather(found), found)
+    for name in ("index.html", "changelog.txt", "report.json", "picture.png"):
+        assert (found.path / name).read_bytes() == (results.path / name).read_bytes(), name
+
+
 def test_two_files_of_one_name(tmp_path: Path) -> None:
     archive = packed(tmp_path / "a.tar.zst", PLAN, PLAN)
     with pytest.raises(UserError, match="holds a file twice"):
@@ -194,7 +219,7 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b"), ("a", "a/b/c")])
 def test_a_file_that_is_a_folder(tmp_path: Path, names: tuple[str, str]) -> None:
-    members = [(member(name), b"x") for name in names]
+    members = [(member(f"runs/{name}"), b"x") for name in names]
     archive = packed(tmp_path / "a.tar.zst", PLAN, *members)
     with pytest.raises(UserError, match="holds a file that is a folder"):
         import_results(archive, tmp_path / "target")
@@ -240,7 +265,7 @@ def test_names_that_no_result_has_are_left_out(study: Ready, tmp_path: Path) -> 
     (study.results.path / "a\nb").write_text("x")
     export_results(study.results, tmp_path / "a.tar.zst")
     found = import_results(tmp_path / "a.tar.zst", tmp_path / "there")
-    assert {path.name for path in found.path.iterdir()} == {"plan.json", "runs", "ledger"}
+    assert {path.name for path in found.path.iterdir()} == {"plan.json", "runs"}
 
 
 def test_doing_a_strangers_runs_again_leaves_other_folders_alone(study: Ready) -> None:

@@ -1,11 +1,13 @@
 """`numalab import`."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from numalab.cli.output import progress_lines
+from numalab.cli.output import pass_on, progress_lines
 from numalab.places import project_dir
 from numalab.results.archive import import_results
 
@@ -19,10 +21,10 @@ def command(
     """Unpack results that somebody else packed, and print their folder.
 
     An archive is not trusted: names, sizes and numbers of files are checked, and nothing is left
-    of one that is refused.
+    of one that is refused. Pages in it are left out; `numalab report` makes them from the runs.
     """
     name = archive.name.removesuffix(".zst").removesuffix(".tar") or "results"
     target = output or project_dir() / "reports" / "imported" / name
     with progress_lines("import") as tell:
         import_results(archive, target, lambda name: tell(name, None))
-    print(target)
+    pass_on(os.fsencode(target) + b"\n", sys.stdout)
