@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -35,9 +36,11 @@ def replacing(path: Path) -> Iterator[Path]:
     disk is a HostError that names the path.
     """
     make_dir(path.parent)
+    _check_replaceable(path)
     try:
         with scratch_folder(path.parent, _UNFINISHED) as scratch:
-            temporary = scratch / path.name
+            # Its own name tells programs what it is to be; libraries in Rust take only UTF-8.
+            temporary = scratch / (path.name if _is_utf8(path) else "new")
             yield temporary
             if temporary.is_file() and not temporary.stat().st_mode & 0o100:
                 temporary.chmod(0o600)
@@ -52,6 +55,16 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def _check_replaceable(path: Path) -> None:
+    """Raise HostError for a device, a pipe or a socket: a file must not take its place."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # not there, or a link that leads nowhere
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise HostError(f"cannot write {shown(path)}: it is a device, a pipe or a socket")
+
+
 def make_dir(path: Path) -> None:
     """Create a folder, for this user only, with those above it; HostError when that fails."""
     try:
@@ -59,6 +72,29 @@ def make_dir(path: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot create {shown(path)}: {error.strerror}") from None
+
+
+def utf8_path(path: Path) -> Path:
+    """Return a path of the same file that is UTF-8, for libraries in Rust: polars takes no other.
+
+    Folders of other names are reached by a descriptor that stays open as long as this process.
+    """
+    if _is_utf8(path):
+        return path
+    count = max(n for n, part in enumerate(path.parts) if not _is_utf8(part)) + 1
+    folder = Path(*path.parts[:count])
+    status = folder.stat()
+    opened = _opened_folder(folder, status.st_dev, status.st_ino)
+    return Path(f"/proc/self/fd/{opened}", *path.parts[count:])
+
+
+def _is_utf8(path: Path | str) -> bool:
+    return not any("\udc80" <= char <= "\udcff" for char in str(path))  # PEP 383
+
+
+@cache
+def _opened_folder(folder: Path, _device: int, _inode: int) -> int:
+    return os.open(folder, os.O_PATH | os.O_CLOEXEC)
 
 
 def create(path: Path) -> BinaryIO:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from numalab.files import open_regular
+from numalab.files import open_regular, utf8_path
 
 MOST_BYTES: Final = 512 << 20  # of the columns that are read, in memory
 MOST_ROWS: Final = 1 << 26
@@ -81,7 +81,7 @@ def scan_parquet(
         raise ValueError(f"{size.rows} rows, and at most {most_rows} are read")
     if size.of(columns) > most:
         raise ValueError(f"values of {size.of(columns)} bytes, and at most {most} are read")
-    table = pl.scan_parquet(path, glob=False)
+    table = pl.scan_parquet(utf8_path(path), glob=False)
     for name, kind in table.collect_schema().items():
         if not (kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.String, pl.Null)):
             raise ValueError(f"a column {name[:80]!r} of type {str(kind)[:80]}")

@@ -1,8 +1,21 @@
 """The files of one run: the only module that knows their names."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from numalab.errors import UserError
+
+# What a document of XML cannot hold: control characters (XML 1.0, 2.2), bytes that are no UTF-8.
+_NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def check_guest_path(path: Path) -> None:
+    """Raise UserError for a path that libvirt's XML cannot name: a guest cannot use it."""
+    if _NOT_IN_XML.search(str(path.absolute())):
+        reason = "a guest cannot use it: the name has control characters, or is not UTF-8"
+        raise UserError(reason, file=path)
 
 
 class _Folder(Protocol):

@@ -21,7 +21,7 @@ from numalab.places import cache_dir
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
-from numalab.run_dir import RunDir
+from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.model import Topology
 
@@ -131,6 +131,7 @@ def _run_dir(keep: Path | None) -> Iterator[RunDir]:
 
 
 def _check_free(keep: Path) -> None:
+    check_guest_path(keep)
     with reading(keep):
         free = not os.path.lexists(keep) or (keep.is_dir() and not any(keep.iterdir()))
     if not free:

@@ -34,7 +34,7 @@ from numalab.capture.pages import MAX_KINDS, PageChunk, PageSource
 from numalab.capture.ring_buffer import Ints, page_times
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
-from numalab.files import replacing
+from numalab.files import replacing, utf8_path
 from numalab.topology.model import Topology
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
@@ -86,7 +86,7 @@ def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Pat
             )
             # Nothing asks for the statistics of row groups, and they take a tenth of the time; so
             # does zstd, whose files are a third smaller.
-            frames.sink_parquet(temporary, statistics=False, compression="lz4")
+            frames.sink_parquet(utf8_path(temporary), statistics=False, compression="lz4")
     decoder.result.problems = tuple(trace.problems)
     return decoder.result
 

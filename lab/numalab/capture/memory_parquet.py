@@ -4,7 +4,7 @@ import polars as pl
 
 from numalab.capture.guest_time import JoinedTables, join_tables
 from numalab.capture.memory_tables import MAX_BYTES, parse_memory_tables
-from numalab.files import replacing
+from numalab.files import replacing, utf8_path
 from numalab.parquet import read_parquet
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
@@ -24,7 +24,7 @@ def keep_memory_tables(
         (joined.traffic, directory.memory_traffic_table),
     ):
         with replacing(path) as new:
-            table.write_parquet(new, compression="zstd")
+            table.write_parquet(utf8_path(new), compression="zstd")
     for path in (directory.memory_counts, directory.memory_traffic):
         path.unlink()
     notes = []

@@ -14,7 +14,7 @@ import typer
 
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
-from numalab.errors import HostError, LabError, shown
+from numalab.errors import HostError, LabError, UserError, shown
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -101,6 +101,8 @@ def _explained(error: Exception) -> tuple[int, str]:
         case OSError(filename=None) if error.errno in _UNWRITTEN:
             drop_output()
             return HostError.exit_code, f"cannot write the output: {error.strerror}"
+        case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP, filename=str()):
+            return UserError.exit_code, str(UserError(str(error.strerror), file=error.filename))
         case OSError():
             name = error.filename
             where = f"{shown(os.fsdecode(name))}: " if isinstance(name, str | bytes) else ""

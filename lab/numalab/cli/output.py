@@ -80,7 +80,7 @@ def say(text: str) -> None:
 
 def say_waiting(results: Path) -> None:
     """Say that another numalab has these results, and may be about to end."""
-    say(f"waiting a moment: another numalab is using {results}")
+    say(f"waiting a moment: another numalab is using {shown(results)}")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from numalab.qemu.hypervisor import Hypervisor
 from numalab.qemu.jobdisk import make_job_disk, render_job
 from numalab.qemu.one_thread import one_thread_emulator
 from numalab.qemu.version import qemu_version
-from numalab.run_dir import RunDir
+from numalab.run_dir import RunDir, check_guest_path
 from numalab.topology.memory.model import memory_model
 from numalab.topology.memory.parameters import render_parameters
 
@@ -68,6 +68,7 @@ def prepare(
 
     Raises UserError for host CPUs that there are not, HostError where other guests have them.
     """
+    check_guest_path(run_dir.path)
     placement, admission = admit_machine(machine)
     try:
         admitted = (placement, admission)

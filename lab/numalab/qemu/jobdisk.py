@@ -41,7 +41,10 @@ def render_job(job: Job, trace_instance: str) -> dict[str, bytes]:
         "sample": f"{job.sample_ms} {job.sampled}" if job.sample_ms and job.sampled else "",
         "numastat": "before and after" if job.numastat else "",
     }
-    files = {name: f"{text}\n".encode() if text else b"" for name, text in texts.items()}
+    files = {
+        name: f"{text}\n".encode("utf-8", "surrogateescape") if text else b""
+        for name, text in texts.items()
+    }
     return files | {f"files/{name}": data for name, data in job.files.items()}
 
 

@@ -1,5 +1,6 @@
 """Writes a report's files beside the runs that it is of."""
 
+import os
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
@@ -46,9 +47,7 @@ def links(study: StudyResults, results: Results, beside: Path | None = None) -> 
     pages = [results.html if _is_one_page(study) else results.cell(report.cell_name).html
              for report in study.reports]  # fmt: skip
     start = beside or results.path
-    return tuple(
-        quote(Path(relpath(page.absolute(), start.absolute())).as_posix()) for page in pages
-    )
+    return tuple(quote(os.fsencode(relpath(page.absolute(), start.absolute()))) for page in pages)
 
 
 def publish_overview(studies: Sequence[tuple[StudyResults, Results]], path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import IO
 import zstandard
 
 from numalab.errors import HostError, UserError, shown
-from numalab.files import make_dir, reading, replacing
+from numalab.files import make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.layout import Results
 from numalab.results.names import is_plain
@@ -106,9 +106,7 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
         if os.path.lexists(target):
             raise UserError("is there already", file=target)
     with reading(archive):
-        if archive.exists() and not archive.is_file():  # a pipe would block
-            raise UserError("is not a file", file=archive)
-        raw = archive.open("rb")
+        raw = open_regular(archive)
     try:
         with raw, replacing(target) as temporary:
             make_dir(temporary)

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from numalab.errors import HostError, UserError
-from numalab.files import replacing
+from numalab.files import replacing, utf8_path
 from numalab.parquet import collect, read_parquet, scan_parquet, table_size
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import UNKNOWN, Manifest
@@ -147,7 +147,7 @@ def store(found: Catalogue) -> None:
     pairs = ((found.results.measures_table, found.measures), (found.results.runs_table, found.runs))
     for path, table in pairs:
         with replacing(path) as temporary:
-            table.write_parquet(temporary)
+            table.write_parquet(utf8_path(temporary))
 
 
 def _read(

@@ -24,7 +24,7 @@ from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
-from numalab.files import left_by_guest
+from numalab.files import left_by_guest, utf8_path
 from numalab.measure import modelled
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
@@ -138,7 +138,7 @@ class RunFiles:
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:
     """Scan what the measures read of a run's events, without loading them."""
-    table = pl.scan_parquet(directory.events)
+    table = pl.scan_parquet(utf8_path(directory.events), glob=False)
     names = table.collect_schema().names()
     return table.select([name for name in COLUMNS if name in names])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from numalab.errors import UserError
-from numalab.files import open_regular
+from numalab.files import open_regular, reading
 from numalab.guest.console import parse_beat, printable
 from numalab.locks import is_locked
 from numalab.results.layout import Results
@@ -67,7 +67,9 @@ class Progress:
 
 def read_progress(results: Results) -> Progress:
     """Read how far results are. Raises UserError for what are none, or damaged ones."""
-    if not results.plan.exists():
+    with reading(results.plan):
+        planned = results.plan.exists()
+    if not planned:
         raise UserError("these are no results of a study: there is no plan", file=results.path)
     active = is_locked(results.path)
     plan, finished = load_plan(results), results.finished()

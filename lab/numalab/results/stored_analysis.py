@@ -18,7 +18,7 @@ from numalab.analysis.timeline import SPANS, Mark, RunTimeline
 from numalab.cpulist import Cpulists, format_cpulist
 from numalab.document import Listed
 from numalab.errors import WorkloadFailed
-from numalab.files import bound_json, replacing, write_json, write_text
+from numalab.files import bound_json, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER
 from numalab.parquet import collect, scan_parquet
 from numalab.results.stored import Count, Stored, StoredMeasure
@@ -86,7 +86,7 @@ def save_analysis(directory: RunDir, analysis: Analysis) -> None:
             "marks": _MARKS.dump_json(timeline.marks).decode(),
         }
         with replacing(directory.timeline) as temporary:
-            timeline.spans.write_parquet(temporary, metadata=about)
+            timeline.spans.write_parquet(utf8_path(temporary), metadata=about)
     write_json(directory.measures, stored)
 
 

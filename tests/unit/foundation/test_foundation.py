@@ -1,6 +1,8 @@
 """The lowest layer: CPU lists, units, processes, and files that are whole or not there."""
 
 import os
+import socket
+import stat
 import sys
 import time
 from pathlib import Path
@@ -110,6 +112,28 @@ def test_replacing_is_whole_or_not_at_all(tmp_path: Path) -> None:
     with replacing(tmp_path / "folder") as temporary:
         temporary.mkdir()
     assert (tmp_path / "folder").is_dir()
+
+
+def test_a_device_a_pipe_or_a_socket_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        kinds = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+        for path in kinds:
+            with pytest.raises(HostError, match="it is a device, a pipe or a socket"):
+                write_text(path, "x")
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == kinds
+
+
+def test_a_device_is_never_replaced_by_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("making a device needs root")
+    device = tmp_path / "null"
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    with pytest.raises(HostError, match="it is a device"):
+        write_text(device, "x")
+    assert stat.S_ISCHR(device.stat().st_mode)
 
 
 def test_a_full_disk_is_one_message() -> None:

@@ -13,7 +13,7 @@ from numalab.campaign.boot import boot, guest
 from numalab.campaign.prepare import choose_mode, prepare
 from numalab.cli import options
 from numalab.cli.output import emit, progress_lines, say
-from numalab.errors import LabError, UserError
+from numalab.errors import LabError, UserError, shown
 from numalab.files import write_json
 from numalab.guest.doctor import Check, checks
 from numalab.guest.host_report.private import names_here
@@ -103,7 +103,7 @@ def _report(path: Path, kernel: str, image: str, pages: PageKind, words: tuple[s
         read_host(), checks(), any_verdict(), topologies, probe, version=own, names=names_here()
     )
     write_json(path, value)
-    say(f"read {path} before you send it: it is to hold no name and no path of yours")
+    say(f"read {shown(path)} before you send it: it is to hold no name and no path of yours")
 
 
 def _probe(

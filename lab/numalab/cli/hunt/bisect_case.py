@@ -6,7 +6,7 @@ import typer
 
 from numalab.bisect.history import History, Step, git_history, series_history
 from numalab.cli.output import emit, progress_lines, say
-from numalab.errors import BuildError, UserError
+from numalab.errors import BuildError, UserError, shown
 from numalab.hunt.bisect_case import CaseBisection, JudgedStep, bisect_case
 from numalab.hunt.case_file import read_case
 from numalab.hunt.examine import HuntBench
@@ -43,7 +43,7 @@ def run(
     history = _history(path, _base(path, table, kernel), good, bad, series)
     folder = output or project_dir() / "reports" / "hunts" / path.stem
     connect(connection)
-    say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
+    say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
     benches: dict[str, HuntBench] = {}
     with progress_lines("prepare") as tell, workers(Store(folder), 1, lambda *_: None) as crew:
 

@@ -16,7 +16,7 @@ from numalab.cli import options
 from numalab.cli.hunt import bisect_case
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
-from numalab.errors import UserError
+from numalab.errors import UserError, shown
 from numalab.kernel.catalogue import KernelSpec
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
@@ -104,7 +104,7 @@ def command(
     name = bench_folder(plan, where, chosen, wanted, history)
     folder = output or project_dir() / "reports" / plan.name / name
     bench = Bench(plan, where, chosen, folder, wanted, jobs, connection)
-    say(f"{len(history.steps)} steps after {history.good.title}, results in {folder}")
+    say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
     connect(connection)
     with goes_on("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
         found = run_bisection(

@@ -7,6 +7,7 @@ import typer
 
 from numalab.cli import options
 from numalab.cli.output import progress_lines, say
+from numalab.errors import shown
 from numalab.results.archive import export_results
 from numalab.results.layout import Results
 from numalab.units import format_size
@@ -19,4 +20,4 @@ def command(
     """Pack results into one file for somebody else; runs that are no result are left out."""
     with progress_lines("export") as tell:
         count = export_results(Results(results), target, lambda name: tell(name, None))
-    say(f"{target}: {count} files, {format_size(target.stat().st_size)}")
+    say(f"{shown(target)}: {count} files, {format_size(target.stat().st_size)}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from numalab.cli.output import say
-from numalab.errors import UserError
+from numalab.errors import UserError, shown
 from numalab.files import write_text
 
 TEMPLATE = Path(__file__).parent / "lab_folder"
@@ -29,5 +29,5 @@ def command(
         raise UserError(f"there is already {', '.join(there)}", file=folder)
     for name, text in files.items():
         write_text(folder / name, text)
-        say(f"made {folder / name}")
+        say(f"made {shown(folder / name)}")
     say("put your patches into kernel-configs/series/mine, then: numalab run mine")

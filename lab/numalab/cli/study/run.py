@@ -23,7 +23,7 @@ from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
 from numalab.cli.study.report import show
-from numalab.errors import UserError
+from numalab.errors import UserError, shown
 from numalab.files import make_dir, write_text
 from numalab.machine.model import PageKind
 from numalab.places import project_dir
@@ -38,6 +38,7 @@ from numalab.reporting.build import gather
 from numalab.reporting.publish import publish, publish_overview
 from numalab.results.layout import Results
 from numalab.results.reader import load_plan
+from numalab.run_dir import check_guest_path
 from numalab.study.model import find_study
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds, runs_of
@@ -119,8 +120,9 @@ def command(
     ready = []
     for plan in plans:
         results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
+        check_guest_path(results.path)
         make_dir(results.path)
-        say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {results.path}")
+        say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
         with _gone_if_empty(results.path):
             ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
     executor = None if cluster is None else _cluster(cluster)
@@ -254,7 +256,7 @@ def _show(
         pairs = [(study, prepared.results) for study, prepared in zip(studies, ready, strict=True)]
         page = (output or project_dir() / "reports") / "index.html"
         publish_overview(pairs, page)
-        say(f"page: {page.absolute()}")
+        say(f"page: {shown(page.absolute())}")
     reports = [report for study in studies for report in study.reports]
     if not as_json and len(reports) > 1 and (table := render_claim_table(reports)) is not None:
         emit(None, False, table)
