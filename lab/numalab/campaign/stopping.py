@@ -85,7 +85,7 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
     more: list[PlannedRun] = []
     decided: list[Decided] = []
     for cell in plan.cells:
-        planned = [run for run in plan.runs if run.cell == cell]
+        planned = plan.runs_of(cell)
         names = list(dict.fromkeys(run.variant for run in planned))
         most = max(sum(run.variant == name for run in planned) for name in names)
         here = [run for run in runs if run.cell == cell]
