@@ -75,11 +75,13 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
     check: bool = True,
+    errors: str = "replace",
 ) -> Completed:
-    """Run a command to its end and return what it printed, decoded as UTF-8 with replacement.
+    """Run a command to its end and return what it printed, decoded as UTF-8.
 
-    `env` is added to this process's environment. Raises CommandFailed when `check` and the status
-    is not 0, CommandTimedOut after `timeout` seconds, HostError if the program does not exist.
+    `errors` is for bytes of stdout that are not UTF-8, as in `bytes.decode`. `env` is added to this
+    process's environment. Raises CommandFailed when `check` and the status is not 0,
+    CommandTimedOut after `timeout` seconds, HostError if the program does not exist.
     """
     process = _start(argv, cwd=cwd, env=env, stdin=stdin is not None, stderr=subprocess.PIPE)
     began = time.monotonic()
@@ -90,7 +92,8 @@ def run(
         raise CommandTimedOut(f"{argv[0]} did not end within {timeout:.0f} s") from None
     finally:
         _end_tree(process)
-    return _completed(argv, process.returncode, _text(out), _text(err), began, check=check)
+    texts = out.decode("utf-8", errors), _text(err)
+    return _completed(argv, process.returncode, *texts, began, check=check)
 
 
 def run_logged(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.files import home_expanded
+from numalab.files import home_expanded, reading
 from numalab.kernel.catalogue import list_series, series_path
 from numalab.source import git
 from numalab.source.series import Series, load_mailbox, load_series
@@ -22,7 +22,9 @@ def find_series(text: str) -> Series:
     if "/" not in text and text in list_series():
         return load_series(series_path(text))
     path = home_expanded(text)
-    if path.exists():
+    with reading(path):
+        exists = path.exists()
+    if exists:
         return load_series(path)
     if text.startswith(git.PREFIX):
         return _load_range(text)

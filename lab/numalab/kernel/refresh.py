@@ -9,6 +9,7 @@ from numalab.kernel.catalogue import KernelSpec, list_series, series_path
 from numalab.kernel.find import find_series
 from numalab.locks import locked
 from numalab.progress import Progress
+from numalab.source.beneath import NotPlain
 from numalab.source.patch import HunkFailed, renew_offsets
 from numalab.source.series import Series, apply_series, load_series, read_patch
 from numalab.source.source import fetch_source, unpack
@@ -54,7 +55,7 @@ def _renewed(
         try:
             if patch in series.patches:
                 texts[patch.path] = renew_offsets(read_patch(patch.path), now)
-        except HunkFailed as error:
+        except (HunkFailed, NotPlain) as error:
             raise UserError(f"does not apply: {error}", file=patch.path) from None
         touched.update(apply_series([Series(series.name, (patch,))], now))
     return texts

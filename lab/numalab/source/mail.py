@@ -3,14 +3,25 @@
 Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects as in RFC 2045, 2047.
 """
 
-import email
 import email.policy
 import re
-from email.message import EmailMessage
+from contextlib import suppress
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.message import Message
+from email.parser import BytesHeaderParser
 
+from numalab.source.patch import PatchError
+
+MAX_MAILS = 10_000
+_MAX_PARTS, _MAX_DEPTH = 20, 5  # of one message
+_MAX_SUBJECT = 1000
 # The line that begins a message, followed by a header; git's own has a commit and a fixed date.
-_BEGIN = re.compile(rb"^From \S+.*\d\d:\d\d:\d\d \d{4}.*\n(?=[A-Za-z-]+:)", re.MULTILINE)
-_TAG = re.compile(r"\[([^]]*PATCH[^]]*)\]", re.IGNORECASE)
+# What is before the time is bounded, or a long line would be searched from each of its places.
+_BEGIN = re.compile(
+    rb"^From \S[^\n]{1,200}?\d\d:\d\d:\d\d \d{4}[^\n]*\n(?=[A-Za-z-]+:)", re.MULTILINE
+)
+_TAG = re.compile(r"\[([^][]*)\]")
 _DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -25,13 +36,15 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     Messages without a diff (cover letters) and answers are left out. Of several versions of a
     series the newest is taken. The order is that of the numbers in "[PATCH 2/5]", otherwise that
     of the mailbox. A text is the message's subject and its decoded body, and can hold undecodable
-    bytes as surrogates.
+    bytes as surrogates. Raises PatchError for too many messages.
     """
     lines = list(_BEGIN.finditer(data))
+    if len(lines) > MAX_MAILS:
+        raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")
     ends = [*(line.start() for line in lines[1:]), len(data)]
     found = []
-    for begin, end in zip((line.end() for line in lines), ends, strict=True):
-        subject, body = _decode(data[begin:end])
+    for line, end in zip(lines, ends, strict=True):
+        subject, body = _decode(data[line.end() : end])
         if _DIFF.search(body) and not re.match(r"(?i)\s*(re|aw|fwd?):", subject):
             found.append((*_place(subject), f"Subject: {subject}\n\n{body}"))
     newest = max((version for version, _, _ in found), default=1)
@@ -43,23 +56,61 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
 
 def _decode(message: bytes) -> tuple[str, str]:
     """Return a message's subject and its text; what needs no decoding stays as it is."""
-    parsed = email.message_from_bytes(message, policy=email.policy.default)
-    assert isinstance(parsed, EmailMessage)
-    subject = " ".join(str(parsed.get("Subject", "")).split())
-    part = parsed.get_body(("plain",)) or parsed
-    encoding = str(part.get("Content-Transfer-Encoding", "")).lower()
-    if not parsed.is_multipart() and encoding not in ("quoted-printable", "base64"):
-        _, _, body = message.partition(b"\n\n")
+    headers, body = _parse(message)
+    subject = _unfold(next((text for name, text in headers.raw_items() if _is_subject(name)), ""))
+    plain = _plain_part(headers, body, depth=0)
+    if plain is None and headers.get_content_maintype() == "multipart":
+        return subject, ""
+    part, data = plain or (headers, body)
+    encoding = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    if part is headers and encoding not in ("quoted-printable", "base64"):
         return subject, body.decode("utf-8", "surrogateescape")
+    part.set_payload(data.decode("ascii", "surrogateescape"))
     payload = part.get_payload(decode=True)
     text = payload.decode("utf-8", "surrogateescape") if isinstance(payload, bytes) else ""
     return subject, text.replace("\r\n", "\n")
 
 
+def _parse(message: bytes) -> tuple[Message, bytes]:
+    """Split a message into its headers and its body.
+
+    The standard library's parser takes the parts of a body recursively, and its newer policies
+    parse a header in the square of its length.
+    """
+    head, _, body = (b"\n" + message).partition(b"\n\n")
+    return BytesHeaderParser(policy=email.policy.compat32).parsebytes(head[1:] + b"\n\n"), body
+
+
+def _plain_part(headers: Message, body: bytes, depth: int) -> tuple[Message, bytes] | None:
+    """Return the first part that is plain text and no attachment: its headers and its body."""
+    if headers.get_content_disposition() == "attachment":
+        return None
+    if headers.get_content_type() == "text/plain":
+        return headers, body
+    boundary = headers.get_boundary()
+    if headers.get_content_maintype() != "multipart" or not boundary or depth == _MAX_DEPTH:
+        return None
+    line = rb"(?:\A|\r?\n)--" + re.escape(boundary.encode("ascii", "surrogateescape"))
+    parts = re.split(line + rb"(?:--)?[ \t]*\r?(?:\n|\Z)", body, maxsplit=_MAX_PARTS)
+    below = (_plain_part(*_parse(part), depth + 1) for part in parts[1:])
+    return next((part for part in below if part is not None), None)
+
+
+def _is_subject(name: str) -> bool:
+    return name.lower() == "subject"
+
+
+def _unfold(raw: str) -> str:
+    """Return a subject in one line, encoded words (RFC 2047) decoded."""
+    text = raw[:_MAX_SUBJECT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    with suppress(ValueError, LookupError, HeaderParseError):
+        text = str(make_header(decode_header(text)))
+    return " ".join(text.split())
+
+
 def _place(subject: str) -> tuple[int, int | None]:
     """Return the version and the number that a subject such as "[PATCH v2 3/5] x" gives."""
-    tag = _TAG.search(subject)
-    words = tag[1] if tag else ""
+    words = next((tag for tag in _TAG.findall(subject) if "patch" in tag.lower()), "")
     version = re.search(r"\bv(\d+)\b", words, re.IGNORECASE)
     number = re.search(r"\b(\d+)/\d+\b", words)
     return int(version[1]) if version else 1, int(number[1]) if number else None

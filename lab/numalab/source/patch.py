@@ -1,18 +1,23 @@
 """Unified diffs: parse one, and apply it to text without fuzz. Pure.
 
-What `git format-patch`, b4 and quilt write: new, deleted, renamed files and changed modes included,
-binary patches not. Format: "Detailed Unified" in the GNU diffutils manual; git-diff(1), "Generating
-patch text with -p".
+What `git format-patch`, b4 and quilt write: new, deleted, renamed files and changed modes included;
+binary patches, copies, symbolic links and submodules are refused. Format: "Detailed Unified" in the
+GNU diffutils manual; git-diff(1), "Generating patch text with -p".
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
 _NO_NEWLINE = "\\ No newline at end of file"
 _NEARBY = 400  # lines up and down in which a failing hunk's place is looked for
+_SHOWN = 200  # lines of a failing hunk
+_MAX_EFFORT = 20_000_000  # compared lines; a hostile patch asks for the square of its lines
+_MAX_NAME, _MAX_PART = 2000, 255  # bytes; a file system takes no more of a part
+_KINDS = {0o120000: "a symbolic link", 0o160000: "a submodule"}
+_ESCAPE = r'\\(?:[abtnvfr"\\]|[0-3][0-7]{2})'
+_ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
 class PatchError(Exception):
@@ -53,6 +58,18 @@ class FilePatch:
     old: str | None
     new: str | None
     hunks: tuple[Hunk, ...] = ()
+
+
+@dataclass
+class _Effort:
+    """How many lines may still be compared to find the hunks of a patch."""
+
+    left: int = _MAX_EFFORT
+
+    def spend(self, lines: int) -> None:
+        self.left -= lines
+        if self.left < 0:
+            raise HunkFailed("its hunks are too many, too large and too far from their lines")
 
 
 @dataclass
@@ -102,6 +119,7 @@ def apply_patch(
     each hunk fits: the numbers that belong into its header. Raises HunkFailed.
     """
     result: dict[str, str | None] = {}
+    effort = _Effort()
 
     def now(path: str) -> str | None:
         return result[path] if path in result else read(path)
@@ -113,7 +131,7 @@ def apply_patch(
             raise HunkFailed(f"{old_path} does not exist")
         if new_path is not None and new_path != old_path and now(new_path) is not None:
             raise HunkFailed(f"{new_path} exists already")
-        after = _apply_hunks(file, before, on_place)
+        after = _apply_hunks(file, before, on_place, effort)
         if old_path is not None and old_path != new_path:
             if new_path is None and after:
                 raise HunkFailed(f"{old_path} has lines that the patch does not delete")
@@ -139,7 +157,9 @@ def renew_offsets(text: str, read: Callable[[str], str | None]) -> str:
     return "\n".join(lines)
 
 
-def _apply_hunks(file: FilePatch, text: str, on_place: Callable[[Hunk, int, int], None]) -> str:
+def _apply_hunks(
+    file: FilePatch, text: str, on_place: Callable[[Hunk, int, int], None], effort: _Effort
+) -> str:
     lines = text.split("\n")
     ends_with_newline = lines[-1] == ""
     if ends_with_newline:
@@ -147,9 +167,10 @@ def _apply_hunks(file: FilePatch, text: str, on_place: Callable[[Hunk, int, int]
     shift = grown = 0
     for number, hunk in enumerate(file.hunks, 1):
         wanted = max(hunk.start - 1, 0) + shift + (1 if not hunk.old and hunk.start else 0)
-        place = _find(lines, hunk.old, wanted)
+        effort.spend(len(lines) // 100)  # the lines behind the hunk move
+        place = _find(lines, hunk.old, wanted, effort)
         if place is None:
-            raise HunkFailed(_explain(file, number, lines, wanted))
+            raise HunkFailed(_explain(file, number, lines, wanted, effort))
         # Where a side has no line, diff counts the line before (GNU diffutils, Detailed Unified).
         on_place(hunk, place - grown + bool(hunk.old), place + bool(hunk.new))
         grown += len(hunk.new) - len(hunk.old)
@@ -160,22 +181,25 @@ def _apply_hunks(file: FilePatch, text: str, on_place: Callable[[Hunk, int, int]
     return "\n".join(lines) + ("\n" if ends_with_newline and lines else "")
 
 
-def _find(lines: list[str], old: tuple[str, ...], wanted: int) -> int | None:
+def _find(lines: list[str], old: tuple[str, ...], wanted: int, effort: _Effort) -> int | None:
     """Return where `old` stands: at `wanted`, or else at the nearest place, however far."""
     if not old:
         return min(wanted, len(lines))
     last = len(lines) - len(old)
     for distance in range(max(wanted, last - wanted, 0) + 1):
         for place in (wanted - distance, wanted + distance):
-            if 0 <= place <= last and tuple(lines[place : place + len(old)]) == old:
-                return place
+            effort.spend(1)
+            if 0 <= place <= last and lines[place] == old[0]:
+                effort.spend(len(old))
+                if tuple(lines[place : place + len(old)]) == old:
+                    return place
     return None
 
 
-def _explain(file: FilePatch, number: int, lines: list[str], wanted: int) -> str:
+def _explain(file: FilePatch, number: int, lines: list[str], wanted: int, effort: _Effort) -> str:
     """Show what the hunk wants beside what the file has where the hunk fits best."""
     hunk = file.hunks[number - 1]
-    old = hunk.old
+    old = hunk.old[:_SHOWN]
 
     def alike(place: int) -> int:
         return sum(a == b for a, b in zip(old, lines[place : place + len(old)], strict=False))
@@ -183,7 +207,7 @@ def _explain(file: FilePatch, number: int, lines: list[str], wanted: int) -> str
     first, last = max(wanted - _NEARBY, 0), min(wanted + _NEARBY, max(len(lines) - 1, 0))
     place = max(range(first, last + 1), key=lambda p: (alike(p), -abs(p - wanted)), default=0)
     text = [f"hunk {number} of {len(file.hunks)} does not fit {file.old}"]
-    if hunk.new and _find(lines, hunk.new, wanted) is not None:
+    if hunk.new and _find(lines, hunk.new, wanted, effort) is not None:
         text[0] += "; it seems to be applied already"
     text += ["the patch wants:", *(f"    {line}" for line in old)]
     text.append(f"the file has, from line {place + 1} (> differs):")
@@ -211,7 +235,7 @@ def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
         if line[0] != "\\":
             body.append(line)
         at += 1
-    if old < 0 or new < 0:
+    if old < 0 or new < 0 or not body:
         raise PatchError(f"the hunk in line {begin} has other lines than its header counts")
     if at < len(lines) and lines[at] == _NO_NEWLINE:
         # Behind the last line: an added or context line means that the new text ends so.
@@ -231,35 +255,83 @@ def _git_header(lines: list[str], at: int) -> bool:
 
 
 def _git_names(line: str, at: int) -> _Open:
-    found = re.fullmatch(r"diff --git a/(.+) b/(.+)", line)
-    if found is None:
-        raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
-    return _Open(_safe(found[1], at), _safe(found[2], at))
+    names = line.removeprefix("diff --git ")
+    middle = len(names) // 2
+    old, new = names[:middle], names[middle + 1 :]
+    # Names that are alike may hold " b/". Those of a rename come again behind "rename from".
+    if (old[:2], new[:2]) != ("a/", "b/") or old[2:] != new[2:]:
+        found = re.fullmatch(r'("a/.+"|a/.+) ("b/.+"|b/.+)', names)
+        if found is None:
+            raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
+        old, new = _unquote(found[1], at), _unquote(found[2], at)
+    return _Open(_name_below(old, at), _name_below(new, at))
 
 
 def _extended_header(file: _Open, line: str, at: int) -> None:
+    if found := re.match(
+        r"(?:(?:new file|deleted file|old|new) mode|index \S+\.\.\S+) (\d+)", line
+    ):
+        _check_mode(file, found[1], at)
     if line.startswith("new file mode "):
         file.old = None
     elif line.startswith("deleted file mode "):
         file.new = None
+    elif line.startswith("rename from "):
+        file.old = _safe(_unquote(line.removeprefix("rename from "), at), at)
+    elif line.startswith("rename to "):
+        file.new = _safe(_unquote(line.removeprefix("rename to "), at), at)
     elif line.startswith(("GIT binary patch", "Binary files ")):
         raise PatchError(f"line {at + 1}: binary patches cannot be applied")
     elif line.startswith("copy from "):
         raise PatchError(f"line {at + 1}: patches that copy a file cannot be applied")
 
 
+def _check_mode(file: _Open, mode: str, at: int) -> None:
+    kind = int(mode, 8) & 0o170000 if re.fullmatch("[0-7]{6}", mode) else 0
+    if kind != 0o100000:
+        what = _KINDS.get(kind, f"a file of mode {mode[:20]}")
+        raise PatchError(f"line {at + 1}: {file.new or file.old} is {what}: only files can change")
+
+
 def _name(line: str, at: int) -> str | None:
-    path = line[4:].partition("\t")[0].rstrip()
-    if path == "/dev/null":
-        return None
+    text = line[4:]
+    path = _unquote(text, at) if text.startswith('"') else text.partition("\t")[0].rstrip()
+    return None if path == "/dev/null" else _name_below(path, at)
+
+
+def _name_below(path: str, at: int) -> str:
+    """Return a name without the folder that -p1 takes off."""
     head, slash, rest = path.partition("/")
     if not slash or not head:
         raise PatchError(f"line {at + 1}: {path!r} has no leading a/ or b/ (only -p1 works)")
     return _safe(rest, at)
 
 
+def _unquote(text: str, at: int) -> str:
+    """Return a name that git may have quoted as C does (core.quotePath in git-config(1))."""
+    if not text.startswith('"'):
+        return text
+    found = re.match(rf'"((?:[^"\\]|{_ESCAPE})*)"', text)
+    if found is None:
+        raise PatchError(f"line {at + 1}: cannot read the name in {text[:80]!r}")
+    data = bytearray()
+    for escape in re.finditer(rf"{_ESCAPE}|.", found[1], re.DOTALL):
+        if len(escape[0]) == 1:
+            data += escape[0].encode("utf-8", "surrogateescape")
+        else:
+            code = escape[0][1:]
+            data.append(_ESCAPES[code] if code in _ESCAPES else int(code, 8))
+    return data.decode("utf-8", "surrogateescape")
+
+
 def _safe(path: str, at: int) -> str:
-    parts = PurePosixPath(path).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in path:
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or "\0" in path:
         raise PatchError(f"line {at + 1}: {path!r} leads out of the source tree")
+    if not path.isprintable():
+        raise PatchError(f"line {at + 1}: the name {path!a} is no printable UTF-8")
+    if {"", "."} & set(parts) or ".git" in path.lower().split("/"):
+        raise PatchError(f"line {at + 1}: {path!r} is no name of a source file")
+    if len(path.encode()) > _MAX_NAME or max(len(part.encode()) for part in parts) > _MAX_PART:
+        raise PatchError(f"line {at + 1}: the name {path[:80]!r}... is too long")
     return path

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
-from numalab.files import reading
-from numalab.process import CommandFailed, find_program, run
+from numalab.files import read_bounded, reading
+from numalab.source.beneath import NotPlain, SourceFile
+from numalab.source.index import EXECUTABLE, PLAIN, PatchIndex
 from numalab.source.mail import is_mailbox, split_mailbox
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
 
 MAX_PATCH_BYTES = 16 << 20
+# Of one series. A patch takes up to 400 bytes of memory for each of its lines.
+MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
+MAX_FILES = 20_000
+_MAX_SUBJECT = 1000
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def parse_series(text: str, file: Path | None = None) -> tuple[str, ...]:
     Comments begin with "#". Raises UserError for a name that leads elsewhere, for one given twice
     and for a strip level other than -p1.
     """
-    names: list[str] = []
+    names: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = re.sub(r"(^|\s)#.*", "", line).split()
         if not words:
@@ -74,7 +79,7 @@ def parse_series(text: str, file: Path | None = None) -> tuple[str, ...]:
             raise UserError(f"{name!r} leads out of the series", file=at)
         if name in names:
             raise UserError(f"{name!r} is listed twice", file=at)
-        names.append(name)
+        names[name] = None
     return tuple(names)
 
 
@@ -82,27 +87,33 @@ def load_series(path: Path) -> Series:
     """Read a series from a folder or a file.
 
     A folder has a file `series` (quilt) or holds patches that are applied in the order of their
-    names; a file is a mailbox or one patch. UserError for what is missing or unreadable.
+    names; a file is a mailbox or one patch. UserError for what is missing, unreadable or too large.
     """
-    if not path.is_dir():
+    with reading(path):
+        is_folder = path.is_dir()
+    if not is_folder:
         return _load_file(path)
     file = path / "series"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return _load_folder(path)
-    names = parse_series(read_patch(file), file)
+    names = parse_series(_read_in(file, path), file)
     if not names:
         raise UserError("lists no patch", file=file)
-    return Series(path.name, tuple(_load_patch(path / name, file) for name in names))
+    listed = (path / name for name in names)
+    return Series(
+        path.name, _parse_patches(((one, _read_in(one, path, file)) for one in listed), file)
+    )
 
 
 def _load_folder(path: Path) -> Series:
     """Read a folder without a file `series`, such as `git format-patch` leaves behind."""
-    names = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
+    files = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
     # A cover letter holds no diff, which nothing but its name says before it is read.
-    patches = [_load_patch(one, path) for one in names if "cover-letter" not in one.name]
+    listed = (file for file in files if "cover-letter" not in file.name)
+    patches = _parse_patches(((file, _read_in(file, path)) for file in listed), path)
     if not patches:
         raise UserError("holds no file called series, *.patch or *.diff", file=path)
-    return Series(path.resolve().name, tuple(patches))
+    return Series(path.resolve().name, patches)
 
 
 def _load_file(path: Path) -> Series:
@@ -111,18 +122,23 @@ def _load_file(path: Path) -> Series:
         data = _unzipped(path)
     if is_mailbox(data):
         return load_mailbox(data, path)
-    return Series(path.stem, (_parse_patch(data.decode("utf-8", "surrogateescape"), path),))
+    return Series(
+        path.stem, _parse_patches([(path, data.decode("utf-8", "surrogateescape"))], path)
+    )
 
 
 def load_mailbox(data: bytes, path: Path) -> Series:
     """Read the patches of a mailbox; `path` is named in errors. Raises UserError."""
-    texts = split_mailbox(data)
+    try:
+        texts = split_mailbox(data)
+    except PatchError as error:
+        raise UserError(str(error), file=path) from None
     if not texts:
         raise UserError("is a mailbox without a patch", file=path)
     # A message has no file of its own; errors say which one it is.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
-    named = zip(texts, [path] if len(texts) == 1 else names, strict=True)
-    return Series(path.stem, tuple(_parse_patch(text, name) for text, name in named))
+    named = zip([path] if len(texts) == 1 else names, texts, strict=True)
+    return Series(path.stem, _parse_patches(named, path))
 
 
 def _unzipped(path: Path) -> bytes:
@@ -137,56 +153,84 @@ def _unzipped(path: Path) -> bytes:
 def apply_series(
     series: Iterable[Series], read: Callable[[str], str | None]
 ) -> Mapping[str, str | None]:
+    """Apply series to texts that `read` gives, as `patch_files` does to files."""
+
+    def read_source(name: str) -> SourceFile | None:
+        text = read(name)
+        return None if text is None else SourceFile(text)
+
+    patched = patch_files(series, read_source)
+    return {name: None if file is None else file.text for name, file in patched.items()}
+
+
+def patch_files(
+    series: Iterable[Series], read: Callable[[str], SourceFile | None]
+) -> Mapping[str, SourceFile | None]:
     """Apply series one after the other, with git-apply(1), to files that `read` gives.
 
-    `read` returns a file's text, None where there is no such file. Returns the text of every
+    `read` returns None where there is no such file, and raises NotPlain for a link. Returns every
     touched file, None for a deleted one. Raises UserError that names the patch and shows the
     file's own lines where a hunk does not fit, HostError without git.
     """
-    touched: dict[str, str | None] = {}
+    patches = [patch for one in series for patch in one.patches]
+    files = {name: _read(name, patch, read) for name, patch in _touched(patches).items()}
+    if not patches:
+        return files
     with tempfile.TemporaryDirectory(prefix="numalab-series.") as scratch:
-        tree = Path(scratch) / "tree"
-        tree.mkdir()
-        for patch in (patch for one in series for patch in one.patches):
-            names = {name for file in patch.files for name in (file.old, file.new) if name}
-            for name in names - touched.keys():
-                _put(tree / name, read(name))
-            before = {name: _text(tree / name) for name in names}
-            _git_apply(tree, patch, before)
-            touched |= {name: _text(tree / name) for name in names}
+        index = PatchIndex(Path(scratch))
+        index.put({name: file for name, file in files.items() if file is not None})
+        _apply(index, patches)
+        entries = index.entries()
+        for name, entry in entries.items():
+            if name not in files or entry.mode not in (PLAIN, EXECUTABLE):
+                # git and parse_patch() read a patch differently, which no tool's patch makes them.
+                raise UserError(f"git changes {name!r} in another way", file=patches[-1].path)
+        return {**dict.fromkeys(files), **index.read(entries)}
+
+
+def _touched(patches: list[Patch]) -> dict[str, Patch]:
+    """Return the names of all files that patches touch, with the first patch that does."""
+    touched: dict[str, Patch] = {}
+    for patch in patches:
+        for file in patch.files:
+            for name in (file.old, file.new):
+                if name is not None:
+                    touched.setdefault(name, patch)
+        if len(touched) > MAX_FILES:
+            raise UserError(f"more than {MAX_FILES} files are touched", file=patch.path)
     return touched
 
 
-def _git_apply(tree: Path, patch: Patch, before: Mapping[str, str | None]) -> None:
-    text = tree.with_name("patch")
-    _put(text, patch.text)
-    # Not in a repository that happens to be above, and by nobody's settings.
-    env = {
-        "GIT_CEILING_DIRECTORIES": str(tree.parent),
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "LC_ALL": "C",
-    }
-    git = find_program("git", "git")
+def _read(name: str, patch: Patch, read: Callable[[str], SourceFile | None]) -> SourceFile | None:
     try:
-        run([git, "apply", "--whitespace=nowarn", text], cwd=tree, env=env)
-    except CommandFailed as failed:
-        try:
-            apply_patch(patch.files, before.get)
-        except HunkFailed as error:
-            raise UserError(f"does not apply: {error}", file=patch.path) from None
-        reason = failed.completed.stderr.strip()
-        raise UserError(f"does not apply: {reason}", file=patch.path) from None
+        return read(name)
+    except NotPlain as error:
+        raise UserError(f"does not apply: in the source {error}", file=patch.path) from None
 
 
-def _put(path: Path, text: str | None) -> None:
-    if text is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+def _apply(index: PatchIndex, patches: list[Patch]) -> None:
+    """Apply all patches in as few calls of git as possible; UserError for the first that fails."""
+    done, count = 0, len(patches)
+    while done < len(patches):
+        reason = index.apply(patch.text for patch in patches[done : done + count])
+        if reason is None:
+            done += count
+        elif count > 1:
+            count //= 2
+        else:
+            raise UserError(_explain(index, patches[done], reason), file=patches[done].path)
 
 
-def _text(path: Path) -> str | None:
-    return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else None
+def _explain(index: PatchIndex, patch: Patch, reason: str) -> str:
+    """Say why a patch does not apply, with the file's own lines where a hunk does not fit."""
+    names = {name for file in patch.files for name in (file.old, file.new) if name}
+    entries = index.entries()
+    before = index.read({name: entries[name] for name in names & entries.keys()})
+    try:
+        apply_patch(patch.files, {name: file.text for name, file in before.items()}.get)
+    except HunkFailed as error:
+        reason = str(error)
+    return f"does not apply: {reason}"
 
 
 def parse_subject(text: str) -> str:
@@ -195,13 +239,34 @@ def parse_subject(text: str) -> str:
     found = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
     if found is None:
         return ""
-    return re.sub(r"^(\[[^]]*\]\s*)+", "", " ".join(found[1].split()))
+    return re.sub(r"^(\[[^]]*\]\s*)+", "", " ".join(found[1][:_MAX_SUBJECT].split()))
 
 
-def _load_patch(path: Path, listed_in: Path) -> Patch:
-    if not path.is_file():
+def _read_in(path: Path, folder: Path, listed_in: Path | None = None) -> str:
+    """Read a file of a series folder, which may be a stranger's: no link may lead out of it."""
+    if listed_in is not None and not os.path.lexists(path):
         raise UserError(f"{path.name} is listed but not there", file=listed_in)
-    return _parse_patch(read_patch(path), path)
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise UserError("is a link that leads out of the series", file=path)
+    return read_patch(path)
+
+
+def _parse_patches(texts: Iterable[tuple[Path, str]], path: Path) -> tuple[Patch, ...]:
+    """Parse patches, each with its file; UserError when all of them together are too large."""
+    patches: list[Patch] = []
+    size = lines = 0
+    for file, text in texts:
+        size += len(text)
+        lines += text.count("\n")
+        for number, most, what in (
+            (len(patches) + 1, MAX_PATCHES, "patches"),
+            (size, MAX_SERIES_BYTES, "bytes"),
+            (lines, MAX_LINES, "lines"),
+        ):
+            if number > most:
+                raise UserError(f"more than {most} {what} in one series", file=path)
+        patches.append(_parse_patch(text, file))
+    return tuple(patches)
 
 
 def _parse_patch(text: str, path: Path) -> Patch:
@@ -215,10 +280,8 @@ def _parse_patch(text: str, path: Path) -> Patch:
 
 def read_patch(path: Path) -> str:
     """Return a patch's text, bytes that are not UTF-8 as surrogates. Raises UserError."""
-    with reading(path):
-        data = path.read_bytes()
     # Kernel sources are UTF-8 with a few exceptions, which must come through unchanged.
-    return _limited(data, path).decode("utf-8", "surrogateescape")
+    return read_bounded(path, MAX_PATCH_BYTES).decode("utf-8", "surrogateescape")
 
 
 def _limited(data: bytes, path: Path) -> bytes:

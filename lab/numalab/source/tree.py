@@ -8,6 +8,7 @@ files that series add are kept in `added.json`. Together they say what may diffe
 whatever happened in between.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,18 @@ from pathlib import Path
 from numalab.document import read_record
 from numalab.errors import HostError
 from numalab.files import write_json
-from numalab.source.series import Series, apply_series
+from numalab.source.beneath import (
+    NotPlain,
+    SourceFile,
+    names_below,
+    read_file,
+    read_permissions,
+    remove_file,
+    write_file,
+)
+from numalab.source.series import Series, patch_files
+
+_BUILD = re.compile(r"build-[0-9a-f]{12}(/|$)")  # builds are kept in the tree
 
 
 @dataclass(frozen=True)
@@ -27,28 +39,43 @@ class _Originals:
     kept: Path
     added: frozenset[str]
 
-    def read(self, name: str) -> str | None:
+    def read(self, name: str) -> SourceFile | None:
+        """Return a file of the source, None for no file. Raises NotPlain for a link."""
+        if _BUILD.match(name):
+            raise NotPlain(name, "in a folder of a build")
         if name in self.added:
             return None
-        kept = _read(self.kept / name)
-        return _read(self.tree / name) if kept is None else kept
+        kept = read_file(self.kept, name)
+        if kept is not None:
+            return kept
+        try:
+            return read_file(self.tree, name)
+        except NotPlain as error:
+            # A series may have made a folder where the source has nothing.
+            if error.is_folder and self.added.issuperset(names_below(self.tree, name)):
+                return None
+            raise
 
     def names(self) -> set[str]:
-        files = (path for path in self.kept.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.kept)) for path in files}
+        return set(names_below(self.kept)) if self.kept.is_dir() else set()
 
     def keep(self, name: str) -> None:
-        if (self.kept / name).exists():
-            return
-        temporary = self.kept.with_name(".keeping")
-        (self.kept / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.tree / name, temporary)
-        temporary.replace(self.kept / name)
+        if read_file(self.kept, name) is None and (file := read_file(self.tree, name)) is not None:
+            write_file(self.kept, name, file, read_permissions(self.tree, name))
 
 
 def original_reader(tree: Path) -> Callable[[str], str | None]:
-    """Return a function that gives the text of a file as the source has it, None for no file."""
-    return _originals(tree).read
+    """Return a function that gives the text of a file as the source has it, None for no file.
+
+    It raises NotPlain for a name that is a link, or leads through one.
+    """
+    originals = _originals(tree)
+
+    def read(name: str) -> str | None:
+        file = originals.read(name)
+        return None if file is None else file.text
+
+    return read
 
 
 def _originals(tree: Path) -> _Originals:
@@ -66,18 +93,22 @@ def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
     """Make `tree` the source plus `series`; return the names of the files that were written.
 
     Raises UserError for a series that does not apply (nothing is changed then), HostError when
-    the tree cannot be written.
+    the tree cannot be written, or holds a link that the source does not have.
     """
     originals, memory = _originals(tree), tree.parent / "added.json"
     added = originals.added
-    wanted = apply_series(series, originals.read)
     try:
+        wanted = patch_files(series, originals.read)
         new = {name for name in wanted if originals.read(name) is None}
         if not new <= added:
             write_json(memory, sorted(added | new))
         for name in wanted.keys() - new:
             originals.keep(name)
         return _write(originals, dict.fromkeys(added | new) | dict(wanted))
+    except NotPlain as error:
+        raise HostError(
+            f"cannot write {tree}: {error}", hint=f"remove {tree.parent}: it is made again"
+        ) from None
     except OSError as error:
         raise HostError(
             f"cannot write {tree}: {error.strerror}",
@@ -95,33 +126,29 @@ def forget_series(tree: Path) -> None:
     (tree.parent / "added.json").unlink(missing_ok=True)
 
 
-def _write(originals: _Originals, wanted: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Write what differs: `wanted` has the new texts, None for no such file."""
-    written = []
-    for name in sorted(originals.names() | wanted.keys()):
-        text = wanted[name] if name in wanted else originals.read(name)
-        if _read(originals.tree / name) == text:
-            continue
-        if text is None:
-            (originals.tree / name).unlink()
-        else:
-            _put(originals, name, text)
-        written.append(name)
-    return tuple(written)
+def _write(originals: _Originals, wanted: Mapping[str, SourceFile | None]) -> tuple[str, ...]:
+    """Write what differs: `wanted` has the new files, None for no such file."""
+    tree, changes = originals.tree, {}
+    for name in originals.names() | wanted.keys():
+        file = wanted[name] if name in wanted else originals.read(name)
+        if not _holds(tree, name, file):
+            changes[name] = file
+    # A file can take the place of a folder whose files go.
+    for name, file in sorted(changes.items()):
+        if file is None:
+            remove_file(tree, name)
+    for name, file in sorted(changes.items()):
+        if file is not None:
+            kept = read_file(originals.kept, name)
+            same_mode = kept is not None and kept.executable == file.executable
+            permissions = read_permissions(originals.kept, name) if same_mode else None
+            write_file(tree, name, file, permissions)
+    return tuple(sorted(changes))
 
 
-def _put(originals: _Originals, name: str, text: str) -> None:
-    """Write a file whole or not at all, with its original's mode."""
-    path, kept = originals.tree / name, originals.kept / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = originals.kept.with_name(".writing")
-    temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
-    if kept.exists():
-        shutil.copymode(kept, temporary)
-    temporary.replace(path)
-
-
-def _read(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    return path.read_bytes().decode("utf-8", "surrogateescape")
+def _holds(tree: Path, name: str, file: SourceFile | None) -> bool:
+    """Tell whether the tree has this file; with None, whether it has no file of this name."""
+    try:
+        return read_file(tree, name) == file
+    except NotPlain as error:
+        return error.is_folder and file is None

@@ -101,7 +101,7 @@ def test_an_error_in_a_mailbox_says_which_patch(tmp_path: Path) -> None:
         ("x.patch", b"words\n", "holds no diff"),
         ("x.gz", b"\x1f\x8b rubbish", "cannot be unpacked"),
         ("x.gz", gzip.compress(b"x" * (MAX_PATCH_BYTES + 1)), "larger than 16 MiB"),
-        ("x.patch", b"x" * (MAX_PATCH_BYTES + 1), "larger than 16 MiB"),
+        ("x.patch", b"x" * (MAX_PATCH_BYTES + 1), "larger than 16777216 bytes"),
     ],
 )
 def test_what_is_no_series_is_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
