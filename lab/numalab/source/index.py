@@ -4,7 +4,6 @@
 entry there like any other, and nothing can be read or written through it.
 """
 
-import os
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ class PatchIndex:
             "GIT_WORK_TREE": str(scratch / "empty"),
             "GIT_INDEX_FILE": str(scratch / "index"),
             "GIT_OBJECT_DIRECTORY": str(scratch / "repository" / "objects"),
-            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_GLOBAL": str(scratch / "no-settings"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_COUNT": "0",
             "GIT_CONFIG_PARAMETERS": "",

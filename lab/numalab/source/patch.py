@@ -14,9 +14,10 @@ _NO_NEWLINE = "\\ No newline at end of file"
 _NEARBY = 400  # lines up and down in which a failing hunk's place is looked for
 _SHOWN = 200  # lines of a failing hunk
 _MAX_EFFORT = 20_000_000  # compared lines; a hostile patch asks for the square of its lines
-_MAX_NAME, _MAX_PART = 2000, 255  # bytes; a file system takes no more of a part
+_MAX_NAME, _MAX_PART, _MAX_DEPTH = 2000, 255, 64  # bytes of a name and of a part of it; parts
 _KINDS = {0o120000: "a symbolic link", 0o160000: "a submodule"}
 _ESCAPE = r'\\(?:[abtnvfr"\\]|[0-3][0-7]{2})'
+_QUOTED = rf'"((?:[^"\\]|{_ESCAPE})*)"'
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
@@ -260,10 +261,17 @@ def _git_names(line: str, at: int) -> _Open:
     old, new = names[:middle], names[middle + 1 :]
     # Names that are alike may hold " b/". Those of a rename come again behind "rename from".
     if (old[:2], new[:2]) != ("a/", "b/") or old[2:] != new[2:]:
-        found = re.fullmatch(r'("a/.+"|a/.+) ("b/.+"|b/.+)', names)
-        if found is None:
-            raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
-        old, new = _unquote(found[1], at), _unquote(found[2], at)
+        if found := re.match(_QUOTED, names):
+            old, new = found[0], names[found.end() + 1 :]
+        elif names.endswith('"'):
+            old, _, new = names.partition(' "')
+            new = f'"{new}'
+        else:
+            old, _, new = names.rpartition(" b/")
+            new = f"b/{new}"
+        old, new = _unquote(old, at), _unquote(new, at)
+    if (old[:2], new[:2]) != ("a/", "b/") or not min(len(old), len(new)) > 2:
+        raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
     return _Open(_name_below(old, at), _name_below(new, at))
 
 
@@ -311,7 +319,7 @@ def _unquote(text: str, at: int) -> str:
     """Return a name that git may have quoted as C does (core.quotePath in git-config(1))."""
     if not text.startswith('"'):
         return text
-    found = re.match(rf'"((?:[^"\\]|{_ESCAPE})*)"', text)
+    found = re.match(_QUOTED, text[: 8 * _MAX_NAME])
     if found is None:
         raise PatchError(f"line {at + 1}: cannot read the name in {text[:80]!r}")
     data = bytearray()
@@ -332,6 +340,7 @@ def _safe(path: str, at: int) -> str:
         raise PatchError(f"line {at + 1}: the name {path!a} is no printable UTF-8")
     if {"", "."} & set(parts) or ".git" in path.lower().split("/"):
         raise PatchError(f"line {at + 1}: {path!r} is no name of a source file")
-    if len(path.encode()) > _MAX_NAME or max(len(part.encode()) for part in parts) > _MAX_PART:
+    longest = max(len(part.encode()) for part in parts)
+    if len(path.encode()) > _MAX_NAME or longest > _MAX_PART or len(parts) > _MAX_DEPTH:
         raise PatchError(f"line {at + 1}: the name {path[:80]!r}... is too long")
     return path

@@ -409,9 +409,12 @@ MAIL = "From 0000 Mon Sep 17 00:00:00 2001\nSubject: x\n\n" + change("f")
         ("--- a/f\n+++ b/f\n" + "@@ -0,0 +0,0 @@\n" * 100_000, "has other lines than its header"),
         ("From x " + "00:00:00 0000" * 100_000, "holds no diff"),
         (f"{MAIL.replace(': x', ': ' + '[PATCH' * 100_000)}", "the file has"),
+        ('diff --git "a/' + '" "b/' * 100_000, "cannot read the name"),
+        ("diff --git a/" + " b/" * 100_000, "cannot read the names"),
+        (new_file("x/" * 100 + "y", "x"), "is too long"),
         (MAIL.replace("-old", "-x"), "the file has, from line 1 (> differs):\n  > old"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_large_series_are_refused_soon(place: Path, text: str, message: str) -> None:
     file = place / "large.mbox.gz"
