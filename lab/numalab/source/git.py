@@ -192,7 +192,9 @@ def git(
 ) -> Completed:
     """Run git without what the user's own settings or a git above us would change."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    # A repository's own settings may name programs for hooks and for its monitor of files.
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
+    options += ["-c", "core.fsmonitor=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
     return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check)
 

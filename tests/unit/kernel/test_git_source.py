@@ -113,6 +113,16 @@ def test_the_repository_is_only_read(repository: Path) -> None:
     assert state() == before
 
 
+def test_a_repository_runs_no_monitor_of_its_own(repository: Path, tmp_path: Path) -> None:
+    monitor, mark = tmp_path / "monitor", tmp_path / "mark"
+    monitor.write_text(f"#!/bin/sh\ntouch {mark}\nprintf 'x\\0/\\0'\n")
+    monitor.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(monitor))
+    find_source(str(repository))
+    find_source(f"git:{repository}@v9.9")
+    assert not mark.exists()
+
+
 def test_a_folder_is_taken_as_it_is_now(repository: Path) -> None:
     write(repository, "line 5\n", "line five\n")
     (repository / "new.c").write_text("new\n")
