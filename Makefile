@@ -84,8 +84,9 @@ test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emul
 test-bed: TEST_BED := $(SHORT_BED)
 test-bed: test-kvm ## The same, one pinned guest only and how it lies by /proc (`make test` has it too)
 
-fuzz: setup ## Hostile input of every kind, long; each case by its seed
-	@PYTHONPATH=tests $(BIN)/python -m fuzz
+fuzz: setup ## Hostile input of every kind, by its seed; TIME=10m, SEED=, CASES=, ONLY=, JOBS=
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ONLY) $(if $(TIME),--time $(TIME)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JOBS),--jobs $(JOBS))
 
 bench: setup ## Speed, as ratios against a reference run side by side
 	@PYTHONPATH=tests $(BIN)/python -m bench
