@@ -39,7 +39,8 @@ def main() -> int:
     for target in targets:
         print(target.line())
         for seed, failure in sorted(target.failed.items()):
-            print(f"  {failure.splitlines()[0][:300]}\n    {repeat_command(target.name, seed)}")
+            text = "; ".join(failure.splitlines()[:2])
+            print(f"  {text[:300]}\n    {repeat_command(target.name, seed)}")
     if not whole:
         print("interrupted")
         return 130

@@ -152,7 +152,7 @@ def _collect(
         assert target is not None
         target.add(worker.seed, result)
         again = f"again: {repeat_command(target.name, worker.seed)}"
-        tell(f"{result.failure}\n{result.traceback}{again}" if result.failure else "")
+        tell(f"{result.traceback or result.failure}\n{again}" if result.failure else "")
         worker.target = None
         if not worker.process.is_alive():
             workers[workers.index(worker)] = _Worker()
