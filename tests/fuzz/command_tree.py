@@ -54,6 +54,11 @@ def commands() -> dict[str, tuple[Parameter, ...]]:
     return leaves
 
 
+def takes_json(name: str) -> bool:
+    """Tell whether a command has the option --json."""
+    return any("--json" in parameter.spellings for parameter in commands().get(name, ()))
+
+
 def _parameters(callback: Callable[..., Any]) -> tuple[Parameter, ...]:
     hints = get_type_hints(callback, include_extras=True)
     return tuple(_parameter(name, hints[name]) for name in inspect.signature(callback).parameters)

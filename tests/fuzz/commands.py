@@ -29,6 +29,8 @@ from typing import IO, Any
 
 import numalab
 from fuzz.runner import MOST_SECONDS
+from numalab.image.build import built_image
+from numalab.image.recipe import load_recipe
 from numalab.places import BELIEVED, shipped_dir
 
 MOST_MEMORY = 2 << 30
@@ -111,6 +113,15 @@ class Box:
         """The file that hostile code would make."""
         return self.outside / "ran"
 
+    def with_image(self) -> None:
+        """Put the image that this host has built into the cache, so that none is built."""
+        image = built_image(load_recipe("base"))
+        assert image is not None, "no image is built; see missing_image()"
+        source = image.path.parent
+        target = self.cache / "images" / source.name
+        target.parent.mkdir(mode=0o700)
+        shutil.copytree(source, target, copy_function=_link, symlinks=True)
+
     def _traps(self) -> None:
         for name in ("secret.txt", "index.html", "mine.running/out.txt", "plan.json", "f.c"):
             path = self.outside / name
@@ -143,19 +154,30 @@ class Box:
         closed: Iterable[int] = (),
         terminal: bool = False,
         user: int | None = None,
+        wrap: Sequence[str] = (),
         memory: int = MOST_MEMORY,
     ) -> Ended:
         """Run a command to its end, or until a limit stops it, and leave no process of it.
 
-        Outputs that are not given are collected; `terminal` has both go to a terminal.
+        Outputs that are not given are collected; `terminal` has both go to a terminal. `wrap` is a
+        command that starts the one after it.
         """
-        limits = f'ulimit -t {int(MOST_SECONDS)} -c 0; exec "$@"'
+        limits = f'ulimit -t {int(MOST_SECONDS)}; ulimit -c 0; exec "$@"'
         limits += "".join(f" {number}>&-" for number in closed)
         master, slave = pty.openpty() if terminal else (-1, -1)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             streams = (slave, slave) if terminal else (stdout or out, stderr or err)
             child = subprocess.Popen(
-                ["/bin/sh", "-c", limits, "sh", sys.executable, *program, *map(os.fsencode, words)],
+                [
+                    "/bin/sh",
+                    "-c",
+                    limits,
+                    "sh",
+                    *wrap,
+                    sys.executable,
+                    *program,
+                    *map(os.fsencode, words),
+                ],
                 cwd=cwd or self.work,
                 env=self.environment(env),
                 stdin=stdin,
@@ -169,46 +191,46 @@ class Box:
             if terminal:
                 os.close(slave)
             try:
-                ended, shown = _watch(child, memory, master)
-                if left := end_session(child.pid):
+                ended, shown = _watch(child, self.scratch, memory, master)
+                if left := end_processes(self.scratch):
                     reason = ended.stopped or f"{len(left)} processes are left"
                     ended = replace(ended, stopped=reason)
             finally:
-                end_session(child.pid, 0.0)
+                end_processes(self.scratch, 0.0)
                 if terminal:
                     os.close(master)
             texts = (shown, b"") if terminal else (_read(out), _read(err))
         return replace(ended, words=words, out=texts[0], err=texts[1], terminal=terminal)
 
     def check(
-        self, ended: Ended, *, codes: Iterable[int] = (), own: bool = False, tidy: bool = True
+        self, ended: Ended, *, codes: Iterable[int] = (), own: bool = False, mute: bool = False
     ) -> int:
         """Judge a command, and what it left in the box; return its exit code.
 
         `codes` are the only ones it may end with, instead of those documented; `own` is for a
-        command that passes on another command's output and code.
+        command that passes on another command's output and code, `mute` for one whose stderr is
+        not collected.
         """
-        self._judge_end(ended, frozenset(codes), own=own)
+        self._judge_end(ended, frozenset(codes), own=own, mute=mute)
         assert not self.mark.exists(), f"hostile code ran\n{ended}"
         assert self._canary() == self._before, f"something outside has changed\n{ended}"
         assert SECRET.encode() not in ended.out + ended.err, f"a secret was printed\n{ended}"
         for path in self.copies():
             raise AssertionError(f"a secret was copied to {path}\n{ended}")
-        if tidy:
-            left = [path.name for path in self.tmp.iterdir()]
-            assert not left, f"temporary files are left: {left}\n{ended}"
-            shutil.rmtree(self.checkout / "reports", ignore_errors=True)
+        left = [path.name for path in self.tmp.iterdir()]
+        assert not left, f"temporary files are left: {left}\n{ended}"
+        shutil.rmtree(self.checkout / "reports", ignore_errors=True)
         return ended.code
 
-    def _judge_end(self, ended: Ended, codes: frozenset[int], *, own: bool) -> None:
+    def _judge_end(self, ended: Ended, codes: frozenset[int], *, own: bool, mute: bool) -> None:
         assert not ended.stopped, f"{ended.stopped}\n{ended}"
         assert not _TRACES.search(ended.out + ended.err), f"not one message\n{ended}"
         assert ended.cpu < MOST_SECONDS and ended.peak <= MOST_MEMORY, f"beyond bounds\n{ended}"
         if own:
             return
         assert ended.code in (codes or documented_codes()), f"exit code {ended.code}\n{ended}"
-        if ended.code not in (0, 1, _PIPE_CLOSED) and not ended.terminal and not codes:
-            assert ended.err.strip(), f"no message\n{ended}"
+        if ended.code not in (0, 1, _PIPE_CLOSED) and not ended.terminal and not mute:
+            assert (ended.err + ended.out).strip(), f"no message\n{ended}"
         assert len(ended.err) <= MOST_TEXT, f"{len(ended.err)} bytes on stderr\n{ended}"
         assert ended.err.count(b"\n") <= MOST_LINES, f"too many lines on stderr\n{ended}"
         raw = not ended.terminal and {"--json", "--csv", "--format"} & {*ended.words}
@@ -230,6 +252,20 @@ class Box:
         folders = [self.outside, *(self.checkout / name for name in BELIEVED)]
         there = {str(path): _state(path) for folder in folders for path in folder.rglob("*")}
         return there | {str(path): () for path in self.scratch.iterdir()}
+
+
+def missing_image() -> str:
+    """Return what there is to do before `Box.with_image`; empty for nothing."""
+    built = built_image(load_recipe("base"))
+    return "" if built else "no image is built; run: numalab image build base"
+
+
+def _link(source: str, target: str) -> None:
+    """Link a file instead of copying it, where both are on one disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 _TESTS = [str(Path(__file__).parents[1])]
@@ -285,7 +321,9 @@ def _around(text: bytes) -> str:
     return repr(text[max(0, match.start() - 60) : match.end() + 60])
 
 
-def _watch(child: "subprocess.Popen[bytes]", memory: int, master: int) -> tuple[Ended, bytes]:
+def _watch(
+    child: "subprocess.Popen[bytes]", scratch: Path, memory: int, master: int
+) -> tuple[Ended, bytes]:
     """Wait for the end; kill a command that takes too much memory or sleeps for ever.
 
     Returns with it the output on a terminal.
@@ -300,7 +338,7 @@ def _watch(child: "subprocess.Popen[bytes]", memory: int, master: int) -> tuple[
             break
         time.sleep(0.02)
         tick += 1
-        members = session(child.pid) if tick % 10 == 0 else [child.pid]
+        members = processes_of(scratch) if tick % 50 == 0 else [child.pid]
         if tick % 50 == 0:
             states, seconds = _activity(members)
             if seconds != used or states != {"S"}:
@@ -311,7 +349,7 @@ def _watch(child: "subprocess.Popen[bytes]", memory: int, master: int) -> tuple[
         if not stopped and time.monotonic() - awake > ASLEEP:
             stopped = f"asleep for {ASLEEP:.0f} s"
         if stopped:
-            _kill(session(child.pid))
+            _kill([child.pid, *processes_of(scratch)])
     child.returncode = code = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     # The child of a large process has the same peak: it is one program until its execve(2).
@@ -335,9 +373,22 @@ def _drain(master: int, shown: bytearray) -> None:
             shown += data
 
 
-def session(leader: int) -> list[int]:
-    """Return the processes of a session (proc(5): stat, field 6) that have not ended."""
-    return [pid for pid, fields in _stats() if int(fields[3]) == leader and fields[0] != "Z"]
+def processes_of(scratch: Path) -> list[int]:
+    """Return the processes that have a path below `scratch` in environment or command line.
+
+    Neither sessions nor parents will do: builds have sessions of their own, and orphans no parent.
+    """
+    mark, own = os.fsencode(scratch) + b"/", os.getpid()
+    return [
+        pid for pid, fields in _stats() if pid != own and fields[0] != "Z" and _names(pid, mark)
+    ]
+
+
+def _names(pid: int, mark: bytes) -> bool:
+    with suppress(OSError):
+        folder = Path(f"/proc/{pid}")
+        return any(mark in (folder / name).read_bytes() for name in ("environ", "cmdline"))
+    return False
 
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
@@ -366,10 +417,10 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def end_session(leader: int, patience: float = 10.0) -> list[int]:
-    """Wait for the processes of a session to end, kill those that do not, and return them."""
+def end_processes(scratch: Path, patience: float = 10.0) -> list[int]:
+    """Wait for the processes of a box to end, kill those that do not, and return them."""
     deadline = time.monotonic() + patience
-    while (left := session(leader)) and time.monotonic() < deadline:
+    while (left := processes_of(scratch)) and time.monotonic() < deadline:
         time.sleep(0.05)
     _kill(left)
     return left

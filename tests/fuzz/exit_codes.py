@@ -15,17 +15,31 @@ CASES, FEW = 3000, 14
 # Commands that build, boot or install when all is valid, each with the option that gets a value
 # which is nothing; for those without one the argument is nothing.
 HEAVY = {
-    "run": "", "boot": "", "shell": "", "hunt": "--kernel", "bisect": "--study", "verify": "",
-    "kernel build": "--source", "kernel try": "", "kernel refresh": "--base", "kernel config": "",
-    "emulator build": "", "image build": "", "image shell": "", "doctor": "--pages",
+    "run": "", "boot": "--kernel", "shell": "--kernel", "hunt": "--kernel", "bisect": "--measure",
+    "verify": "--run", "kernel build": "--source", "kernel try": "--base", "kernel config": "",
+    "kernel refresh": "--base", "emulator build": "", "image build": "", "image shell": "--kernel",
+    "doctor": "--pages",
 }  # fmt: skip
+NUMACTL = """available: 2 nodes (0-1)
+node 0 cpus: 0 1
+node 0 size: 512 MB
+node 1 cpus: 2 3
+node 1 size: 512 MB
+node distances:
+node   0   1
+  0:  10  20
+  1:  20  10
+"""
 # Options that change this host or reach another one.
 REFUSED = {"--fix", "--connect", "--cluster"}
 # Values that are valid for the parameter of that name.
 VALID = {
     "results": "results", "topology": "ring-4", "kernel": "debian-6.12", "file": "trace.dat",
-    "before": "results", "after": "results", "studies": "group-construction", "name": "base",
-    "study": "group-construction", "archive": "archive.tar.zst", "workload": "bound-hogs",
+    "before": "results", "after": "results", "files": "machine.toml", "a": "ring-4", "b": "mesh-8",
+    "text": "ring-4", "source": "numactl.txt", "target": "new.tar.zst", "folder": "new",
+    "patch": "one.patch", "series": "undo-group-construction", "words": "true", "name": "base",
+    "studies": "group-construction", "study": "group-construction", "archive": "archive.tar.zst",
+    "workload": "bound-hogs",
 }  # fmt: skip
 NOTHING = ["no-such-name", "./no/such/file", "git:/nonexistent@HEAD", "deb:no-such-package", ""]
 TEXTS = [
@@ -59,6 +73,8 @@ def prepare(box: Box) -> None:
     (box.work / "trace.dat").write_bytes(b"\x17\x08\x44tracing6\0" + bytes(100))
     (box.work / "machine.toml").write_text('summary = "x"\nnodes = 2\ncpus = 1\nmemory_mib = 512\n')
     (box.work / "archive.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    (box.work / "numactl.txt").write_text(NUMACTL)
+    (box.work / "one.patch").write_text("--- a/f.c\n+++ b/f.c\n@@ -1 +1 @@\n-a\n+b\n")
 
 
 def random_words(rng: random.Random, name: str) -> list[Word]:
@@ -82,13 +98,24 @@ def random_words(rng: random.Random, name: str) -> list[Word]:
         arguments.append(rng.choice(TEXTS))
     if name in HEAVY:
         arguments = [rng.choice(NOTHING)] if arguments else []
-        words += refused(rng, name)
+        words += refused(name)
     return [*words, *arguments]
 
 
-def refused(rng: random.Random, name: str) -> list[str]:
+def valid_words(name: str) -> list[Word]:
+    """Return words with which a command does its work, or is refused where that is heavy."""
+    arguments = [parameter for parameter in commands()[name] if not parameter.spellings]
+    words: list[Word] = [VALID.get(argument.name, "x") for argument in arguments]
+    if name in HEAVY:
+        return [*refused(name), *words] if HEAVY[name] else [NOTHING[0]]
+    return words
+
+
+def refused(name: str) -> list[str]:
     """Return options that have a heavy command refused, whatever else it is given."""
-    return [HEAVY[name], rng.choice(NOTHING[:2])] if HEAVY[name] else []
+    if name == "bisect":
+        return ["--study", "group-construction", "--measure", NOTHING[0]]
+    return [HEAVY[name], NOTHING[0]] if HEAVY[name] else []
 
 
 def random_value(rng: random.Random, parameter: Parameter) -> str:
