@@ -126,7 +126,7 @@ class Box:
         for name in ("secret.txt", "index.html", "mine.running/out.txt", "plan.json", "f.c"):
             path = self.outside / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{SECRET}\n")
+            path.write_text("public\n" if name == "f.c" else f"{SECRET}\n")
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the variables of a command: nothing of this process but the path."""
