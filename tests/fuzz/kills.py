@@ -1,8 +1,9 @@
-"""Kills at random moments: while workers start, while runs go on, between two of them.
+"""Kills at every stage: while workers start, after some runs have ended, while others run.
 
-Each case starts a study of runs without guests in processes of its own, kills the first of them
-(SIGKILL) after a random while, and goes on with the results. No run is lost, none is done twice, no
-process is left, none is still called running, and the results are free again.
+Each case starts a study of runs without guests in processes of its own, waits until as many runs
+have ended as the seed says, kills the first process (SIGKILL), and goes on with the results. No run
+is lost, none is done twice, no process is left, none is still called running, and the results are
+free again.
 """
 
 import os
@@ -14,7 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from numalab.campaign.local import run_here
+from fuzz.commands import end_processes, processes_of
+from numalab.campaign.local import Ready, run_here
 from numalab.locks import is_locked
 from numalab.results.status import State, read_progress
 from support.fake_executor import fake, ledger, order, ready, tasks
@@ -41,43 +43,56 @@ from numalab.campaign.local import run_here
 from support.fake_executor import fake, ready
 if __name__ == "__main__":
     study = ready(Path({folder!r}), STUDY)
-    print("go", flush=True)
     run_here([study], 2, lambda outlook: lambda happening: None, execute=fake)
 """
 _PATIENCE = 120.0  # seconds; a worker ends as soon as it has started
 
 
 def case(seed: int, scratch: Path) -> str:
-    """Kill a study after a while, and go on with it."""
+    """Kill a study at one stage of it, and go on with it."""
     rng = random.Random(seed)
     os.environ["NUMALAB_CACHE"] = str(scratch / "cache")
     study = ready(scratch, STUDY)
-    for task in rng.sample(tasks(study), rng.choice([0, 1, 2])):
+    every = tasks(study)
+    endless = rng.choice([0, 1, 1, 1])  # one of two workers; the other does the remaining runs
+    for task in rng.sample(every, endless):
         order(study, task.run.id, "sleep")
+    wanted = seed % (len(every) - endless + 1)
     script = scratch / "child.py"
     script.write_text(CHILD.format(tests=str(Path(__file__).parents[1]), folder=str(scratch)))
-    child = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, start_new_session=True
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"go\n"
-    time.sleep(rng.uniform(0, 4))
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
-    _until(lambda: not _session(child.pid), "a process is left")
+    with (scratch / "output").open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, str(script)], stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        _until(lambda: _is_stage(study, wanted, endless), f"never {wanted} runs had ended")
+        time.sleep(rng.choice([0.0, 0.0, rng.uniform(0, 0.5), rng.uniform(0, 3)]))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        _until(lambda: not processes_of(scratch), "a process is left")
+    finally:
+        end_processes(scratch, 0.0)
+        child.wait()
     assert not is_locked(study.results.path)
     assert not list(study.results.path.glob("runs/*.running"))
     before = ledger(study.results)
     for path in study.results.path.glob("orders/*"):
         path.unlink()
     assert run_here([study], 2, lambda _: lambda _: None, execute=fake) == ()
-    found = read_progress(study.results)
-    assert all(run.state is State.DONE for run in found.runs)
+    progress = read_progress(study.results)
+    assert all(run.state is State.DONE for run in progress.runs)
     done = ledger(study.results)
     assert len(done) == len(set(done))
     assert done[: len(before)] == before
-    return f"killed after {len(before)} runs"
+    running = ", one ran" if (study.results.path / "asleep").exists() else ""
+    return f"{len(before)} runs had ended{running}"
+
+
+def _is_stage(study: Ready, wanted: int, endless: int) -> bool:
+    """Tell whether so many runs have ended, and where one never ends, whether it has begun."""
+    asleep = (study.results.path / "asleep").exists()
+    ended = len(list(study.results.path.glob("runs/*/manifest.json")))
+    return ended >= wanted and (asleep or not endless or wanted == 0)
 
 
 def _until(condition: Callable[[], bool], wrong: str) -> None:
@@ -85,16 +100,3 @@ def _until(condition: Callable[[], bool], wrong: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, wrong
         time.sleep(0.05)
-
-
-def _session(leader: int) -> list[int]:
-    """Return the processes of a session (proc(5): stat, field 6) that have not ended."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
-        except (OSError, ValueError):
-            continue
-        if int(session) == leader and state != "Z":
-            found.append(int(path.parent.name))
-    return found
