@@ -14,6 +14,7 @@ from fuzz.campaign import Target, repeat_command, run_campaign
 from fuzz.runner import missing, modules
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MOST_SHOWN = 20  # failures of a target at the end; each was printed when it happened
 EVERY = 30.0  # seconds between two lines of progress
 
 
@@ -38,7 +39,7 @@ def main() -> int:
     whole = run_campaign(targets, max(1, options.jobs), options.time, progress.tell)
     for target in targets:
         print(target.line())
-        for seed, failure in sorted(target.failed.items()):
+        for seed, failure in sorted(target.failed.items())[:MOST_SHOWN]:
             text = "; ".join(failure.splitlines()[:2])
             print(f"  {text[:300]}\n    {repeat_command(target.name, seed)}")
     if not whole:

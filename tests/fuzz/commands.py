@@ -41,7 +41,7 @@ PROGRAM = ("-P", "-c", "from numalab.cli.entry import main; main()")
 _PACKAGE = Path(numalab.__file__).parent
 _TRACES = re.compile(
     rb"Traceback \(most recent|panicked at|Exception ignored|Fatal Python|internal error|"
-    rb"\w+Warning: |core dumped"
+    rb"[a-z]Warning: |core dumped"
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 _PIPE_CLOSED = 141

@@ -108,7 +108,9 @@ def _tree(path: Path, box: Box) -> Path:
 
 def _git(repository: Path, *words: str, check: bool = True) -> "subprocess.CompletedProcess[bytes]":
     line = ["git", "-C", str(repository), *words]
-    return subprocess.run(line, check=check, capture_output=True, env={**os.environ, **_IDENTITY})
+    done = subprocess.run(line, check=False, capture_output=True, env={**os.environ, **_IDENTITY})
+    assert not check or done.returncode == 0, f"{line}: {done.stderr.decode()}"
+    return done
 
 
 def _series(rng: random.Random, repository: Path, box: Box) -> list[bytes]:

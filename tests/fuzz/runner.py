@@ -6,6 +6,7 @@ A module that needs something of the host also has `missing()`, which returns wh
 """
 
 import importlib
+import os
 import pkgutil
 import resource
 import tempfile
@@ -59,6 +60,7 @@ def missing(cases: Cases) -> str:
 def run_case(name: str, cases: Cases, seed: int) -> CaseResult:
     """Run one case in a folder of its own, which is removed."""
     cpu, wall, outcome, failure, text = _cpu_seconds(), time.monotonic(), "", "", ""
+    environment, folder = dict(os.environ), Path.cwd()
     with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-", ignore_cleanup_errors=True) as scratch:
         try:
             outcome = cases.case(seed, Path(scratch))
@@ -67,6 +69,10 @@ def run_case(name: str, cases: Cases, seed: int) -> CaseResult:
         except Exception as error:
             failure = f"{name}, seed {seed}: {type(error).__name__}: {str(error)[:2000]}"
             text = traceback.format_exc()
+        finally:  # the next case in this process may be one of another module
+            os.environ.clear()
+            os.environ.update(environment)
+            os.chdir(folder)
     return CaseResult(outcome, failure, text, _cpu_seconds() - cpu, time.monotonic() - wall)
 
 
