@@ -165,14 +165,15 @@ def _link_then_write(rng: random.Random, texts: list[bytes], box: Box) -> None:
     if name == "dir" and rng.random() < 0.4:
         removed = b"".join(_deleted(file, f"{file} line") for file in ("dir/f.c", "dir/deep/g.c"))
     inner = rng.choice(["f.c", "secret.txt", "ran", "new.c"])
+    old = "public" if inner == "f.c" and rng.random() < 0.7 else ""
     if rng.random() < 0.6:  # a file that the source has, and a folder for which nothing was touched
         pairs = [("dir", "f.c"), ("dir", "deep/g.c"), ("dir/deep", "g.c")]
         (name, inner), removed = rng.choice(pairs), b""
+        old = rng.choice([f"{name}/{inner} line 0", f"{name}/{inner} line 0", old])
     link = (
         f"diff --git a/{name} b/{name}\nnew file mode 120000\n--- /dev/null\n+++ b/{name}\n"
         f"@@ -0,0 +1 @@\n+{target}\n\\ No newline at end of file\n"
     ).encode()
-    old = "public" if inner == "f.c" and rng.random() < 0.7 else ""
     path = f"{name}/{inner}"
     write = (
         f"diff --git a/{path} b/{path}\n"
