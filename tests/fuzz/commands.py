@@ -117,10 +117,13 @@ class Box:
         """Put the image that this host has built into the cache, so that none is built."""
         image = built_image(load_recipe("base"))
         assert image is not None, "no image is built; see missing_image()"
-        source = image.path.parent
-        target = self.cache / "images" / source.name
-        target.parent.mkdir(mode=0o700)
-        shutil.copytree(source, target, copy_function=_link, symlinks=True)
+        images = image.path.parents[1]
+        for name in (image.path.parent.name, "packages"):
+            shutil.copytree(
+                images / name, self.cache / "images" / name, copy_function=_link, symlinks=True
+            )
+        for folder in (self.cache / "images", *(self.cache / "images").iterdir()):
+            folder.chmod(0o700)
 
     def _traps(self) -> None:
         for name in ("secret.txt", "index.html", "mine.running/out.txt", "plan.json", "f.c"):
