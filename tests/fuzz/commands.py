@@ -4,7 +4,6 @@ A `Box` has a working folder, a cache, a home, temporary files, and beside them 
 with a secret, which hostile input points at, and where hostile code would leave a mark.
 """
 
-import atexit
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import IO, Any
 
@@ -87,7 +87,8 @@ def documented_codes() -> frozenset[int]:
 def _checkout() -> Path:
     """Make a checkout whose inputs are copies, so that no case can write into the real one."""
     path = Path(tempfile.mkdtemp(prefix="fuzz-checkout-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    # Not atexit: processes of multiprocessing do not run its functions.
+    Finalize(None, shutil.rmtree, (path, True), exitpriority=1)
     path.chmod(0o755)
     for name in (*BELIEVED, "emulator-configs"):
         if (shipped_dir() / name).is_dir():

@@ -177,7 +177,9 @@ def _is_stage(results: Path, wanted: int, phase: str) -> bool:
 
 
 def _ended(results: Path) -> dict[str, int]:
-    """Return the runs that have ended, with the inode of what they left."""
+    """Return the runs that have ended, with the inode of what they left.
+
+    Those that are running, or were interrupted, have a name with an ending.
+    """
     paths = results.glob("runs/*/manifest.json")
-    return {path.parent.name: path.stat().st_ino for path in paths
-            if not path.parent.name.endswith(".running")}  # fmt: skip
+    return {path.parent.name: path.stat().st_ino for path in paths if not path.parent.suffix}
