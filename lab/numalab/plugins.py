@@ -3,7 +3,7 @@
 Each `plugins/*.py` of a lab folder (numalab.places) is imported once, in the order of the names,
 before a registry is first read. It adds entries to the registries: a topology shape, a report
 format, a measure, a sampled source, an axis of a study. A plug-in runs with the privileges of the
-user, so it is refused if another user can change it (numalab.ownership).
+user, so it is refused if another user can change it (numalab.places).
 """
 
 import sys

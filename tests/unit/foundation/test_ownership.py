@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.ownership import require_own
-from numalab.places import find_input, list_inputs, project_dir
+from numalab.places import find_input, list_inputs, project_dir, require_own
 from numalab.plugins import load_plugins
 
 STRANGER = 4242

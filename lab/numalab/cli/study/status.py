@@ -46,7 +46,10 @@ def _text(found: Progress) -> RenderableType:
     missing = [run for run in found.runs if run.state in (State.FAILED, State.INTERRUPTED)]
     first = causes(UnfinishedRun(run.cell, run.run, run.state, run.text) for run in missing)
     table = Table.grid(padding=(0, 2))
-    for run in sorted(found.runs, key=lambda run: ORDER.index(run.state))[:MOST_ROWS]:
+    rows = sorted(found.runs, key=lambda run: ORDER.index(run.state))
+    if len(rows) > MOST_ROWS:  # of very many, those that went wrong or are under way
+        rows = [run for run in rows if run.state not in (State.WAITING, State.DONE)][:MOST_ROWS]
+    for run in rows:
         seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))
         table.add_row(Text(run.run), state, Text(seconds), Text(run.text))
