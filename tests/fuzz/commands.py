@@ -90,7 +90,7 @@ def _checkout() -> Path:
     # Not atexit: processes of multiprocessing do not run its functions.
     Finalize(None, shutil.rmtree, (path, True), exitpriority=1)
     path.chmod(0o755)
-    for name in (*BELIEVED, "emulator-configs"):
+    for name in BELIEVED:
         if (shipped_dir() / name).is_dir():
             shutil.copytree(shipped_dir() / name, path / name)
     (path / "lab").symlink_to(_PACKAGE.parent)
