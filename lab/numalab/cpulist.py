@@ -3,11 +3,15 @@
 The formats are those of `bitmap_parselist()` and `%*pbl` / `%*pb` in the kernel's lib/bitmap.c.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
 MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration there is
+# ASCII digits only: int() takes "1_0" and the digits of other scripts, too.
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_MASK = re.compile(r"[0-9a-fA-F]+(?:,[0-9a-fA-F]+)*")
 
 
 def parse_cpulist(text: str) -> tuple[int, ...]:
@@ -18,10 +22,10 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
     """
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        match = _RANGE.fullmatch(part)
+        if match is None:
             raise ValueError(f"not a cpulist: {text[:80]!r}")
-        low, high = int(first), int(last) if dash else int(first)
+        low, high = int(match[1]), int(match[2] or match[1])
         if high < low or high >= MAX_CPUS:
             raise ValueError(f"range {part[:40]!r} is backwards or past CPU {MAX_CPUS - 1}")
         cpus.update(range(low, high + 1))
@@ -49,6 +53,21 @@ class Cpulists:
         return self._parsed[text]
 
 
+def parse_ascending(text: str) -> tuple[int, ...]:
+    """Parse a cpulist in which each CPU comes once and after all smaller ones.
+
+    Kernels print theirs so: any other list is damaged. Raises ValueError as `parse_cpulist`.
+    """
+    cpus: list[int] = []
+    for part in text.split(","):
+        new = parse_cpulist(part)
+        if cpus and new and new[0] <= cpus[-1]:
+            problem = "is listed twice" if new[0] in cpus else f"comes after CPU {cpus[-1]}"
+            raise ValueError(f"CPU {new[0]} {problem}")
+        cpus += new
+    return tuple(cpus)
+
+
 def parse_cpu_order(text: str) -> tuple[int, ...]:
     """Parse CPUs in the order given, each as often as it is given: `4-5,20,4`.
 
@@ -59,18 +78,22 @@ def parse_cpu_order(text: str) -> tuple[int, ...]:
 
 def format_cpulist(cpus: Iterable[int]) -> str:
     """Format CPUs as the kernel's `%*pbl` does: ascending, runs of two or more as `first-last`."""
-    ordered = enumerate(sorted(set(cpus)))
+    return format_cpu_order(sorted(set(cpus)))
+
+
+def format_cpu_order(cpus: Iterable[int]) -> str:
+    """Format CPUs in their order, as `parse_cpu_order` reads them: `4-5,20,4`."""
+    ordered = enumerate(cpus)
     runs = ([cpu for _, cpu in run] for _, run in groupby(ordered, lambda pair: pair[1] - pair[0]))
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def parse_cpumask(text: str) -> tuple[int, ...]:
     """Parse a mask of 32-bit hexadecimal words, the most significant first (`%*pb`)."""
+    if not _MASK.fullmatch(text.strip()):
+        raise ValueError(f"not a cpumask: {text[:80]!r}")
     words = text.strip().split(",")
-    try:
-        mask = int("".join(word.rjust(8, "0") for word in words), 16)
-    except ValueError:
-        raise ValueError(f"not a cpumask: {text[:80]!r}") from None
+    mask = int("".join(word.rjust(8, "0") for word in words), 16)
     if mask.bit_length() > MAX_CPUS:
         raise ValueError(f"a mask of {mask.bit_length()} CPUs is past {MAX_CPUS}")
     return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

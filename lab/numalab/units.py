@@ -29,9 +29,14 @@ def parse_seconds(text: str) -> int:
     return (hours * 60 + minutes) * 60 + seconds
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a number of things: `1 die`, `2 dies`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def runs_of(number: int) -> str:
     """Write a number of runs."""
-    return "1 run" if number == 1 else f"{number} runs"
+    return counted(number, "run")
 
 
 def format_size(size: int) -> str:

@@ -104,7 +104,8 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
         replace(node, cpus=tuple(sorted(old[cpu] for cpu in node.cpus)))
         for node in imported.topology.nodes
     )
-    kept = (each for each in imported.changes if each.kind is not ChangeKind.CPU_NUMBERS)
+    unused = (ChangeKind.CPU_NUMBERS, ChangeKind.UNKNOWN_PACKAGING)
+    kept = (change for change in imported.changes if change.kind not in unused)
     return replace(imported.topology, nodes=nodes), tuple(change.text for change in kept)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from numalab.topology.file_format import MemoryTable
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.shapes.shape import Shape
+from numalab.units import counted
 
 LastLevelCache = Literal["die", "none"]
 
@@ -61,6 +62,11 @@ class CpuShape:
             number |= place << width
             width += (count - 1).bit_length()
         return cpu << width | number
+
+
+def describe_shape(shape: CpuShape) -> str:
+    """Write how CPUs are packaged, for people: `2 sockets x 1 die x 4 cores x 1 thread`."""
+    return " x ".join(counted(count, name.removesuffix("s")) for name, count in vars(shape).items())
 
 
 @dataclass(frozen=True)

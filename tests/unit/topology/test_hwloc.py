@@ -5,6 +5,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.topology.importers.common import Imported
 from numalab.topology.importers.hwloc import parse_hwloc
+from numalab.topology.importers.hwloc_xml import MAX_ELEMENTS, parse_xml
 
 GIB = 1 << 30
 
@@ -27,6 +28,10 @@ def distances2(indexing: str, indexes: str, values: str, name: str = "NUMALatenc
     return (f'</object><distances2 type="NUMANode" indexing="{indexing}" name="{name}">'
             f"<indexes>{indexes}</indexes><u64values>{values}</u64values></distances2>"
             '<object type="Misc">')  # fmt: skip
+
+
+def core(cpuset: str, *pus: str) -> str:
+    return f'<object type="Core" os_index="0" cpuset="{cpuset}">{"".join(pus)}</object>'
 
 
 TWO = (node(0, "0x3", gp=11), node(1, "0xc", gp=5), *map(pu, range(4)))
@@ -81,8 +86,8 @@ def test_latencies_are_found_in_either_format(table: str) -> None:
 def test_without_a_table_nodes_are_20_apart_and_that_is_said() -> None:
     found = read(*TWO)
     assert found.topology.distances == ((10, 20), (20, 10))
-    assert found.notes == (
-        "no table of distances: 20 between nodes, as kernels have it without one",
+    assert found.notes[0] == (
+        "no table of distances: 20 between nodes, as kernels have it without one"
     )
 
 
@@ -131,8 +136,55 @@ def test_what_is_no_such_file(text: str, message: str) -> None:
         ("".join(TWO) + distances2("os", "0 1", "10 21 31"), "not a table of 2 x 2"),
         ("".join(TWO) + distances2("os", "0 7", "10 21 31 10"), "not a table of 2 x 2"),
         (node(0, "0x1") + '<distances><latency value="x"/></distances>', "not a latency: 'x'"),
+        (node(0, "0x3") + "\n" + node(0, "0xc"), "line 2: node 0 is described twice"),
+        (node(0, "0x3") + "\n" + node(1, "0x6"), "line 2: CPUs 1 of node 1 are in two nodes"),
+        (node(0, "0x3") + "\n" + pu(2), "line 2: CPU 2 is in no node"),
+        (node(0, "0x3") + "\n" + pu(0).replace("0x1", "0x2"), "line 2: the cpuset of a PU"),
+        (node(0, "0x3") + "\n" + core("0x3", pu(0), pu(0)), "line 2: CPU 0 is also in the PU"),
+        (node(0, "0x7") + "\n" + core("0x6", pu(1)) + pu(2), "line 2: CPUs 2 are in the cpuset"),
+        (node(0, "0x7") + "\n" + core("0x1", pu(0), pu(1)), "line 2: CPUs 1 are in the cpuset"),
+        (node(0, "0x1").replace('cpuset="0x1"', ""), "line 1: NUMANode without a cpuset"),
+        (node(0, "0x1").replace("/>", ' nodeset="0x2"/>'), "line 1: the nodeset of a NUMANode"),
+        (
+            node(0, "0x1") + "\n" + pu(0).replace("/>", ' nodeset="0x0"/>'),
+            "line 2: CPU 0 is in nodes",
+        ),
+        (
+            node(0, "0x1").replace("/>", '><page_type size="4096" count="7"/></object>'),
+            f"line 1: local_memory is {GIB}, and its pages are 28672 bytes",
+        ),
+        (node(0, "0x1").replace('os_index="0"', 'os_index="٣"'), "os_index is not a number: '٣'"),
+        ("".join(TWO) + "\n" + distances2("os", "0 1", "10 21 31 11"), "line 2: node 1 is 11 away"),
+        ("".join(TWO) + "\n" + distances2("os", "0 1", "10 21 0 10"), "line 2: distance 0 from"),
+        ("".join(TWO) + "\n" + distances2("os", "0 1", "10 2 1 31 10"), "line 2: .* not a table"),
+        ("".join(TWO) + "\n" + distances2("gp", "11 6", "10 21 31 10"), "line 2: no NUMANode has"),
+        ("".join(TWO) + "\n" + distances2("os", "0 1", "10 21 -1 10"), "line 2: distance is not a"),
+        (
+            "".join(TWO) + '<distances nbobjs="2"><latency value="1.0"/></distances>',
+            "line 1: 1 latencies for 2 objects",
+        ),
+        (node(0, "0x1") + "<object>" * 70 + "</object>" * 70, "line 1: more than"),
     ],
 )
 def test_what_is_wrong_in_it_is_named(inside: str, message: str) -> None:
     with pytest.raises(UserError, match=rf"f\.xml: .*{message}"):
         read(inside)
+
+
+def test_what_is_left_out_is_reported() -> None:
+    notes = read(node(0, "0x7"), pu(0), pu(2), '<object type="Quark"/>').notes
+    assert notes[:2] == (
+        "left out CPUs without a PU, which are offline: 1",
+        "left out objects of unknown type: 'Quark' (line 1)",
+    )
+
+
+def test_elements_have_their_line_and_are_bounded() -> None:
+    xml = parse_xml("<a>\n<b/>\n <c>x</c></a>", "f")
+    assert [(each.tag, xml.at(each).line) for each in xml.root.iter()] == [
+        ("a", "line 1"), ("b", "line 2"), ("c", "line 3")
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="line 2: more than"):
+        parse_xml("<a>\n" + "<b/>" * MAX_ELEMENTS + "</a>", "f")
+    with pytest.raises(UserError, match="line 1: XML entities are not read"):
+        parse_xml('<!DOCTYPE a [<!ENTITY % b "c">]><a/>', "f")

@@ -22,8 +22,9 @@ def kinds(found: Imported) -> list[ChangeKind]:
 
 def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
     found = imported(
-        FoundNode(0, (0, 1), 512), FoundNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]]
-    )
+        FoundNode(0, (0, 1), 512), FoundNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]],
+        places={cpu: CpuPlace(cpu // 2, cpu) for cpu in range(4)},
+    )  # fmt: skip
     assert found.changes == () and found.old_cpus == (0, 1, 2, 3)
     assert found.topology.distances == ((10, 15), (25, 10))
     assert [node.memory_mib for node in found.topology.nodes] == [512, 256]
@@ -40,7 +41,11 @@ def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
         "left out nodes without CPUs and memory: 5",
         "numbered nodes anew: 2 is now 0, 8 is now 1",
     )
-    assert kinds(found) == [ChangeKind.NODES, ChangeKind.NODES, ChangeKind.CPU_NUMBERS]
+    assert kinds(found) == [
+        ChangeKind.NODES, ChangeKind.NODES, ChangeKind.UNKNOWN_PACKAGING, ChangeKind.CPU_NUMBERS
+    ]  # fmt: skip
+    assert found.notes[3].endswith("CPUs 0-1 were 0,2")
+    assert (found.old_cpus, found.old_nodes) == ((0, 2), (2, 8))
 
 
 def test_cpus_of_a_core_come_together() -> None:
@@ -57,6 +62,9 @@ def test_places_of_some_cpus_are_places_of_none() -> None:
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(3)}
     found = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
     assert found.old_cpus == (0, 1, 2, 3)
+    assert found.notes[0].startswith(
+        "no sockets, cores, threads and caches of CPUs 3 in the source"
+    )
 
 
 def test_uneven_nodes_have_no_shape_and_that_is_said() -> None:
@@ -73,11 +81,11 @@ MANY = tuple(FoundNode(n, (n,), 1) for n in range(MAX_NODES + 1))
     ("found", "message"),
     [
         ((), "no NUMA node found"),
-        ((FoundNode(0, (0,), 1), FoundNode(0, (1,), 1)), "a node is described twice"),
+        ((FoundNode(0, (0,), 1), FoundNode(0, (1,), 1)), "node 0 is described twice"),
         ((FoundNode(0, (), 1),), "no node has a CPU"),
-        ((FoundNode(0, (0,), 1), FoundNode(1, (0,), 1)), "a CPU is in two nodes"),
+        ((FoundNode(0, (0,), 1), FoundNode(1, (0,), 1)), "CPU 0 of node 1 is in two nodes"),
         ((FoundNode(0, (0,), 0),), "no node has memory"),
-        ((FoundNode(0, (0,), MAX_MEMORY_MIB + 1),), f"more than {MAX_MEMORY_MIB} MiB"),
+        ((FoundNode(0, (0,), MAX_MEMORY_MIB + 1),), f"0 to {MAX_MEMORY_MIB} are possible"),
         ((FoundNode(0, tuple(range(MAX_CPUS + 1)), 1),), f"at most {MAX_CPUS} are possible"),
         (MANY, f"{MAX_NODES + 1} nodes; at most {MAX_NODES}"),
     ],

@@ -13,13 +13,17 @@ from numalab.topology.model import CpuShape
 from numalab.topology.predict.prediction import predict
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
+NO_PACKAGING = (
+    "no sockets, cores, threads and caches in the source: each node becomes a socket, each CPU a "
+    "core; import the sysfs tree for them"
+)
 RING = ((10, 20, 30, 20), (20, 10, 20, 30), (30, 20, 10, 20), (20, 30, 20, 10))
 
 
 def test_the_four_node_machine_of_2018() -> None:
     imported = read_machine(str(DATA / "numactl-4.txt"), None, name="pairs-4")
     found = imported.topology
-    assert imported.notes == ()
+    assert imported.notes == (NO_PACKAGING,)
     assert found.distances == load_topology("pairs-4").distances
     assert [len(node.cpus) for node in found.nodes] == [24] * 4
     assert [node.memory_mib for node in found.nodes] == [32431, 31961, 30425, 32200]
@@ -34,7 +38,8 @@ def test_sparse_numbers_ranges_and_empty_nodes() -> None:
     assert [node.memory_mib for node in found.nodes] == [1024, 0, 2048]
     assert imported.notes == (
         "numbered nodes anew: 0 is now 0, 8 is now 1, 252 is now 2",
-        "numbered CPUs anew, without the gaps",
+        NO_PACKAGING,
+        "numbered CPUs anew, without the gaps: CPUs 0-7 were 0,8,16,24,32-33,40,48",
     )
 
 
@@ -92,22 +97,38 @@ GOOD = (DATA / "numactl-4.txt").read_text()
     ("text", "message"),
     [
         ("", "no line `node N cpus:`"),
-        ("hello", "no line `node N cpus:`"),
-        (GOOD.replace("node 2 size: 30425 MB\n", ""), "no line `node 2 size: N MB`"),
-        (GOOD.replace("node distances:\nnode 0 1 2 3\n", ""), "no table of node distances"),
-        (GOOD.replace("3: 40 40 20 10", ""), "lacks node 3"),
-        (GOOD.replace("3: 40 40 20 10", "3: 40 40 20"), "row of node 3: 3 distances for 4 nodes"),
-        (GOOD.replace("3: 40 40 20 10", "3: 40 40 20 12"), "12 away from itself"),
-        (GOOD.replace("3: 40 40 20 10", "3: 40 40 999 10"), "distance 999 from node 3 to node 2"),
+        ("hello", "line 1: numactl -H prints no such line: 'hello'"),
+        (GOOD.replace("node 2 size: 30425 MB\n", ""), "line 8: no line `node 2 size: N MB`"),
+        (GOOD.replace("node distances:\nnode 0 1 2 3\n", ""), "line 14: a row of the table"),
+        (GOOD.partition("node distances")[0], "line 13: there is no table of node distances"),
+        (
+            GOOD.replace("3: 40 40 20 10", ""),
+            "line 15: the table of node distances lacks the row of node 3",
+        ),
+        (
+            GOOD.replace("3: 40 40 20 10", "3: 40 40 20"),
+            "line 19: row of node 3: 3 distances for 4",
+        ),
+        (
+            GOOD.replace("3: 40 40 20 10", "3: 40 40 20 12"),
+            "line 19: node 3 is 12 away from itself",
+        ),
+        (GOOD.replace("3: 40 40 20 10", "3: 40 40 999 10"), "line 19: distance 999 from node 3 to"),
         (GOOD.replace("cpus: 0 1 2", "cpus: 0 1 2-x"), "line 2: not a cpulist"),
-        (GOOD.replace("cpus: 0 1 2", "cpus: 24 1 2"), "a CPU is in two nodes"),
-        (GOOD.replace("cpus: 0 1 2", "cpus: 96-300"), "at most 256"),
+        (
+            GOOD.replace(" 22 23", " 22 24"),
+            "line 5: CPU 24 of node 1 is in two nodes: node 0 has it",
+        ),
+        (
+            GOOD.replace("node 3 cpus: 72", "node 3 cpus: 72-300 301"),
+            "line 11: CPU 73 is listed twice",
+        ),
         ("<topology/>", "no NUMA node found"),
         ("<other/>", "the root is <other>"),
         ("<topology>", "not XML"),
         ('<!DOCTYPE x [<!ENTITY a "b">]><topology/>', "entities are not read"),
         (
-            '<topology><object type="NUMANode" os_index="x"/></topology>',
+            '<topology><object type="NUMANode" os_index="x" cpuset="0x1"/></topology>',
             "os_index is not a number: 'x'",
         ),
         (

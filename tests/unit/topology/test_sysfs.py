@@ -44,6 +44,11 @@ def cpu(number: int, package: int, threads: str, caches: dict[int, str]) -> dict
 
 
 TWO = node(0, "0-1", "10 20") | node(1, "2-3", "30 10")
+FOUR = TWO | {
+    name: text
+    for number in range(4)
+    for name, text in cpu(number, 0, "0-1" if number < 2 else "2-3", {}).items()
+}
 
 
 def read(root: Path) -> Imported:
@@ -118,6 +123,40 @@ def test_padding_of_a_page_is_no_text(tmp_path: Path) -> None:
         (TWO | {"node/node1/distance": "10 999999\n"}, "node1/distance: not a row of distances"),
         (TWO | {"node/node0/cpulist": "0-\n"}, "node0/cpulist: "),
         (TWO | {"node/node2/x": ""}, "node2/cpulist: cannot read"),
+        (TWO | {"node/node02/x": ""}, "node02: a number with zeros"),
+        (TWO | {"node/online": "0-2\n"}, "online: nodes 0-2, but there are folders of nodes 0-1"),
+        (TWO | {"node/node1/cpulist": "2,2-3\n"}, "node1/cpulist: CPU 2 is listed twice"),
+        (TWO | {"node/node1/cpulist": "1-3\n"}, "node1/cpulist: CPU 1 of node 1 is in two nodes"),
+        (TWO | {"node/node1/cpulist": "2-٣\n"}, "node1/cpulist: bytes that no kernel prints"),
+        (
+            TWO | {"node/node1/cpulist": "2-3" + "," * (1 << 16)},
+            "node1/cpulist: cannot read: larger than",
+        ),
+        (TWO | {"node/node1/cpumap": "1c\n"}, "node1/cpulist: not the CPUs of cpumap: 2-4"),
+        (TWO | {"node/node1/cpumap": "0_c\n"}, "node1/cpumap: not a cpumask: '0_c'"),
+        (TWO | {"node/node1/distance": "30 -10\n"}, "node1/distance: not a row of distances"),
+        (TWO | {"node/node1/distance": "30 11\n"}, "node1/distance: node 1 is 11 away"),
+        (TWO | {"node/node1/distance": "9 10\n"}, "node1/distance: distance 9 from node 1"),
+        (TWO | {"node/node1/distance": "256 10\n"}, "node1/distance: distance 256"),
+        (TWO | {"node/node1/distance": "30\n"}, "node1/distance: 1 distance for 2 nodes"),
+        (node(0, "0", "10 20"), "node0/distance: 2 distances for 1 node"),
+        ({k: v for k, v in TWO.items() if k != "node/node1/distance"}, "node1/distance: cannot"),
+        (TWO | {"node/node1/meminfo": "Node 0 MemTotal: 4 kB\n"}, "meminfo: line 1: .* of node 0"),
+        (TWO | {"node/node1/meminfo": "Node 1 MemTotal: -4 kB\n"}, "meminfo: line 1: not a size"),
+        (TWO | {"node/node1/meminfo": "Node 1 MemTotal: 8 kB\n" * 2}, "meminfo: line 2: MemTotal"),
+        (TWO | node(1, "2-3", "30 10", 1 << 40), "node1/meminfo: node 1 has"),
+        (
+            TWO | {"node/node1/meminfo": "Node 1 MemTotal: 8 kB\nNode 1 MemFree: 9 kB\n"},
+            "node1/meminfo: MemTotal is not the sum",
+        ),
+        (TWO | cpu(0, 0, "0", {}), "node0/cpulist: CPU 1 has no folder"),
+        (TWO | {"cpu/online": "0-4\n"}, "cpu: CPU 4 is online, and in no node"),
+        (TWO | {"cpu/online": "0,0-3\n"}, "cpu/online: CPU 0 is listed twice"),
+        (TWO | {f"cpu/cpu{n}/online": "2\n" for n in range(4)}, "online: not 0 or 1: '2'"),
+        (FOUR | cpu(1, 0, "2-3", {}), "cpu1/topology: CPU 1 is not among its own thread"),
+        (FOUR | cpu(1, 0, "1-2", {}), "CPUs 1-2 are thread siblings here, and CPUs 0-1 in"),
+        (FOUR | cpu(1, 0, "0-1", {3: "0-1"}) | cpu(2, 0, "2-3", {3: "1-2"}), "cache of level 3"),
+        (FOUR | {"cpu/cpu1/topology/physical_package_id": "1_0\n"}, "package_id: not a number"),
     ],
 )
 def test_what_is_wrong_in_a_tree_is_named(
@@ -125,6 +164,17 @@ def test_what_is_wrong_in_a_tree_is_named(
 ) -> None:
     with pytest.raises(UserError, match=message):
         read(write(tmp_path, files))
+
+
+def test_missing_topology_of_a_cpu_is_reported(tmp_path: Path) -> None:
+    files = {key: text for key, text in FOUR.items() if not key.startswith("cpu/cpu3/topology")}
+    notes = read(write(tmp_path, files)).notes
+    assert notes[0].startswith("no sockets, cores, threads and caches of CPUs 3 in the source")
+
+
+def test_offline_cpus_are_reported(tmp_path: Path) -> None:
+    notes = read(write(tmp_path, TWO | {"cpu/online": "0,2-3\n"})).notes
+    assert notes[0] == "left out CPUs that are offline: 1"
 
 
 def test_what_is_no_folder(tmp_path: Path) -> None:

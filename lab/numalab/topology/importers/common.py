@@ -1,10 +1,11 @@
 """Turns what another machine says about itself into a topology: the part all importers share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from numalab.cpulist import format_cpu_order, format_cpulist
 from numalab.errors import UserError
 from numalab.topology.importers.packaging import CpuPlace, Packaging, even_size, pack
 from numalab.topology.limits import (
@@ -15,27 +16,51 @@ from numalab.topology.limits import (
     MAX_NODES,
     UNREACHABLE,
 )
-from numalab.topology.model import Node, Topology
+from numalab.topology.model import Node, Topology, describe_shape
+from numalab.units import counted
 
 MAX_TEXT = 16 << 20  # bytes of a file that is imported
 
 
 @dataclass(frozen=True)
+class Location:
+    """Where a value was read: the file, and the line in it where the file has several."""
+
+    file: Path | str
+    line: str | None = None
+
+    def error(self, message: str) -> UserError:
+        """Return the error about the value that was read here."""
+        return UserError(message, file=self.file, key=self.line)
+
+    def __str__(self) -> str:
+        return self.line or str(self.file)
+
+
+@dataclass(frozen=True)
 class FoundNode:
-    """A node as the other machine numbers it, with its CPU numbers and memory there."""
+    """A node as the other machine numbers it, with its CPU numbers and memory there.
+
+    `cpus_at` and `memory_at` are where these were read, None where that is not known.
+    """
 
     id: int
     cpus: tuple[int, ...]
     memory_mib: int
+    cpus_at: Location | None = None
+    memory_at: Location | None = None
 
 
 class ChangeKind(StrEnum):
-    """What had to be changed of an imported machine."""
+    """What had to be changed of an imported machine, or could not be read."""
 
     DISTANCES = "distances"
     NODES = "nodes"
     CPU_NUMBERS = "CPU numbers"
+    OFFLINE = "offline CPUs"
     PACKAGING = "packaging"
+    UNKNOWN_PACKAGING = "unknown packaging"
+    UNKNOWN_OBJECTS = "unknown objects"
 
 
 @dataclass(frozen=True)
@@ -50,12 +75,14 @@ class ImportChange:
 class Imported:
     """A topology, and what had to be changed to make one.
 
-    `old_cpus` are the CPUs' numbers on the machine itself, in the order of their new numbers.
+    `old_cpus` are the CPUs' numbers on the machine itself, in the order of their new numbers, and
+    `old_nodes` are the nodes' numbers.
     """
 
     topology: Topology
     changes: tuple[ImportChange, ...]
     old_cpus: tuple[int, ...] = ()
+    old_nodes: tuple[int, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,6 +98,8 @@ def imported_topology(
     source: str,
     file: Path | str,
     places: Mapping[int, CpuPlace] | None = None,
+    rows_at: Sequence[Location] = (),
+    remarks: Iterable[ImportChange] = (),
 ) -> Imported:
     """Make a topology of what was found; `distances` are in the order of `found`, None where the
     machine does not say them.
@@ -78,30 +107,27 @@ def imported_topology(
     Nodes are numbered anew, from 0 without gaps, in the order of their old numbers; CPUs in the
     order in which QEMU numbers those of a core, a die and a socket, where the machine is packaged
     evenly. `places` are the CPUs' places, none where they are not known. A node with neither CPUs
-    nor memory is left out. Raises UserError when the machine is too large or its table is not one.
+    nor memory is left out. `rows_at` is where each row of distances was read; `remarks` come first
+    among the changes. Raises UserError when the machine is too large or its table is not one.
     """
     _check_nodes(found, file)
-    changes: list[ImportChange] = []
+    changes = list(remarks)
     if distances is None:
         distances = _without_slit(len(found))
         if len(found) > 1:
             text = "no table of distances: 20 between nodes, as kernels have it without one"
             changes.append(ImportChange(ChangeKind.DISTANCES, text))
-    _check_distances(found, distances, file)
-    kept = [place for place, node in enumerate(found) if node.cpus or node.memory_mib]
-    if len(kept) < len(found):
-        empty = [found[place].id for place in range(len(found)) if place not in kept]
-        text = f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}"
-        changes.append(ImportChange(ChangeKind.NODES, text))
-    kept.sort(key=lambda place: found[place].id)
-    if [found[place].id for place in kept] != list(range(len(kept))):
-        pairs = (f"{found[place].id} is now {new}" for new, place in enumerate(kept))
-        text = f"numbered nodes anew: {', '.join(pairs)}"
-        changes.append(ImportChange(ChangeKind.NODES, text))
+    _check_distances(found, distances, rows_at or [Location(file)] * len(found), file)
+    kept = sorted(
+        (place for place, node in enumerate(found) if node.cpus or node.memory_mib),
+        key=lambda place: found[place].id,
+    )
+    changes += _node_changes(found, kept)
     node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in found[place].cpus}
     size = even_size([len(found[place].cpus) for place in kept])
-    packaging = pack(node_of_cpu, _known(places, node_of_cpu), size)
-    changes += _changes(packaging)
+    known = _known(places, node_of_cpu)
+    packaging = pack(node_of_cpu, known, size)
+    changes += _changes(packaging, places or {}, node_of_cpu)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
     nodes = tuple(
         Node(
@@ -112,16 +138,27 @@ def imported_topology(
         for new, place in enumerate(kept)
     )
     table = tuple(tuple(distances[a][b] for b in kept) for a in kept)
-    summary = f"Imported: {len(nodes)} nodes, {len(packaging.order)} CPUs"
-    shape, llc = packaging.shape, packaging.llc
-    topology = Topology(name, summary, source, nodes, table, shape, llc)
+    summary = f"Imported: {counted(len(nodes), 'node')}, {counted(len(packaging.order), 'CPU')}"
+    topology = Topology(name, summary, source, nodes, table, packaging.shape, packaging.llc)
     if (last := topology.packaging.apic_id(topology.cpu_count - 1)) > MAX_APIC_ID:
         raise UserError(
             f"{topology.cpu_count} CPUs, the last with APIC id {last}; a guest ends at "
             f"{MAX_APIC_ID}",
             file=file,
         )
-    return Imported(topology, tuple(changes), packaging.order)
+    return Imported(
+        topology, tuple(changes), packaging.order, tuple(found[place].id for place in kept)
+    )
+
+
+def _node_changes(found: Sequence[FoundNode], kept: Sequence[int]) -> Iterator[ImportChange]:
+    empty = [node.id for place, node in enumerate(found) if place not in kept]
+    if empty:
+        text = f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}"
+        yield ImportChange(ChangeKind.NODES, text)
+    if [found[place].id for place in kept] != list(range(len(kept))):
+        pairs = (f"{found[place].id} is now {new}" for new, place in enumerate(kept))
+        yield ImportChange(ChangeKind.NODES, f"numbered nodes anew: {', '.join(pairs)}")
 
 
 def _known(
@@ -133,23 +170,30 @@ def _known(
     return {cpu: places[cpu] for cpu in node_of_cpu}
 
 
-def _changes(packaging: Packaging) -> Iterator[ImportChange]:
-    order = packaging.order
-    if list(order) != sorted(order):
-        text = "numbered CPUs anew: those of a core, a die and a socket follow each other"
-        yield ImportChange(ChangeKind.CPU_NUMBERS, text)
-    elif order != tuple(range(len(order))):
-        yield ImportChange(ChangeKind.CPU_NUMBERS, "numbered CPUs anew, without the gaps")
-    if packaging.lost and packaging.shape is not None:
-        shape = packaging.shape
+def _changes(
+    packaging: Packaging, places: Mapping[int, CpuPlace], node_of_cpu: Mapping[int, int]
+) -> Iterator[ImportChange]:
+    missing = node_of_cpu.keys() - places.keys()
+    if missing:
+        cpus = "" if not places else f" of CPUs {format_cpulist(missing)}"
         text = (
-            f"{' and '.join(packaging.lost)}: packaged as {shape.sockets} sockets of {shape.dies} "
-            f"dies, {shape.cores} cores and {shape.threads} threads"
+            f"no sockets, cores, threads and caches{cpus} in the source: each node becomes a "
+            "socket, each CPU a core; import the sysfs tree for them"
         )
+        yield ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)
+    order = packaging.order
+    if order != tuple(range(len(order))):
+        text = "without the gaps"
+        if list(order) != sorted(order):
+            text = "those of a core, a die and a socket follow each other"
+        text = f"numbered CPUs anew, {text}: CPUs 0-{len(order) - 1} were {format_cpu_order(order)}"
+        yield ImportChange(ChangeKind.CPU_NUMBERS, text)
+    lost = " and ".join(packaging.lost)
+    if packaging.lost and packaging.shape is not None:
+        text = f"{lost}: packaged as {describe_shape(packaging.shape)}"
         yield ImportChange(ChangeKind.PACKAGING, text)
     if packaging.shape is None:
-        lost = " and ".join(packaging.lost) or "CPUs are not in even blocks"
-        text = f"{lost}: each CPU becomes a socket of its own"
+        text = f"{lost or 'CPUs are not in even blocks'}: each CPU becomes a socket of its own"
         yield ImportChange(ChangeKind.PACKAGING, text)
 
 
@@ -161,38 +205,62 @@ def _without_slit(nodes: int) -> list[list[int]]:
 def _check_nodes(found: Sequence[FoundNode], file: Path | str) -> None:
     if not found:
         raise UserError("no NUMA node found", file=file)
-    numbers = [node.id for node in found]
-    if len(set(numbers)) < len(numbers):
-        raise UserError("a node is described twice", file=file)
+    _check_numbers(found, file)
     if len(found) > MAX_NODES:
         raise UserError(f"{len(found)} nodes; at most {MAX_NODES} are possible", file=file)
-    cpus = [cpu for node in found for cpu in node.cpus]
+    cpus = sum(len(node.cpus) for node in found)
     if not cpus:
         raise UserError("no node has a CPU", file=file)
-    if len(set(cpus)) < len(cpus):
-        raise UserError("a CPU is in two nodes", file=file)
-    if len(cpus) > MAX_CPUS:
-        raise UserError(f"{len(cpus)} CPUs; at most {MAX_CPUS} are possible", file=file)
+    if cpus > MAX_CPUS:
+        raise UserError(f"{cpus} CPUs; at most {MAX_CPUS} are possible", file=file)
+    for node in found:
+        if not 0 <= node.memory_mib <= MAX_MEMORY_MIB:
+            raise (node.memory_at or Location(file)).error(
+                f"node {node.id} has {node.memory_mib} MiB of memory; 0 to {MAX_MEMORY_MIB} are "
+                "possible"
+            )
     if not any(node.memory_mib for node in found):
         raise UserError("no node has memory", file=file)
-    if any(not 0 <= node.memory_mib <= MAX_MEMORY_MIB for node in found):
-        raise UserError(f"a node has more than {MAX_MEMORY_MIB} MiB of memory", file=file)
+
+
+def _check_numbers(found: Sequence[FoundNode], file: Path | str) -> None:
+    """Check that each node is described once, and that no CPU is in two nodes."""
+    numbers: dict[int, Location] = {}
+    holders: dict[int, FoundNode] = {}
+    for node in found:
+        at = node.cpus_at or Location(file)
+        if node.id in numbers:
+            raise at.error(f"node {node.id} is described twice, first in {numbers[node.id]}")
+        numbers[node.id] = at
+        for cpu in node.cpus:
+            first = holders.setdefault(cpu, node)
+            if first is not node:
+                raise at.error(
+                    f"CPU {cpu} of node {node.id} is in two nodes: node {first.id} has it "
+                    f"({first.cpus_at or file})"
+                )
 
 
 def _check_distances(
-    found: Sequence[FoundNode], distances: Sequence[Sequence[int]], file: Path | str
+    found: Sequence[FoundNode],
+    distances: Sequence[Sequence[int]],
+    rows_at: Sequence[Location],
+    file: Path | str,
 ) -> None:
-    if len(distances) != len(found) or any(len(row) != len(found) for row in distances):
+    """Check the table as slit_valid() of the kernel does, which drops any other."""
+    if len(distances) != len(found):
         raise UserError(f"the distances are not a table of {len(found)} x {len(found)}", file=file)
-    for a, row in enumerate(distances):
+    for a, (row, at) in enumerate(zip(distances, rows_at, strict=True)):
+        if len(row) != len(found):
+            raise at.error(
+                f"{counted(len(row), 'distance')} for {counted(len(found), 'node')}: the distances "
+                f"are not a table of {len(found)} x {len(found)}"
+            )
         for b, distance in enumerate(row):
             if a != b and not LOCAL_DISTANCE < distance <= UNREACHABLE:
-                raise UserError(
+                raise at.error(
                     f"distance {distance} from node {found[a].id} to node {found[b].id}; "
-                    "distances between nodes are 11 to 255",
-                    file=file,
+                    "distances between nodes are 11 to 255"
                 )
         if row[a] != LOCAL_DISTANCE:
-            raise UserError(
-                f"node {found[a].id} is {row[a]} away from itself; that is always 10", file=file
-            )
+            raise at.error(f"node {found[a].id} is {row[a]} away from itself; that is always 10")

@@ -3,15 +3,31 @@
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.topology.importers.common import FoundNode, Imported, imported_topology
+from numalab.topology.importers.common import (
+    ChangeKind,
+    FoundNode,
+    ImportChange,
+    Imported,
+    Location,
+    imported_topology,
+)
+from numalab.topology.importers.hwloc_xml import (
+    PACKAGES,
+    Object,
+    Xml,
+    node_set,
+    number,
+    parse_xml,
+    read_objects,
+    unknown_types,
+)
 from numalab.topology.importers.packaging import CpuPlace
 from numalab.topology.limits import LOCAL_DISTANCE
-
-_CPUSET = re.compile(r"(?:0x[0-9a-f]{1,8})(?:,(?:0x[0-9a-f]{1,8}|))*")
 
 
 def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Imported:
@@ -19,39 +35,87 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
 
     Takes NUMANode objects with their local memory, the places of the CPUs (Package or Socket, Core,
     caches), and the latency table of the nodes. A machine without NUMANode objects is one node.
-    Raises UserError for anything that is not such XML.
+    Raises UserError, with the line, for anything that is not such XML or contradicts itself.
     """
-    if "<!ENTITY" in text:
-        raise UserError("XML entities are not read", file=file)
-    try:
-        root = ET.fromstring(text)
-    except ET.ParseError as error:
-        raise UserError(f"not XML: {error}", file=file) from None
-    if root.tag != "topology":
-        raise UserError(f"not hwloc's XML: the root is <{root.tag[:40]}>", file=file)
-    objects = list(root.iter("object"))
-    elements = [each for each in objects if each.get("type") == "NUMANode"]
-    if not elements:
-        elements = [each for each in objects if each.get("type") == "Machine"][:1]
-    if not elements:
+    xml = parse_xml(text, file)
+    if xml.root.tag != "topology":
+        raise UserError(f"not hwloc's XML: the root is <{xml.root.tag[:40]}>", file=file)
+    objects = read_objects(xml)
+    holders = [item for item in objects if item.type == "NUMANode"]
+    if not holders:
+        holders = [item for item in objects if item.type == "Machine"][:1]
+    if not holders:
         raise UserError("no NUMA node found", file=file)
-    online = {cpu for each in objects if each.get("type") == "PU" for cpu in _own(each, file)}
-    nodes = _nodes([_node(each, file) for each in elements], online)
-    indexes = {each.get("gp_index", ""): each.get("os_index", "0") for each in elements}
+    nodes = [_node(item) for item in holders]
+    pus = {cpu: item for item in objects if item.type == "PU" for cpu in item.cpus or ()}
+    _check_nested(nodes)
+    _check_membership(holders, pus)
+    table = _distances(xml, holders)
     return imported_topology(
-        nodes,
-        _distances(root, [node.id for node in nodes], indexes, file),
+        _nodes(nodes, set(pus)),
+        table.rows if table else None,
         name=name,
         source=source,
         file=file,
-        places=_places(objects, file),
+        places=_places(objects),
+        rows_at=[table.at] * len(nodes) if table else (),
+        remarks=_remarks(objects, nodes, set(pus)),
     )
 
 
-def _node(element: ET.Element, file: Path | str) -> FoundNode:
-    number = _number(element.get("os_index", None), "os_index", file)
-    memory = _number(element.get("local_memory", "0"), "local_memory", file)
-    return FoundNode(number, _own(element, file), memory >> 20)
+def _node(item: Object) -> FoundNode:
+    node, memory = item.number("os_index"), item.number("local_memory", "0")
+    pages = [page for page in item.element if page.tag == "page_type"]
+    sizes = [number(page.get("size"), "size", item.at) for page in pages]
+    counts = [number(page.get("count", "0"), "count", item.at) for page in pages]
+    total = sum(size * count for size, count in zip(sizes, counts, strict=True))
+    if total and abs(total - memory) >= min(sizes):
+        raise item.at.error(f"local_memory is {memory}, and its pages are {total} bytes")
+    return FoundNode(node, tuple(sorted(item.cpus or ())), memory >> 20, item.at, item.at)
+
+
+def _check_nested(nodes: list[FoundNode]) -> None:
+    """Check that the CPUs of two nodes are either apart, or all of one are the other's."""
+    for place, node in enumerate(nodes):
+        for other in nodes[:place]:
+            shared = set(node.cpus) & set(other.cpus)
+            if shared and len(shared) < min(len(node.cpus), len(other.cpus)):
+                raise (node.cpus_at or Location("")).error(
+                    f"CPUs {format_cpulist(shared)} of node {node.id} are in two nodes: node "
+                    f"{other.id} has them, too ({other.cpus_at})"
+                )
+
+
+def _check_membership(holders: list[Object], pus: dict[int, Object]) -> None:
+    """Check that each PU is in a node, and that its `nodeset` names the nodes that have it."""
+    nodes = {item.number("os_index"): item for item in holders}
+    for item in holders:
+        own = node_set(item)
+        if item.type == "NUMANode" and own is not None and own != {item.number("os_index")}:
+            raise item.at.error("the nodeset of a NUMANode is its os_index alone")
+    for cpu, pu in pus.items():
+        having = {node for node, item in nodes.items() if cpu in (item.cpus or ())}
+        if not having:
+            raise pu.at.error(f"CPU {cpu} is in no node")
+        listed = node_set(pu)
+        # A node of memory alone has no CPUs in hwloc 1, and is in the nodeset of those near it.
+        expected = {node for node in listed or () if node in nodes and nodes[node].cpus}
+        if listed is not None and holders[0].type == "NUMANode" and expected != having:
+            raise pu.at.error(
+                f"CPU {cpu} is in nodes {format_cpulist(having)}, and its nodeset is "
+                f"{format_cpulist(listed)}"
+            )
+
+
+def _remarks(objects: list[Object], nodes: list[FoundNode], pus: set[int]) -> list[ImportChange]:
+    remarks = []
+    if pus and (offline := {cpu for node in nodes for cpu in node.cpus} - pus):
+        text = f"left out CPUs without a PU, which are offline: {format_cpulist(offline)}"
+        remarks.append(ImportChange(ChangeKind.OFFLINE, text))
+    if unknown := unknown_types(objects):
+        text = f"left out objects of unknown type: {', '.join(unknown[:10])}"
+        remarks.append(ImportChange(ChangeKind.UNKNOWN_OBJECTS, text))
+    return remarks
 
 
 def _nodes(found: list[FoundNode], online: set[int]) -> list[FoundNode]:
@@ -75,12 +139,12 @@ def _nodes(found: list[FoundNode], online: set[int]) -> list[FoundNode]:
     ]
 
 
-def _places(objects: list[ET.Element], file: Path | str) -> dict[int, CpuPlace]:
+def _places(objects: list[Object]) -> dict[int, CpuPlace]:
     """Return where each CPU is: its package, core and last-level cache, where the XML has these."""
-    packages = _holders([each for each in objects if each.get("type") in PACKAGES], file)
-    cores = _holders([each for each in objects if each.get("type") == "Core"], file)
-    caches = _holders(sorted(filter(_cache_level, objects), key=_cache_level), file)
-    cpus = [cpu for each in objects if each.get("type") == "PU" for cpu in _own(each, file)]
+    packages = _holders([item for item in objects if item.type in PACKAGES])
+    cores = _holders([item for item in objects if item.type == "Core"])
+    caches = _holders(sorted(filter(_cache_level, objects), key=_cache_level))
+    cpus = [cpu for item in objects if item.type == "PU" for cpu in item.cpus or ()]
     return {
         cpu: CpuPlace(packages[cpu], cores.get(cpu, ("PU", cpu)), caches.get(cpu))
         for cpu in cpus
@@ -88,57 +152,39 @@ def _places(objects: list[ET.Element], file: Path | str) -> dict[int, CpuPlace]:
     }
 
 
-PACKAGES = ("Package", "Socket")
-
-
-def _holders(objects: list[ET.Element], file: Path | str) -> dict[int, Hashable]:
+def _holders(objects: list[Object]) -> dict[int, Hashable]:
     """Map each CPU to the last of the objects that has it."""
-    return {cpu: place for place, each in enumerate(objects) for cpu in _own(each, file)}
+    return {cpu: place for place, item in enumerate(objects) for cpu in item.cpus or ()}
 
 
-def _cache_level(element: ET.Element) -> int:
+def _cache_level(item: Object) -> int:
     """Return the level of a data cache, in either format of XML; 0 for what is none."""
-    kind = element.get("type", "")
-    if found := re.fullmatch(r"L([1-9])Cache", kind):
-        return int(found[1])
-    if kind == "Cache" and element.get("cache_type", "0") != "2":
-        depth = element.get("depth", "")
-        return int(depth) if re.fullmatch(r"[1-9]", depth) else 0
+    depth = item.element.get("depth", "")
+    if match := re.fullmatch(r"L([1-9])i?Cache", item.type):
+        if depth not in ("", match[1]):
+            raise item.at.error(f"{item.type} of depth {depth[:40]!r}")
+        return 0 if "i" in item.type else int(match[1])
+    if item.type == "Cache" and item.element.get("cache_type", "0") != "2":
+        if not re.fullmatch(r"[1-9]", depth):
+            raise item.at.error(f"depth is not the level of a cache: {depth[:40]!r}")
+        return int(depth)
     return 0
 
 
-def _own(element: ET.Element, file: Path | str) -> tuple[int, ...]:
-    return _cpus(element.get("cpuset", ""), file)
+@dataclass(frozen=True)
+class _Table:
+    rows: list[list[int]]
+    at: Location
 
 
-def _number(text: str | None, attribute: str, file: Path | str) -> int:
-    if text is None or not re.fullmatch(r"[0-9]{1,18}", text):
-        raise UserError(f"{attribute} is not a number: {str(text)[:40]!r}", file=file)
-    return int(text)
-
-
-def _cpus(text: str, file: Path | str) -> tuple[int, ...]:
-    """Read hwloc's CPU set: 32-bit words, the most significant first, an empty word is 0."""
-    if not text or text == "0x0":
-        return ()
-    if not _CPUSET.fullmatch(text) or len(text) > 4096:
-        raise UserError(f"not a CPU set: {text[:60]!r}", file=file)
-    mask = 0
-    for word in text.split(","):
-        mask = mask << 32 | (int(word, 16) if word else 0)
-    return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
-
-
-def _distances(
-    root: ET.Element, order: list[int], by_gp: dict[str, str], file: Path | str
-) -> list[list[int]] | None:
+def _distances(xml: Xml, nodes: list[Object]) -> _Table | None:
     """Find the nodes' latencies in either format, in the order of the NUMANode objects.
 
     A machine may have several tables, which hwloc or its user has measured. The firmware's is that
     with 10 from each node to itself (ACPI 6.5, 5.2.17); without one it is the first.
     """
-    tables = [*_tables(root, order, by_gp, file), *_tables_of_hwloc_1(root, order, file)]
-    of_firmware = (each for each in tables if _is_slit(each))
+    tables = [*_tables(xml, nodes), *_tables_of_hwloc_1(xml, nodes)]
+    of_firmware = (table for table in tables if _is_slit(table.rows))
     return next(of_firmware, tables[0] if tables else None)
 
 
@@ -146,42 +192,53 @@ def _is_slit(table: list[list[int]]) -> bool:
     return all(row[node] == LOCAL_DISTANCE for node, row in enumerate(table))
 
 
-def _tables(
-    root: ET.Element, order: list[int], by_gp: dict[str, str], file: Path | str
-) -> Iterator[list[list[int]]]:
-    for table in root.iter("distances2"):
+def _tables(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
+    by_gp = {item.element.get("gp_index", ""): item.element.get("os_index", "0") for item in nodes}
+    for table in xml.root.iter("distances2"):
         if table.get("type") != "NUMANode" or "Bandwidth" in table.get("name", ""):
             continue
+        at = xml.at(table)
         indexes = " ".join(part.text or "" for part in table.iter("indexes")).split()
         values = " ".join(part.text or "" for part in table.iter("u64values")).split()
         if table.get("indexing") == "gp":
-            indexes = [by_gp.get(word, word) for word in indexes]
-        numbers = [_number(word, "index", file) for word in indexes]
-        yield _square(numbers, [_number(word, "distance", file) for word in values], order, file)
+            if unknown := [word for word in indexes if word not in by_gp]:
+                raise at.error(f"no NUMANode has the gp_index {unknown[0][:40]!r}")
+            indexes = [by_gp[word] for word in indexes]
+        numbers = [number(word, "index", at) for word in indexes]
+        if table.get("nbobjs", str(len(numbers))) != str(len(numbers)):
+            raise at.error(f"nbobjs is {table.get('nbobjs', '')[:40]}, with {len(numbers)} indexes")
+        yield _square(numbers, [number(word, "distance", at) for word in values], nodes, at)
 
 
-def _tables_of_hwloc_1(
-    root: ET.Element, order: list[int], file: Path | str
-) -> Iterator[list[list[int]]]:
-    for table in root.iter("distances"):
-        latencies = [each.get("value", "") for each in table.iter("latency")]
-        if len(latencies) == len(order) ** 2:
-            base = _float(table.get("latency_base", "10"), file)
-            found = [round(_float(value, file) * base) for value in latencies]
-            yield _square(order, found, order, file)
+def _tables_of_hwloc_1(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
+    """Yield the tables of as many objects as there are nodes; others are of other objects."""
+    for table in xml.root.iter("distances"):
+        at = xml.at(table)
+        latencies = [_latency(item, xml.at(item)) for item in table.iter("latency")]
+        count = number(table.get("nbobjs", str(len(nodes))), "nbobjs", at)
+        if len(latencies) != count**2:
+            raise at.error(f"{len(latencies)} latencies for {count} objects")
+        if count == len(nodes):
+            base = _float(table.get("latency_base", "10"), at)
+            order = [item.number("os_index") for item in nodes]
+            yield _square(order, [round(value * base) for value in latencies], nodes, at)
 
 
-def _float(text: str, file: Path | str) -> float:
+def _latency(element: ET.Element, at: Location) -> float:
+    return _float(element.get("value", ""), at)
+
+
+def _float(text: str, at: Location) -> float:
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,9})?", text):
-        raise UserError(f"not a latency: {text[:40]!r}", file=file)
+        raise at.error(f"not a latency: {text[:40]!r}")
     return float(text)
 
 
-def _square(
-    indexes: list[int], values: list[int], order: list[int], file: Path | str
-) -> list[list[int]]:
+def _square(indexes: list[int], values: list[int], nodes: list[Object], at: Location) -> _Table:
+    order = [item.number("os_index") for item in nodes]
     count = len(indexes)
     if len(values) != count * count or sorted(indexes) != sorted(order):
-        raise UserError(f"the distances are not a table of {len(order)} x {len(order)}", file=file)
-    place = {number: index for index, number in enumerate(indexes)}
-    return [[values[place[a] * count + place[b]] for b in order] for a in order]
+        raise at.error(f"the distances are not a table of {len(order)} x {len(order)}")
+    place = {node: index for index, node in enumerate(indexes)}
+    rows = [[values[place[a] * count + place[b]] for b in order] for a in order]
+    return _Table(rows, at)

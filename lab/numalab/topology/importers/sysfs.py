@@ -1,17 +1,28 @@
 """Imports a machine from its sysfs: the live one, or a copy of /sys/devices/system."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from numalab.cpulist import parse_cpulist, parse_cpumask
+from numalab.cpulist import format_cpulist, parse_ascending, parse_cpumask
 from numalab.errors import UserError
-from numalab.files import reading
-from numalab.topology.importers.common import FoundNode, Imported, imported_topology
+from numalab.files import read_bounded
+from numalab.topology.importers.common import (
+    ChangeKind,
+    FoundNode,
+    ImportChange,
+    Imported,
+    Location,
+    imported_topology,
+)
 from numalab.topology.importers.packaging import CpuPlace
 
-_TOTAL = re.compile(r"MemTotal:\s+(\d{1,15}) kB")
-_NODE = re.compile(r"node(\d{1,4})")
+_MEMORY = re.compile(r"(?:Node ([0-9]{1,4}) )?(Mem(?:Total|Free|Used)):\s*(.*)")
+_KIB = re.compile(r"([0-9]{1,15}) kB")
+_NODE = re.compile(r"node([0-9]{1,4})")
+_CPU = re.compile(r"cpu([0-9]{1,5})")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_DISTANCE = re.compile(r"[0-9]{1,5}")
 MAX_FILE = 1 << 16
 
 
@@ -20,32 +31,43 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
 
     `root` may be `/sys`, `/sys/devices/system`, `/sys/devices/system/node` or a copy of one of
     them, of old kernels too (`cpumap` instead of `cpulist`); `cpu/cpu*/topology` and `cache` beside
-    it give sockets, threads and caches. CPUs that are offline are left out. Raises UserError for a
-    tree that has no nodes or cannot be read.
+    it give sockets, threads and caches. CPUs that are offline are left out. Raises UserError, with
+    the file, for a tree that has no nodes, cannot be read, or contradicts itself.
     """
     system = _system_dir(root)
     folder = system / "node" if (system / "node").is_dir() else system
-    numbers = sorted(
-        int(found[1]) for path in folder.iterdir() if (found := _NODE.fullmatch(path.name))
-    )
+    numbers = _numbers(folder, _NODE)
     if not numbers:
         raise UserError("no node* folders here", file=folder)
+    _check_online_nodes(folder / "online", numbers)
     online = _online(system / "cpu")
-    nodes = []
-    table: list[list[int]] = []
+    nodes, offline = [], set()
     for number in numbers:
         place = folder / f"node{number}"
         cpus = _either(place / "cpulist", place / "cpumap")
+        listed = place / ("cpulist" if (place / "cpulist").exists() else "cpumap")
         mine = tuple(cpu for cpu in cpus if online is None or cpu in online)
-        nodes.append(FoundNode(number, mine, _memory(place / "meminfo")))
-        # Of one node some old kernels say that it is 0 away from itself.
-        if len(numbers) > 1 and (place / "distance").exists():
-            table.append(_distances(place / "distance"))
-    distances = _without_gaps(table, numbers) if table else None
-    everyone = [cpu for node in nodes for cpu in node.cpus]
-    places = {cpu: _place(system / "cpu" / f"cpu{cpu}") for cpu in everyone}
-    known = {cpu: found for cpu, found in places.items() if found is not None}
-    return imported_topology(nodes, distances, name=name, source=source, file=folder, places=known)
+        offline |= set(cpus) - set(mine)
+        meminfo = place / "meminfo"
+        memory = _memory(meminfo, number)
+        nodes.append(FoundNode(number, mine, memory, Location(listed), Location(meminfo)))
+    remarks = []
+    if offline:
+        text = f"left out CPUs that are offline: {format_cpulist(offline)}"
+        remarks.append(ImportChange(ChangeKind.OFFLINE, text))
+    cpus_of_nodes = {cpu: node.id for node in nodes for cpu in node.cpus}
+    _check_cpu_folders(system / "cpu", {node.id: node for node in nodes}, cpus_of_nodes, online)
+    rows = [folder / f"node{number}" / "distance" for number in numbers]
+    return imported_topology(
+        nodes,
+        _table(rows, numbers),
+        name=name,
+        source=source,
+        file=folder,
+        places=_places(system / "cpu", cpus_of_nodes),
+        rows_at=[Location(path) for path in rows],
+        remarks=remarks,
+    )
 
 
 def _system_dir(root: Path) -> Path:
@@ -55,13 +77,25 @@ def _system_dir(root: Path) -> Path:
     raise UserError("not a folder", file=root)
 
 
+def _numbers(folder: Path, pattern: re.Pattern[str]) -> list[int]:
+    """Return the numbers of the folders of nodes or CPUs. Raises UserError for one with zeros."""
+    numbers = set()
+    for path in folder.iterdir():
+        if match := pattern.fullmatch(path.name):
+            if match[1] != str(int(match[1])):
+                raise UserError("a number with zeros before it", file=path)
+            numbers.add(int(match[1]))
+    return sorted(numbers)
+
+
 def _text(path: Path) -> str:
     if path.exists() and not path.is_file():  # reading a FIFO could block for ever
         raise UserError("is not a file", file=path)
-    with reading(path), path.open("rb") as file:
-        data = file.read(MAX_FILE)
     # Some copies of sysfs keep the padding of the page that the kernel gave.
-    return data.replace(b"\0", b"").decode("utf-8", "replace").strip()
+    data = read_bounded(path, MAX_FILE).rstrip(b"\0")
+    if not data.isascii() or b"\0" in data:
+        raise UserError("bytes that no kernel prints there", file=path)
+    return data.decode("ascii").strip()
 
 
 def _parsed(path: Path, parse: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
@@ -73,75 +107,175 @@ def _parsed(path: Path, parse: Callable[[str], tuple[int, ...]]) -> tuple[int, .
 
 def _either(listed: Path, mask: Path) -> tuple[int, ...]:
     """Read CPUs from a list, or where the kernel had none yet (before 2.6.24), from a mask."""
-    if not listed.exists() and mask.exists():
-        return _parsed(mask, parse_cpumask)
-    return _parsed(listed, parse_cpulist)
+    if not mask.exists():
+        return _parsed(listed, parse_ascending)
+    masked = _parsed(mask, parse_cpumask)
+    if not listed.exists():
+        return masked
+    cpus = _parsed(listed, parse_ascending)
+    if cpus != masked:
+        raise UserError(f"not the CPUs of {mask.name}: {format_cpulist(masked)}", file=listed)
+    return cpus
+
+
+def _check_online_nodes(path: Path, numbers: list[int]) -> None:
+    if path.exists() and (online := _parsed(path, parse_ascending)) != tuple(numbers):
+        raise UserError(
+            f"nodes {format_cpulist(online)}, but there are folders of nodes "
+            f"{format_cpulist(numbers)}",
+            file=path,
+        )
 
 
 def _online(folder: Path) -> frozenset[int] | None:
     """Return the CPUs that are online; None where the tree does not say."""
     if (folder / "online").exists():
-        return frozenset(_parsed(folder / "online", parse_cpulist))
-    offline = {
-        int(path.parent.name.removeprefix("cpu"))
-        for path in folder.glob("cpu[0-9]*/online")
-        if _text(path) == "0"
-    }
-    if not offline:
+        return frozenset(_parsed(folder / "online", parse_ascending))
+    if not folder.is_dir():
         return None
-    numbers = (path.name.removeprefix("cpu") for path in folder.glob("cpu[0-9]*"))
-    return frozenset(int(number) for number in numbers if number.isdecimal()) - offline
+    numbers = _numbers(folder, _CPU)
+    offline = {number for number in numbers if not _is_online(folder / f"cpu{number}" / "online")}
+    return frozenset(numbers) - offline if offline else None
 
 
-def _memory(path: Path) -> int:
-    found = _TOTAL.search(_text(path))
-    if found is None:
+def _is_online(path: Path) -> bool:
+    """Tell whether a CPU is online; one that cannot be taken offline has no such file."""
+    if not path.exists():
+        return True
+    text = _text(path)
+    if text not in ("0", "1", ""):  # empty: a copy of a file that could not be read
+        raise UserError(f"not 0 or 1: {text[:40]!r}", file=path)
+    return text != "0"
+
+
+def _check_cpu_folders(
+    folder: Path,
+    nodes: Mapping[int, FoundNode],
+    node_of_cpu: Mapping[int, int],
+    online: frozenset[int] | None,
+) -> None:
+    """Check that the CPUs of the nodes are those of the tree, where it has its CPUs."""
+    numbers = frozenset(_numbers(folder, _CPU)) if folder.is_dir() else frozenset()
+    for cpu, node in node_of_cpu.items():
+        at = nodes[node].cpus_at
+        if numbers and cpu not in numbers and at is not None:
+            raise at.error(f"CPU {cpu} has no folder {folder / f'cpu{cpu}'}")
+    # The folder of a CPU that is offline has no topology.
+    present = {cpu for cpu in numbers if (folder / f"cpu{cpu}" / "topology").is_dir()}
+    if online is not None:
+        present = set(online) & numbers if numbers else set(online)
+    if alone := sorted(present - node_of_cpu.keys()):
+        raise UserError(f"CPU {alone[0]} is online, and in no node", file=folder)
+
+
+def _memory(path: Path, node: int) -> int:
+    """Return a node's memory in MiB: the one MemTotal, which the other numbers must fit."""
+    sizes: dict[str, int] = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        match = _MEMORY.fullmatch(line.strip())
+        if match is None:
+            continue
+        at = Location(path, f"line {number}")
+        size = _KIB.fullmatch(match[3])
+        if size is None:
+            raise at.error(f"not a size in kB: {match[3][:40]!r}")
+        if match[1] is not None and int(match[1]) != node:
+            raise at.error(f"{match[2]} of node {int(match[1])}, in the folder of node {node}")
+        if match[2] in sizes:
+            raise at.error(f"{match[2]} is given twice")
+        sizes[match[2]] = int(size[1])
+    if "MemTotal" not in sizes:
         raise UserError("no line with MemTotal", file=path)
-    return int(found[1]) // 1024
+    rest = sizes["MemTotal"] - sizes.get("MemFree", 0)
+    if rest < 0 or sizes.get("MemUsed", rest) != rest:
+        raise UserError("MemTotal is not the sum of MemFree and MemUsed", file=path)
+    return sizes["MemTotal"] // 1024
+
+
+def _table(paths: list[Path], numbers: list[int]) -> list[list[int]] | None:
+    """Read the rows of distances; None where no node has one."""
+    if not any(path.exists() for path in paths):
+        return None
+    rows = [_distances(path) for path in paths]
+    if len(rows) == 1 and rows[0] in ([0], [10]):  # some old kernels have 0 for a single node
+        return [[10]]
+    # A row has a distance for each node that is online, and some kernels print one for each number
+    # up to the last.
+    if all(len(row) == numbers[-1] + 1 for row in rows):
+        return [[row[number] for number in numbers] for row in rows]
+    return rows
 
 
 def _distances(path: Path) -> list[int]:
     words = _text(path).split()
-    if not words or not all(word.isdecimal() and len(word) < 6 for word in words):
+    if not words or not all(map(_DISTANCE.fullmatch, words)):
         raise UserError("not a row of distances", file=path)
     return [int(word) for word in words]
 
 
-def _without_gaps(table: list[list[int]], numbers: list[int]) -> list[list[int]]:
-    """Drop the columns of nodes that are not there.
+class _Siblings:
+    """The CPUs that share a core or a cache, as each of them lists them."""
 
-    A row has a distance for each node that is online, and some kernels print one for each number up
-    to the last.
-    """
-    if all(len(row) == numbers[-1] + 1 for row in table):
-        return [[row[number] for number in numbers] for row in table]
-    return table
+    def __init__(self, nodes: Mapping[int, int]) -> None:
+        self._nodes = nodes
+        self._lists: dict[tuple[str, int], tuple[tuple[int, ...], Path]] = {}
 
-
-def _place(folder: Path) -> CpuPlace | None:
-    """Return where a CPU is; None where its tree does not say."""
-    topology = folder / "topology"
-    try:
-        package = int(_text(topology / "physical_package_id"))
-        threads = _either(topology / "thread_siblings_list", topology / "thread_siblings")
-    except (UserError, ValueError):
-        return None
-    if package < 0 or not threads:
-        return None
-    return CpuPlace(package, threads[0], _last_cache(folder / "cache"))
+    def check(self, what: str, cpu: int, cpus: tuple[int, ...], path: Path) -> None:
+        """Check that a CPU is in its own list, and that all CPUs of it have the same list."""
+        online = tuple(sibling for sibling in cpus if sibling in self._nodes)
+        if cpu not in online:
+            raise UserError(f"CPU {cpu} is not among its own {what} siblings", file=path)
+        for sibling in online:
+            first, first_at = self._lists.setdefault((what, sibling), (online, path))
+            if first != online:
+                raise UserError(
+                    f"CPUs {format_cpulist(online)} are {what} siblings here, and CPUs "
+                    f"{format_cpulist(first)} in {first_at}",
+                    file=path,
+                )
 
 
-def _last_cache(folder: Path) -> int | None:
-    """Return the first CPU that shares the CPU's last-level cache; None where none is known."""
-    found: list[tuple[int, int]] = []
-    for index in folder.glob("index[0-9]*"):
-        try:
-            if _text(index / "type") == "Instruction":
-                continue
-            level = int(_text(index / "level"))
-            cpus = _either(index / "shared_cpu_list", index / "shared_cpu_map")
-        except (UserError, ValueError):
+def _places(folder: Path, nodes: Mapping[int, int]) -> dict[int, CpuPlace]:
+    """Return where each CPU is, as far as the tree has it."""
+    places: dict[int, CpuPlace] = {}
+    siblings = _Siblings(nodes)
+    for cpu in nodes:
+        topology = folder / f"cpu{cpu}" / "topology"
+        package = topology / "physical_package_id"
+        threads = topology / "thread_siblings_list", topology / "thread_siblings"
+        if not package.exists() or not any(path.exists() for path in threads):
             continue
-        if cpus:
-            found.append((level, cpus[0]))
-    return max(found)[1] if found else None
+        number, core = _number(package), _either(*threads)
+        siblings.check("thread", cpu, core, topology)
+        cache = _last_cache(folder / f"cpu{cpu}" / "cache")
+        if cache is not None:
+            level, cpus, path = cache
+            siblings.check(f"cache of level {level}", cpu, cpus, path)
+        if number >= 0:
+            places[cpu] = CpuPlace(number, core[0], cache[1][0] if cache else None)
+    return places
+
+
+def _number(path: Path) -> int:
+    text = _text(path)
+    if not _NUMBER.fullmatch(text):
+        raise UserError(f"not a number: {text[:40]!r}", file=path)
+    return int(text)
+
+
+def _last_cache(folder: Path) -> tuple[int, tuple[int, ...], Path] | None:
+    """Return the level of a CPU's last-level cache, the CPUs that share it, and its folder."""
+    levels = [
+        (_number(index / "level"), index)
+        for index in folder.glob("index[0-9]*")
+        if (index / "level").exists() and not _is_of_instructions(index / "type")
+    ]
+    for level, index in sorted(levels, reverse=True):
+        shared = index / "shared_cpu_list", index / "shared_cpu_map"
+        if any(path.exists() for path in shared) and (cpus := _either(*shared)):
+            return level, cpus, index
+    return None
+
+
+def _is_of_instructions(path: Path) -> bool:
+    return path.exists() and _text(path) == "Instruction"
