@@ -121,8 +121,8 @@ def _section(topology: Topology) -> list[str]:
         "```",
         "",
         f"{len(topology.nodes)} nodes, {topology.cpu_count} CPUs, {topology.memory_mib} MiB. "
-        f"Linux {prediction.kernel}: {prediction.numa_type}, distances {levels}, up to {depth} "
-        "sched domains for a CPU.",
+        f"Linux {prediction.rules.series}: {prediction.numa_type}, distances {levels}, "
+        f"up to {depth} sched domains for a CPU.",
     ]
     if topology.source:
         lines += ["", f"Source: {topology.source}."]

@@ -4,15 +4,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.campaign.check import check_topology
+from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.campaign.prepare import Builds, with_choice, with_kernel
 from numalab.errors import GuestLost, LabError, UserError
 from numalab.files import left_by_guest, reading
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
+from numalab.guest.remark import Remark, RemarkKind
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.kernel.catalogue import KernelSpec
@@ -82,6 +83,8 @@ def boot(
             reserved_mib=machine.trace_memory_mib,
             allow=allow_mismatch,
         )
+        unknown = Remark.each(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(RunFiles(directory)))
+        outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep)
 

@@ -6,6 +6,7 @@ from numalab.results.run_files import RunFiles
 from numalab.topology.model import Topology
 from numalab.topology.observed.compare import Difference, compare_guest, format_differences
 from numalab.topology.predict.prediction import predict
+from numalab.topology.predict.rules import rules_for
 
 
 def check_topology(
@@ -33,3 +34,10 @@ def check_topology(
             + format_differences(differences)
         )
     return differences
+
+
+def kernel_remarks(files: RunFiles) -> tuple[str, ...]:
+    """Return a remark where the guest's kernel is newer than what the prediction knows."""
+    kernel = files.guest_view.kernel
+    remark = rules_for(kernel).remark if kernel is not None else ""
+    return (remark,) if remark else ()

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from numalab.campaign import describe
-from numalab.campaign.check import check_topology
+from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.campaign.prepare import with_choice, with_kernel
 from numalab.campaign.task import Ended, Task, failed
 from numalab.capture.decode import decode_trace
@@ -226,7 +226,7 @@ def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
     return run.but(
         trace=recording,
         topology_differences=tuple(map(str, differences)),
-        notes=(*run.notes, *notes),
+        notes=(*run.notes, *kernel_remarks(files), *notes),
     )
 
 

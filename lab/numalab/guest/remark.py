@@ -14,6 +14,7 @@ class RemarkKind(StrEnum):
     COMPLAINT = "complaint"  # of the guest's kernel
     BAD_BEATS = "bad beats"
     FLOOD = "flood"  # of its console
+    UNKNOWN_KERNEL = "unknown kernel"  # newer than what the prediction knows
     DISTURBED = "disturbed"  # what makes timing less certain
 
 

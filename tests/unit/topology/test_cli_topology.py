@@ -63,6 +63,28 @@ def test_predict_one_cpu_before_the_fix() -> None:
     assert "hazard: group construction" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("version", "heading", "note"),
+    [
+        ("6.12.40", "ring-4 on Linux 6.12.40 (amd CPUs)", False),
+        ("6.12", "ring-4 on Linux 6.12.48 or later (amd CPUs)", False),
+        ("8.0", "ring-4 on Linux 8.0 (amd CPUs)", True),
+    ],
+)
+def test_a_prediction_names_its_version(version: str, heading: str, note: bool) -> None:
+    lines = run("predict", "ring-4", "--kernel-version", version).stdout.splitlines()
+    assert lines[0] == heading
+    remark = (
+        f"Linux {version} is not known to numalab, the newest known version is 7.3: predicted "
+        "with the rules of 7.3"
+    )
+    assert (lines[1] == f"note: {remark}") is note
+    document = json.loads(run("predict", "ring-4", "--kernel-version", version, "--json").stdout)
+    assert heading == f"ring-4 on Linux {document['kernel']} (amd CPUs)"
+    assert document["newest_known"] == "7.3"
+    assert document["remark"] == (remark if note else None)
+
+
 def test_predict_wrong_words() -> None:
     error = run("predict", "ring-4", "--cpu", "8").exception
     assert str(error) == "--cpu: there is no CPU 8; CPUs are 0 to 7"

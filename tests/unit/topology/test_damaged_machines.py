@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.described_machines import render_hwloc, sysfs_files
 
 from numalab.document import check_document
 from numalab.errors import UserError
@@ -27,9 +26,10 @@ from numalab.topology.importers.hwloc import parse_hwloc
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.importers.sysfs import read_sysfs
 from numalab.topology.model import Topology
+from support.described_machines import render_hwloc, sysfs_files
 
-HOSTILE = ["-1", "+1", "1_0", "٣", "²", "1e1", "0x1", "1.5", "9" * 30, "", "\u00a0", "0", "7", "nan",
-           "255", "256", "10", "9", "1,", "-", "0-", "\x0b", "node", ":"]  # fmt: skip
+HOSTILE = ["-1", "+1", "1_0", "٣", "²", "1e1", "0x1", "1.5", "9" * 30, "", "\u00a0", "0", "7",
+           "nan", "255", "256", "10", "9", "1,", "-", "0-", "\x0b", "node", ":"]  # fmt: skip
 
 
 @st.composite

@@ -1,6 +1,7 @@
 """The prediction against real boots: what guests of 5.10 to 7.3 reported, recorded as text."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,9 +145,41 @@ def test_versions() -> None:
     )
     assert rules_for("6.12").amd_threads and rules_for("6.12.48-x").amd_threads
     assert not rules_for("6.12.47").amd_threads
-    for wrong in ("4.19", "six", "", "6", "6.x"):
+    assert rules_for("5.15.167.4-microsoft").series == "5.15"
+    for wrong in ("4.19", "six", "", "6", "6.x", "6.12.x", "6.12.", "٦.١٢", "-6.12"):
         with pytest.raises(UserError):
             rules_for(wrong)
+
+
+@pytest.mark.parametrize(
+    ("version", "named", "series"),
+    [
+        ("6.12", "6.12.48 or later", "6.12"),
+        ("6.12.40", "6.12.40", "6.12"),
+        ("6.12.117-numalab", "6.12.117", "6.12"),
+        ("6.11.3", "6.11.3", "6.11"),
+        ("7.3.4", "7.3.4", "7.3"),
+        ("7.4-rc1", "7.4", "7.3"),
+        ("8.0", "8.0", "7.3"),
+        ("8.0.5", "8.0.5", "7.3"),
+        ("6.20", "6.20", "6.19"),
+        ("5.99.1", "5.99.1", "5.19"),
+    ],
+)
+def test_an_unknown_version_has_the_rules_of_the_newest_known_one(
+    version: str, named: str, series: str
+) -> None:
+    rules = rules_for(version)
+    assert (rules.version, rules.series) == (named, series)
+    assert bool(rules.remark) == (not version.startswith(series))
+    if rules.remark:
+        assert rules.remark == (
+            f"Linux {named} is not known to numalab, the newest known version is 7.3: predicted "
+            f"with the rules of {series}"
+        )
+        assert replace(rules, version="", remark="") == replace(
+            rules_for(series), version="", remark=""
+        )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from numalab.topology.observed.compare import format_group
 from numalab.topology.predict.cpuid import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
+from numalab.topology.predict.rules import SERIES
 
 if TYPE_CHECKING:
     from numalab.topology.predict.hazards import Hazard
@@ -181,7 +182,10 @@ def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, A
     cpus = [each for each in prediction.cpus if cpu in (None, each.cpu)]
     return {
         "topology": prediction.topology,
-        "kernel": prediction.kernel,
+        "kernel": prediction.rules.version,
+        "rules": prediction.rules.series,
+        "newest_known": SERIES[-1],
+        "remark": prediction.rules.remark or None,
         "before_group_fix": prediction.construction is Construction.BEFORE_4_13,
         "vendor": prediction.vendor,
         "numa_type": prediction.numa_type,
@@ -221,9 +225,12 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
     old = ", groups as before 4.13" if before else ""
     levels = " ".join(map(str, prediction.levels.distances))
     lines = [
-        f"{prediction.topology} on Linux {prediction.kernel}{old} ({prediction.vendor} CPUs)",
+        f"{prediction.topology} on Linux {prediction.rules.version}{old} "
+        f"({prediction.vendor} CPUs)",
         f"NUMA type: {prediction.numa_type}, distances: {levels}",
     ]
+    if prediction.rules.remark:
+        lines.insert(1, f"note: {prediction.rules.remark}")
     for each in prediction.cpus:
         if cpu not in (None, each.cpu):
             continue

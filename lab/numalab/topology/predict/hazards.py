@@ -9,7 +9,6 @@ from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.model import Topology
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import Prediction, predict
-from numalab.topology.predict.rules import rules_for
 from numalab.topology.predict.verbose import NOT_SYMMETRIC
 
 MAX_PAIRS = 6  # listed in one message
@@ -52,7 +51,7 @@ def _firmware(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
         )
     cpuless = [node.id for node in topology.nodes if not node.cpus]
-    if cpuless and not rules_for(prediction.kernel).only_nodes_with_cpus:
+    if cpuless and not prediction.rules.only_nodes_with_cpus:
         yield Hazard(
             "CPU-less nodes count",
             f"before 5.18 the distances of nodes without CPUs ({_numbers(cpuless)}) make NUMA "
@@ -112,7 +111,7 @@ def _has_shorter_detour(table: tuple[tuple[int, ...], ...], a: int, b: int) -> b
 def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     machine = prediction.machine
     if machine.numa_in_package:
-        level = rules_for(prediction.kernel).package_level
+        level = prediction.rules.package_level
         yield Hazard(
             "nodes in a package",
             f"a socket holds several nodes, so there is no {level} level",
@@ -136,7 +135,7 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
 
 def _groups(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     before = predict(
-        topology, prediction.kernel, construction=Construction.BEFORE_4_13, vendor=prediction.vendor
+        topology, prediction.rules, construction=Construction.BEFORE_4_13, vendor=prediction.vendor
     )
     stuck = inseparable_nodes(topology, before)
     if stuck:

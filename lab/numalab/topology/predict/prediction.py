@@ -17,7 +17,7 @@ from numalab.topology.predict.domains import (
 from numalab.topology.predict.firmware import GuestMachine, guest_machine
 from numalab.topology.predict.groups import Construction, GroupBuilder
 from numalab.topology.predict.numa_levels import NumaLevels, NumaType, numa_levels
-from numalab.topology.predict.rules import FLAG_ORDER, rules_for
+from numalab.topology.predict.rules import FLAG_ORDER, KernelRules, rules_for
 from numalab.topology.predict.verbose import expected_errors
 from numalab.topology.sched_domains import SCHED_CAPACITY_SCALE, CpuDomains, SchedDomain, SchedGroup
 
@@ -28,13 +28,14 @@ DEFAULT_KERNEL = "6.12"
 class Prediction:
     """What a kernel will say about a machine.
 
-    `cpus` are the sched domains of each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these
-    domains allows between nodes, in tasks (empty before 6.0). `warnings` are what the kernel
-    warns about while it builds them, `errors` its `ERROR:` lines under sched_verbose.
+    `rules` are those of the kernel version, with a remark where that is not known. `cpus` are the
+    sched domains of each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these domains allows
+    between nodes, in tasks (empty before 6.0). `warnings` are what the kernel warns about while it
+    builds them, `errors` its `ERROR:` lines under sched_verbose.
     """
 
     topology: str
-    kernel: str
+    rules: KernelRules
     construction: Construction
     vendor: Vendor
     machine: GuestMachine
@@ -52,18 +53,17 @@ class Prediction:
 
 def predict(
     topology: Topology,
-    kernel: str = DEFAULT_KERNEL,
+    kernel: str | KernelRules = DEFAULT_KERNEL,
     *,
     construction: Construction = Construction.NOW,
     vendor: Vendor = "amd",
 ) -> Prediction:
     """Predict sched domains and groups, following `sched_init_smp()` of that kernel version.
 
-    `kernel` is a version such as `6.12` or `6.12.117`. `construction` says how groups are
-    built. `vendor` is that of the guest's CPU model. Raises UserError for a kernel version that
-    is not known.
+    `kernel` is a version such as `6.12` or `6.12.117`, or its rules. `construction` says how groups
+    are built. `vendor` is that of the guest's CPU model. Raises UserError for a kernel before 5.10.
     """
-    rules = rules_for(kernel)
+    rules = rules_for(kernel) if isinstance(kernel, str) else kernel
     machine = guest_machine(topology, vendor, rules)
     numa = numa_levels(machine, rules)
     tree = build_domains(machine.cpu_count, topology_levels(machine, numa, rules))
@@ -83,7 +83,7 @@ def predict(
     )
     return Prediction(
         topology=topology.name,
-        kernel=rules.series,
+        rules=rules,
         construction=construction,
         vendor=vendor,
         machine=machine,

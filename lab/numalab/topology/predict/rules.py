@@ -35,12 +35,21 @@ FLAG_ORDER = (
 # The series whose predictions were compared with real boots.
 SERIES = ("5.10", "6.1", "6.12", "7.0", "7.2", "7.3")
 OLDEST = (5, 10)
+# The last release of each major version: 5.19 was followed by 6.0. 7.3 is the newest known one.
+LAST_OF_MAJOR = {5: 19, 6: 19, 7: 3}
+NEWEST = max(LAST_OF_MAJOR.items())
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,4})(?:\.([0-9]{1,4})(?![0-9])|(?![0-9.]))")
+# Stable releases in which rules change: of a series, the release.
+_CHANGED_IN_STABLE = {(6, 12): 48}
 
 
 @dataclass(frozen=True)
 class KernelRules:
     """How one kernel version builds sched domains.
 
+    - `version`: the version that was asked for, without what a distribution appends to it.
+    - `series`: the series whose rules these are.
+    - `remark`: a sentence about that where `version` is not known, else empty.
     - `package_level`: the level of a whole package, DIE, or PKG since 6.7 (f577cd57bfaa).
     - `llc_flag`: SD_SHARE_PKG_RESOURCES, or SD_SHARE_LLC since 6.9 (54de442747037).
     - `cluster_level`: x86 has the level CLS since 5.16 (66558b730f25).
@@ -61,7 +70,9 @@ class KernelRules:
     - `overlap_flag`: SD_OVERLAP exists; 7.0 has it and 7.2 has not, where SD_NUMA says the same.
     """
 
+    version: str
     series: str
+    remark: str
     package_level: str
     llc_flag: str
     cluster_level: bool
@@ -78,20 +89,25 @@ class KernelRules:
 def rules_for(version: str) -> KernelRules:
     """Return the rules of a kernel version such as `6.12`, `6.12.117-numalab` or `7.1`.
 
-    A version without a third number is the newest of its series. 7.0 adds
+    A version without a third number is the newest of its series. A version that is not known, such
+    as one that is newer than the newest known one, has the rules of the newest known one before it,
+    with a remark, so that a new kernel can be booted. 7.0 adds
     arch_sched_node_distance() (06f2c90885e9, in 6.19), which only changes machines with Granite
     Rapids or Clearwater Forest CPUs; a guest of QEMU has neither. Raises UserError for a text that
     is not a version, and for a kernel before 5.10.
     """
-    found = re.match(r"(\d{1,3})\.(\d{1,4})(?!\d)(?:\.(\d{1,4})(?!\d))?", version)
-    if found is None:
+    match = _VERSION.match(version)
+    if match is None:
         raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
-    series = (int(found[1]), int(found[2]))
-    stable = 1 << 16 if found[3] is None else int(found[3])
-    if series < OLDEST:
+    asked = (int(match[1]), int(match[2]))
+    if asked < OLDEST:
         raise UserError(f"kernel {version[:40]} is older than 5.10", choices=SERIES)
+    series = _nearest(asked)
+    stable = 1 << 16 if match[3] is None or series != asked else int(match[3])
     return KernelRules(
-        series=f"{series[0]}.{series[1]}",
+        version=_with_release(match[0], series) if series == asked else match[0],
+        series=_text(series),
+        remark=_remark(match[0], asked, series),
         package_level="PKG" if series >= (6, 7) else "DIE",
         llc_flag="SD_SHARE_LLC" if series >= (6, 9) else "SD_SHARE_PKG_RESOURCES",
         cluster_level=series >= (5, 16),
@@ -99,8 +115,36 @@ def rules_for(version: str) -> KernelRules:
         only_nodes_with_cpus=series >= (5, 18),
         descended_sibling=series >= (5, 13),
         imbalance=series >= (6, 0),
-        amd_threads=series >= (6, 17) or (series == (6, 12) and stable >= 48),
+        amd_threads=series >= (6, 17) or stable >= _CHANGED_IN_STABLE.get(series, 1 << 17),
         first_threads_first=series >= (6, 5),
         nodes_per_package=series >= (7, 0),
         overlap_flag=series < (7, 2),
+    )
+
+
+def _nearest(series: tuple[int, int]) -> tuple[int, int]:
+    """Return the newest known series that is not newer than this one."""
+    major, minor = series
+    if major > NEWEST[0]:
+        return NEWEST
+    return major, min(minor, LAST_OF_MAJOR[major])
+
+
+def _text(series: tuple[int, int]) -> str:
+    return f"{series[0]}.{series[1]}"
+
+
+def _with_release(version: str, series: tuple[int, int]) -> str:
+    """Name the release from which the rules hold where a series has two sets of them."""
+    release = _CHANGED_IN_STABLE.get(series)
+    return f"{version}.{release} or later" if release and version.count(".") == 1 else version
+
+
+def _remark(version: str, asked: tuple[int, int], series: tuple[int, int]) -> str:
+    if asked == series:
+        return ""
+    newest = _text(NEWEST)
+    return (
+        f"Linux {version} is not known to numalab, the newest known version is {newest}: predicted "
+        f"with the rules of {_text(series)}"
     )

@@ -1,0 +1,26 @@
+"""A guest whose kernel is newer than what the prediction knows."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign.check import kernel_remarks
+from numalab.results.run_files import RunFiles
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from numalab.topology.predict.prediction import predict
+
+
+@pytest.mark.parametrize(("version", "remarks"), [("6.12.117", 0), ("7.3.4", 0), ("8.0.1-x", 1)])
+def test_an_unknown_kernel_is_remarked_on_and_compared(
+    tmp_path: Path, version: str, remarks: int
+) -> None:
+    directory = RunDir(tmp_path)
+    directory.sysfs.mkdir(parents=True)
+    directory.sched_domains.write_text("")
+    directory.dmesg.write_text(f"Linux version {version} (x) #1 SMP\n")
+    texts = kernel_remarks(RunFiles(directory))
+    assert len(texts) == remarks
+    assert all("Linux 8.0.1 is not known to numalab" in text for text in texts)
+    newest = predict(load_topology("ring-4"), "7.3")
+    assert remarks == 0 or predict(load_topology("ring-4"), version).cpus == newest.cpus
