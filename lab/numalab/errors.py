@@ -135,8 +135,9 @@ class WorkloadFailed(LabError):
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return `; did you mean NAME?` for the name that is nearest; an empty text where none is."""
-    near = get_close_matches(name, list(choices), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    by_lower_case = {choice.casefold(): choice for choice in choices}
+    near = get_close_matches(name.casefold(), list(by_lower_case), 1)
+    return f"; did you mean {by_lower_case[near[0]]}?" if near else ""
 
 
 def shown(name: object) -> str:

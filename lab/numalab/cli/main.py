@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from numalab.cli.group import CommandGroup
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, shown
@@ -123,6 +124,7 @@ def _wanted(arguments: list[str]) -> str | None:
 def application(wanted: str | None) -> typer.Typer:
     """Build the application, importing only the module of the command that was asked for."""
     app = typer.Typer(
+        cls=CommandGroup,
         no_args_is_help=True,
         add_completion=True,
         rich_markup_mode=None,
@@ -136,7 +138,7 @@ def application(wanted: str | None) -> typer.Typer:
             continue
         module = importlib.import_module(f"numalab.cli.{room}.{MODULES.get(name, name)}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=name, help=summary)
+            app.add_typer(module.app, name=name, help=summary, cls=CommandGroup)
         else:
             app.command(name)(module.command)
     return app

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from numalab.cpulist import format_cpulist
-from numalab.topology.model import CpuShape, Topology
+from numalab.topology.model import (
+    Interconnect,
+    Topology,
+    describe_bandwidth,
+    describe_shape,
+)
 from numalab.topology.observed.compare import Difference
 
 MAX_DISTANCES = 200
@@ -48,45 +53,78 @@ def _there(node: object) -> str:
 
 def _packaging(a: Topology, b: Topology) -> Iterator[Difference]:
     if a.packaging != b.packaging:
-        yield Difference("CPUs", _shape(a.packaging), _shape(b.packaging))
+        yield Difference("packaging", describe_shape(a.packaging), describe_shape(b.packaging))
     if a.llc != b.llc:
         yield Difference("last-level cache", a.llc, b.llc)
 
 
-def _shape(shape: CpuShape) -> str:
-    return ", ".join(f"{count} {name}" for name, count in vars(shape).items())
-
-
 def _distances(a: Topology, b: Topology) -> Iterator[Difference]:
     nodes = range(min(len(a.nodes), len(b.nodes)))
-    found = [
-        Difference(f"distance {i} to {j}", str(a.distances[i][j]), str(b.distances[i][j]))
+    differing = [
+        Difference(
+            f"distance, node {i} to node {j}", str(a.distances[i][j]), str(b.distances[i][j])
+        )
         for i in nodes
         for j in nodes
         if a.distances[i][j] != b.distances[i][j]
     ]
-    yield from found[:MAX_DISTANCES]
+    yield from differing[:MAX_DISTANCES]
+    if more := len(differing[MAX_DISTANCES:]):
+        yield Difference(f"{more} more distances", "differ", "differ")
 
 
 def _memory(a: Topology, b: Topology) -> Iterator[Difference]:
-    others = vars(b.memory)
+    values = vars(b.memory)
     for key, value in vars(a.memory).items():
-        if value != others[key]:
-            yield Difference(f"memory.{key}", _given(value), _given(others[key]))
+        if value != values[key]:
+            name, unit = _named(key)
+            yield Difference(
+                f"{name} in timed mode", _parameter(value, unit), _parameter(values[key], unit)
+            )
 
 
-def _given(value: object) -> str:
-    return "the default" if value is None else str(value)
+def _named(key: str) -> tuple[str, str]:
+    """Return a key of `[memory]` without its unit, and the unit."""
+    for suffix, unit in (("_ns", " ns"), ("_mb_s", " MB/s"), ("_kib", " KiB")):
+        if key.endswith(suffix):
+            return f"memory.{key.removesuffix(suffix)}", unit
+    return f"memory.{key}", ""
+
+
+def _parameter(value: object, unit: str) -> str:
+    if value is None:
+        return "the default"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return (
+            "; ".join(
+                " ".join(map(str, row)) if isinstance(row, tuple) else str(row) for row in value
+            )
+            + unit
+        )
+    return f"{value}{unit}"
 
 
 def _interconnects(a: Topology, b: Topology) -> Iterator[Difference]:
-    ones = {(each.initiator, each.target): each for each in a.interconnects}
-    others = {(each.initiator, each.target): each for each in b.interconnects}
-    for ends in sorted(ones.keys() | others.keys()):
-        one, other = ones.get(ends), others.get(ends)
-        if one != other:
-            old, new = (
-                f"{each.latency_ns} ns, {each.bandwidth_kib_s} KiB/s" if each else "not given"
-                for each in (one, other)
-            )
-            yield Difference(f"access {ends[0]} to {ends[1]}", old, new)
+    """Compare the HMAT in the units of `show`, or the file's where these are too coarse."""
+    of_a = {(link.initiator, link.target): link for link in a.interconnects}
+    of_b = {(link.initiator, link.target): link for link in b.interconnects}
+    for ends in sorted(of_a.keys() | of_b.keys()):
+        first, second = of_a.get(ends), of_b.get(ends)
+        if first == second:
+            continue
+        before, after = _access(first), _access(second)
+        if before == after:
+            before, after = _access(first, exact=True), _access(second, exact=True)
+        yield Difference(f"access, node {ends[0]} to node {ends[1]}", before, after)
+
+
+def _access(link: Interconnect | None, *, exact: bool = False) -> str:
+    if link is None:
+        return "none"
+    parts = [] if link.latency_ns is None else [f"{link.latency_ns} ns"]
+    if link.bandwidth_kib_s is not None:
+        kib_s = link.bandwidth_kib_s
+        parts.append(f"{kib_s} KiB/s" if exact else describe_bandwidth(kib_s))
+    return ", ".join(parts)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.topology.model import CpuShape, Interconnect, Topology
+from numalab.topology.file_format import MemoryTable
+from numalab.topology.model import CpuShape, Interconnect, Topology, describe_shape
 
 MIB_IN_KIB = 1024
 
@@ -113,6 +114,27 @@ def _hmat(each: Interconnect) -> list[list[str]]:
         whole = max(each.bandwidth_kib_s // MIB_IN_KIB, 1)  # QEMU takes whole MiB only
         lines.append(["-numa", f"{ends},data-type=access-bandwidth,bandwidth={whole}M"])
     return lines
+
+
+def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
+    """Return what of a machine another program's form leaves out, a sentence for each."""
+    losses = []
+    hmat = "latency and bandwidth between nodes (HMAT)"
+    if form in ("vng", "numactl", "dot") and topology.interconnects:
+        losses.append(f"{hmat}: this form has none")
+    if form == "qemu" and any(
+        (link.bandwidth_kib_s or 0) % MIB_IN_KIB for link in topology.interconnects
+    ):
+        losses.append("bandwidths below a MiB/s: QEMU takes whole MiB/s")
+    if form == "vng" and topology.llc == "none":
+        losses.append("no last-level cache: virtme-ng has no option for it")
+    sockets = sum(1 for node in topology.nodes if node.cpus)
+    shape = topology.packaging
+    if form == "numactl" and (shape.sockets, shape.dies, shape.threads) != (sockets, 1, 1):
+        losses.append(f"sockets, dies and threads ({describe_shape(shape)}): this form has none")
+    if form != "text" and topology.memory != MemoryTable():
+        losses.append("the table [memory], the speed of memory in timed mode: only numalab has it")
+    return tuple(losses)
 
 
 def render_vng(topology: Topology) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from numalab.cpulist import format_cpulist
 from numalab.document import check_document, document_errors, read_document, read_toml
-from numalab.errors import UserError
+from numalab.errors import UserError, did_you_mean
 from numalab.places import find_input, list_inputs
 from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.build import broken_rules, build_topology
@@ -27,11 +27,22 @@ def load_topology(name_or_path: str | Path) -> Topology:
     """
     text = str(name_or_path)
     if "/" in text or text.endswith(".toml"):
-        return load_topology_file(Path(text))
+        return load_topology_file(_existing(Path(text)))
     path = find_input("topologies", f"{text}.toml")
     if path is None:
-        raise UserError(f"no topology is called {text[:80]!r}", choices=list_topologies())
+        names = list_topologies()
+        hint = did_you_mean(text[:80], names)
+        raise UserError(f"no topology is called {text[:80]!r}{hint}", choices=names)
     return load_topology_file(path)
+
+
+def _existing(path: Path) -> Path:
+    """Return a path that a person named. Raises UserError, with a suggestion, for a missing one."""
+    if path.parent.is_dir() and not path.exists():
+        names = (str(path.with_name(file.name)) for file in path.parent.glob("*.toml"))
+        hint = did_you_mean(str(path)[:200], [*names, *list_topologies()])
+        raise UserError(f"cannot read: No such file or directory{hint}", file=path)
+    return path
 
 
 def load_topology_file(path: Path) -> Topology:

@@ -79,6 +79,11 @@ class Interconnect:
     bandwidth_kib_s: int | None
 
 
+def describe_bandwidth(kib_s: int) -> str:
+    """Write a bandwidth of the HMAT for people, in GiB/s."""
+    return f"{kib_s / (1 << 20):.4g} GiB/s"
+
+
 @dataclass(frozen=True)
 class Topology:
     """A NUMA machine. `distances[from][to]` is the SLIT; a node's `id` is its place in `nodes`.

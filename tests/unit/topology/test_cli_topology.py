@@ -116,7 +116,62 @@ def test_diff() -> None:
     assert (same.exit_code, same.stdout) == (0, "no difference\n")
     other = run("diff", "ring-4", "mesh-4", "--json")
     assert other.exit_code == 1
-    assert json.loads(other.stdout)[0] == {"what": "distance 0 to 2", "a": "30", "b": "20"}
+    document = json.loads(other.stdout)
+    assert (document["a"], document["b"]) == ("ring-4", "mesh-4")
+    assert document["differences"][0] == {
+        "what": "distance, node 0 to node 2", "a": "30", "b": "20"
+    }  # fmt: skip
+
+
+def test_diff_names_its_columns_and_has_the_units_of_show() -> None:
+    lines = run("diff", "ring-4", "slow-memory-3").stdout.splitlines()
+    assert lines[0].split() == ["ring-4", "slow-memory-3"]
+    column = lines[0].index("slow-memory-3")
+    (access,) = (line for line in lines if line.startswith("access, node 0 to node 1"))
+    assert access[column:] in run("show", "slow-memory-3").stdout.replace("node 0 to node 1, ", "")
+    (packaging,) = (line for line in lines if line.startswith("packaging"))
+    assert packaging[column:] in run("show", "slow-memory-3").stdout
+    assert " 1 dies" not in "\n".join(lines)
+
+
+def test_bandwidths_that_look_alike_are_shown_whole(tmp_path: Path) -> None:
+    text = (DATA.parents[2] / "topologies" / "slow-memory-3.toml").read_text()
+    (tmp_path / "a.toml").write_text(text.replace("104857600", "104857601"))
+    lines = run("diff", "slow-memory-3", str(tmp_path / "a.toml")).stdout
+    assert "104857600 KiB/s" in lines and "104857601 KiB/s" in lines
+
+
+def test_one_of_a_thing_is_written_so() -> None:
+    one = run("show", "ring-2").stdout
+    assert "2 sockets x 1 die x 2 cores x 1 thread" in one
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "loss"),
+    [
+        ("slow-memory-3", "vng", "latency and bandwidth between nodes (HMAT)"),
+        ("slow-memory-3", "numactl", "latency and bandwidth between nodes (HMAT)"),
+        ("xeon-8269cy", "qemu", "the table [memory]"),
+        ("ring-4", "vng", None),
+        ("slow-memory-3", "qemu", None),
+        ("slow-memory-3", "xml", None),
+        ("slow-memory-3", "toml", None),
+    ],
+)
+def test_what_an_export_leaves_out_is_reported(name: str, form: str, loss: str | None) -> None:
+    notes = run("show", name, "--format", form).stderr
+    assert notes.startswith(f"numalab: left out of {form}: {loss}") if loss else not notes
+
+
+@pytest.mark.parametrize("name", ["ring4", "rign-4", "RING-4", "ring-4 "])
+def test_a_topology_name_is_suggested(name: str) -> None:
+    for command in (["show", name], ["predict", name], ["diff", name, "mesh-4"]):
+        assert "; did you mean ring-4? (valid: " in str(run(*command).exception)
+
+
+def test_a_path_is_suggested() -> None:
+    error = run("show", "topologies/ring4.toml").exception
+    assert str(error).endswith("; did you mean topologies/ring-4.toml?")
 
 
 def test_import_from_stdin_to_a_file_that_shows(tmp_path: Path) -> None:
@@ -127,10 +182,34 @@ def test_import_from_stdin_to_a_file_that_shows(tmp_path: Path) -> None:
     assert run("diff", "mesh-8", str(file)).exit_code == 0
 
 
+def test_import_has_the_map_of_numbers(tmp_path: Path) -> None:
+    source, file = str(DATA / "import" / "numactl-sparse.txt"), tmp_path / "sparse.toml"
+    result = run("import", source, "--name", "sparse", "-o", str(file), "--json")
+    document = json.loads(result.stdout)
+    assert document["old_cpus"] == [0, 8, 16, 24, 32, 33, 40, 48]
+    assert document["old_nodes"] == [0, 8, 252]
+    note = "numbered CPUs anew, without the gaps: CPUs 0-7 were 0,8,16,24,32-33,40,48"
+    assert note in document["notes"] and f"numalab: {note}\n" in result.stderr
+    assert f"# {note}\n" in file.read_text()
+    assert document["topology"]["name"] == "sparse"
+
+
+def test_a_name_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
+    source, file = str(DATA / "numactl-4.txt"), tmp_path / "other.toml"
+    error = run("import", source, "--name", "mine", "-o", str(file)).exception
+    assert f"so that {file} is called other, not mine" in str(error)
+    assert not file.exists()
+    for name in ("", "a/b", "a\x1b[2J"):
+        assert "--name: not the name" in str(run("import", source, "--name", name).exception)
+    result = run("import", source, "-o", str(file), "--json")
+    assert json.loads(result.stdout)["topology"]["name"] == "other"
+
+
 def test_import_notes_go_to_stderr() -> None:
     result = run("import", str(DATA / "import" / "numactl-sparse.txt"))
     assert "numbered CPUs anew" in result.stderr
-    assert result.stdout.startswith("summary = ")
+    assert result.stdout.startswith("# numbered nodes anew: 0 is now 0, 8 is now 1, 252 is now 2\n")
+    assert "\nsummary = " in result.stdout
 
 
 def test_a_shipped_file_is_found_by_path(tmp_path: Path) -> None:

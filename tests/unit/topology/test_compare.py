@@ -155,6 +155,6 @@ def test_hostile_files_are_bounded() -> None:
 def test_two_machines_differ() -> None:
     assert compare_topologies(RING, RING) == ()
     found = compare_topologies(RING, load_topology("mesh-4"))
-    assert found[0] == Difference("distance 0 to 2", "30", "20")
+    assert found[0] == Difference("distance, node 0 to node 2", "30", "20")
     subjects = {each.subject for each in compare_topologies(RING, load_topology("slow-memory-3"))}
     assert {"node 3", "node 2, CPUs", "node 1, memory", "CPUs", "access 0 to 0"} <= subjects

@@ -25,6 +25,7 @@ from numalab.topology.predict.cpuid import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
 from numalab.topology.predict.rules import SERIES
+from numalab.units import counted
 
 if TYPE_CHECKING:
     from numalab.topology.predict.hazards import Hazard
@@ -48,7 +49,8 @@ def list_command(as_json: options.Json = False) -> None:
     found = [load_topology(name) for name in list_topologies()]
     width = max((len(topology.name) for topology in found), default=0)
     lines = [
-        f"{each.name:{width}}  {len(each.nodes):2} nodes {each.cpu_count:3} CPUs  {each.summary}"
+        f"{each.name:{width}}  {counted(len(each.nodes), 'node'):>8} "
+        f"{counted(each.cpu_count, 'CPU'):>8}  {each.summary}"
         for each in found
     ]
     rows = [
@@ -80,7 +82,18 @@ def show(
     if as_json or form == "json":
         emit(topology_to_dict(topology) | {"memory": memory_to_dict(topology)}, True, "")
     else:
-        print(_rendered(topology, form), end="")
+        rendered = _rendered(topology, form)
+        for loss in _losses(topology, form):
+            say(f"numalab: left out of {form}: {loss}")
+        print(rendered, end="")
+
+
+def _losses(topology: Topology, form: Format) -> tuple[str, ...]:
+    if form in ("text", "svg", "toml"):
+        return ()
+    from numalab.topology.export import export_losses
+
+    return export_losses(topology, form)
 
 
 def _rendered(topology: Topology, form: Format) -> str:
@@ -246,13 +259,25 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
 
 @app.command()
 def diff(a: Name, b: Name, as_json: options.Json = False) -> None:
-    """Show how two machines differ. Exits with 1 when they do, like diff(1)."""
+    """Show how two machines differ. Exits with 1 when they do, like diff(1).
+
+    The columns are named as the machines on the command line; the JSON has these names as `a` and
+    `b`.
+    """
     from numalab.topology.differences import compare_topologies
 
     found = compare_topologies(load_topology(a), load_topology(b))
-    lines = [f"{each.subject}: {each.expected} | {each.found}" for each in found]
-    rows = [{"what": each.subject, "a": each.expected, "b": each.found} for each in found]
-    emit(rows, as_json, "\n".join(lines) or "no difference")
+    rows = [("", a, b), *((each.subject, each.expected, each.found) for each in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
+    document = {
+        "a": a,
+        "b": b,
+        "differences": [
+            {"what": each.subject, "a": each.expected, "b": each.found} for each in found
+        ],
+    }
+    emit(document, as_json, "\n".join(lines) if found else "no difference")
     if found:
         raise typer.Exit(1)
 
@@ -262,7 +287,9 @@ def import_command(
     source: Annotated[
         str, typer.Argument(help="A file, `-` for stdin, or a folder such as /sys.")
     ] = "-",
-    name: Annotated[str, typer.Option(help="The topology's name.")] = "imported",
+    name: Annotated[
+        str | None, typer.Option(help="The topology's name; with --output, the file has it.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write this file, not stdout.")
     ] = None,
@@ -271,20 +298,45 @@ def import_command(
     """Make a topology file of what another machine says about itself.
 
     Reads the output of `numactl -H`, the XML of `lstopo --of xml`, or a sysfs tree (/sys, or a copy
-    of its devices/system/node). For example `ssh host numactl -H | numalab topology import`.
+    of its devices/system/node). For example `ssh host numactl -H | numalab topology import`. What
+    had to be changed is printed, and written into the file as comments; in the JSON, `old_cpus` and
+    `old_nodes` are the machine's own numbers, in the order of the new ones.
     """
     from numalab.topology.importers.any_format import read_machine
+    from numalab.topology.importers.common import MAX_TEXT
     from numalab.topology.write_file import render_topology_file
 
-    text = sys.stdin.buffer.read() if source == "-" else None
+    name = _imported_name(name, output)
+    text = sys.stdin.buffer.read(MAX_TEXT + 1) if source == "-" else None
     imported = read_machine(source, text, name=name)
     for note in imported.notes:
         say(f"numalab: {note}")
-    rendered = render_topology_file(imported.topology)
+    notes = "".join(f"# {note}\n" for note in imported.notes)
+    rendered = notes + render_topology_file(imported.topology)
     if output is not None:
         write_text(output, rendered)
-    document = {"topology": topology_to_dict(imported.topology), "notes": imported.notes}
+    document = {
+        "topology": topology_to_dict(imported.topology),
+        "notes": imported.notes,
+        "old_cpus": imported.old_cpus,
+        "old_nodes": imported.old_nodes,
+    }
     emit(document, as_json, f"written: {output}" if output is not None else rendered.rstrip())
+
+
+def _imported_name(name: str | None, output: Path | None) -> str:
+    """Return the name of an imported topology, which is that of its file. Raises UserError."""
+    if name is not None and (not name.isprintable() or "/" in name or not name.strip()):
+        raise UserError(f"not the name of a topology: {name[:80]!r}", key="--name")
+    if output is None:
+        return name or "imported"
+    if name is not None and name != output.stem:
+        raise UserError(
+            f"a topology has the name of its file, so that {output} is called {output.stem}, not "
+            f"{name}; write {output.with_name(name)}.toml, or leave --name out",
+            key="--name",
+        )
+    return output.stem
 
 
 @app.command()

@@ -23,7 +23,7 @@ def read_machine(source: str, text: bytes | None, *, name: str) -> Imported:
         text = read_bounded(path, MAX_TEXT)
     if len(text) > MAX_TEXT:
         raise UserError(f"larger than {MAX_TEXT} bytes", file=path)
-    decoded = text.decode("utf-8", "replace")
+    decoded = text.decode("utf-8-sig", "replace")
     if decoded.lstrip().startswith("<"):
         return parse_hwloc(decoded, name=name, source="hwloc XML", file=path)
     return parse_numactl(decoded, name=name, source="numactl -H", file=path)

@@ -81,7 +81,9 @@ def read_shape(table: Any) -> Any:
         return table
     kind, shapes = table["kind"], SHAPES.all()
     if not isinstance(kind, str) or kind not in shapes:
-        raise _wrong("kind", kind, f"no shape is called {kind!r:.60} (valid: {', '.join(shapes)})")
+        hint = did_you_mean(str(kind)[:60], shapes)
+        valid = ", ".join(shapes)
+        raise _wrong("kind", kind, f"no shape is called {kind!r:.60}{hint} (valid: {valid})")
     shape = shapes[kind]
     for key, value in table.items():
         if key not in shape.model_fields:

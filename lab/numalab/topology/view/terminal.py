@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from numalab.cpulist import format_cpulist
 from numalab.topology.export import render_numactl
 from numalab.topology.memory.model import memory_model
-from numalab.topology.model import Topology
+from numalab.topology.model import Topology, describe_bandwidth, describe_shape
 from numalab.topology.view.drawing import bowed_links
 from numalab.topology.view.layout import layout
+from numalab.units import counted
 
 COLUMN = 13.0  # pixels of the layout in one character
 LINE = 34.0
@@ -17,16 +18,15 @@ STEPS = 240
 
 def render_terminal(topology: Topology) -> str:
     """Render a topology as text: what it is, its drawing, its nodes, its distances."""
-    shape = topology.packaging
     lines = [f"{topology.name}: {topology.summary}"]
     if topology.source:
         lines.append(f"source: {topology.source}")
     lines += ["", *_drawing(topology), ""]
     lines.append(
-        f"{topology.cpu_count} CPUs: {shape.sockets} sockets x {shape.dies} dies x "
-        f"{shape.cores} cores x {shape.threads} threads, last-level cache: {topology.llc}"
+        f"{counted(topology.cpu_count, 'CPU')}: {describe_shape(topology.packaging)}, "
+        f"last-level cache: {topology.llc}"
     )
-    lines.append(f"{topology.memory_mib} MiB in {len(topology.nodes)} nodes")
+    lines.append(f"{topology.memory_mib} MiB in {counted(len(topology.nodes), 'node')}")
     for node in topology.nodes:
         cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
         memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
@@ -37,7 +37,7 @@ def render_terminal(topology: Topology) -> str:
     for each in topology.interconnects:
         latency = "" if each.latency_ns is None else f", {each.latency_ns} ns"
         speed = each.bandwidth_kib_s
-        bandwidth = "" if speed is None else f", {speed / (1 << 20):.4g} GiB/s"
+        bandwidth = "" if speed is None else f", {describe_bandwidth(speed)}"
         lines.append(f"  node {each.initiator} to node {each.target}{latency}{bandwidth}")
     lines += ["", *_modelled(topology)]
     return "\n".join(line.rstrip() for line in lines)
@@ -53,7 +53,8 @@ def _modelled(topology: Topology) -> list[str]:
     return [
         "in timed mode (modelled):",
         f"  each CPU: {model.l1.kib} KiB first level, {model.l2.kib} KiB second level in "
-        f"{model.l2.hit_ns} ns; {len(set(model.groups))} last-level caches of {model.llc.kib} KiB "
+        f"{model.l2.hit_ns} ns; {counted(len(set(model.groups)), 'last-level cache')} of "
+        f"{model.llc.kib} KiB "
         f"in {model.llc.hit_ns} ns",
         *(f"  {line}" for line in matrix_lines("latency, ns", near, latency)),
         *(f"  {line}" for line in matrix_lines("bandwidth, MB/s", near, bandwidth)),
