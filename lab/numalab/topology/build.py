@@ -1,10 +1,11 @@
 """Works out the machine that a topology file describes, and says which rules it breaks."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 from numalab.cpulist import parse_cpulist
-from numalab.topology.broken_rule import RuleBroken, check_by_hop, check_remote
+from numalab.topology.broken_rule import RuleBroken, broken_remote, check_by_hop, refuse
 from numalab.topology.file_format import CpuTable, TopologyFile
 from numalab.topology.graph import (
     Link,
@@ -18,10 +19,11 @@ from numalab.topology.graph import (
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_APIC_ID, MAX_CPUS, MAX_DISTANCE
 from numalab.topology.memory.model import check_memory
 from numalab.topology.model import CpuShape, Interconnect, Node, Topology
+from numalab.units import counted
 
 
 def build_topology(name: str, document: TopologyFile) -> Topology:
-    """Work out the machine that a document describes. Raises the first RuleBroken."""
+    """Work out the machine that a document describes. Raises RuleBroken for the first part."""
     nodes = _nodes(document)
     distances, links = _distances(document)
     topology = Topology(
@@ -41,24 +43,54 @@ def build_topology(name: str, document: TopologyFile) -> Topology:
     return topology
 
 
-def broken_rules(document: TopologyFile) -> tuple[RuleBroken, ...]:
-    """Return every rule between keys that a document breaks, one for each part of the file."""
-    parts: tuple[Callable[[], object], ...] = (
-        lambda: _memory(document),
-        lambda: _cpus(document),
-        lambda: _cpu_shape(_cpus(document), document.cpu),
-        lambda: _check_not_empty(_cpus(document), _memory(document)),
-        lambda: _distances(document),
-        lambda: _interconnects(document),
-        lambda: build_topology("", document),
+def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tuple[RuleBroken, ...]:
+    """Return every rule between keys that a document breaks.
+
+    `unread` are the keys whose values could not be read: rules about these are left out.
+    """
+    machine = ("nodes", "cpus", "memory_mib", "cpu", "shape", "links", "matrix", "distances")
+    parts: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
+        (("nodes", "memory_mib"), lambda: _memory(document)),
+        (("nodes", "cpus"), lambda: _cpus(document)),
+        (("nodes", "cpus", "cpu"), lambda: _cpu_shape(_cpus(document), document.cpu)),
+        (
+            ("nodes", "cpus", "memory_mib"),
+            lambda: _check_not_empty(_cpus(document), _memory(document)),
+        ),
+        (machine[4:], lambda: _check_forms(document)),
+        (("nodes", *machine[4:]), lambda: _distances(document)),
+        (("nodes", "interconnects"), lambda: _interconnects(document)),
+        ((*machine[:4], "memory"), lambda: _check_memory(document, unread)),
+        ((*machine, "interconnects", "memory"), lambda: build_topology("", document)),
     )
-    found: dict[str, RuleBroken] = {}
-    for part in parts:
-        try:
-            part()
-        except RuleBroken as broken:
-            found.setdefault(str(broken), broken)
-    return tuple(found.values())
+    rules: dict[str, RuleBroken] = {}
+    for keys, part in parts:
+        if unread.isdisjoint(keys):
+            try:
+                part()
+            except RuleBroken as broken:
+                for rule in (broken, *broken.more):
+                    rules.setdefault(str(rule), rule)
+    return tuple(rules.values())
+
+
+def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
+    """Check the rules about memory of a machine whose distances may not be known."""
+    nodes = _nodes(document)
+    shape = _cpu_shape([node.cpus for node in nodes], document.cpu)
+    known = unread.isdisjoint(("shape", "links", "matrix", "distances", "interconnects"))
+    distances: Matrix = ()
+    interconnects: tuple[Interconnect, ...] = ()
+    try:
+        if known:
+            distances, interconnects = _distances(document)[0], _interconnects(document)
+    except RuleBroken:  # of another part
+        known = False
+    topology = Topology(
+        name="", summary="", source="", nodes=nodes, distances=distances, cpu_shape=shape,
+        llc=document.cpu.llc, interconnects=interconnects, memory=document.memory,
+    )  # fmt: skip
+    check_memory(topology, known_distances=known)
 
 
 def _nodes(document: TopologyFile) -> tuple[Node, ...]:
@@ -77,36 +109,49 @@ def _memory(document: TopologyFile) -> Sequence[int]:
 
 
 def _check_not_empty(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> None:
-    for number, (held, mib) in enumerate(zip(cpus, memory, strict=True)):
-        if not held and mib == 0:
-            raise RuleBroken(
-                f"memory_mib[{number}]",
-                f"node {number} has neither CPUs nor memory; no kernel would see it",
-            )
+    refuse(
+        RuleBroken(
+            f"memory_mib[{number}]",
+            f"node {number} has neither CPUs nor memory; no kernel would see it",
+        )
+        for number, (held, mib) in enumerate(zip(cpus, memory, strict=True))
+        if not held and mib == 0
+    )
 
 
 def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:
-    given = _for_each_node("cpus", document.cpus, document.nodes)
+    values = _for_each_node("cpus", document.cpus, document.nodes)
     cpus: list[tuple[int, ...]] = []
-    for number, value in enumerate(given):
+    broken = []
+    for number, value in enumerate(values):
         if isinstance(value, str):
             try:
                 cpus.append(parse_cpulist(value))
             except ValueError as error:
-                raise RuleBroken(f"cpus[{number}]", str(error)) from None
+                broken.append(RuleBroken(f"cpus[{number}]", str(error)))
         else:
             first = sum(len(held) for held in cpus)
             cpus.append(tuple(range(first, first + value)))
+    refuse(broken)
     everyone = sorted(cpu for held in cpus for cpu in held)
     if not everyone:
         raise RuleBroken("cpus", "no node has a CPU")
     if len(everyone) > MAX_CPUS:
         raise RuleBroken("cpus", f"{len(everyone)} CPUs in all; at most {MAX_CPUS} are possible")
-    for expected, cpu in enumerate(everyone):
-        if cpu != expected:
-            problem = "is in two nodes" if cpu < expected else "comes after a gap"
-            raise RuleBroken("cpus", f"CPU {cpu} {problem}; CPUs are numbered from 0 without gaps")
+    refuse(_broken_numbers(everyone))
     return cpus
+
+
+def _broken_numbers(everyone: Sequence[int]) -> Iterator[RuleBroken]:
+    for cpu, count in Counter(everyone).items():
+        for wrong, problem in (
+            (cpu > 0 and cpu - 1 not in everyone, "comes after a gap"),
+            (count > 1, "is in two nodes"),
+        ):
+            if wrong:
+                yield RuleBroken(
+                    "cpus", f"CPU {cpu} {problem}; CPUs are numbered from 0 without gaps"
+                )
 
 
 def _for_each_node(key: str, value: Any, nodes: int) -> Sequence[Any]:
@@ -114,7 +159,9 @@ def _for_each_node(key: str, value: Any, nodes: int) -> Sequence[Any]:
         return [value] * nodes
     if len(value) != nodes:
         raise RuleBroken(
-            key, f"{len(value)} values for {nodes} nodes; give one for each, or one number"
+            key,
+            f"{counted(len(value), 'value')} for {counted(nodes, 'node')}; give one for each, or "
+            "one number",
         )
     return value
 
@@ -149,20 +196,15 @@ def _packaged(nodes: Sequence[Sequence[int]], table: CpuTable) -> CpuShape | Non
     if cpus % each:
         raise RuleBroken(
             "cpu",
-            f"{cpus} CPUs do not divide into {sockets} sockets x {table.dies} dies x "
-            f"{table.threads} threads",
+            f"{counted(cpus, 'CPU')} do not divide into {counted(sockets, 'socket')} x "
+            f"{counted(table.dies, 'die')} x {counted(table.threads, 'thread')}",
         )
     return CpuShape(sockets, table.dies, cpus // each, table.threads)
 
 
 def _distances(document: TopologyFile) -> tuple[Matrix, tuple[Link, ...]]:
     """Return the SLIT, and the links to draw."""
-    given = [key for key in ("shape", "links", "matrix") if getattr(document, key) is not None]
-    if len(given) != 1:
-        found = " and ".join(given) or "none of them"
-        raise RuleBroken("shape", f"give exactly one of shape, links and matrix, found {found}")
-    if document.distances is not None and document.links is None:
-        raise RuleBroken("distances", "this key goes with links; a shape has its own distances")
+    _check_forms(document)
     if document.shape is not None:
         return document.shape.matrix(document.nodes), document.shape.links(document.nodes)
     if document.links is not None:
@@ -171,28 +213,25 @@ def _distances(document: TopologyFile) -> tuple[Matrix, tuple[Link, ...]]:
     return _checked_matrix(document.nodes, document.matrix), ()
 
 
+def _check_forms(document: TopologyFile) -> None:
+    """Check that one of the forms of the distances is in the file, and no key of another."""
+    broken = []
+    forms = [key for key in ("shape", "links", "matrix") if getattr(document, key) is not None]
+    if len(forms) != 1:
+        listed = " and ".join(forms) or "none of them"
+        message = f"give exactly one of shape, links and matrix, found {listed}"
+        broken.append(RuleBroken("shape", message))
+    if document.distances is not None and document.links is None:
+        message = "this key goes with links; a shape has its own distances"
+        broken.append(RuleBroken("distances", message))
+    refuse(broken)
+
+
 def _from_links(
     nodes: int, links: tuple[tuple[int, ...], ...], by_hop: tuple[int, ...] | None
 ) -> tuple[Matrix, tuple[Link, ...]]:
-    pairs: list[Link] = []
-    for place, link in enumerate(links):
-        a, b = sorted(link[:2])
-        if b >= nodes:
-            raise RuleBroken(f"links[{place}]", f"there is no node {b}; nodes are 0 to {nodes - 1}")
-        if a == b:
-            raise RuleBroken(f"links[{place}]", f"node {a} is linked to itself")
-        if (a, b) in pairs:
-            raise RuleBroken(f"links[{place}]", f"nodes {a} and {b} are linked twice")
-        if (len(link) == 3) == (by_hop is not None):
-            wrong = "has a distance, and the key distances" if by_hop else "has no distance"
-            raise RuleBroken(
-                f"links[{place}]", f"{wrong}; give one distance for each link, or by hop"
-            )
-        if len(link) == 3 and link[2] <= LOCAL_DISTANCE:
-            raise RuleBroken(
-                f"links[{place}]", f"the distance of a link is above 10, found {link[2]}"
-            )
-        pairs.append((a, b))
+    refuse(_broken_links(nodes, links, by_hop))
+    pairs = [(min(link[:2]), max(link[:2])) for link in links]
     if by_hop is None:
         return _by_weight(nodes, links), tuple(pairs)
     counts = hops(nodes, pairs)
@@ -200,62 +239,99 @@ def _from_links(
     return distances_by_hop(counts, by_hop), tuple(pairs)
 
 
+def _broken_links(
+    nodes: int, links: tuple[tuple[int, ...], ...], by_hop: tuple[int, ...] | None
+) -> Iterator[RuleBroken]:
+    pairs: set[Link] = set()
+    for place, link in enumerate(links):
+        key = f"links[{place}]"
+        a, b = sorted(link[:2])
+        if b >= nodes:
+            yield RuleBroken(key, f"there is no node {b}; nodes are 0 to {nodes - 1}")
+        if a == b:
+            yield RuleBroken(key, f"node {a} is linked to itself")
+        if (a, b) in pairs:
+            yield RuleBroken(key, f"nodes {a} and {b} are linked twice")
+        if (len(link) == 3) == (by_hop is not None):
+            wrong = "has a distance, and the key distances" if by_hop else "has no distance"
+            yield RuleBroken(key, f"{wrong}; give one distance for each link, or by hop")
+        if len(link) == 3 and link[2] <= LOCAL_DISTANCE:
+            yield RuleBroken(key, f"the distance of a link is above 10, found {link[2]}")
+        pairs.add((a, b))
+
+
 def _by_weight(nodes: int, links: tuple[tuple[int, ...], ...]) -> Matrix:
     """Add up the distances of links. Raises RuleBroken for a path that no SLIT can hold."""
     above = [(a, b, distance - LOCAL_DISTANCE) for a, b, distance in links]
     lengths = shortest_paths(nodes, above)
-    for a, row in enumerate(lengths):
-        for b, length in enumerate(row):
-            if length is not None and LOCAL_DISTANCE + length > MAX_DISTANCE:
-                raise RuleBroken(
-                    "links",
-                    f"from node {a} to node {b} the links add up to a distance of "
-                    f"{LOCAL_DISTANCE + length}; a SLIT ends at {MAX_DISTANCE}",
-                )
+    refuse(
+        RuleBroken(
+            "links",
+            f"from node {a} to node {b} the links add up to a distance of "
+            f"{LOCAL_DISTANCE + length}; a SLIT ends at {MAX_DISTANCE}",
+        )
+        for a, row in enumerate(lengths)
+        for b, length in enumerate(row)
+        if a < b and length is not None and LOCAL_DISTANCE + length > MAX_DISTANCE
+    )
     return distances_by_weight(lengths)
 
 
 def _checked_matrix(nodes: int, matrix: Matrix) -> Matrix:
-    if len(matrix) != nodes:
-        raise RuleBroken("matrix", f"{len(matrix)} rows for {nodes} nodes")
-    for number, row in enumerate(matrix):
-        if len(row) != nodes:
-            raise RuleBroken(f"matrix[{number}]", f"{len(row)} distances for {nodes} nodes")
-        if row[number] != LOCAL_DISTANCE:
-            raise RuleBroken(
-                f"matrix[{number}][{number}]",
-                f"a node's distance to itself is always 10, found {row[number]}",
-            )
-        for other, distance in enumerate(row):
-            if other != number:
-                check_remote(f"matrix[{number}][{other}]", distance)
+    refuse(_broken_matrix(nodes, matrix))
     return matrix
 
 
+def _broken_matrix(nodes: int, matrix: Matrix) -> Iterator[RuleBroken]:
+    if len(matrix) != nodes:
+        yield RuleBroken("matrix", f"{counted(len(matrix), 'row')} for {counted(nodes, 'node')}")
+    for number, row in enumerate(matrix):
+        if len(row) != nodes:
+            yield RuleBroken(
+                f"matrix[{number}]",
+                f"{counted(len(row), 'distance')} for {counted(nodes, 'node')}",
+            )
+        for column, distance in enumerate(row):
+            key = f"matrix[{number}][{column}]"
+            if column != number:
+                yield from broken_remote(key, distance)
+            elif distance != LOCAL_DISTANCE:
+                yield RuleBroken(key, f"a node's distance to itself is always 10, found {distance}")
+
+
 def _interconnects(document: TopologyFile) -> tuple[Interconnect, ...]:
-    seen: set[tuple[int, int]] = set()
-    for place, each in enumerate(document.interconnects):
-        key = f"interconnects[{place}]"
-        for end in ("initiator", "target"):
-            if getattr(each, end) >= document.nodes:
-                raise RuleBroken(f"{key}.{end}", f"there is no node {getattr(each, end)}")
-        if not _cpus(document)[each.initiator]:
-            raise RuleBroken(
-                f"{key}.initiator", f"node {each.initiator} has no CPUs that could make an access"
-            )
-        if each.latency_ns is None and each.bandwidth_kib_s is None:
-            raise RuleBroken(key, "give latency_ns, bandwidth_kib_s or both")
-        if (each.initiator, each.target) in seen:
-            raise RuleBroken(key, f"node {each.initiator} to {each.target} is given twice")
-        # virDomainNumaDefValidate() in libvirt: "Link already defined".
-        if each.initiator != each.target and (each.target, each.initiator) in seen:
-            raise RuleBroken(
-                key,
-                f"the way from node {each.target} to node {each.initiator} is given already, and "
-                "libvirt takes a pair of nodes in one direction only",
-            )
-        seen.add((each.initiator, each.target))
+    refuse(_broken_interconnects(document))
     return tuple(
-        Interconnect(each.initiator, each.target, each.latency_ns, each.bandwidth_kib_s)
-        for each in document.interconnects
+        Interconnect(link.initiator, link.target, link.latency_ns, link.bandwidth_kib_s)
+        for link in document.interconnects
     )
+
+
+def _broken_interconnects(document: TopologyFile) -> Iterator[RuleBroken]:
+    try:
+        cpuless = {node for node, held in enumerate(_cpus(document)) if not held}
+    except RuleBroken:  # of another part
+        cpuless = set()
+    ways: set[tuple[int, int]] = set()
+    for place, link in enumerate(document.interconnects):
+        key = f"interconnects[{place}]"
+        way = (link.initiator, link.target)
+        for end, node in zip(("initiator", "target"), way, strict=True):
+            if node >= document.nodes:
+                yield RuleBroken(f"{key}.{end}", f"there is no node {node}")
+        if link.initiator in cpuless:
+            yield RuleBroken(
+                f"{key}.initiator", f"node {link.initiator} has no CPUs that could make an access"
+            )
+        if link.latency_ns is None and link.bandwidth_kib_s is None:
+            yield RuleBroken(key, "give latency_ns, bandwidth_kib_s or both")
+        if way in ways:
+            yield RuleBroken(key, f"node {link.initiator} to {link.target} is given twice")
+        # virDomainNumaDefValidate() in libvirt: "Link already defined".
+        if way[0] != way[1] and (way[1], way[0]) in ways:
+            yield RuleBroken(
+                key,
+                f"the way from node {way[1]} to node {way[0]} is given already, and libvirt takes "
+                "a pair of nodes in one direction only",
+            )
+        ways.add(way)

@@ -1,5 +1,6 @@
 """Finds and reads topology files."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ def _existing(path: Path) -> Path:
 
 def load_topology_file(path: Path) -> Topology:
     """Load the topology file at `path`; its name is the file's. Raises UserError."""
-    if not path.stem.isprintable():
-        raise UserError("a file name with control characters cannot name a topology", file=path)
+    _check_name(path)
     document = read_document(path, TopologyFile)
     try:
         return build_topology(path.stem, document)
@@ -56,17 +56,31 @@ def load_topology_file(path: Path) -> Topology:
         raise UserError(broken.message, file=path, key=broken.key) from None
 
 
+def _check_name(path: Path) -> None:
+    if not path.stem.isprintable():
+        raise UserError("a file name with control characters cannot name a topology", file=path)
+
+
 def check_topology_file(path: Path) -> tuple[UserError, ...]:
-    """Return everything that is wrong with a topology file, not only the first thing."""
+    """Return everything that is wrong with a topology file, not only the first thing.
+
+    Rules between keys are checked as far as their values can be read; of a file that is not TOML,
+    only the first error is known.
+    """
     try:
+        _check_name(path)
         table = read_toml(path)
     except UserError as error:
         return (error,)
-    if errors := document_errors(table, TopologyFile, path):
-        return errors
-    document = check_document(table, TopologyFile, path)
-    return tuple(
-        UserError(broken.message, file=path, key=broken.key) for broken in broken_rules(document)
+    errors = document_errors(table, TopologyFile, path)
+    unread = {re.split(r"[.\[]", error.key or "", maxsplit=1)[0] for error in errors}
+    keys = TopologyFile.model_fields.keys() - unread
+    stand_ins = {"summary": "x", "nodes": 1, "cpus": 1, "memory_mib": 1}
+    readable = stand_ins | {key: value for key, value in table.items() if key in keys}
+    document = check_document(readable, TopologyFile, path)
+    return errors + tuple(
+        UserError(broken.message, file=path, key=broken.key)
+        for broken in broken_rules(document, unread)
     )
 
 

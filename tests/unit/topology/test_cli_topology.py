@@ -103,6 +103,21 @@ def test_check_names_everything(tmp_path: Path) -> None:
     assert "topologies/ring-8.toml: ok" in result.stdout
 
 
+def test_check_is_bounded_and_counts_the_rest(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    rows = [[10] * 9] * 9
+    bad.write_text(f'summary = "x"\nnodes = 9\ncpus = 1\nmemory_mib = 1\nmatrix = {rows}\n')
+    result = run("check", str(bad), "topologies/ring-4.toml", str(tmp_path / "missing.toml"))
+    assert result.exit_code == 2
+    lines = result.stdout.splitlines()
+    assert [line.startswith(f"{bad}: matrix[") for line in lines] == [True] * 25 + [False] * 4
+    assert lines[25] == f"{bad}: and 47 more errors"
+    assert lines[27] == "topologies/ring-4.toml: ok"
+    assert "missing.toml: cannot read" in lines[28]
+    (document,) = json.loads(run("check", str(bad), "--json").stdout)
+    assert (len(document["errors"]), document["errors_left_out"]) == (25, 47)
+
+
 def test_check_json() -> None:
     result = run("check", "topologies/ring-4.toml", "--json")
     assert result.exit_code == 0

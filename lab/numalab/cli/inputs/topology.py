@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Machines: list, show, check, predict, diff, import.")
 
+MAX_ERRORS = 25  # of each file that `check` shows
+
 Format = Literal["text", "json", "svg", "dot", "xml", "qemu", "vng", "numactl", "toml"]
 Name = Annotated[str, typer.Argument(help="A name from `numalab topology list`, or a file.")]
 Kernel = Annotated[str, typer.Option("--kernel-version", help="A kernel version, 5.10 or later.")]
@@ -129,7 +131,8 @@ def check(
 ) -> None:
     """Check files: everything that is wrong with each, then what is a hazard to the scheduler.
 
-    Exits with 2 when a file is wrong; hazards alone are not wrong.
+    Prints the first 25 errors of a file and the number of the rest. Exits with 2 when a file is
+    wrong; hazards alone are not wrong.
     """
     from numalab.topology.predict.hazards import hazards
 
@@ -147,12 +150,15 @@ def check(
                 "file": file,
                 "errors": [
                     {"key": error.key, "message": str(error), "choices": error.choices}
-                    for error in errors
+                    for error in errors[:MAX_ERRORS]
                 ],
+                "errors_left_out": max(0, len(errors) - MAX_ERRORS),
                 "hazards": found,
             }
         )
-        lines += [str(error) for error in errors]
+        lines += [str(error) for error in errors[:MAX_ERRORS]]
+        if len(errors) > MAX_ERRORS:
+            lines.append(f"{file}: and {counted(len(errors) - MAX_ERRORS, 'more error')}")
         lines += [f"{file}: {hazard.name}: {hazard.text}" for hazard in found]
         if not errors:
             lines.append(f"{file}: ok")

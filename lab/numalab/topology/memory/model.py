@@ -5,16 +5,18 @@ time and its memory is small, so two things are scaled and keep their proportion
 CPUs can ask for, and caches to memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import TypeVar
 
-from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.broken_rule import RuleBroken, refuse
 from numalab.topology.file_format import MemoryTable
 from numalab.topology.limits import LOCAL_DISTANCE
 from numalab.topology.memory.routes import route_links
 from numalab.topology.model import Topology
 
+T = TypeVar("T")
 LINE_BYTES = 64
 SLOWEST_MB_S = 0.064  # a line in a millisecond; no guest boots with less
 LINES_OF_PAGE = 64
@@ -119,13 +121,39 @@ def memory_model(topology: Topology) -> MemoryModel:
     )
 
 
-def check_memory(topology: Topology) -> None:
-    """Check what a file says of its memory's speed. Raises the first RuleBroken."""
+def check_memory(topology: Topology, *, known_distances: bool = True) -> None:
+    """Check what a file says of its memory's speed. Raises RuleBroken, with all rules broken.
+
+    Where the distances and the HMAT are not known, the rules that follow from them are left out.
+    """
+    refuse(_broken_memory(topology, known_distances=known_distances))
+
+
+def _broken_memory(topology: Topology, *, known_distances: bool) -> Iterator[RuleBroken]:
     given = topology.memory
-    latency = _latency(topology, given)
-    llc = _llc(topology, given)
-    _check_levels(topology, given, latency, (_l2(given, llc), llc))
-    _servers(topology, given, latency)
+    latency = None
+    if known_distances or isinstance(given.latency_ns, tuple):
+        latency, broken = _tried(lambda: _latency(topology, given))
+        yield from broken
+    llc, broken = _tried(lambda: _llc(topology, given))
+    yield from broken
+    if llc is not None:
+        l2, broken = _tried(lambda: _l2(given, llc))
+        yield from broken
+        yield from _broken_levels(topology, given, latency, (l2, llc))
+    if latency is not None and known_distances:
+        table = latency
+        yield from _tried(lambda: _servers(topology, given, table))[1]
+    elif isinstance(given.bandwidth_mb_s, tuple):
+        yield from _tried(lambda: _memory_speeds(topology, given, ()))[1]
+
+
+def _tried(part: Callable[[], T]) -> tuple[T | None, tuple[RuleBroken, ...]]:
+    """Return the value of a part and no rule, or None and the rules that it breaks."""
+    try:
+        return part(), ()
+    except RuleBroken as broken:
+        return None, (broken, *broken.more)
 
 
 def _latency(topology: Topology, given: MemoryTable) -> tuple[tuple[int, ...], ...]:
@@ -160,49 +188,50 @@ def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
 
 
 def _check_far(topology: Topology, given: MemoryTable, table: tuple[tuple[int, ...], ...]) -> None:
-    for node in topology.nodes:
-        for far, latency in enumerate(table[node.id]):
-            near = table[node.id][node.id]
-            if node.cpus and latency < near and not given.far_may_be_nearer:
-                key = "memory.latency_ns" if given.latency_ns else "interconnects"
-                raise RuleBroken(
-                    key,
-                    f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
-                    f"{near} ns; if that is meant, say far_may_be_nearer = true in [memory]",
-                )
+    refuse(
+        RuleBroken(
+            "memory.latency_ns" if given.latency_ns else "interconnects",
+            f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
+            f"{table[node.id][node.id]} ns; if that is meant, say far_may_be_nearer = true in "
+            "[memory]",
+        )
+        for node in topology.nodes
+        for far, latency in enumerate(table[node.id])
+        if node.cpus and latency < table[node.id][node.id] and not given.far_may_be_nearer
+    )
 
 
-def _check_levels(
+def _broken_levels(
     topology: Topology,
     given: MemoryTable,
-    latency: tuple[tuple[int, ...], ...],
-    levels: tuple[Cache, Cache],
-) -> None:
-    """Check that each level is larger and slower than the one before it."""
+    latency: tuple[tuple[int, ...], ...] | None,
+    levels: tuple[Cache | None, Cache],
+) -> Iterator[RuleBroken]:
+    """Check that each level is larger and slower than the one before it, where these are known."""
     l2, llc = levels
     l1_kib = given.l1_kib or L1_KIB
     if l1_kib > llc.kib:
-        raise RuleBroken(
+        yield RuleBroken(
             "memory.l1_kib",
             f"a first-level cache of {l1_kib} KiB is larger than the last-level cache of "
             f"{llc.kib} KiB, which holds what it holds",
         )
-    if 0 < l2.kib < l1_kib:
-        raise RuleBroken(
+    if l2 is not None and 0 < l2.kib < l1_kib:
+        yield RuleBroken(
             "memory.l2_kib",
             f"a second-level cache of {l2.kib} KiB is smaller than the first level of "
             f"{l1_kib} KiB; 0 is none",
         )
-    if l2.sets and l2.hit_ns > llc.hit_ns:
-        raise RuleBroken(
+    if l2 is not None and l2.sets and l2.hit_ns > llc.hit_ns:
+        yield RuleBroken(
             "memory.l2_ns",
             f"a hit in the second level takes {l2.hit_ns} ns, "
             f"one in the last level {llc.hit_ns} ns",
         )
-    for node in topology.nodes:
-        nearest = min(latency[node.id])
+    for node, row in zip(topology.nodes, latency or (), strict=False):
+        nearest = min(row)
         if node.cpus and llc.hit_ns > nearest:
-            raise RuleBroken(
+            yield RuleBroken(
                 "memory.llc_ns",
                 f"a hit in the last-level cache takes {llc.hit_ns} ns, and node {node.id} reaches "
                 f"a memory in {nearest} ns",

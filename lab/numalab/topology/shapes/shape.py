@@ -9,7 +9,7 @@ from abc import abstractmethod
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from numalab.document import Document
 from numalab.errors import did_you_mean
@@ -85,16 +85,37 @@ def read_shape(table: Any) -> Any:
         valid = ", ".join(shapes)
         raise _wrong("kind", kind, f"no shape is called {kind!r:.60}{hint} (valid: {valid})")
     shape = shapes[kind]
-    for key, value in table.items():
-        if key not in shape.model_fields:
-            hint = did_you_mean(key, shape.model_fields)
-            valid = ", ".join(shape.model_fields)
-            raise _wrong(key, value, f"a {kind} has no {key[:60]}{hint} (valid: {valid})")
-    # Through JSON, as `check_document` does it.
-    return shape.model_validate_json(json.dumps(table))
+    valid = ", ".join(shape.model_fields)
+    details = [
+        _detail(
+            key,
+            value,
+            f"a {kind} has no {key[:60]}{did_you_mean(key, shape.model_fields)} (valid: {valid})",
+        )
+        for key, value in table.items()
+        if key not in shape.model_fields
+    ]
+    fields = {key: value for key, value in table.items() if key in shape.model_fields}
+    try:
+        # Through JSON, as `check_document` does it.
+        whole = shape.model_validate_json(json.dumps(fields))
+    except ValidationError as error:
+        details += [_copied(detail) for detail in error.errors(include_url=False)]
+    if details:
+        raise ValidationError.from_exception_data("shape", details)
+    return whole
 
 
 def _wrong(key: str, found: Any, message: str) -> ValidationError:
+    return ValidationError.from_exception_data("shape", [_detail(key, found, message)])
+
+
+def _detail(key: str, value: Any, message: str) -> InitErrorDetails:
     error = PydanticCustomError("value_error", "{error}", {"error": message})
-    details = InitErrorDetails(type=error, loc=(key,), input=found)
-    return ValidationError.from_exception_data("shape", [details])
+    return InitErrorDetails(type=error, loc=(key,), input=value)
+
+
+def _copied(detail: ErrorDetails) -> InitErrorDetails:
+    return InitErrorDetails(
+        type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {})
+    )
