@@ -52,8 +52,8 @@ distances = [10, 20, 30]  # of 0 hops, 1 hop, 2 hops
   `far_may_be_nearer = true` says that it is meant.
 
 At most 64 nodes and 256 CPUs. `numalab topology schema` prints a JSON Schema for editors
-(`docs/topology.schema.json`), `numalab topology check FILE` everything that is wrong with a file
-and what about the machine is a hazard to the scheduler.
+(`docs/topology.schema.json`). `numalab topology check FILE` prints every error of a file (of TOML
+that does not parse, the first one), and the hazards of the machine to the scheduler.
 
 The kernel numbers nodes by itself: those with CPUs first, in the order of their CPUs, then the
 others. Put nodes without CPUs last, and give CPUs to nodes in ascending order, and the guest's
@@ -67,13 +67,22 @@ A shape of your own is a class in `plugins/*.py` of your lab folder; the modules
 `numalab topology import` makes a file of `numactl -H`, of hwloc's XML, or of a sysfs tree. CPUs are
 numbered anew where another numbering hides what they share: QEMU numbers the threads of a core, the
 cores of a die and the dies of a socket one after another, and a last-level cache is a die. Packages
-that are not even cannot be made; what is lost is said. Machines without a table of distances get 20
-between nodes, as kernels have it without one.
+that are not even cannot be made. Machines without a table of distances get 20 between nodes, as
+kernels have it without one. `numactl -H` lists no sockets, cores, threads and caches: import the
+sysfs tree for these. What is changed or unknown is printed, and written into the file as comments;
+`--json` has the machine's own numbers as `old_cpus` and `old_nodes`, in the order of the new ones.
 
-Of the 85 test machines that hwloc 2.9.0 publishes as Linux sysfs or XML, 68 are imported and 17
+A description that contradicts itself is refused with the file and the line: a CPU in two nodes or
+twice in a list, a missing or repeated node or row, a line break that may split a number, a CPU
+list that is not its mask, memory that is not the sum of its parts. Distances are held to the rules
+of the kernel's `slit_valid()`, which drops any other table: 10 from a node to itself, 11 to 255
+between nodes. They may be asymmetric. `tests/unit/topology/test_damaged_machines.py` damages words
+and lines of random machines in all three formats.
+
+Of the 85 test machines that hwloc 2.9.0 publishes as Linux sysfs or XML, 62 are imported and 23
 refused (`tests/fuzz/hwloc_trees.py`): no NUMA nodes in sysfs (6), no memory in any node (3),
-distances of 10 or less between nodes (2), more CPUs than a guest can have (4), a CPU in two
-nodes (2).
+distances of 10 or less between nodes (2), more CPUs than a guest can have (4), a CPU in two nodes
+(1) or in none (2), a CPU list that is not its mask (5; trees that were edited by hand).
 
 ## What is predicted
 
@@ -82,7 +91,9 @@ domains and groups that every CPU will have. After a boot the guest's sysfs, deb
 are compared with it: nodes, distances, the memory that firmware gave each node, domains, flags,
 groups, and the kernel's errors and warnings about them. No file of a guest shows
 `sched_numa_topology_type` and `imb_numa_nr`: they are compared where the kernel has the series
-`show-predicted`, which prints them. `--before-group-fix` builds groups as before 4.13.
+`show-predicted`, which prints them. `--before-group-fix` builds groups as before 4.13. A kernel
+that is newer than 7.3 is predicted, and compared after a boot, with the rules of 7.3, and a note
+says so.
 
 The prediction is for QEMU's CPU models: with AMD models the kernel takes the whole socket for the
 last-level cache, whatever `dies` and `llc` say; with Intel models it sees both. Before 6.17 (and
