@@ -188,3 +188,11 @@ def test_elements_have_their_line_and_are_bounded() -> None:
         parse_xml("<a>\n" + "<b/>" * MAX_ELEMENTS + "</a>", "f")
     with pytest.raises(UserError, match="line 1: XML entities are not read"):
         parse_xml('<!DOCTYPE a [<!ENTITY % b "c">]><a/>', "f")
+
+
+def test_cpu_sets_and_nodes_are_bounded() -> None:
+    wide = '<object type="Group" cpuset="' + ",".join(["0xffffffff"] * 300) + '"/>\n'
+    with pytest.raises(UserError, match="line 110: more than 1048576 CPUs in all CPU sets"):
+        read(*[wide] * 200)
+    with pytest.raises(UserError, match="65 nodes; at most 64 are possible"):
+        read(*(node(number, f"0x{number + 1:x}") for number in range(65)))

@@ -27,7 +27,7 @@ from numalab.topology.importers.hwloc_xml import (
     unknown_types,
 )
 from numalab.topology.importers.packaging import CpuPlace
-from numalab.topology.limits import LOCAL_DISTANCE
+from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
 
 
 def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Imported:
@@ -46,6 +46,8 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
         holders = [item for item in objects if item.type == "Machine"][:1]
     if not holders:
         raise UserError("no NUMA node found", file=file)
+    if len(holders) > MAX_NODES:
+        raise UserError(f"{len(holders)} nodes; at most {MAX_NODES} are possible", file=file)
     nodes = [_node(item) for item in holders]
     pus = {cpu: item for item in objects if item.type == "PU" for cpu in item.cpus or ()}
     _check_nested(nodes)

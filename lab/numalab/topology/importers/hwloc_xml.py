@@ -13,6 +13,7 @@ from numalab.topology.importers.common import Location
 
 MAX_ELEMENTS = 200_000  # an object has a handful, a machine of 256 CPUs some thousand objects
 DEEPEST = 64
+MAX_MEMBERS = 1 << 20  # CPUs in all CPU sets; each of 256 CPUs is in some ten of them
 PACKAGES = ("Package", "Socket")
 _CPUSET = re.compile(r"(?:0x[0-9a-f]{1,8})(?:,(?:0x[0-9a-f]{1,8}|))*")
 _WITH_CPUSET = re.compile(r"NUMANode|Package|Socket|Die|Core|PU|Cache|L[1-9]i?Cache")
@@ -96,6 +97,7 @@ def parse_xml(text: str, file: Path | str) -> Xml:
 def read_objects(xml: Xml) -> list[Object]:
     """Return all objects, each before those in it. Raises UserError where CPU sets disagree."""
     objects: list[Object] = []
+    members = 0
     stack: list[tuple[ET.Element, Object | None]] = [(xml.root, None)]
     while stack:
         element, parent = stack.pop()
@@ -103,6 +105,9 @@ def read_objects(xml: Xml) -> list[Object]:
         if element.tag == "object":
             here = _object(element, parent, xml.at(element))
             objects.append(here)
+            members += len(here.cpus or ())
+            if members > MAX_MEMBERS:
+                raise here.at.error(f"more than {MAX_MEMBERS} CPUs in all CPU sets")
         stack += [(child, here) for child in reversed(element)]
     for item in objects:
         if item.type == "PU" and item.cpus is not None:
