@@ -397,9 +397,9 @@ def _names(pid: int, mark: bytes) -> bool:
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
     """Return of each process its id and the fields of its stat from the state on."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - processes may end
         with suppress(OSError, ValueError):
-            yield int(path.parent.name), path.read_text().rpartition(")")[2].split()
+            yield int(name), Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
 
 
 def _activity(pids: Iterable[int]) -> tuple[set[str], float]:
