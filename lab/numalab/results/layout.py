@@ -62,15 +62,15 @@ class Results:
 
     def finished(self) -> Mapping[str, RunDir]:
         """Return the runs that have a manifest, by id, in order of their names."""
-        found = sorted((self.path / "runs").glob("*/manifest.json"))
-        names = (path.parent for path in found)
+        manifests = sorted(no_link(self.path / "runs").glob("*/manifest.json"))
+        names = (path.parent for path in manifests)
         return {path.name: RunDir(path) for path in names if is_plain(path.name)}
 
 
 def no_link(path: Path) -> Path:
-    """Return a folder of results to write to. Raises UserError for a link: it leads elsewhere."""
+    """Return a folder of results. Raises UserError for a symbolic link: it leads elsewhere."""
     if path.is_symlink():
-        raise UserError("is a link, and results are only written to their own folder", file=path)
+        raise UserError("is a link, and a folder of results is never one", file=path)
     return path
 
 

@@ -22,7 +22,7 @@ from numalab.files import bound_json, read_regular
 from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.results.cell import Cell
-from numalab.results.layout import Results
+from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.stored import FORMAT, READABLE, StoredMeasure
@@ -135,6 +135,8 @@ def load_plan(results: Results) -> StoredPlan:
 
 def load_manifest(directory: RunDir) -> Manifest:
     """Load what is known of a run. Raises UserError."""
+    for folder in (directory.path, directory.out):
+        no_link(folder)
     return _read_stored(directory.manifest, _OF_RUN, Manifest, MANIFEST)
 
 

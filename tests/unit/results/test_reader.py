@@ -363,6 +363,19 @@ def test_what_is_no_file_is_not_read(copied: Results, tmp_path: Path, kind: str)
             read()
 
 
+@pytest.mark.parametrize("part", ["runs", "run", "out"])
+def test_a_folder_of_results_that_is_a_link_is_not_followed(
+    copied: Results, tmp_path: Path, part: str
+) -> None:
+    run = next(iter(copied.finished().values()))
+    run.out.mkdir(exist_ok=True)
+    folder = {"runs": run.path.parent, "run": run.path, "out": run.out}[part]
+    shutil.move(folder, tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a link"):
+        load_runs(copied)
+
+
 def test_a_heartbeat_that_is_a_pipe_does_not_keep_status_waiting(copied: Results) -> None:
     run = next(iter(copied.finished()))
     running = copied.running(run)
