@@ -150,7 +150,9 @@ def require_own(path: Path, folder: Path) -> None:
     writable. Symbolic links are followed; their targets must pass the same check. The rules are
     those of git's `safe.directory` (git-config(1)) and of `safe_path()` in OpenSSH's misc.c.
     """
-    bases = {folder.absolute(), folder.resolve()}
+    bases = {folder.absolute(), _target(folder)}
+    if path != folder:  # a link may lead elsewhere, where nobody else may add a file either
+        bases.add(_target(path).parent)
     for part, status in _parts(path.absolute()):
         inside = not bases.isdisjoint((part, *part.parents))
         if reason := _unsafe(part, status, may_be_sticky=not inside):
@@ -159,6 +161,10 @@ def require_own(path: Path, folder: Path) -> None:
                 f"If you trust it, copy it to a folder of your own",
                 file=path,
             )
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve() raises RuntimeError for a circle of links
 
 
 def _parts(path: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -112,10 +112,18 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
             make_dir(temporary)
             with _unpacked(raw) as unpacked:
                 _unpack(unpacked, temporary, archive, on_file, wanted=_is_data)
-            load_plan(Results(temporary))
+            _check_plan(temporary, archive)
     except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
         raise UserError(f"not an archive of results: {error}", file=archive) from None
     return Results(target)
+
+
+def _check_plan(folder: Path, archive: Path) -> None:
+    """Raise a UserError about the archive, not about the folder that goes, for a bad plan."""
+    try:
+        load_plan(Results(folder))
+    except UserError as error:
+        raise UserError(str(error).replace(f"{folder}/", ""), file=archive) from None
 
 
 def _unpacked(packed: IO[bytes] | bytes) -> "zstandard.ZstdDecompressionReader":

@@ -104,6 +104,17 @@ def test_a_link_to_a_lab_folder_changes_nothing(
     refused(lab, "every user may write to")
 
 
+@pytest.mark.parametrize("mode", [0o1775, 0o1777])
+def test_a_folder_of_plugins_that_is_a_link_may_not_be_sticky(
+    lab: Path, tmp_path: Path, mode: int
+) -> None:
+    """Another user cannot rename a file in a sticky folder, but can add one."""
+    (lab / "plugins").rename(tmp_path / "elsewhere")
+    (lab / "plugins").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").chmod(mode)
+    refused(lab, "may write to")
+
+
 @as_root
 def test_a_link_of_another_user_is_refused(lab: Path) -> None:
     target = lab / "target.py"
