@@ -223,7 +223,7 @@ def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
     ("words", "code", "message"),
     [
         (("boot", "ring-4"), 2, "Missing argument"),
-        (("boot", "ring-9", "--", "true"), 2, "'ring-9' (valid: "),
+        (("boot", "ring-9", "--", "true"), 2, "'ring-9'; did you mean ring-8? (valid: "),
         (("boot", "ring-2", "--mode", "xen", "--", "true"), 2, "'xen' is not one of"),
         (("boot", "ring-2", "--kernel", "linux-1", "--", "true"), 2, "debian-6.12"),
         (("run", "no-such-study"), 2, "group-construction"),
