@@ -18,7 +18,8 @@ from numalab.study.claims import Claim, Name
 from numalab.study.machine_table import GuestChange, MachineTable
 from numalab.topology.file_format import TopologyFile
 
-Parameter = str | int | float
+Finite = Annotated[float, Field(allow_inf_nan=False)]  # NaN differs from itself
+Parameter = str | int | Finite
 # A name, or the path of what is built already; kernels may also be packages and sources.
 NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -62,7 +63,7 @@ def _bounded(axes: dict[str, tuple[AxisValue, ...]]) -> dict[str, tuple[AxisValu
     return axes
 
 
-_ShortValue = Annotated[str, Field(max_length=64)] | int | float
+_ShortValue = Annotated[str, Field(max_length=64)] | int | Finite
 AxesTable = Annotated[
     dict[Name, Annotated[tuple[_ShortValue, ...], Field(min_length=1)]], AfterValidator(_bounded)
 ]

@@ -14,6 +14,7 @@ from numalab.files import read_json, write_json
 from numalab.places import project_dir
 from numalab.results.layout import Results
 from numalab.study.claims import Claim, claims_about
+from numalab.study.model import load_study
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
 from numalab.topology.predict.groups import Construction
@@ -170,3 +171,12 @@ claims = [
         for cell in plan.cells
     }
     assert told == {"mesh-4": ["one"], "ring-4": ["both", "one"]}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_parameter_is_a_finite_number(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "study.toml"
+    text = (project_dir() / "studies" / "group-construction.toml").read_text("utf-8")
+    path.write_text(text.replace("start_node = 1", f"start_node = {value}", 1))
+    with pytest.raises(UserError, match=r"workloads\[0\]\.parameters"):
+        load_study(path)
