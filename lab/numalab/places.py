@@ -4,7 +4,7 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from numalab.errors import HostError, UserError, shown
@@ -73,6 +73,16 @@ def find_inputs(kind: str, name: str) -> Iterator[Path]:
 def find_input(kind: str, name: str) -> Path | None:
     """Return the first `<lab folder>/<kind>/<name>` that exists, as `find_inputs` gives them."""
     return next(find_inputs(kind, name), None)
+
+
+def require_in_lab(name: str, choices: Collection[str], file: Path, key: str) -> None:
+    """Raise UserError unless a name in a file from elsewhere is one of the user's lab.
+
+    Such a file may name anything on this host by a path, which would be built or read.
+    """
+    if name not in choices:
+        reason = f"{name!r} is not in your lab; paths and packages in this file are not used"
+        raise UserError(reason, file=file, key=key, choices=choices)
 
 
 def list_inputs(kind: str, pattern: str) -> dict[str, Path]:

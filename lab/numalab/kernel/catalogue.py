@@ -8,7 +8,7 @@ from pathlib import Path
 from numalab.document import Document, read_document
 from numalab.errors import UserError
 from numalab.files import home_expanded
-from numalab.places import find_input, find_inputs, list_inputs, project_dir
+from numalab.places import find_input, find_inputs, list_inputs, project_dir, require_in_lab
 from numalab.source import git
 from numalab.source.source import ENDINGS, is_package
 from numalab.topology.predict.groups import Construction
@@ -178,9 +178,7 @@ def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
     Raises UserError with the names in the user's lab.
     """
     kernels = load_kernels()
-    if name not in kernels:
-        reason = f"{name!r} is not in your lab; paths and packages in this file are not used"
-        raise UserError(reason, file=file, key=key, choices=kernels)
+    require_in_lab(name, kernels, file, key)
     return kernels[name]
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
+from numalab.places import require_in_lab
 from numalab.results.cell import Cell
 from numalab.results.plan import PlannedRun, by_cell, planned_run
 from numalab.results.remarks import Remark
@@ -155,12 +156,9 @@ def require_lab_names(study: Study, path: Path) -> None:
     for name, variant in study.variants.items():
         named_kernel(variant.kernel, path, f"variants.{name}.kernel")
     machines = (*study.machines, *list_topologies())
-    named: list[tuple[str, str, Sequence[str]]] = [("image", study.image, list_recipes())]
-    named += [(f"topologies[{i}]", name, machines) for i, name in enumerate(study.topologies)]
-    for key, name, choices in named:
-        if name not in choices:
-            reason = f"{name!r} is not in your lab; paths and packages in this file are not used"
-            raise UserError(reason, file=path, key=key, choices=choices)
+    require_in_lab(study.image, list_recipes(), path, "image")
+    for place, name in enumerate(study.topologies):
+        require_in_lab(name, machines, path, f"topologies[{place}]")
 
 
 def _topologies(study: Study, path: Path) -> dict[str, Topology]:
@@ -261,7 +259,8 @@ def _check_claims(
 ) -> None:
     """Refuse a claim about no cell, and one whose measure a cell that it is about cannot have."""
     for place, claim in enumerate(study.claims):
-        if claim.topology not in (None, *topologies, *list_topologies()):
+        named = claim.topology
+        if named not in (None, *topologies) and named not in list_topologies():
             key = f"claims[{place}].topology"
             raise UserError(
                 f"no topology {claim.topology!r}", file=path, key=key, choices=topologies
