@@ -106,19 +106,31 @@ Filter = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$", max_length=1024)]
 
 
 class CaptureTable(Document):
-    """The `[capture]` table of a study."""
+    """What a run records: the `[capture]` table."""
 
     sets: tuple[SetName, ...] = ("sched", "numa")
+    """Named sets of trace events."""
     events: tuple[EventName, ...] = ()
+    """More events as `system:event`; a kernel without one of them fails the run."""
     optional_events: tuple[EventName, ...] = ()
+    """Events that are recorded where the kernel has them."""
     filters: dict[EventName, Filter] = Field(default_factory=dict)
+    """ftrace filters by event."""
     buffer_mib: int = Field(default=32, ge=1, le=16384)
+    """The ring buffers of all CPUs together."""
     clock: Clock = "mono"
+    """The trace clock; samples need `mono` or `boot`."""
     lost_events: Literal["report", "error"] = "report"
+    """`error` fails a run that lost events."""
     perf_stat: tuple[PerfEvent, ...] = ()
+    """Events that `perf stat` counts; `numa` is a set."""
     sample: tuple[SourceName, ...] = ()
+    """Sources that are read at intervals: `vmstat`, `schedstat`, `tasks`, `numa_maps`, and those of
+    plug-ins."""
     sample_ms: int = Field(default=500, ge=10, le=3_600_000)
+    """The interval in milliseconds."""
     numastat: bool = False
+    """Reads the counters of each node before and after the command."""
 
     @property
     def trace_events(self) -> tuple[str, ...]:

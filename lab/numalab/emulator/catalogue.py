@@ -26,19 +26,25 @@ class EmulatorSpec:
 
 
 class EmulatorTable(Document):
-    """An emulator: the source package and the series on it."""
+    """A QEMU build."""
 
     summary: str
+    """One line for lists."""
     source: str
+    """A Debian source package as PACKAGE/SUITE."""
     series: str
+    """The patch series below `series/`."""
     configure: tuple[str, ...] = ()
+    """Additional options of QEMU's configure."""
 
 
 class EmulatorsFile(Document):
-    """All emulators by name, and which of them mode timed starts."""
+    """The emulators of `emulators.toml`."""
 
     default: str
+    """The emulator of mode timed."""
     emulator: dict[str, EmulatorTable]
+    """Emulators by name."""
 
 
 def emulator_configs() -> Path:

@@ -18,17 +18,26 @@ _PATTERN = re.compile(r"/[A-Za-z0-9_.+*?/-]+")
 
 
 class RecipeTable(Document):
-    """A recipe as it is written in its file. What it leaves out it has from the one it extends."""
+    """A recipe of a root file system."""
 
     summary: str
+    """One line for lists."""
     extends: str | None = None
+    """The recipe that this one adds to; every key but `summary` is inherited."""
     suite: Literal["bookworm", "trixie"] | None = None
+    """The Debian release."""
     variant: Literal["essential", "apt", "minbase"] | None = None
+    """The base set of packages, as mmdebstrap names it; by default `essential`."""
     packages: tuple[str, ...] = Field(min_length=1)
+    """Debian packages; recommended packages are not installed."""
     exclude: tuple[str, ...] = ()
+    """Paths to leave out, with `*` and `?`."""
     post: tuple[str, ...] = ()
+    """Shell commands that run as root in the tree after all packages are installed."""
     files: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._/-]*$")
+    """A folder beside the recipe that is copied over the tree."""
     limit_mib: int | None = Field(default=None, ge=16, le=4096)
+    """Largest image in MiB; by default 200."""
 
     @field_validator("packages")
     @classmethod

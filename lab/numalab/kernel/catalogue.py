@@ -45,24 +45,27 @@ class KernelSpec:
 
 
 class KernelTable(Document):
-    """A kernel: the source, what is configured, which series are applied.
-
-    `fragments` are those of the file where it names none; `groups` is how its series make it build
-    overlapping sched groups.
-    """
+    """A named kernel build."""
 
     summary: str
+    """One line for lists."""
     source: str
+    """A source or a built kernel; see the forms below the table."""
     fragments: tuple[str, ...] | None = None
+    """Config fragments; by default those of the file."""
     series: tuple[str, ...] = ()
+    """Patch series in the order they are applied."""
     groups: Construction = Construction.NOW
+    """How the series make the kernel build overlapping sched groups; the prediction follows it."""
 
 
 class KernelsFile(Document):
-    """All kernels by name, and the config fragments of those that name none."""
+    """The kernels of `kernels.toml`."""
 
     fragments: tuple[str, ...] = ()
+    """Config fragments of kernels that name none."""
     kernel: dict[str, KernelTable]
+    """Kernels by name."""
 
 
 def fragment_path(name: str) -> Path:

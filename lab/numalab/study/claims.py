@@ -26,36 +26,41 @@ _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operato
 
 
 class Claim(Document):
-    """An expectation: of one variant, or of what changes from one variant to another.
-
-    Of one `variant`: the bounds hold in every run. From one to another: `direction` is where the
-    mean of the measure goes, `published` what the source says of it in its own words, and bounds
-    are those of the change in percent of the mean before. `expect` makes a verdict a condition.
-    With `statistic` spread all this is about how far the runs lie from their median (`deviations`
-    in `numalab.analysis.statistics`), as a source's standard deviations are.
-
-    `at_least` and `at_most` include the bound itself, `above` and `below` do not. `topology` and
-    `workload` (its label) name the cells that a claim is about; without them, all.
-    """
+    """An expectation: bounds for one variant, or a change from one variant to another."""
 
     text: str
+    """The claim as one sentence."""
     measure: str
+    """A name from `numalab measures`, or a metric of the workload."""
     variant: Name | None = None
+    """The variant whose runs must all be within the bounds."""
     from_variant: Name | None = Field(default=None, alias="from")
+    """The variant that `to` is compared with."""
     to: Name | None = None
+    """The variant that changes the measure."""
     direction: Literal["higher", "lower", "same"] | None = None
+    """Where the mean of the measure goes."""
     # Left out of stored files where it is not set, so that older results stay the study's own.
     statistic: Literal["mean", "spread"] = Field(
         default="mean", exclude_if=lambda statistic: statistic == "mean"
     )
+    """`spread` compares deviations from the median (Brown-Forsythe) instead of means."""
     published: str = Field(default="", max_length=200)
+    """The change that the source reports, in its own words."""
     expect: tuple[ClaimVerdict, ...] = ()
+    """Verdicts that are a success; any other one makes `numalab run` exit with 1."""
     topology: str | None = None
+    """The topology that the claim is about; by default all."""
     workload: Name | None = None
+    """The label that the claim is about; by default all."""
     at_least: Bound | None = None
+    """Smallest value; for `from` and `to`, of the change in percent."""
     at_most: Bound | None = None
+    """Largest value, likewise."""
     above: Bound | None = None
+    """Exclusive lower bound."""
     below: Bound | None = None
+    """Exclusive upper bound."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> "Claim":

@@ -23,45 +23,43 @@ KernelWord = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=200)]
 
 
 class MachineTable(Document):
-    """What guest memory is made of, how fast a counted vCPU is, a placement by hand, kernel words.
-
-    In mode timed vCPUs run side by side for `quantum_ns`, until the others catch up.
-    `instruction_ns`: how long an instruction takes in the modes timed (4 where it is not said) and
-    icount (8, less on machines with about a hundred CPUs or more). `slow_motion`: how many times
-    longer all of a machine in mode timed takes, instructions, quantum and memory, while the
-    kernel's own clocks go on as ever; so a load has as much time for ticks, balancing and scans as
-    a longer one, and costs no more to emulate.
-    `emulator` is the QEMU of these modes (`numalab emulator list`): in icount the host's own where
-    none is said.
-
-    `vcpu_cpus` is the host CPU of each vCPU, in order: numbers, or a text such as "4-7,20-23".
-    `nodes` is the host node of each guest node. They hold for every topology of the study.
-    `cmdline` are words that every guest's kernel gets, also the one that tries KVM.
-    """
+    """Host memory, speed, placement and kernel command line of the guests."""
 
     pages: PageKind = "memfd"
+    """The host memory behind guest memory."""
     # What was added since the first results is left out of the stored file where it is not set, so
     # that older results stay the study's own.
     quantum_ns: int = Field(default=QUANTUM_NS, exclude_if=lambda ns: ns == QUANTUM_NS)
+    """Mode timed: how long vCPUs run before the others catch up."""
     instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
         default=None, exclude_if=lambda ns: ns is None
     )
+    """Modes timed and icount: the time of one instruction. By default 4 in timed and 8 in icount,
+    less on machines with about a hundred CPUs."""
     slow_motion: Literal[1, 2, 4, 8, 16] = Field(default=1, exclude_if=lambda times: times == 1)
+    """Mode timed: stretches instructions, quantum and memory, but not the kernel's own clocks, so
+    that a short load meets as many ticks, balancing and scans as a long one."""
     emulator: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The QEMU of modes timed and icount, from `numalab emulator list`; in icount by default the
+    host's own."""
     vcpu_cpus: Annotated[tuple[HostNumber, ...], BeforeValidator(_in_order)] = ()
+    """The host CPU of each vCPU in order: numbers, or a text such as "4-7,20-23"."""
     nodes: tuple[HostNumber, ...] = ()
+    """The host node of each guest node."""
     cmdline: tuple[KernelWord, ...] = Field(default=(), exclude_if=lambda words: not words)
+    """Words for the kernel command line of every guest."""
 
 
 class GuestChange(Document):
-    """In what the guests of one use of a workload differ from those of the others.
-
-    `tunables` are written beside those of the variant, words of `cmdline` come after the study's;
-    `env` is added to the command's environment, which runs on the CPUs of `nodes` ("1,4") alone.
-    """
+    """Settings that replace or extend those of the study."""
 
     tunables: dict[str, str | int] = Field(default_factory=dict)
+    """Files below /proc/sys or /sys, beside those of the variant."""
     cmdline: Annotated[tuple[KernelWord, ...], BeforeValidator(_listed)] = ()
+    """Words for the kernel command line, after the study's."""
     env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the command."""
     pages: PageKind | None = None
+    """Replaces `machine.pages`."""
     nodes: int | str | None = Field(default=None, exclude_if=lambda nodes: nodes is None)
+    """The command runs on the CPUs of these nodes only, such as "1,4"."""

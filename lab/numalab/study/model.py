@@ -31,23 +31,26 @@ class Variant(Document):
     """One value on the axis that is compared."""
 
     kernel: NameOrPath
+    """A name from `numalab kernel list`, or the path of a built kernel."""
     tunables: dict[str, str | int] = Field(default_factory=dict)
+    """Files below /proc/sys or /sys, and the value written to each before the command."""
 
 
 class WorkloadUse(Document):
-    """A workload and the parameters in which this study differs from its defaults.
-
-    `label` tells apart several uses of one workload; without it, that is the workload's name.
-    `guest` is what only the guests of this use have.
-    """
+    """A workload and its parameters in this study."""
 
     name: Name
+    """A name from `numalab workload list`."""
     label: Name = ""
+    """The name of this use; needed when one workload is used twice. By default the workload's
+    name."""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
+    """Parameters that differ from the workload's defaults."""
     # Left out of stored files where it is not set, so that older results stay the study's own.
     guest: GuestChange = Field(
         default=GuestChange(), exclude_if=lambda guest: guest == GuestChange()
     )
+    """Settings of the guests of this use only."""
 
     @model_validator(mode="before")
     @classmethod
@@ -70,12 +73,16 @@ AxesTable = Annotated[
 
 
 class Selection(Document):
-    """A part of the matrix: the runs with one of the named values on every axis it names."""
+    """A part of the matrix: the runs that match every axis named here."""
 
     topologies: tuple[str, ...] = ()
+    """Topologies that match; all when empty."""
     workloads: tuple[Name, ...] = ()
+    """Labels that match; all when empty."""
     variants: tuple[Name, ...] = ()
+    """Variants that match; all when empty."""
     seeds: tuple[Seed, ...] = ()
+    """Seeds that match; all when empty."""
 
     def matches(self, topology: str, label: str, variant: str, seed: int) -> bool:
         """Say whether a run belongs to this part."""
@@ -92,72 +99,101 @@ class Selection(Document):
 
 
 class Preset(Document):
-    """What replaces values of the file when it is asked for by name.
-
-    `workloads` are the labels to keep, `parameters` those of a label, over the file's own.
-    """
+    """Values that replace those of the file under `--preset NAME`."""
 
     topologies: tuple[str, ...] | None = None
+    """Replaces the study's topologies."""
     workloads: tuple[Name, ...] | None = None
+    """Labels to keep."""
     variants: tuple[Name, ...] | None = None
+    """Variants to keep."""
     seeds: tuple[Seed, ...] | None = None
+    """Replaces the study's seeds."""
     parameters: dict[Name, dict[str, Parameter]] = Field(default_factory=dict)
+    """Parameters by label, over the study's."""
     axes: AxesTable | None = None
+    """Replaces the study's axes."""
     include: tuple[Selection, ...] | None = None
+    """Replaces the study's `include`."""
     exclude: tuple[Selection, ...] | None = None
+    """Replaces the study's `exclude`."""
 
 
 class LimitsTable(Document):
     """Wall-clock deadlines in seconds; a guest that misses one is ended as lost."""
 
     boot: float = Field(default=Limits.boot, gt=0, allow_inf_nan=False)
+    """Until the guest's init reports."""
     silence: float = Field(default=Limits.silence, gt=0, allow_inf_nan=False)
+    """Between two heartbeats."""
     run: float = Field(default=Limits.total, gt=0, allow_inf_nan=False)
+    """For the whole run."""
 
 
 class CaseTable(Document):
-    """What a case of `numalab hunt` shows, and on which kernels it was seen or not.
-
-    `value` is that of the property, `most` what it may be at most.
-    """
+    """A case of `numalab hunt`: a property and the kernels that violate it."""
 
     property: Name
+    """The hunt property that the case violates."""
     value: float
+    """Its value."""
     most: float
+    """The largest value that holds the property."""
     sentence: str
+    """The violation as one sentence."""
     violated_by: tuple[NameOrPath, ...] = ()
+    """Kernels on which the case violates the property."""
     holds_on: tuple[NameOrPath, ...] = ()
+    """Kernels on which it holds."""
 
 
 class Study(Document):
-    """A study file, whole and valid in itself; `numalab.study.plan` checks what it refers to.
+    """A question, the matrix of runs that answers it, and the expected results.
 
-    A cell of its matrix is a topology with a use of a workload; in each, the variants are compared.
-    `include` leaves only the runs that one of its entries matches, `exclude` takes such runs out.
-    `axes` multiply its uses of workloads (`numalab.study.axes`).
+    `numalab.study.plan` checks the files that it names.
     """
 
     question: str
+    """The question, as the report prints it first."""
     summary: str = ""
+    """More about the question."""
     source: str = ""
+    """The origin of the question, such as a mailing-list post."""
     topologies: tuple[str, ...] = Field(min_length=1)
+    """Names from `numalab topology list`, or files."""
     image: NameOrPath = "base"
+    """A name from `numalab image list`."""
     mode: Literal["auto", "kvm", "tcg", "icount", "timed"] = "auto"
+    """How guests run; `auto` is kvm where a guest really runs in it, else icount."""
     seeds: tuple[Seed, ...] = Field(min_length=1)
+    """One boot of each variant in each cell for each seed."""
     variants: dict[Name, Variant] = Field(min_length=1)
+    """The kernels to compare; the first one is the baseline."""
     workloads: tuple[WorkloadUse, ...] = Field(min_length=1)
+    """The loads; each use of a workload is a cell on each topology."""
     axes: AxesTable = Field(default_factory=dict)
+    """Values of axes that plug-ins add; each value multiplies the uses of workloads."""
     include: tuple[Selection, ...] | None = None
+    """Only runs that match one of these selections."""
     exclude: tuple[Selection, ...] = ()
+    """No run that matches one of these selections."""
     presets: dict[Name, Preset] = Field(default_factory=dict)
+    """Smaller or larger forms of the study; `full` is the file itself."""
     capture: dict[str, Any] = Field(default_factory=dict)
+    """What a run records."""
     claims: tuple[Claim, ...] = ()
+    """The expected results."""
     key_measures: tuple[str, ...] = ()
+    """Measures that the report shows first; by default those of the claims."""
     limits: LimitsTable = LimitsTable()
+    """Wall-clock deadlines."""
     machine: MachineTable = MachineTable()
+    """Placement, memory and speed of the guests."""
     # Machines that only this study has, by the names that `topologies` gives them.
     machines: dict[Name, TopologyFile] = Field(default_factory=dict)
+    """Topologies of this study only, by the names in `topologies`."""
     case: CaseTable | None = None
+    """Set in a case of `numalab hunt`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":

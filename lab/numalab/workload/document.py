@@ -16,18 +16,21 @@ MACHINE = ("machine.cpus", "machine.nodes", "machine.memory_mib")
 
 
 class ParameterTable(Document):
-    """One thing a study may set, its default and its bounds (inclusive).
-
-    An integer or a number may be written as an expression of the machine and the parameters above
-    it. The bounds of `integers` (`64,256,1024`) hold for each; those of a text are its `pattern`.
-    """
+    """A parameter that a study may set."""
 
     type: Literal["integer", "number", "integers", "text", "node", "nodes"]
+    """The type of the value."""
     default: Value
+    """The default; an integer or a number may be an expression of the machine and earlier
+    parameters."""
     least: float | None = None
+    """Smallest value; for `integers`, of each."""
     most: float | None = None
+    """Largest value, likewise."""
     pattern: str | None = None
+    """The regular expression that a text must match."""
     help: str
+    """One line for `numalab workload show`."""
 
     def gives(self, name: str) -> set[str]:
         """Return the numbers that expressions may use when a parameter `name` is like this."""
@@ -51,19 +54,23 @@ class ParameterTable(Document):
 
 
 class MetricTable(Document):
-    """How to read one number from the output: a pattern that a whole line must match.
-
-    The group `value` is the number; the group `label`, where there is one, tells several apart. A
-    figure that is the `percentile` of samples has the group `samples` as well, how many they are.
-    """
+    """A number that the command prints."""
 
     name: Identifier
+    """The name of the measure."""
     pattern: str = Field(max_length=500)
+    """A regular expression for a whole line: the group `value` is the number, `label` tells several
+    apart."""
     unit: str
+    """The unit of the number."""
     direction: Literal["lower", "higher", "none"]
+    """Which way is better."""
     kind: Literal["placement", "timing"]
+    """Whether the number depends on time."""
     required: bool = True
+    """A run without this number fails."""
     percentile: float | None = Field(default=None, gt=0, lt=100)
+    """Set when the number is a percentile; `pattern` then has the group `samples`, their count."""
 
     @field_validator("pattern")
     @classmethod
@@ -81,19 +88,31 @@ class MetricTable(Document):
 
 
 class WorkloadTable(Document):
-    """A command with parameters, what it stresses, and how to read what it prints."""
+    """A command with parameters, and the numbers in its output."""
 
     summary: str
+    """One line for lists."""
     stresses: str
+    """The part of the kernel that the workload stresses."""
     command: tuple[str, ...] = Field(min_length=1)
+    """The words of the command; `{name}` inserts a parameter, `{nodes.cpulist}` the CPUs of a node
+    parameter."""
     tasks: tuple[str, ...] = ()
+    """Names of the tasks of interest, with `*` and `?`; by default all tasks."""
     seconds: str = Field(description="an expression: guest time the command takes, about")
+    """An expression: the guest time that the command takes, about."""
     memory_mib: str | None = None
+    """An expression: the memory that it allocates, with its files in tmpfs."""
     packages: tuple[str, ...] = ()
+    """Debian packages that the image must have."""
     allowed_nodes: str | None = None
+    """The node parameter that holds the nodes the tasks may run on."""
     parameters: dict[Identifier, ParameterTable] = Field(default_factory=dict)
+    """Parameters by name."""
     derived: dict[Identifier, str] = Field(default_factory=dict)
+    """Numbers computed from parameters and the machine, in order."""
     metrics: tuple[MetricTable, ...] = ()
+    """Numbers read from the output."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> "WorkloadTable":
