@@ -3,7 +3,7 @@
 import json
 
 from numalab.analysis.measures.catalogue import families
-from numalab.cli.study.measures import command
+from numalab.cli.inputs.measures import command
 from support.one_command import invoke
 
 

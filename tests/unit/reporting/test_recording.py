@@ -10,7 +10,7 @@ from typer.testing import Result
 
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import families_of_nodes
-from numalab.cli.study.trace import command
+from numalab.cli.results.trace import command
 from numalab.errors import UserError
 from numalab.reporting.recording import read_recorded_machine
 from numalab.results.reader import load_findings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from numalab.cli.study.report import command
+from numalab.cli.results.report import command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.report.formats import catalogue

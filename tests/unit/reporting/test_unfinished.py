@@ -16,7 +16,7 @@ from lxml import html as lxml_html
 from pydantic import TypeAdapter
 from typer.testing import Result
 
-from numalab.cli.study.report import command
+from numalab.cli.results.report import command
 from numalab.cli.study.status import command as status_command
 from numalab.errors import UserError
 from numalab.locks import locked

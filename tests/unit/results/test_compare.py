@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from numalab.cli.study.compare import command
+from numalab.cli.results.compare import command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.compare import CellVersus, compare_results

@@ -1,1 +1,1 @@
-"""The commands about studies and their results."""
+"""Commands that run studies, and the lab folder they run from."""

@@ -22,7 +22,7 @@ from numalab.campaign.time_budget import within_budget
 from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
-from numalab.cli.study.report import show
+from numalab.cli.results.report import show
 from numalab.errors import UserError, shown
 from numalab.files import make_dir, write_text
 from numalab.machine.model import PageKind
