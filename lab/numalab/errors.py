@@ -1,6 +1,6 @@
 """What can go wrong, one class for each thing a user can do about it.
 
-Each class carries the exit code that `numalab` ends with; `docs/errors.md` has the table.
+Each class carries the exit code that `numalab` ends with; docs/reference/exit-codes.md has them.
 """
 
 from collections.abc import Iterable

@@ -19,7 +19,7 @@ JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}
 def test_a_documented_job_runs(
     title: str, variable: str, tmp_path: Path, kernel: BuiltKernel, image: BuiltImage
 ) -> None:
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/run-in-ci.md").read_text(encoding="utf-8")
     section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
     commands = re.findall(r"- (?:run: )?(\.venv/bin/numalab .*)", section)
     assert len(commands) == 2

@@ -1,4 +1,4 @@
-"""docs/studies/claims.md: its tables are made from the studies' files and their stored results."""
+"""docs/results/claims.md: its tables are made from the studies' files and their stored results."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from numalab.study.claims import Claim
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 
-PAGE = project_dir() / "docs" / "studies" / "claims.md"
+PAGE = project_dir() / "docs/results/claims.md"
 _HEAD = "| claim | published | measured | verdict |\n|---|---|---|---|"
 _TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

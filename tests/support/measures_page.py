@@ -1,4 +1,4 @@
-"""The tables of docs/measures.md, made from the registry."""
+"""The tables of docs/reference/measures.md, made from the registry."""
 
 import re
 from collections.abc import Sequence

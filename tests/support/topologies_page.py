@@ -1,4 +1,4 @@
-"""Writes docs/topologies.md: every shipped machine with its picture, table and hazards."""
+"""docs/reference/topologies.md: every shipped machine with its picture, table and hazards."""
 
 from collections.abc import Sequence
 
@@ -43,13 +43,13 @@ distances = [10, 20, 30]  # of 0 hops, 1 hop, 2 hops
   each.
 - `[[interconnects]]` gives `latency_ns` and `bandwidth_kib_s` from `initiator` to `target` (HMAT),
   for each pair of nodes in one direction.
-- `[memory]` says how fast memory is in [`timed` mode](timed.md): `latency_ns` (one number, scaled
-  by distance, or a whole table), `bandwidth_mb_s`, `link_bandwidth_mb_s`, `channels`, `l1_kib`,
-  `l2_kib`, `l2_ns`, `llc_kib`, `llc_ns`, `interrupt_ns`. Each has a default; `numalab topology show
-  ring-4` prints what comes out. What makes no sense is refused by its key: a level that is
-  smaller or slower than it can be between its neighbours, caches larger than the memory, a
-  bandwidth that nothing boots with, and far memory that is faster than near memory, unless
-  `far_may_be_nearer = true` says that it is meant.
+- `[memory]` says how fast memory is in [`timed` mode](../explanation/timed.md): `latency_ns` (one
+  number, scaled by distance, or a whole table), `bandwidth_mb_s`, `link_bandwidth_mb_s`,
+  `channels`, `l1_kib`, `l2_kib`, `l2_ns`, `llc_kib`, `llc_ns`, `interrupt_ns`. Each has a default;
+  `numalab topology show ring-4` prints what comes out. What makes no sense is refused by its key: a
+  level that is smaller or slower than it can be between its neighbours, caches larger than the
+  memory, a bandwidth that nothing boots with, and far memory that is faster than near memory,
+  unless `far_may_be_nearer = true` says that it is meant.
 
 At most 64 nodes and 256 CPUs. `numalab topology schema` prints a JSON Schema for editors
 (`docs/topology.schema.json`). `numalab topology check FILE` prints every error of a file (of TOML
@@ -125,7 +125,7 @@ def _section(topology: Topology) -> list[str]:
         "",
         f"{topology.summary}.",
         "",
-        f"![{topology.name}]({PICTURES}/{topology.name}.svg)",
+        f"![{topology.name}](../{PICTURES}/{topology.name}.svg)",
         "",
         "```",
         *(line.rstrip() for line in table.splitlines()),

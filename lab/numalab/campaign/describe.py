@@ -1,4 +1,4 @@
-"""What a run's manifest says: everything that went in, and how it came out (docs/formats.md)."""
+"""What a run's manifest says: everything that went in, and how it came out."""
 
 import hashlib
 import os

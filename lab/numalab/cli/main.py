@@ -55,7 +55,7 @@ MODULES = {"import": "import_archive"}
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code of what happened (docs/errors.md)."""
+    """Run the command line and exit with the code of what happened."""
     # What comes after `--` is a command for a guest.
     debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
     code = _exit_code(_run, debug=debug)

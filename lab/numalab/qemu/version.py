@@ -28,7 +28,7 @@ def turns_are_fair(program: Path | None) -> bool:
     """Whether busy CPUs get a turn each in icount mode, or the version is not known.
 
     From QEMU 8.1 on ("accel/tcg/tcg-accel-ops-rr: ensure fairness with icount") the time until the
-    next timer of any CPU is shared out among them; before, one may get all of it (docs/machine.md).
+    next timer of any CPU is shared out among them; before, one may get all of it.
     """
     version = qemu_version(program)
     return not version or version >= _FAIR_TURNS

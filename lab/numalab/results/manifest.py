@@ -1,4 +1,4 @@
-"""manifest.json: everything that went into a run, and how it came out (docs/formats.md)."""
+"""manifest.json: everything that went into a run, and how it came out."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""docs/measures.md: its tables are those of the registry, and its plug-in works."""
+"""docs/reference/measures.md: its tables are those of the registry, and its plug-in works."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from numalab.plugins import Registry
 from support.measures_page import render_tables, tables_of
 from support.small_traces import Trace
 
-PAGE = Path(__file__).parents[3] / "docs" / "measures.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/measures.md"
 
 
 def test_the_tables_are_those_of_the_registry(request: pytest.FixtureRequest) -> None:

@@ -15,7 +15,7 @@ import pytest
 from numalab.places import project_dir
 from numalab.study.plan import plan_study
 
-PAGE = project_dir() / "docs" / "ci.md"
+PAGE = project_dir() / "docs/how-to/run-in-ci.md"
 JOBS = {
     "github-workflows": "GitHub Actions",
     "gitlab-ci": "GitLab CI",

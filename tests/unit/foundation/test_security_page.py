@@ -5,7 +5,7 @@ import re
 from fuzz.runner import modules
 from numalab.places import BELIEVED, shipped_dir
 
-PAGE = (shipped_dir() / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (shipped_dir() / "docs/explanation/security.md").read_text(encoding="utf-8")
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

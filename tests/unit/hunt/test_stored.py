@@ -1,4 +1,4 @@
-"""What docs/hunt.md says of deliberate bugs and of undone fixes is what the hunts printed."""
+"""The tables of docs/results/hunts.md are what the hunts printed."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from numalab.topology.predict.prediction import predict
 
 ROOT = Path(__file__).parents[3]
 STORED = ROOT / "hunts/stored"
-TEXT = (ROOT / "docs/hunt.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/results/hunts.md").read_text(encoding="utf-8")
 SAID = " ".join(TEXT.split())
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

@@ -1,4 +1,4 @@
-"""docs/studies/claims.md says what the stored results say, and leaves no study of a post out."""
+"""docs/results/claims.md says what the stored results say, and leaves no study of a post out."""
 
 import re
 

@@ -44,13 +44,13 @@ def throughputs(name: str, threads: tuple[int, ...]) -> list[tuple[float, float]
 
 
 def test_the_page_has_the_means_of_the_cached_warehouses() -> None:
-    page = (ROOT / "docs/studies/group-construction.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/group-construction.md").read_text(encoding="utf-8")
     for before, after in throughputs("group-construction-cached", (1, 8, 32, 48)):
         assert f"| {before:,.0f} | {after:,.0f} |" in page
 
 
 def test_the_page_has_the_means_of_the_bound_warehouses() -> None:
-    page = (ROOT / "docs/studies/group-construction.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/group-construction.md").read_text(encoding="utf-8")
     small = throughputs("group-construction-bound", BOUND)
     large = throughputs("group-construction-bound-memory", BOUND)
     for count, (before, after), (early, late) in zip(BOUND, small, large, strict=True):
@@ -68,7 +68,7 @@ def test_bound_threads_stayed_on_one_node_before(name: str) -> None:
 
 def test_the_page_has_the_rates_of_long_streams() -> None:
     rows = {row["run"]: row["triad_rate"] for row in measured("less-busy-nodes-long")}
-    page = (ROOT / "docs/studies/less-busy-nodes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/less-busy-nodes.md").read_text(encoding="utf-8")
     for cell in ("stream", "stream-half"):
         shown = [
             ", ".join(rows[f"full-4_{cell}_{variant}_{seed}"] for seed in (1, 2, 3))

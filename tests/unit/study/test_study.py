@@ -124,7 +124,7 @@ def test_a_shipped_study_is_planned(path: Path) -> None:
     assert len(named) >= min(2, len(plan.study.variants))
 
 
-@pytest.mark.parametrize("page", ["docs/studies.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/reference/studies.md", "README.md"])
 def test_a_study_in_the_documentation_is_planned(tmp_path: Path, page: str) -> None:
     text = (project_dir() / page).read_text(encoding="utf-8")
     (block,) = re.findall(r"```toml\n(question = .*?)```", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""docs/topologies.md, its pictures and the JSON Schema are what the code generates today."""
+"""docs/reference/topologies.md, its pictures and the JSON Schema are up to date."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def expect(request: pytest.FixtureRequest, path: Path, text: str) -> None:
 
 def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     shipped = [load_topology(name) for name in list_topologies()]
-    expect(request, DOCS / "topologies.md", render_catalogue(shipped))
+    expect(request, DOCS / "reference/topologies.md", render_catalogue(shipped))
 
 
 @pytest.mark.parametrize("name", list_topologies())

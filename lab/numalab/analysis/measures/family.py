@@ -71,7 +71,7 @@ class MeasureFamily:
 
 @dataclass(frozen=True)
 class MeasureGroup:
-    """Families that one function computes; their table in docs/measures.md is called `name`."""
+    """Families that one function computes; `name` is the heading of their table in the docs."""
 
     name: str
     families: tuple[MeasureFamily, ...]

@@ -44,7 +44,7 @@ def command(
     """Run one command in a guest, print what it prints, and exit with its exit code.
 
     For example `numalab boot ring-4 -- numactl -H`. When the guest does not come that far, the
-    exit code is one of docs/errors.md, and the message on stderr begins with `numalab:`.
+    exit code is that of the error, and the message on stderr begins with `numalab:`.
     """
     model = load_topology(topology)
     spec, recipe = find_kernel(kernel), overlaid(image, overlay)

@@ -84,7 +84,7 @@ def command(
 
     Machines and loads are drawn from the seed; what violates a property is confirmed in a boot with
     another seed, shrunk by booting what is smaller, and written as a study of its own. Stopped by
-    Ctrl-C, the same command goes on: no boot is done twice. docs/hunt.md says what is looked for.
+    Ctrl-C, the same command goes on: no boot is done twice.
 
     Exits with 1 when something was found.
     """
@@ -109,7 +109,7 @@ def command(
     if bench.choice.mode == "icount" and not emulator and not turns_are_fair(None):
         say(
             "this QEMU lets a busy CPU wait in icount mode; --emulator qemu-10.0 does not, and"
-            " makes milliseconds mean more (docs/hunt.md)"
+            " makes milliseconds mean more"
         )
 
     def told(_case: Case, examined: Examined) -> None:

@@ -13,7 +13,7 @@ def command(
 ) -> None:
     """List every measure: its unit, which way is better, its kind, source and definition.
 
-    A name with `{node}` stands for one measure of each node. docs/measures.md says more.
+    A name with `{node}` stands for one measure of each node. docs/reference/measures.md says more.
     """
     table = Table(box=None, padding=(0, 2, 1, 0), pad_edge=False)
     for title in ("measure", "unit", "better", "kind"):

@@ -101,7 +101,7 @@ def command(
         Path | None, typer.Option("--junit", help="Write claims and failed runs as test cases.")
     ] = None,
     artifacts: Annotated[
-        Path | None, typer.Option(help="A folder for a CI system to keep; docs/ci.md.")
+        Path | None, typer.Option(help="A folder for a CI system to keep.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -111,7 +111,7 @@ def command(
     and the others go on. Ctrl-C keeps what is finished; --resume continues.
 
     Exits with 0 when everything was as the studies expect, with 1 when a claim did not hold, and
-    otherwise with the code of the first failure (docs/errors.md).
+    otherwise with the code of the first failure (docs/reference/exit-codes.md).
     """
     began = time.monotonic()
     plans = _plans(studies, preset, pages, emulator)

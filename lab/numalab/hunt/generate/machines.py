@@ -104,7 +104,7 @@ def _table(rng: random.Random, nodes: int) -> list[str]:
         return [f"links = {[[a, b, rng.choice((16, 20, 21))] for a, b in sorted(links)]}"]
     values = rng.sample((12, 16, 17, 20, 21, 28, 32, 40, 80), rng.choice((2, 3)))
     rows = [[10 if a == b else rng.choice(values) for b in range(nodes)] for a in range(nodes)]
-    # Symmetric: with a table that is not, no kernel balances both ways (docs/hunt.md).
+    # Symmetric: with a table that is not, no kernel balances both ways.
     rows = [[rows[min(a, b)][max(a, b)] for b in range(nodes)] for a in range(nodes)]
     return [f"matrix = {rows}"]
 

@@ -1,4 +1,4 @@
-"""How much each property leaves to the kernel, and why (docs/hunt.md)."""
+"""How much each property leaves to the kernel, and why (docs/explanation/hunting.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Limit:
 class Tolerances:
     """The limits of each property. Times are guest time.
 
-    The most lies above what the unmodified kernel of `docs/hunt.md` showed in its survey there;
+    The most lies above what the unmodified kernel showed in the survey (docs/results/hunts.md);
     from where on a rival is asked, where it showed it in one load of five or fewer.
     """
 
