@@ -19,9 +19,9 @@ from numalab.emulator.catalogue import EmulatorsFile
 from numalab.host.read import HostFile
 from numalab.image.recipe import RecipeTable
 from numalab.kernel.catalogue import KernelsFile
+from numalab.report.build.publish import links, publish
+from numalab.report.build.study import gather
 from numalab.report.formats.markdown import escaped
-from numalab.reporting.build import gather
-from numalab.reporting.publish import links, publish
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan

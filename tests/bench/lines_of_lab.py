@@ -28,7 +28,7 @@ MODULES = {
     "timed": "emulator/ topology/memory/ cli/inputs/emulator.py analysis/memory.py"
     " analysis/measures/memory.py analysis/tables/memory.py capture/guest_time.py"
     " capture/memory_tables.py capture/memory_parquet.py report/page/link_traffic.py"
-    " reporting/modelled.py source/debian_source.py qemu/version.py",
+    " report/build/modelled.py source/debian_source.py qemu/version.py",
     "kvm": "guest/host_report/ host/speed.py",
     "hostile": "ext4/ results/names.py topology/importers/packaging.py topology/predict/cpuid.py"
     " topology/predict/siblings.py topology/renumber.py",

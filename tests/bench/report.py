@@ -93,8 +93,8 @@ def ready(page: Path) -> float | None:
 
 
 def _report(folder: Path) -> None:
-    from numalab.reporting.build import gather  # noqa: PLC0415 - its import counts as well
-    from numalab.reporting.publish import publish  # noqa: PLC0415
+    from numalab.report.build.publish import publish  # noqa: PLC0415
+    from numalab.report.build.study import gather  # noqa: PLC0415 - its import counts as well
 
     began = time.monotonic()
     results = Results(folder)

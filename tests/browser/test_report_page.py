@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
-from numalab.report.model import StudyResults
+from numalab.report.document import StudyResults
 from numalab.report.page.curves import curves
 from numalab.report.page.html import render_html
 from numalab.report.page.overview import OverviewStudy, render_overview

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from numalab.errors import LabError
+from numalab.report.build.publish import publish
+from numalab.report.build.study import gather
 from numalab.report.formats.perfetto import PerfettoFormat
-from numalab.reporting.build import gather
-from numalab.reporting.publish import publish
 from numalab.results.archive import export_results
 from numalab.results.compare import compare_results
 from numalab.results.index import catalogue, query

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from numalab.places import project_dir
-from numalab.report.model import ClaimOutcome
-from numalab.reporting.build import gather
+from numalab.report.build.study import gather
+from numalab.report.document import ClaimOutcome
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.study.claims import Claim

@@ -51,8 +51,8 @@ def _answer(ask: Callable[[Path], object], path: Path) -> str:
 
 def _questions() -> dict[str, Callable[[Path], object]]:
     from numalab.capture.decode import decode_trace  # noqa: PLC0415
+    from numalab.report.build.study import gather  # noqa: PLC0415
     from numalab.report.formats.perfetto import PerfettoFormat  # noqa: PLC0415
-    from numalab.reporting.build import gather  # noqa: PLC0415
     from numalab.results.index import catalogue, query  # noqa: PLC0415
     from numalab.results.layout import Results  # noqa: PLC0415
     from numalab.results.reader import (  # noqa: PLC0415

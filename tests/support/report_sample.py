@@ -7,7 +7,8 @@ from typing import Literal
 from numalab.analysis.measures.catalogue import explain
 from numalab.analysis.timeline import Mark
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.report.model import (
+from numalab.report.build.comparisons import compare_variants
+from numalab.report.document import (
     ClaimOutcome,
     PlacementFact,
     Provenance,
@@ -20,7 +21,6 @@ from numalab.report.model import (
     Timeline,
     VariantInfo,
 )
-from numalab.reporting.comparisons import compare_variants
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup

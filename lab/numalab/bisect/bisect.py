@@ -12,7 +12,7 @@ from numalab.bisect.history import History, Step
 from numalab.bisect.search import places, start_search
 from numalab.campaign.stopping import StoppingRule
 from numalab.measure import Direction
-from numalab.reporting.verdicts import Untimed
+from numalab.report.build.verdicts import Untimed
 from numalab.units import runs_of
 
 Side = Literal["good", "bad", "skipped"]

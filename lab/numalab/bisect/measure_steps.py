@@ -17,7 +17,7 @@ from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.reporting.verdicts import Untimed, untimed
+from numalab.report.build.verdicts import Untimed, untimed
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import planned_run

@@ -1,1 +1,1 @@
-"""A report as a value, and its rendering as tables, text, JSON and pages."""
+"""The report of a study: built from stored results, rendered as text, JSON and a page."""

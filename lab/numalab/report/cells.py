@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.measure import MeasureInfo, SourceKind
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.document import MeasureComparison, StudyReport
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import figures
-from numalab.report.model import ClaimOutcome, Standing, StudyReport
+from numalab.report.document import ClaimOutcome, Standing, StudyReport
 
 _STYLES: Mapping[Standing, str] = {"for": "bold blue", "against": "bold dark_orange", "neither": ""}
 

@@ -8,7 +8,7 @@ from math import ceil, log10
 from numalab.analysis import statistics
 from numalab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
 from numalab.measure import MeasureInfo, MeasureKind
-from numalab.report.model import ClaimOutcome, MeasureComparison, Mode, StudyReport
+from numalab.report.document import ClaimOutcome, MeasureComparison, Mode, StudyReport
 from numalab.units import runs_of
 
 STATISTICS_NOTE = (

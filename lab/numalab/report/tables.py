@@ -13,7 +13,7 @@ from textwrap import wrap
 from numalab.analysis.statistics import Summary, improvement_percent
 from numalab.measure import Direction
 from numalab.report import figures
-from numalab.report.model import MeasureComparison
+from numalab.report.document import MeasureComparison
 
 WIDTH = 75
 WIDEST = 100  # of counts, which are hard to read with their names broken

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from numalab.report.document import NOT_RUN, Run, StudyReport, StudyResults
 from numalab.report.figures import plain_ascii, printable
-from numalab.report.model import NOT_RUN, Run, StudyReport, StudyResults
 from numalab.report.tables import WIDTH
 from numalab.units import runs_of
 

@@ -30,7 +30,7 @@ from numalab.guest.kvm import Choice
 from numalab.image.build import BuiltImage
 from numalab.kernel.catalogue import KernelSpec, find_kernel
 from numalab.kernel.find import find_series
-from numalab.reporting.verdicts import NoTimes, Untimed
+from numalab.report.build.verdicts import NoTimes, Untimed
 from numalab.results.layout import Results
 from numalab.study.plan import plan_study
 from support.fake_executor import MATRIX, fake, kernel, ledger, order

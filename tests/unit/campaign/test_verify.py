@@ -17,8 +17,8 @@ from numalab.campaign.local import Outlook, Ready, run_here
 from numalab.campaign.verify import Verification, verify
 from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
-from numalab.reporting.build import gather
-from numalab.reporting.publish import publish
+from numalab.report.build.publish import publish
+from numalab.report.build.study import gather
 from numalab.results.archive import export_results, import_results
 from numalab.results.layout import Results
 from numalab.results.plan import StoredPlan

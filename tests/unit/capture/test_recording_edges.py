@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numalab.reporting.recording import Recording, measure_recording
+from numalab.report.build.recording import Recording, measure_recording
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 

@@ -17,8 +17,8 @@ from numalab.campaign.task import Ended
 from numalab.cli.study import run as run_command
 from numalab.errors import BuildError, UserError
 from numalab.places import shipped_dir
-from numalab.report.model import StudyResults
-from numalab.reporting.build import gather
+from numalab.report.build.study import gather
+from numalab.report.document import StudyResults
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 from support.example_results import RUNS, copy_example

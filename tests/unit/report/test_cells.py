@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from numalab.report.cells import CellAxis, alike, axis, headlines, told_apart
+from numalab.report.document import StudyReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import StudyReport, StudyResults
 from support.report_sample import sample_report, thread_cells
 
 

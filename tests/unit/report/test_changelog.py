@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.analysis.statistics import Summary
+from numalab.report.document import MeasureComparison, StudyResults
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import MeasureComparison, StudyResults
 from numalab.report.tables import (
     WIDEST,
     WIDTH,

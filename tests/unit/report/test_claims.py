@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from numalab.report.claims import render_claim_table
-from numalab.report.model import StudyReport
+from numalab.report.document import StudyReport
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 

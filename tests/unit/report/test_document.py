@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from numalab.report.formats.document import render_document, report_document
+from numalab.report.document import Reading, StudyReport, StudyResults
 from numalab.report.formats.document_format import VERSION, ReportDocument
-from numalab.report.model import Reading, StudyReport, StudyResults
+from numalab.report.formats.json import render_document, report_document
 from support.report_sample import VALUES, hostile_report, sample_report, thread_cells
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numalab.analysis.statistics import Summary
 from numalab.measure import MeasureKind
 from numalab.report import figures
-from numalab.report.model import MeasureComparison, Mode
+from numalab.report.document import MeasureComparison, Mode
 from support.report_sample import HOSTILE, sample_report
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from numalab.analysis.statistics import Summary
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
+from numalab.report.document import MeasureComparison, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.csv_rows import render_csv
-from numalab.report.formats.document import render_document
+from numalab.report.formats.json import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import escaped, render_markdown
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import MeasureComparison, StudyResults
 from numalab.report.page.html import render_html
 from numalab.results.manifest import RunStatus
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells

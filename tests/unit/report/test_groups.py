@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from numalab.report.model import SchedDomains
+from numalab.report.document import SchedDomains
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 from support.report_sample import sample_report

@@ -9,7 +9,7 @@ import pytest
 from lxml import html as lxml_html
 
 from numalab.analysis.timeline import Mark
-from numalab.report.model import PlacementFact, Span, Timeline
+from numalab.report.document import PlacementFact, Span, Timeline
 from numalab.report.page import charts
 from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.report.page.page import embedded_json

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.analysis.findings import TaskMemory, TimeSeries
-from numalab.report.model import StudyReport
+from numalab.report.document import StudyReport
 from numalab.report.page.curves import curves
 from numalab.report.page.html import render_html
 from numalab.report.page.link_traffic import link_traffic, stalled_rows

@@ -9,6 +9,7 @@ import pytest
 
 from numalab.analysis.autonuma import autonuma_cost, local_percent, page_range_updates
 from numalab.measure import Direction
+from numalab.report.document import StudyResults
 from numalab.report.formats.mmtests import (
     PERCENTILE,
     MmtestsRow,
@@ -16,7 +17,6 @@ from numalab.report.formats.mmtests import (
     table_of_operations,
     table_of_values,
 )
-from numalab.report.model import StudyResults
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import gain_percent
 from support.report_sample import hostile_report, sample_report, thread_cells

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from lxml import html as lxml_html
 
-from numalab.report.model import StudyReport, StudyResults
+from numalab.report.build.publish import links
+from numalab.report.document import StudyReport, StudyResults
 from numalab.report.page.overview import OverviewStudy, render_overview
-from numalab.reporting.publish import links
 from numalab.results.layout import Results
 from support.report_sample import hostile_report, sample_report, thread_cells
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
+from numalab.report.document import StudyReport
 from numalab.report.formats.perfetto import PACKETS_IN_PART, render_perfetto
-from numalab.report.model import StudyReport
 from support.report_sample import HOSTILE, hostile_report, sample_report
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END

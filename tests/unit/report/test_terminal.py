@@ -5,8 +5,8 @@ from io import StringIO
 
 from rich.console import Console
 
+from numalab.report.document import StudyReport
 from numalab.report.formats.terminal import render_terminal
-from numalab.report.model import StudyReport
 from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, sample_report
 

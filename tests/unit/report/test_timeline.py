@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.report.model import Span, Timeline
+from numalab.report.document import Span, Timeline
 from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed, stays
 from support.report_sample import timeline
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
-from numalab.report.model import RunFindings, StudyReport
+from numalab.report.document import RunFindings, StudyReport
 from numalab.report.page import charts
 from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, by_column, curves
 from numalab.report.page.diagrams import curve_chart

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalab.report.model import StudyResults
+from numalab.report.document import StudyResults
 from numalab.report.unfinished import (
     LONGEST_CAUSE,
     UnfinishedRun,

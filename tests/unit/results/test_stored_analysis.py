@@ -7,7 +7,7 @@ import pytest
 
 from numalab.analysis.analyse import analyse_run
 from numalab.errors import UserError
-from numalab.reporting.build import gather
+from numalab.report.build.study import gather
 from numalab.results.layout import Results
 from numalab.results.reader import load_domains, load_manifest, load_run, load_timeline
 from numalab.results.run_files import scan_events

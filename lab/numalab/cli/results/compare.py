@@ -12,8 +12,8 @@ from numalab.analysis.statistics import Comparison, Outcome, Summary
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.report import figures
+from numalab.report.document import NOT_RUN
 from numalab.report.formats.terminal import OUTCOME_STYLES, render_lines
-from numalab.report.model import NOT_RUN
 from numalab.report.unfinished import UnfinishedRun, cause_lines, causes, shortened
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
 from numalab.results.layout import Results

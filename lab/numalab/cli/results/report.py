@@ -7,12 +7,12 @@ import typer
 
 from numalab.cli.output import emit
 from numalab.errors import UserError
+from numalab.report.build.publish import publish, publish_overview
+from numalab.report.build.study import gather
+from numalab.report.document import StudyResults
 from numalab.report.formats.catalogue import BUILT_IN, TABLE, find_format
-from numalab.report.formats.document import report_document
+from numalab.report.formats.json import report_document
 from numalab.report.formats.terminal import TableFormat
-from numalab.report.model import StudyResults
-from numalab.reporting.build import gather
-from numalab.reporting.publish import publish, publish_overview
 from numalab.results.layout import Results
 
 

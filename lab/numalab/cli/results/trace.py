@@ -16,9 +16,9 @@ from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
 from numalab.report import figures
+from numalab.report.build.recording import Recording, measure_recording, read_recorded_machine
+from numalab.report.build.recording_report import recording_report
 from numalab.report.page.html import render_html
-from numalab.reporting.recording import Recording, measure_recording, read_recorded_machine
-from numalab.reporting.recording_report import recording_report
 from numalab.results.layout import Results
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir

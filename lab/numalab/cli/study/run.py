@@ -28,14 +28,14 @@ from numalab.files import make_dir, write_text
 from numalab.machine.model import PageKind
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
+from numalab.report.build.artifacts import announce, write_artifacts
+from numalab.report.build.publish import publish, publish_overview
+from numalab.report.build.study import gather
 from numalab.report.claims import render_claim_table
-from numalab.report.formats.document import report_document
+from numalab.report.document import StudyResults
+from numalab.report.formats.json import report_document
 from numalab.report.formats.junit import render_junit_suites
-from numalab.report.model import StudyResults
 from numalab.report.unfinished import finished_text, unfinished_lines
-from numalab.reporting.artifacts import announce, write_artifacts
-from numalab.reporting.build import gather
-from numalab.reporting.publish import publish, publish_overview
 from numalab.results.layout import Results
 from numalab.results.reader import load_plan
 from numalab.run_dir import check_guest_path

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.report import figures
-from numalab.report.model import StudyResults
+from numalab.report.document import StudyResults
 from numalab.report.unfinished import causes_of, finished_text
 
 

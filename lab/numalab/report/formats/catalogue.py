@@ -2,17 +2,17 @@
 
 from numalab.errors import UserError
 from numalab.plugins import Registry
+from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.csv_rows import render_csv
-from numalab.report.formats.document import render_document
 from numalab.report.formats.format import Format, Output, TextFormat
+from numalab.report.formats.json import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import render_markdown
 from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.perfetto import PerfettoFormat
 from numalab.report.formats.terminal import TableFormat
 from numalab.report.formats.threads import render_threads
-from numalab.report.model import StudyResults
 from numalab.results.layout import Results
 
 TABLE = "table"

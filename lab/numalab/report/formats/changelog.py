@@ -10,7 +10,7 @@ from textwrap import wrap
 from numalab.measure import MeasureKind
 from numalab.report import cells, figures
 from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults, VariantInfo
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults, VariantInfo
 from numalab.report.tables import (
     ELAPSED,
     WIDTH,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from numalab.report import figures
-from numalab.report.model import Run, StudyReport, StudyResults
+from numalab.report.document import Run, StudyReport, StudyResults
 
 COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from numalab.analysis.statistics import Outcome
 from numalab.measure import Direction, MeasureKind
-from numalab.report.model import Mode, Provenance, SchedDomains, VariantInfo
+from numalab.report.document import Mode, Provenance, SchedDomains, VariantInfo
 from numalab.topology.model import Node
 
 FORMAT: Final = "numalab-report"

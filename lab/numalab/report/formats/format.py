@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Union
 
-from numalab.report.model import StudyResults
+from numalab.report.document import StudyResults
 from numalab.results.layout import Results
 
 if TYPE_CHECKING:

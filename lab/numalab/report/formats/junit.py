@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from numalab.report import figures
-from numalab.report.model import ClaimOutcome, StudyReport, StudyResults, UnreportedCell
+from numalab.report.document import ClaimOutcome, StudyReport, StudyResults, UnreportedCell
 
 # What XML 1.0 cannot hold, even escaped (section 2.2, Char).
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from numalab.report import figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")

@@ -15,7 +15,7 @@ from textwrap import wrap
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import WIDTH, gain_percent
 from numalab.report.unfinished import plain_block

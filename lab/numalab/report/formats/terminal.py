@@ -11,7 +11,7 @@ from rich.text import Text
 from numalab.analysis.statistics import Outcome
 from numalab.report import figures
 from numalab.report.cells import told_apart
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from numalab.report import cells, figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults
 from numalab.report.tables import table_of_means
 from numalab.report.unfinished import plain_block
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TimeSeries
+from numalab.report.document import StudyReport
 from numalab.report.figures import printable
-from numalab.report.model import StudyReport
 from numalab.report.page.charts import PALETTE, node_color
 
 MOST_STEPS = 100  # of a curve

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from numalab.cpulist import format_cpulist
-from numalab.report.model import StudyReport
+from numalab.report.document import StudyReport
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain
 

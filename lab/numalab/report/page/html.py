@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from numalab.cpulist import format_cpulist
 from numalab.report import figures
+from numalab.report.document import StudyReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import StudyReport, StudyResults
 from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
 from numalab.report.page.diagrams import curve_chart

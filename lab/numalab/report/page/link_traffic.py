@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TaskMemory, TimeSeries
-from numalab.report.model import RunFindings, StudyReport
+from numalab.report.document import RunFindings, StudyReport
 from numalab.report.page.page import data_uri
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import Flow, render_svg

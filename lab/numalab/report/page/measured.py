@@ -5,7 +5,7 @@ from typing import Any
 from numalab.analysis import statistics
 from numalab.analysis.statistics import Summary
 from numalab.report import figures
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.document import MeasureComparison, StudyReport
 from numalab.report.page.strips import render_strip
 
 Json = dict[str, Any]

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from numalab.report import figures
 from numalab.report.cells import alike, headlines
+from numalab.report.document import MeasureComparison, StudyReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.model import MeasureComparison, StudyReport, StudyResults, VariantInfo
 from numalab.report.page.measured import measure_row
 from numalab.report.page.page import data_uri, own, render_template, unfinished_facts
 from numalab.report.unfinished import finished_of_cell

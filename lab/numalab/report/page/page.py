@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from numalab.report import figures
-from numalab.report.model import StudyResults
+from numalab.report.document import StudyResults
 from numalab.report.page import charts
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text
 

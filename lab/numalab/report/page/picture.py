@@ -13,7 +13,7 @@ from markupsafe import escape
 
 from numalab.errors import HostError
 from numalab.report import figures
-from numalab.report.model import StudyReport
+from numalab.report.document import StudyReport
 from numalab.report.page import charts
 from numalab.report.page.timeline import on_cpus
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from numalab.report.model import Run
+from numalab.report.document import Run
 
 
 def shared_facts(runs: Sequence[Run]) -> list[tuple[str, list[tuple[str, str]]]]:

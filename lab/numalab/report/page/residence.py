@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from numalab.analysis.findings import Moves, Residence
-from numalab.report.model import RunFindings, StudyReport
+from numalab.report.document import RunFindings, StudyReport
 
 MOST_ROWS = 10  # of a list of moments, the longest ones
 

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from numalab.report import figures
-from numalab.report.model import MeasureComparison, StudyReport
+from numalab.report.document import MeasureComparison, StudyReport
 
 WIDTH, LINE, EDGE = 150, 14, 6
 

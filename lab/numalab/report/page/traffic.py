@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
-from numalab.report.model import StudyReport
+from numalab.report.document import StudyReport
 from numalab.report.page.charts import Spec
 from numalab.report.page.diagrams import heat_map
 from numalab.topology.model import Topology

@@ -20,12 +20,12 @@ from numalab.cli.results.report import command
 from numalab.cli.study.status import command as status_command
 from numalab.errors import UserError
 from numalab.locks import locked
+from numalab.report.build.publish import publish
+from numalab.report.build.runs import LONGEST_REASON, described
+from numalab.report.build.study import gather
 from numalab.report.formats.annotations import problems, render_github, render_lines
 from numalab.report.formats.document_format import ReportDocument
 from numalab.report.formats.junit import render_junit
-from numalab.reporting.build import gather
-from numalab.reporting.publish import publish
-from numalab.reporting.runs import LONGEST_REASON, described
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
 from support.example_results import RUNS

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from numalab.analysis import statistics
 from numalab.measure import MeasureInfo
-from numalab.report.model import MeasureComparison
+from numalab.report.document import MeasureComparison
 
 Samples = Mapping[str, statistics.Values]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from numalab.files import replacing, write_text
+from numalab.report.document import StudyReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.formats.document import render_document
-from numalab.report.model import StudyReport, StudyResults
+from numalab.report.formats.json import render_document
 from numalab.report.page.html import render_html
 from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.report.page.picture import render_picture_png

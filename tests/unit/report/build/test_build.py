@@ -9,11 +9,11 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.places import project_dir
+from numalab.report.build.publish import links
+from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.formats.document import render_document
+from numalab.report.formats.json import render_document
 from numalab.report.page.html import MOST_BYTES, render_html
-from numalab.reporting.build import gather
-from numalab.reporting.publish import links
 from numalab.results.layout import Results
 
 EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))

@@ -12,7 +12,7 @@ from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import families_of_nodes
 from numalab.cli.results.trace import command
 from numalab.errors import UserError
-from numalab.reporting.recording import read_recorded_machine
+from numalab.report.build.recording import read_recorded_machine
 from numalab.results.reader import load_findings
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

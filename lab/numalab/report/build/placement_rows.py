@@ -6,7 +6,7 @@ from numalab.cpulist import format_cpulist
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
 from numalab.guest.usage import ThreadUsage, Usage
 from numalab.guest.witness import Doubt, Timing
-from numalab.report import model
+from numalab.report import document
 from numalab.results.manifest import UNKNOWN
 
 
@@ -19,7 +19,7 @@ def placement_line(proof: Proof | None, timing: Timing | None) -> str:
     return f"{line}; timing was disturbed: {'; '.join(map(str, disturbed))}" if disturbed else line
 
 
-def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.PlacementFact, ...]:
+def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[document.PlacementFact, ...]:
     """Put what was read back from a run's QEMU into rows: threads, memory, and its usage."""
     if proof is None:
         return ()
@@ -31,25 +31,25 @@ def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[model.Placem
     )
 
 
-def _thread(thread: ThreadProof) -> model.PlacementFact:
+def _thread(thread: ThreadProof) -> document.PlacementFact:
     asked, found = (f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed))
     # QEMU's other threads may run on fewer CPUs than they were given.
     within = not thread.vcpus and set(thread.allowed) <= set(thread.planned)
-    return model.PlacementFact(thread.role, asked, asked if within else found)
+    return document.PlacementFact(thread.role, asked, asked if within else found)
 
 
-def _memory(memory: MemoryProof) -> model.PlacementFact:
+def _memory(memory: MemoryProof) -> document.PlacementFact:
     subject, pages, planned = f"memory of node {memory.node}", memory.pages, memory.planned
     if planned is not None and set(pages) <= {planned}:
         where = f"host node {planned}"
         size = f"{pages.get(planned, 0)} pages of {memory.page_kib} KiB"
-        return model.PlacementFact(f"{subject}, {size}", where, where)
+        return document.PlacementFact(f"{subject}, {size}", where, where)
     each = (f"{n} pages of {memory.page_kib} KiB on host node {at}" for at, n in pages.items())
-    asked = model.ANY_NODE if planned is None else f"host node {planned}"
-    return model.PlacementFact(subject, asked, ", ".join(each) or "no page touched")
+    asked = document.ANY_NODE if planned is None else f"host node {planned}"
+    return document.PlacementFact(subject, asked, ", ".join(each) or "no page touched")
 
 
-def _usage(usage: Usage | None) -> Iterable[model.PlacementFact]:
+def _usage(usage: Usage | None) -> Iterable[document.PlacementFact]:
     """Sum up what the host did to QEMU's threads; the manifest has each of them."""
     if usage is None:
         return
@@ -58,11 +58,11 @@ def _usage(usage: Usage | None) -> Iterable[model.PlacementFact]:
     for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", others)):
         if threads:
             used = _used(threads, usage.seconds)
-            yield model.PlacementFact(f"{what} while the workload ran", model.ANY, used)
+            yield document.PlacementFact(f"{what} while the workload ran", document.ANY, used)
     stolen = [f"{ms} ms of host CPU {cpu}" for cpu, ms in usage.stolen_ms.items() if ms]
     if usage.stolen_ms:
         found = ", ".join(stolen) or "nothing"
-        yield model.PlacementFact("stolen by a hypervisor below", model.ANY, found)
+        yield document.PlacementFact("stolen by a hypervisor below", document.ANY, found)
 
 
 def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
@@ -95,11 +95,11 @@ def against(timing: Timing, proof: Proof | None) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _timing(timing: Timing | None, proof: Proof) -> Iterable[model.PlacementFact]:
+def _timing(timing: Timing | None, proof: Proof) -> Iterable[document.PlacementFact]:
     if timing is None:
         return
     if timing.means:
         found = "; ".join(["mean something", *map(str, timing.disturbs)])
     else:
         found = f"mean nothing: {'; '.join(against(timing, proof))}"
-    yield model.PlacementFact("timing figures", model.ANY, found)
+    yield document.PlacementFact("timing figures", document.ANY, found)

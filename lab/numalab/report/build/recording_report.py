@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from numalab.report import model
-from numalab.reporting.comparisons import compare_variants
-from numalab.reporting.recording import Recording
-from numalab.reporting.timelines import timeline
+from numalab.report import document
+from numalab.report.build.comparisons import compare_variants
+from numalab.report.build.recording import Recording
+from numalab.report.build.timelines import timeline
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import render_svg
@@ -28,7 +28,7 @@ KEYS = (
 
 def recording_report(
     trace: Path, found: Recording, topology: Topology, tasks: Sequence[str]
-) -> model.StudyReport:
+) -> document.StudyReport:
     """Put together the report of a recording that `measure_recording` took."""
     infos = tuple(each.info for each in found.analysis.measures)
     samples = {each.name: [each.value] for each in found.analysis.measures}
@@ -36,7 +36,7 @@ def recording_report(
     ran = found.analysis.timeline if found.decoded.events <= MOST_DRAWN else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     words = [f"--tasks '{name}'" for name in tasks]
-    return model.StudyReport(
+    return document.StudyReport(
         study=trace.name,
         question=f"What does {trace.name} show?",
         verdict=_verdict(found),
@@ -49,13 +49,13 @@ def recording_report(
         commands=(" ".join(["numalab", "trace", str(trace), *words]),),
         topology=topology,
         topology_svg=render_svg(topology),
-        variants=(model.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
+        variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
         measures=infos,
         key_measures=tuple(there),
         runs=(_run(trace, found),),
         comparisons=compare_variants(infos, tuple(there), [samples]),
         timelines=() if ran is None else (timeline(ran, VARIANT, trace.name),),
-        findings=(model.RunFindings(VARIANT, trace.name, found.analysis.findings),),
+        findings=(document.RunFindings(VARIANT, trace.name, found.analysis.findings),),
         remarks=found.notes,
     )
 
@@ -69,14 +69,14 @@ def _verdict(found: Recording) -> str:
     )
 
 
-def _run(trace: Path, found: Recording) -> model.Run:
-    return model.Run(
+def _run(trace: Path, found: Recording) -> document.Run:
+    return document.Run(
         id=trace.name,
         variant=VARIANT,
         seed=0,
         status=RunStatus.OK,
-        readings=tuple(model.Reading(each.name, each.value) for each in found.analysis.measures),
-        provenance=model.Provenance(
+        readings=tuple(document.Reading(each.name, each.value) for each in found.analysis.measures),
+        provenance=document.Provenance(
             qemu="none",
             libvirt="none",
             host="not known",

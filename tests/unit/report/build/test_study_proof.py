@@ -6,8 +6,8 @@ from numalab.guest.proof import MemoryProof, Misplaced, MisplacedKind, Proof, Th
 from numalab.guest.usage import ThreadUsage, Usage
 from numalab.guest.witness import Doubt, Timing
 from numalab.host.disturbance import Disturbance, DisturbanceKind
-from numalab.report import model
-from numalab.reporting.placement_rows import placement_line, proof_rows
+from numalab.report import document
+from numalab.report.build.placement_rows import placement_line, proof_rows
 
 VCPUS = {"vcpu 0": (0,), "vcpu 1": (1,)}
 
@@ -39,32 +39,34 @@ EMPTY = Proof((), (), "")
 
 def test_the_proof_of_a_run_is_shown_row_by_row() -> None:
     assert proof_rows(PROOF, TIMING) == (
-        model.PlacementFact("vcpu 0", "host CPU 4", "host CPU 4"),
-        model.PlacementFact("vcpu 1", "host CPU 5", "host CPU 4-5"),
-        model.PlacementFact("qemu", "host CPU 0-1", "host CPU 0-1"),
-        model.PlacementFact("kvm-x", "host CPU 0-1", "host CPU 4"),
-        model.PlacementFact(
+        document.PlacementFact("vcpu 0", "host CPU 4", "host CPU 4"),
+        document.PlacementFact("vcpu 1", "host CPU 5", "host CPU 4-5"),
+        document.PlacementFact("qemu", "host CPU 0-1", "host CPU 0-1"),
+        document.PlacementFact("kvm-x", "host CPU 0-1", "host CPU 4"),
+        document.PlacementFact(
             "memory of node 0, 100 pages of 2048 KiB", "host node 2", "host node 2"
         ),
-        model.PlacementFact(
+        document.PlacementFact(
             "memory of node 1",
             "host node 3",
             "7 pages of 4 KiB on host node 0, 9 pages of 4 KiB on host node 3",
         ),
-        model.PlacementFact(
+        document.PlacementFact(
             "vCPUs while the workload ran",
             "any",
             "within 12.0 s: 7 involuntary and 20 voluntary switches, 6 minor and 2 major page"
             " faults, waited 4 ms in all for a host CPU",
         ),
-        model.PlacementFact(
+        document.PlacementFact(
             "QEMU's other threads while the workload ran",
             "any",
             "within 12.0 s: 9 involuntary and 10 voluntary switches, 3 minor and 1 major page"
             " faults",
         ),
-        model.PlacementFact("stolen by a hypervisor below", "any", "30 ms of host CPU 5"),
-        model.PlacementFact("timing figures", "any", "mean something; KSM merges pages of guests"),
+        document.PlacementFact("stolen by a hypervisor below", "any", "30 ms of host CPU 5"),
+        document.PlacementFact(
+            "timing figures", "any", "mean something; KSM merges pages of guests"
+        ),
     )
     assert placement_line(PROOF, TIMING) == (
         "one host CPU for each vCPU; timing was disturbed: KSM merges pages of guests"
@@ -74,7 +76,9 @@ def test_the_proof_of_a_run_is_shown_row_by_row() -> None:
 def test_a_run_that_was_stored_before_there_was_more() -> None:
     proof = replace(EMPTY, note="overcommitted", memory=(MemoryProof(0, {0: 7}, 4),))
     assert proof_rows(proof, None) == (
-        model.PlacementFact("memory of node 0", "any host node", "7 pages of 4 KiB on host node 0"),
+        document.PlacementFact(
+            "memory of node 0", "any host node", "7 pages of 4 KiB on host node 0"
+        ),
     )
     assert placement_line(proof, None) == "overcommitted"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from numalab.report.build.artifacts import announce, write_artifacts
+from numalab.report.document import ClaimOutcome, StudyResults, UnreportedCell
 from numalab.report.formats.annotations import (
     Problem,
     problems,
@@ -15,8 +17,6 @@ from numalab.report.formats.annotations import (
     render_lines,
 )
 from numalab.report.formats.junit import render_junit_suites
-from numalab.report.model import ClaimOutcome, StudyResults, UnreportedCell
-from numalab.reporting.artifacts import announce, write_artifacts
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from numalab.measure import MeasureKind
 from numalab.report import figures
+from numalab.report.document import NOT_RUN, MeasureComparison, Run, StudyReport, StudyResults
 from numalab.report.formats.document_format import (
     FORMAT,
     VERSION,
@@ -27,7 +28,6 @@ from numalab.report.formats.document_format import (
     UnfinishedRunDocument,
     WorkloadDocument,
 )
-from numalab.report.model import NOT_RUN, MeasureComparison, Run, StudyReport, StudyResults
 
 T = TypeVar("T")
 

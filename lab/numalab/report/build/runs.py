@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from numalab.errors import UserError
 from numalab.locks import is_locked
-from numalab.report import model
-from numalab.reporting.placement_rows import placement_line, proof_rows
+from numalab.report import document
+from numalab.report.build.placement_rows import placement_line, proof_rows
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
@@ -17,19 +17,19 @@ from numalab.results.status import RunState, State, unfinished_state
 LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
 _STATUS = {State.FAILED: RunStatus.FAILED, State.INTERRUPTED: RunStatus.INTERRUPTED}
 _REASONS = {State.FAILED: "its manifest cannot be read", State.RUNNING: "still running"}
-_NO_PROVENANCE = model.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
+_NO_PROVENANCE = document.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
 
 
-def described(about: Manifest, readings: tuple[model.Reading, ...] = ()) -> model.Run:
+def described(about: Manifest, readings: tuple[document.Reading, ...] = ()) -> document.Run:
     """Describe a run by its manifest; of a run that failed, parts may be unknown."""
     trace = about.trace
-    return model.Run(
+    return document.Run(
         id=about.run,
         variant=about.variant,
         seed=about.seed,
         status=about.status or RunStatus.FAILED,
         readings=readings,
-        provenance=model.Provenance(
+        provenance=document.Provenance(
             qemu=about.versions.qemu,
             libvirt=about.versions.libvirt,
             host=UNKNOWN if about.host is None else str(about.host),
@@ -50,7 +50,7 @@ def unfinished_by_cell(
     plan: StoredPlan,
     stored: Sequence[StoredRun],
     errors: Mapping[str, str],
-) -> dict[Cell, tuple[model.Run, ...]]:
+) -> dict[Cell, tuple[document.Run, ...]]:
     """Return the planned runs without a result, by cell, in the order of the plan.
 
     `stored` are the runs that have their final folder; their manifests may still say that they
@@ -58,7 +58,7 @@ def unfinished_by_cell(
     """
     active = is_locked(results.path)
     ended = {run.id: run.manifest for run in stored}
-    runs: dict[Cell, list[model.Run]] = {}
+    runs: dict[Cell, list[document.Run]] = {}
     for planned in plan.runs:
         about = ended.get(planned.id)
         if about is None or about.status is not RunStatus.OK:
@@ -80,7 +80,7 @@ def _manifest(results: Results, state: RunState) -> Manifest | None:
 
 def _unfinished(
     planned: PlannedRun, state: RunState, about: Manifest | None, error: str
-) -> model.Run:
+) -> document.Run:
     """Describe a planned run by the manifest that it left, else by the state of its folder."""
     if about is not None:
         run = described(about)
@@ -89,7 +89,7 @@ def _unfinished(
     else:
         status = _STATUS.get(state.state, RunStatus.FAILED if error else None)
         reason = error or _REASONS.get(state.state, state.text)
-    return model.Run(
+    return document.Run(
         id=planned.id,
         variant=planned.variant,
         seed=planned.seed,

@@ -8,12 +8,12 @@ from shlex import quote
 
 from numalab.errors import UserError
 from numalab.measure import MeasureInfo
-from numalab.report import model
-from numalab.reporting.comparisons import compare_variants
-from numalab.reporting.modelled import measured_lines, model_lines
-from numalab.reporting.runs import described, unfinished_by_cell
-from numalab.reporting.timelines import timeline
-from numalab.reporting.verdicts import family_size, judge
+from numalab.report import document
+from numalab.report.build.comparisons import compare_variants
+from numalab.report.build.modelled import measured_lines, model_lines
+from numalab.report.build.runs import described, unfinished_by_cell
+from numalab.report.build.timelines import timeline
+from numalab.report.build.verdicts import family_size, judge
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
@@ -34,7 +34,7 @@ from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
 
-def gather(results: Results, errors: Mapping[str, str] | None = None) -> model.StudyResults:
+def gather(results: Results, errors: Mapping[str, str] | None = None) -> document.StudyResults:
     """Read what the planned runs left and build the report of each cell with a finished run.
 
     Cells without one are listed with the causes. `errors` are reasons by run, for runs that left
@@ -50,15 +50,15 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> model.S
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
-    reports: list[model.StudyReport] = []
-    unreported: list[model.UnreportedCell] = []
+    reports: list[document.StudyReport] = []
+    unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
         if runs := tuple(finished.get(cell, ())):
             reports.append(_gather(plan, study, cell, runs, unfinished.get(cell, ())))
         else:
-            unreported.append(model.UnreportedCell(cell, unfinished[cell]))
+            unreported.append(document.UnreportedCell(cell, unfinished[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
-    return model.StudyResults(
+    return document.StudyResults(
         study=plan.study,
         question=study.question,
         reference=study.source,
@@ -87,8 +87,8 @@ def _gather(
     study: Study,
     cell: Cell,
     runs: tuple[StoredRun, ...],
-    unfinished: tuple[model.Run, ...],
-) -> model.StudyReport:
+    unfinished: tuple[document.Run, ...],
+) -> document.StudyReport:
     infos = _infos(runs)
     first = runs[0].manifest
     topology = stored_topology(study, first, runs[0].directory.manifest)
@@ -97,7 +97,7 @@ def _gather(
     claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)
     sides = [_samples(infos, of) for name in study.variants if (of := of_variant(runs, name))]
-    return model.StudyReport(
+    return document.StudyReport(
         study=plan.study,
         question=study.question,
         verdict=_verdict(claims, len(runs), len(runs) + len(unfinished)),
@@ -159,9 +159,9 @@ def _samples(
     return {info.name: [run.value(info.name) for run in runs] for info in infos}
 
 
-def _variant(name: str, runs: Sequence[StoredRun]) -> model.VariantInfo:
+def _variant(name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
     kernel = of_variant(runs, name)[0].manifest.kernel
-    return model.VariantInfo(
+    return document.VariantInfo(
         name=name,
         kernel=kernel.name,
         release=kernel.release,
@@ -176,16 +176,16 @@ def _patches(patches: Sequence[str]) -> str:
     return "1 patch" if len(patches) == 1 else f"{len(patches)} patches"
 
 
-def _readings(run: StoredRun, infos: Sequence[MeasureInfo]) -> tuple[model.Reading, ...]:
-    return tuple(model.Reading(info.name, run.value(info.name)) for info in infos)
+def _readings(run: StoredRun, infos: Sequence[MeasureInfo]) -> tuple[document.Reading, ...]:
+    return tuple(document.Reading(info.name, run.value(info.name)) for info in infos)
 
 
-def _domains(name: str, runs: Sequence[StoredRun]) -> model.SchedDomains:
+def _domains(name: str, runs: Sequence[StoredRun]) -> document.SchedDomains:
     log = load_domains(of_variant(runs, name)[0].directory)
-    return model.SchedDomains(name, log.cpus, log.errors)
+    return document.SchedDomains(name, log.cpus, log.errors)
 
 
-def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[model.Timeline]:
+def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[document.Timeline]:
     """Draw the first run of each variant; the table says how the others compare."""
     for name in variants:
         for run in of_variant(runs, name)[:1]:
@@ -194,15 +194,15 @@ def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[m
                 yield timeline(found, name, run.id)
 
 
-def _findings(runs: Sequence[StoredRun]) -> Iterator[model.RunFindings]:
+def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
     """Give what the analysis of each run found; results of an older numalab have none."""
     for run in runs:
         found = load_findings(run.directory)
         if found is not None:
-            yield model.RunFindings(run.manifest.variant, run.id, found)
+            yield document.RunFindings(run.manifest.variant, run.id, found)
 
 
-def _verdict(claims: Sequence[model.ClaimOutcome], finished: int, planned: int) -> str:
+def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: int) -> str:
     """Say whether what the study expects was seen, and else which claims had which verdict."""
     required = [claim for claim in claims if claim.required]
     broken = [claim.text for claim in required if not claim.holds]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from numalab.places import project_dir
-from numalab.reporting.modelled import measured_lines, model_lines
+from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.results.layout import Results
 from numalab.results.reader import StoredRun, load_runs
 from numalab.topology.load import load_topology

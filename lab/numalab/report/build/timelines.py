@@ -1,7 +1,7 @@
 """Who ran where in one run, for the report's drawing."""
 
 from numalab.analysis.timeline import RunTimeline
-from numalab.report.model import Span, Timeline
+from numalab.report.document import Span, Timeline
 
 
 def timeline(found: RunTimeline, variant: str, run: str) -> Timeline:

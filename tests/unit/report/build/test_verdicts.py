@@ -8,7 +8,7 @@ import pytest
 
 from numalab.guest.proof import Misplaced, MisplacedKind, Proof, ThreadProof
 from numalab.guest.witness import Doubt, Timing
-from numalab.reporting.verdicts import family_size, judge
+from numalab.report.build.verdicts import family_size, judge
 from numalab.results.reader import StoredRun
 from numalab.study.claims import Claim
 from support.stored_run import stored_manifest, stored_run

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from numalab.files import make_dir, write_text
+from numalab.report.document import StudyResults
 from numalab.report.formats.annotations import (
     problems,
     render_code_quality,
@@ -14,7 +15,6 @@ from numalab.report.formats.annotations import (
 )
 from numalab.report.formats.junit import render_junit_suites
 from numalab.report.formats.markdown import escaped, render_markdown
-from numalab.report.model import StudyResults
 from numalab.results.layout import Results
 
 MOST_LINES = 20  # problems that a summary names

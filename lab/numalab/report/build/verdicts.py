@@ -7,8 +7,8 @@ from enum import StrEnum
 from numalab.analysis.statistics import FEWEST, Comparison, compare_samples, deviations
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import ClaimVerdict, Direction, MeasureKind
-from numalab.report import model
-from numalab.reporting.placement_rows import against
+from numalab.report import document
+from numalab.report.build.placement_rows import against
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, of_variant
 from numalab.study.claims import Claim
@@ -17,7 +17,7 @@ from numalab.units import runs_of
 _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
 
 
-def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> model.ClaimOutcome:
+def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> document.ClaimOutcome:
     """Hold a claim against the runs of a cell that it is about.
 
     `family` is the number of the cell's claims that compare variants (`family_size`).
@@ -54,12 +54,12 @@ def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
     return unit, kind
 
 
-def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> model.ClaimOutcome:
+def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
     values = [run.value(claim.measure) for run in runs]
     known = [value for value in values if value is not None]
     unit, kind = _unit_and_kind(claim, runs)
     measured = f"{_figure(min(known))} to {_figure(max(known))} {unit}" if known else "not measured"
-    return model.ClaimOutcome(
+    return document.ClaimOutcome(
         text=claim.text,
         expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
         measured=f"{measured} ({runs_of(len(values))})",
@@ -101,7 +101,7 @@ class Untimed:
         return f"{self.cause}: {self.detail}" if self.detail else str(self.cause)
 
 
-def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.ClaimOutcome:
+def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.ClaimOutcome:
     before, after = of_variant(runs, claim.from_variant), of_variant(runs, claim.to)
     sides: Iterable[Sequence[float | None]] = (
         [run.value(claim.measure) for run in side] for side in (before, after)
@@ -112,7 +112,7 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> model.Cla
     found = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
     seen = _seen(claim, found, kind, [*before, *after])
-    return model.ClaimOutcome(
+    return document.ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
         measured=_measured(found, unit, claim.statistic),

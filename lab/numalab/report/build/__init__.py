@@ -1,0 +1,1 @@
+"""Builds a report from stored results: comparisons, verdicts, runs without a result."""

@@ -1,1 +1,0 @@
-"""From stored results to the model of a report: comparisons, verdicts, timelines."""
