@@ -18,7 +18,7 @@ from typing import Any
 
 from numalab.errors import HostError, UserError
 from numalab.process import find_program, run
-from numalab.source.debian import update_lists
+from numalab.source.debian_packages import update_lists
 
 LOCK = Path(__file__).parents[1] / "requirements-dev.lock"
 # What pip-audit can get its data from: the registry's JSON API, and https://osv.dev.

@@ -15,10 +15,10 @@ import typer
 from pydantic import BaseModel
 
 from numalab.cli.main import COMMANDS, application
-from numalab.emulator.catalogue import EmulatorsFile
+from numalab.emulator.emulator_specs import EmulatorsFile
 from numalab.host.read import HostFile
 from numalab.image.recipe import RecipeTable
-from numalab.kernel.catalogue import KernelsFile
+from numalab.kernel.kernel_specs import KernelsFile
 from numalab.report.build.publish import links, publish
 from numalab.report.build.study import gather
 from numalab.report.formats.markdown import escaped
@@ -28,7 +28,7 @@ from numalab.results.plan import StoredPlan
 from numalab.results.stored import StoredMeasure
 from numalab.study.model import Study
 from numalab.topology.file_format import TopologyFile
-from numalab.workload.document import WorkloadTable
+from numalab.workload.workload_table import WorkloadTable
 
 Schema = dict[str, Any]
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ MODULES = {
     "timed": "emulator/ topology/memory/ cli/inputs/emulator.py analysis/memory.py"
     " analysis/measures/memory.py analysis/tables/memory.py capture/guest_time.py"
     " capture/memory_tables.py capture/memory_parquet.py report/page/link_traffic.py"
-    " report/build/modelled.py source/debian_source.py qemu/version.py",
+    " report/build/modelled.py source/source_package.py qemu/version.py",
     "kvm": "guest/host_report/ host/speed.py",
     "hostile": "ext4/ results/names.py topology/importers/packaging.py topology/predict/cpuid.py"
     " topology/predict/siblings.py topology/renumber.py",
@@ -62,7 +62,7 @@ NAMES = {
         host/orphans.py:oom_kills qemu/guest.py:Guest.host_ran_out
         placement/admission.py:_own_mib placement/admission.py:locks_memory
         image/recipe.py:PackedImage image/recipe.py:_built_elsewhere
-        image/build.py:_written_digest cli/guest/doctor.py:_probe_again""",
+        image/image_artifact.py:_written_digest cli/guest/doctor.py:_probe_again""",
     "hostile": """document.py:_is_deeper cli/output.py:pass_on cli/output.py:_plainly
         cli/streams.py:drop_output results/archive.py:_Header
         results/archive.py:_opened results/archive.py:_next results/archive.py:_sense
@@ -80,9 +80,9 @@ NAMES = {
     "posts": "topology/predict/groups.py:Construction"
     " topology/predict/groups.py:GroupBuilder._builders",
     "installable": """guest/doctor.py:_header places.py:shipped_dir places.py:project_dir
-        places.py:find_input places.py:list_inputs kernel/catalogue.py:_all_kernels
-        kernel/catalogue.py:list_fragments kernel/catalogue.py:list_series
-        kernel/catalogue.py:_found""",
+        places.py:find_input places.py:list_inputs kernel/kernel_specs.py:_all_kernels
+        kernel/kernel_specs.py:list_fragments kernel/kernel_specs.py:list_series
+        kernel/kernel_specs.py:_found""",
 }
 
 

@@ -22,8 +22,8 @@ from numalab.campaign.prepare import Builds
 from numalab.campaign.schedule import longest_first, makespan
 from numalab.campaign.task import Ended, Setting, Task, make_tasks
 from numalab.guest.kvm import Choice
-from numalab.image.build import BuiltImage
-from numalab.kernel.built import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.results.layout import Results
 from numalab.study.plan import plan_study
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.campaign.prepare import Builds, prepare
-from numalab.emulator.build import ensure_emulator
-from numalab.emulator.catalogue import find_emulator
-from numalab.emulator.memory_plugin import memory_plugin
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import find_emulator
+from numalab.emulator.memory_plugin_artifact import memory_plugin
 from numalab.guest.run import run_guest
 from numalab.image.recipe import load_recipe
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 import numalab
 from fuzz.runner import MOST_SECONDS
-from numalab.image.build import built_image
+from numalab.image.image_artifact import built_image
 from numalab.image.recipe import load_recipe
 from numalab.places import BELIEVED, shipped_dir
 

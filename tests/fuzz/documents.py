@@ -19,7 +19,7 @@ from numalab.document import check_document
 from numalab.errors import LabError
 from numalab.hunt.case_file import read_case
 from numalab.image.recipe import load_recipe
-from numalab.kernel.catalogue import load_kernels
+from numalab.kernel.kernel_specs import load_kernels
 from numalab.places import shipped_dir
 from numalab.qemu.cmdline import render_cmdline
 from numalab.study.guest import guest_of
@@ -38,7 +38,7 @@ from numalab.topology.predict.prediction import predict
 from numalab.topology.view.drawing import render_svg
 from numalab.topology.view.terminal import render_terminal
 from numalab.topology.write_file import render_topology_file
-from numalab.workload.model import load_workload, resolve
+from numalab.workload.workload import load_workload, resolve
 from support.random_machines import random_machine
 
 CASES, FEW = 5000, 40

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from fuzz.commands import PROGRAM, Box, end_processes, missing_image, processes_of
-from numalab.kernel.build import built_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_build import built_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.places import cache_dir
 
 CASES, FEW = 60, 1

@@ -22,7 +22,7 @@ from numalab.campaign.prepare import Builds, prepare
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
 from numalab.image.recipe import load_recipe
-from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel
 from numalab.topology.load import check_topology_file, load_topology_file
 from support.random_machines import random_machine
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from fuzz.commands import SECRET, Box, Ended
 from numalab.errors import LabError
 from numalab.source.series import load_series
-from numalab.source.tree import switch_tree
+from numalab.source.source_tree import switch_tree
 
 CASES, FEW = 2000, 8
 PROGRAM = ("-P", "-c", "from fuzz.patches import main; main()")

@@ -13,12 +13,12 @@ from numalab.campaign.check import check_topology
 from numalab.capture.samples import MAX_LINES
 from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import LabError
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.results.reader import load_domains, load_findings, load_run, load_timeline
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
-from numalab.workload.model import load_workload, resolve
+from numalab.workload.workload import load_workload, resolve
 from support.example_results import RUNS, copy_example
 
 CASES, FEW = 1000, 8

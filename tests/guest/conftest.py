@@ -10,10 +10,10 @@ import pytest
 from numalab.errors import HostError
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
-from numalab.image.build import BuiltImage, ensure_image
+from numalab.image.image_artifact import BuiltImage, ensure_image
 from numalab.image.recipe import load_recipe
-from numalab.kernel.build import BuiltKernel, ensure_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import Job, Machine, Mode
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

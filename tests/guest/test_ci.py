@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 
 ROOT = Path(__file__).parents[2]
 JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}

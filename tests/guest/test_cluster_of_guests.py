@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 from numalab.qemu.embed import take_root
 from support.dask_processes import Processes, until
 

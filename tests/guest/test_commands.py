@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 
 NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 STUDY = """

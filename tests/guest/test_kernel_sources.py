@@ -12,8 +12,8 @@ import pytest
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import with_kernel
 from numalab.capture.decode import decode_trace
-from numalab.kernel.build import BuiltKernel, built_kernel, ensure_kernel
-from numalab.kernel.catalogue import KernelSpec, find_kernel, load_kernels
+from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel, load_kernels
 from numalab.kernel.prebuilt.initramfs import make_initramfs
 from numalab.results.run_files import RunFiles
 from support.guest_types import Boot, MakeMachine

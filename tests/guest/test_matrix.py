@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from numalab.campaign.cost_model import Cost
 from numalab.cli import main
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 from numalab.results.layout import Results
 from numalab.results.reader import load_plan
 

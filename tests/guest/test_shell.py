@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 from numalab.places import cache_dir
 
 NUMALAB = str(Path(sys.executable).with_name("numalab"))

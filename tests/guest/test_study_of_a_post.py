@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import BuiltKernel
 from numalab.places import project_dir
 
 NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]

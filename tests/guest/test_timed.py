@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.emulator.build import ensure_emulator
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import GuestLost, HostError
 from numalab.machine.model import Machine
 from support.guest_types import LIMITS, Boot, MakeMachine

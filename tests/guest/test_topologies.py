@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from numalab.campaign.check import check_topology
-from numalab.kernel.build import ensure_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.results.run_files import RunFiles
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.load import list_topologies, load_topology

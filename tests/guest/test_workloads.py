@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from numalab.image.build import BuiltImage
-from numalab.kernel.build import ensure_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.topology.load import load_topology
-from numalab.workload.build import build_workload
-from numalab.workload.document import Value
-from numalab.workload.model import BoundWorkload, list_workloads, load_workload, resolve
-from numalab.workload.parse import parse_metrics
+from numalab.workload.metric_parsers import parse_metrics
+from numalab.workload.workload import BoundWorkload, list_workloads, load_workload, resolve
+from numalab.workload.workload_files import build_workload
+from numalab.workload.workload_table import Value
 from support.guest_types import Boot, MakeMachine
 
 TOPOLOGY = "mesh-2"

@@ -17,8 +17,8 @@ from numalab.campaign.task import Ended, Setting, Task, failed, make_tasks
 from numalab.errors import GuestLost, HostError
 from numalab.files import write_json
 from numalab.guest.kvm import Choice
-from numalab.image.build import BuiltImage
-from numalab.kernel.built import BuiltKernel
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus, Versions
 from numalab.source.series import SeriesInfo

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from numalab.emulator.build import ensure_emulator
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import HostError
-from numalab.image.build import ensure_image
+from numalab.image.image_artifact import ensure_image
 from numalab.image.recipe import load_recipe
-from numalab.kernel.build import ensure_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.places import cache_dir
 from numalab.topology.load import load_topology
 from testbed.bed import Bed, Parts, render_argv, running

@@ -12,7 +12,7 @@ from pathlib import Path
 from numalab.files import replacing
 from numalab.kernel.prebuilt.initramfs import init_source, make_initramfs, read_index
 from numalab.kernel.prebuilt.modules import NEEDED, load_order
-from numalab.source.debian import fetch_packages
+from numalab.source.debian_packages import fetch_packages
 
 _PACKAGE = "linux-image-amd64"
 _MODULES = (*NEEDED, "kvm_amd")

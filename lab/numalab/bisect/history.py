@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.kernel.catalogue import KernelSpec
-from numalab.kernel.find import find_series
-from numalab.kernel.trial import with_series
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patch_series import find_series, with_series
 from numalab.source import git
 from numalab.topology.predict.groups import Construction
 

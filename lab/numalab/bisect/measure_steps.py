@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.analysis.statistics import FEWEST
+from numalab.artifact.digest import digest_of
 from numalab.bisect.bisect import Bisection, OnTried, StepValues, bisect
 from numalab.bisect.history import History, Step
 from numalab.campaign.carry_out import Failure, OnWait, Tell
@@ -22,7 +23,6 @@ from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import planned_run
 from numalab.results.reader import StoredRun, load_runs
-from numalab.source.digest import digest_of
 from numalab.study.plan import Plan, select
 
 

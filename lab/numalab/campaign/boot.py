@@ -16,7 +16,7 @@ from numalab.guest.kvm import Choice
 from numalab.guest.remark import Remark, RemarkKind
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
 from numalab.qemu.guest import Guest

@@ -1,7 +1,7 @@
 """Compares the machine a guest reports with the topology, and with what was predicted of it."""
 
 from numalab.errors import TopologyMismatch, WorkloadFailed
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.results.run_files import RunFiles
 from numalab.topology.model import Topology
 from numalab.topology.observed.compare import Difference, compare_guest, format_differences

@@ -13,7 +13,7 @@ from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome
-from numalab.kernel.build import BuiltKernel
+from numalab.kernel.kernel_build import BuiltKernel
 from numalab.machine.model import SHIFTS
 from numalab.results.manifest import (
     CacheFacts,

@@ -36,7 +36,7 @@ from numalab.results.manifest import Manifest, RecordingFacts, RunStatus
 from numalab.results.names import UNFINISHED
 from numalab.results.run_files import RunFiles, scan_events
 from numalab.study.guest import guest_of
-from numalab.workload.parse import explain_failure
+from numalab.workload.metric_parsers import explain_failure
 
 OnPhase = Callable[[str], None]
 

@@ -7,13 +7,13 @@ from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.local import at_once
 from numalab.campaign.schedule import makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
-from numalab.emulator.build import built_emulator
-from numalab.emulator.catalogue import emulator_for
+from numalab.emulator.emulator_artifact import built_emulator
+from numalab.emulator.emulator_specs import emulator_for
 from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
 from numalab.host.read import available_mib
-from numalab.image.build import built_image
-from numalab.kernel.build import built_kernel
-from numalab.kernel.catalogue import KernelSpec
+from numalab.image.image_artifact import built_image
+from numalab.kernel.kernel_build import built_kernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
 from numalab.results.plan import PlannedRun

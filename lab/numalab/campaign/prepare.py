@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from numalab.emulator.build import ensure_emulator
-from numalab.emulator.catalogue import emulator_for
-from numalab.emulator.memory_plugin import memory_plugin
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import emulator_for
+from numalab.emulator.memory_plugin_artifact import memory_plugin
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice, pick_mode
-from numalab.image.build import BuiltImage, ensure_image
+from numalab.image.image_artifact import BuiltImage, ensure_image
 from numalab.image.recipe import Recipe
-from numalab.kernel.build import BuiltKernel, ensure_kernel
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Machine
 from numalab.progress import Progress
-from numalab.workload.build import build_workload
-from numalab.workload.model import BoundWorkload
+from numalab.workload.workload import BoundWorkload
+from numalab.workload.workload_files import build_workload
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from numalab.campaign.prepare import Builds
 from numalab.capture.spec import CaptureSpec
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
-from numalab.kernel.built import BuiltKernel
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_artifact import BuiltKernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.placement.admission import host_cpus
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.cell import Cell
@@ -21,7 +21,7 @@ from numalab.run_dir import RunDir
 from numalab.study.model import Study
 from numalab.study.plan import Plan
 from numalab.topology.model import Topology
-from numalab.workload.model import BoundWorkload
+from numalab.workload.workload import BoundWorkload
 
 # QEMU itself, its buffers and the job disk, beside the guest's memory; 100 to 200 MiB were seen.
 BESIDE_GUEST_MIB = 256

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.emulator.build import built_emulator, lacking_packages
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.emulator_artifact import built_emulator, lacking_packages
+from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import HostError
 from numalab.guest.verdicts import DeviceProblem, any_verdict, unusable_device
 from numalab.host.privilege import privilege

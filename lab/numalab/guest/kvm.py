@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from numalab.emulator.built import BuiltEmulator
+from numalab.emulator.emulator_artifact import BuiltEmulator
 from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError
 from numalab.guest.console import Beat
 from numalab.guest.run import run_guest

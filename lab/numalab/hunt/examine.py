@@ -22,7 +22,7 @@ from numalab.hunt.finding import Examined, Finding
 from numalab.hunt.load import render_loads
 from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT, judge
 from numalab.hunt.recording import read_loads
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job
 from numalab.parquet import collect, scan_parquet
 from numalab.places import cache_dir
@@ -31,7 +31,7 @@ from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.topology.observed.compare import Difference, MachinePart
-from numalab.workload.model import IN_GUEST
+from numalab.workload.workload import IN_GUEST
 
 WORKLOAD = "hunt"
 EVENTS = (

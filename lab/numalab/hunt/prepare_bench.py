@@ -7,11 +7,11 @@ from numalab.campaign.prepare import Builds, choose_mode, prepare
 from numalab.guest.kvm import Choice
 from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.image.recipe import load_recipe
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.workload.build import build_workload
-from numalab.workload.model import load_workload
+from numalab.workload.workload import load_workload
+from numalab.workload.workload_files import build_workload
 
 
 def prepare_benches(

@@ -12,8 +12,8 @@ from numalab.hunt.load import render_loads
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import usual_shift
 from numalab.topology.model import Topology
-from numalab.workload.build import shared_headers
-from numalab.workload.model import load_workload
+from numalab.workload.workload import load_workload
+from numalab.workload.workload_files import shared_headers
 
 SCRIPT = "reproduce.sh"
 

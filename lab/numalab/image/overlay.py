@@ -4,8 +4,8 @@ import shutil
 import stat
 from pathlib import Path
 
+from numalab.artifact.digest import hash_file
 from numalab.errors import UserError
-from numalab.source.digest import hash_file
 
 MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 

@@ -30,8 +30,8 @@ from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 from numalab.topology.observed.guest import GuestView, parse_guest_view
-from numalab.workload.model import BoundWorkload
-from numalab.workload.parse import parse_metrics
+from numalab.workload.metric_parsers import parse_metrics
+from numalab.workload.workload import BoundWorkload
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.digest import digest_of
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import home_expanded, write_json, write_text
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
-from numalab.source.digest import digest_of
-from numalab.source.tree import forget_series
+from numalab.source.source_tree import forget_series
 
 PREFIX = "git:"
 

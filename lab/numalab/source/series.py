@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
-from numalab.source.beneath import NotPlain, SourceFile
-from numalab.source.index import EXECUTABLE, PLAIN, PatchIndex
-from numalab.source.mail import is_mailbox, split_mailbox
+from numalab.source.mailbox import is_mailbox, split_mailbox
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
+from numalab.source.patch_index import EXECUTABLE, PLAIN, PatchIndex
+from numalab.source.plain_files import NotPlain, SourceFile
 
 MAX_PATCH_BYTES = 16 << 20
 # Of one series. A patch takes up to 400 bytes of memory for each of its lines.

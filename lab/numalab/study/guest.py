@@ -12,8 +12,8 @@ from numalab.measure import MeasureKind
 from numalab.study.machine_table import GuestChange
 from numalab.study.model import Study
 from numalab.topology.model import Topology
-from numalab.workload.fit import cpus_of_nodes
-from numalab.workload.model import BoundWorkload
+from numalab.workload.parameter_values import cpus_of_nodes
+from numalab.workload.workload import BoundWorkload
 
 
 def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -> None:

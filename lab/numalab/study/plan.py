@@ -10,10 +10,10 @@ from pathlib import Path
 
 from numalab.analysis.measures.catalogue import explain
 from numalab.capture.spec import CaptureSpec, load_capture
-from numalab.emulator.catalogue import find_emulator
+from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
-from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.results.cell import Cell
@@ -26,8 +26,8 @@ from numalab.topology.build import build_topology
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.memory.slow_motion import in_slow_motion
 from numalab.topology.model import Topology
-from numalab.workload.build import sampler
-from numalab.workload.model import IN_GUEST, BoundWorkload, load_workload, resolve
+from numalab.workload.workload import IN_GUEST, BoundWorkload, load_workload, resolve
+from numalab.workload.workload_files import sampler
 
 SAMPLED_IN_GUEST = "/job/out/sampled"  # `RunDir.sampled`
 LONGEST_ID = 80  # a run's id is also its guest's name (numalab.machine.model)

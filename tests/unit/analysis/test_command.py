@@ -8,7 +8,7 @@ from numalab.analysis.measures.command import GROUPS
 from numalab.analysis.measures.run_data import CommandData, RunData
 from numalab.capture.times import Times
 from numalab.measure import Direction, Measure, MeasureKind, SourceKind
-from numalab.workload.parse import Metric
+from numalab.workload.metric_parsers import Metric
 
 TIMES, PERF, PRINTED = GROUPS
 

@@ -20,7 +20,7 @@ from numalab.errors import UserError
 from numalab.plugins import Registry
 from numalab.study.plan import plan_study
 from numalab.topology.model import Topology
-from numalab.workload.build import build_workload, sampler
+from numalab.workload.workload_files import build_workload, sampler
 from support.small_traces import Trace
 
 DOCS = Path(__file__).parents[3] / "docs" / "plugins.md"

@@ -27,9 +27,9 @@ from numalab.cli.study import bisect as cli
 from numalab.errors import BuildError, HostError, UserError
 from numalab.files import read_json
 from numalab.guest.kvm import Choice
-from numalab.image.build import BuiltImage
-from numalab.kernel.catalogue import KernelSpec, find_kernel
-from numalab.kernel.find import find_series
+from numalab.image.image_artifact import BuiltImage
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.patch_series import find_series
 from numalab.report.build.verdicts import NoTimes, Untimed
 from numalab.results.layout import Results
 from numalab.study.plan import plan_study

@@ -3,7 +3,7 @@
 from numalab.analysis.measures.run_data import CommandData
 from numalab.capture.perf_stat import parse_perf_stat, perf_counts
 from numalab.capture.times import Times, parse_times
-from numalab.workload.parse import Metric
+from numalab.workload.metric_parsers import Metric
 from support.run_sample import measures_of
 
 # perf 6.1 in a guest without a PMU: `perf stat -a -x , -e ... -o FILE -- true`

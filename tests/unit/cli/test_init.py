@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from numalab.kernel.catalogue import find_kernel
-from numalab.kernel.find import find_series
+from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patch_series import find_series
 from numalab.places import shipped_dir
 from numalab.study.plan import plan_study
-from numalab.workload.build import build_workload
+from numalab.workload.workload_files import build_workload
 
 NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 

@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from numalab.emulator import build as build_module
-from numalab.emulator.build import configure_options, ensure_emulator, lacking_packages
-from numalab.emulator.built import BuiltEmulator
-from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
+from numalab.emulator import emulator_artifact as build_module
+from numalab.emulator.emulator_artifact import (
+    BuiltEmulator,
+    configure_options,
+    ensure_emulator,
+    lacking_packages,
+)
+from numalab.emulator.emulator_specs import EmulatorSpec, find_emulator, load_emulators
 from numalab.errors import BuildError, HostError, UserError
 from numalab.places import cache_dir
-from numalab.source.debian import Fetched, NotFetched
-from numalab.source.debian_source import fetched_source
+from numalab.source.debian_packages import Fetched, NotFetched
 from numalab.source.series import apply_series, load_series
-from numalab.source.tree import original_reader
+from numalab.source.source_package import fetched_source
+from numalab.source.source_tree import original_reader
 
 CONFIGURE = """\
 #!/bin/sh

@@ -11,7 +11,7 @@ import pytest
 
 import audit
 from audit import NoData, audit_debian, audit_python, parse_answer, security_updates
-from numalab.source.debian import Mirror
+from numalab.source.debian_packages import Mirror
 
 Reply = Callable[[str], tuple[int, Any]]  # a package's name -> status and JSON
 LOCK = f"jinja2==3.1.6 \\\n    --hash=sha256:{'0' * 64}\nnumpy==2.4.6 --hash=sha256:{'1' * 64}\n"
@@ -149,7 +149,7 @@ def test_a_mirror_that_cannot_be_reached_is_no_data(
 ) -> None:
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
     gone = Mirror(f"file:{tmp_path}/none", "bookworm")
-    monkeypatch.setattr("numalab.source.debian.host_mirror", lambda: gone)
+    monkeypatch.setattr("numalab.source.debian_packages.host_mirror", lambda: gone)
     with pytest.raises(NoData, match="no list of security updates can be reached"):
         audit_debian()
 

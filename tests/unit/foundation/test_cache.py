@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from numalab.cache import HOUR, Entry, choose_to_prune, list_cache, remove_entry
+from numalab.artifact.cache import HOUR, Entry, choose_to_prune, list_cache, remove_entry
 from numalab.cli.inputs.cache import app
 from numalab.errors import UserError
 from numalab.files import write_json

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.cache import list_cache, remove_entry
+from numalab.artifact.cache import list_cache, remove_entry
+from numalab.artifact.digest import hash_file, remembered
 from numalab.campaign.cost_model import Costs
 from numalab.document import read_record
 from numalab.errors import HostError
@@ -17,7 +18,6 @@ from numalab.host.budget import cpus_in_use
 from numalab.locks import is_locked, locked
 from numalab.places import cache_dir
 from numalab.process import run
-from numalab.source.digest import hash_file, remembered
 
 NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
 

@@ -7,7 +7,7 @@ from numalab.hunt.bisect_case import JudgedStep, bisect_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Examined, Finding
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
-from numalab.kernel.catalogue import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel
 from numalab.study.model import CaseTable
 
 TABLE = CaseTable(property="affinity", value=2.0, most=0.0, sentence="ran elsewhere")

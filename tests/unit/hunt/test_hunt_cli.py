@@ -19,7 +19,7 @@ from numalab.errors import BuildError, UserError
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import read_case
 from numalab.hunt.finding import Examined, Finding
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import shipped_dir
 from support.one_command import invoke
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import BuildError, UserError
-from numalab.image import build
-from numalab.image.build import built_image, ensure_image, make_erofs, packages_digest
+from numalab.image import image_artifact as build
+from numalab.image.image_artifact import built_image, ensure_image, make_erofs, packages_digest
 from numalab.image.recipe import Recipe, load_recipe, with_overlay
 
 STATUS = "Package: dash\nStatus: install ok installed\nVersion: 0.5\n\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import BuildError, HostError, UserError
-from numalab.image import debian
-from numalab.image.debian import (
+from numalab.image import package_tarball as debian
+from numalab.image.package_tarball import (
     choose_mode,
     installed_packages,
     missing_package,
@@ -18,7 +18,7 @@ from numalab.image.debian import (
     render_mmdebstrap,
 )
 from numalab.image.recipe import Recipe
-from numalab.source.debian import parse_targets
+from numalab.source.debian_packages import parse_targets
 from support.signed_mirror import publish_suite, signing_keys
 
 RECIPE = Recipe(
@@ -195,7 +195,7 @@ def test_a_mirror_must_be_signed_by_debians_keyring(
 def test_without_debians_keyring_nothing_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("numalab.source.debian.KEYRING", tmp_path / "none.gpg")
+    monkeypatch.setattr("numalab.source.debian_packages.KEYRING", tmp_path / "none.gpg")
     with pytest.raises(HostError, match=r"Debian's keyring is not here") as failed:
         pack_packages(RECIPE, tmp_path / "out.tar", tmp_path / "log", lambda *_: None)
     assert failed.value.hint == "apt-get install debian-archive-keyring"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from numalab.cli.guest import shell
 from numalab.cli.inputs import image
 from numalab.errors import UserError
-from numalab.image.build import BuiltImage
+from numalab.image.image_artifact import BuiltImage
 from numalab.image.recipe import Recipe
 
 BUILT: list[Recipe] = []

@@ -77,7 +77,7 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     """Pack a source package of the given files into a folder that stands for /usr/src."""
     packages = tmp_path / "usr-src"
     packages.mkdir()
-    monkeypatch.setattr("numalab.source.source.PACKAGES", packages)
+    monkeypatch.setattr("numalab.source.kernel_source.PACKAGES", packages)
 
     def write(files: dict[str, str], name: str = "linux-source-9.9") -> Path:
         tree = tmp_path / "packing" / name
@@ -129,6 +129,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[...,
     )
     monkeypatch.setenv("NUMALAB_HOME", str(home))
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("numalab.source.debian.host_mirror", _no_mirror)  # no test asks a real one
+    # No test asks a real mirror.
+    monkeypatch.setattr("numalab.source.debian_packages.host_mirror", _no_mirror)
     monkeypatch.setenv("MAKEFLAGS", "-n")  # a make above us must not change what is built
     return home

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from numalab.artifact.build_step import build_failed
 from numalab.errors import BuildError, HostError, UserError
-from numalab.kernel import build
-from numalab.kernel.build import built_kernel, ensure_kernel, read_inputs
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel import kernel_build as build
+from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.locks import locked
-from numalab.source import source
-from numalab.source.build_folder import build_failed
+from numalab.source import kernel_source as source
 
 
 def packed(path: str) -> str:
@@ -269,9 +269,9 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
     waits = makefile.replace("\t@cat kernel", "\t@touch $(O)/reached; sleep 60\n\t@cat kernel")
     pack({"Makefile": waits})
     script = (
-        "from pathlib import Path; import sys; import numalab.source.source as s;"
-        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.build import *;"
-        "from numalab.kernel.catalogue import find_kernel; ensure_kernel(find_kernel('plain'))"
+        "from pathlib import Path; import sys; import numalab.source.kernel_source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.kernel_build import *;"
+        "from numalab.kernel.kernel_specs import find_kernel; ensure_kernel(find_kernel('plain'))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", script, source.PACKAGES], stderr=subprocess.PIPE, text=True
@@ -290,9 +290,9 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
 
 def test_two_processes_build_one_after_the_other(project: Path) -> None:
     script = (
-        "from pathlib import Path; import sys; import numalab.source.source as s;"
-        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.build import *;"
-        "from numalab.kernel.catalogue import find_kernel;"
+        "from pathlib import Path; import sys; import numalab.source.kernel_source as s;"
+        "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.kernel_build import *;"
+        "from numalab.kernel.kernel_specs import find_kernel;"
         "print(ensure_kernel(find_kernel(sys.argv[2])).digest)"
     )
     children = [

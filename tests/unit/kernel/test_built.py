@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from numalab.kernel.built import BuiltKernel, entry_dir, load_built, store_built
-from numalab.source.digest import hash_file
+from numalab.artifact.digest import hash_file
+from numalab.kernel.kernel_artifact import BuiltKernel, entry_dir, load_built, store_built
 from numalab.source.series import SeriesInfo
 
 SERIES = (SeriesInfo("mine", "5" * 64, ("one.patch", "two.patch")),)

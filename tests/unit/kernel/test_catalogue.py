@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.kernel.catalogue import find_kernel, fragment_path, load_kernels, series_path
 from numalab.kernel.config.configure import read_fragments
 from numalab.kernel.config.kconfig import merge
+from numalab.kernel.kernel_specs import find_kernel, fragment_path, load_kernels, series_path
 from numalab.source.series import load_series
 
 REPOSITORY = Path(__file__).parents[3]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import HostError, UserError
-from numalab.kernel.build import built_kernel, ensure_kernel
-from numalab.kernel.catalogue import KernelSpec
-from numalab.source.debian import (
+from numalab.kernel.kernel_build import built_kernel, ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.source.debian_packages import (
     Mirror,
     NotFetched,
     fetch_packages,
@@ -46,7 +46,7 @@ def mirror(project: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     publish(root, "old", [source, meta, other], keys)
     publish(root, "new", [], keys)
     here = Mirror(f"file:{root}", "new", keys / "mirror.gpg")
-    monkeypatch.setattr("numalab.source.debian.host_mirror", lambda: here)
+    monkeypatch.setattr("numalab.source.debian_packages.host_mirror", lambda: here)
     return root
 
 

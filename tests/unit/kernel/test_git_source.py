@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.kernel.build import built_kernel, ensure_kernel, read_inputs
-from numalab.kernel.catalogue import KernelSpec, find_kernel
-from numalab.kernel.find import find_series
+from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.patch_series import find_series
 from numalab.source.git import split_git
-from numalab.source.source import find_source, unpack
-from numalab.source.tree import switch_tree
+from numalab.source.kernel_source import find_source, unpack
+from numalab.source.source_tree import switch_tree
 
 FILE = "kernel/sched/topology.c"
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from numalab.kernel.config.kconfig import Option, Refusal
 from numalab.kernel.config.kconfig_tree import is_met, read_kconfig, unmet
-from numalab.kernel.explain import explain_config, explain_refusal
+from numalab.kernel.config.option_origin import explain_config, explain_refusal
 
 FILES = {
     "Kconfig": """\

@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from numalab.cli.inputs.kernel import app
 from numalab.errors import UserError
-from numalab.source import source
+from numalab.source import kernel_source as source
 
 
 def numalab(*words: str) -> Result:

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import HostError, UserError
-from numalab.kernel.build import built_kernel, ensure_kernel
-from numalab.kernel.catalogue import KernelSpec, find_kernel
-from numalab.kernel.prebuilt.cpio import pack_cpio
+from numalab.kernel.kernel_build import built_kernel, ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.prebuilt import prebuilt_kernel
 from numalab.kernel.prebuilt.image_header import KernelImage, NoKernel, parse_kernel_image
+from numalab.kernel.prebuilt.initramfs import pack_cpio
 from numalab.kernel.prebuilt.modules import load_order, parse_index
-from numalab.kernel.prebuilt.prebuilt import find_prebuilt
-from numalab.source.debian import Fetched
+from numalab.kernel.prebuilt.prebuilt_kernel import find_prebuilt
+from numalab.source.debian_packages import Fetched
 from support.kernel_image import RELEASE, bzimage
 
 DEP = """\
@@ -166,8 +167,8 @@ def test_a_fetched_package_that_changes_in_the_cache_is_not_unpacked(
     package = project.parent / "linux-image.deb"
     package.write_bytes(b"what apt did not verify")
     fetched = Fetched((package,), ("linux-image-x=1",), "5" * 64)
-    monkeypatch.setattr("numalab.kernel.prebuilt.prebuilt.fetch_packages", lambda *_: fetched)
-    monkeypatch.setattr("numalab.kernel.prebuilt.prebuilt.fetched_packages", lambda *_: fetched)
+    monkeypatch.setattr(prebuilt_kernel, "fetch_packages", lambda *_: fetched)
+    monkeypatch.setattr(prebuilt_kernel, "fetched_packages", lambda *_: fetched)
     with pytest.raises(HostError, match="linux-image-x=1 changed after they were fetched"):
         ensure_kernel(find_kernel("deb:linux-image-x"))
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.kernel.catalogue import find_kernel
-from numalab.kernel.find import find_series
-from numalab.kernel.trial import with_series
-from numalab.source.mail import split_mailbox
+from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patch_series import find_series, with_series
+from numalab.source.mailbox import split_mailbox
 from numalab.source.patch import HunkFailed, parse_patch, renew_offsets
 from numalab.source.series import MAX_PATCH_BYTES, apply_series, load_series
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import HostError
-from numalab.source.beneath import (
+from numalab.source.plain_files import (
     NotPlain,
     SourceFile,
     names_below,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import BuildError, HostError, UserError
-from numalab.source import debian_source as module
-from numalab.source.debian import NotFetched
-from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
+from numalab.source import source_package as module
+from numalab.source.debian_packages import NotFetched
+from numalab.source.source_package import fetch_source_package, fetched_source, unpack_source
 
 
 def quiet(_message: str, _part: float | None) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from numalab.errors import HostError, UserError
 from numalab.source.series import MAX_LINES, MAX_PATCHES, Series, load_series
-from numalab.source.tree import switch_tree
+from numalab.source.source_tree import switch_tree
 
 SECRET = "nobody may read this\n"
 

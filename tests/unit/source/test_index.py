@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.source import index as module
-from numalab.source.beneath import SourceFile
-from numalab.source.index import PatchIndex
+from numalab.source import patch_index as module
+from numalab.source.patch_index import PatchIndex
+from numalab.source.plain_files import SourceFile
 
 FILES = {"a": SourceFile("old\n"), "d/b": SourceFile("\udcff\r\n\0", executable=True)}
 PATCH = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import HostError
-from numalab.source.debian import Mirror
-from numalab.source.debian_source import fetch_source_package, unpack_source
+from numalab.source.debian_packages import Mirror
+from numalab.source.source_package import fetch_source_package, unpack_source
 from support.signed_mirror import publish_suite, sha256, signing_keys
 from unit.source.test_debian_source import quiet, write_package
 
@@ -33,7 +33,7 @@ def mirror(tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     publish(root, keys)
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
     here = Mirror(f"file:{root}", "old", keys / "mirror.gpg")
-    monkeypatch.setattr("numalab.source.debian.host_mirror", lambda: here)
+    monkeypatch.setattr("numalab.source.debian_packages.host_mirror", lambda: here)
     return root
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.source.series import Series, load_series
-from numalab.source.tree import switch_tree
+from numalab.source.source_tree import switch_tree
 
 
 def one_patch(folder: Path, text: str) -> Series:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.emulator.catalogue import load_emulators
+from numalab.emulator.emulator_specs import load_emulators
 from numalab.errors import UserError
 from numalab.machine.model import PageKind
 from numalab.study.guest import guest_of

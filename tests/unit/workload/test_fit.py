@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from numalab.topology.load import load_topology
-from numalab.workload.document import ParameterTable
-from numalab.workload.fit import MAX_INTEGERS, Fitted
+from numalab.workload.parameter_values import MAX_INTEGERS, Fitted
+from numalab.workload.workload_table import ParameterTable
 
 
 def table(kind: str, **more: Any) -> ParameterTable:

@@ -4,8 +4,8 @@ import pytest
 
 from numalab.errors import BuildError, UserError
 from numalab.process import run
-from numalab.workload.build import build_workload
-from numalab.workload.model import list_workloads, load_workload
+from numalab.workload.workload import list_workloads, load_workload
+from numalab.workload.workload_files import build_workload
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from numalab.cli.inputs import workload
 from numalab.errors import UserError
-from numalab.workload.model import list_workloads
+from numalab.workload.workload import list_workloads
 
 
 def invoke(*words: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import WorkloadFailed
-from numalab.workload.model import list_workloads, load_workload
-from numalab.workload.parse import parse_metrics
+from numalab.workload.metric_parsers import parse_metrics
+from numalab.workload.workload import list_workloads, load_workload
 
 OUTPUTS = Path(__file__).parents[2] / "data" / "workload"
 

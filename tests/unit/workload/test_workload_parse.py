@@ -3,8 +3,8 @@ import re
 import pytest
 
 from numalab.errors import WorkloadFailed
-from numalab.workload.model import MetricSpec, load_workload
-from numalab.workload.parse import MAX_LINE, explain_failure, fewest_samples, parse_metrics
+from numalab.workload.metric_parsers import MAX_LINE, explain_failure, fewest_samples, parse_metrics
+from numalab.workload.workload import MetricSpec, load_workload
 
 # What the two programs printed in a guest.
 HOGS = """\

@@ -9,7 +9,7 @@ from numalab.capture.guest_time import JoinedTables
 from numalab.capture.times import Times
 from numalab.measure import Number
 from numalab.run_dir import RunDir
-from numalab.workload.parse import Metric
+from numalab.workload.metric_parsers import Metric
 
 NodeCounters = Mapping[int, Mapping[str, int]]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numalab.artifact.digest import hash_file
 from numalab.campaign.execute import execute_task
 from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
 from numalab.campaign.executors.processes import Finished, News
@@ -28,7 +29,6 @@ from numalab.campaign.executors.remote import (
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError, LabError, UserError
 from numalab.results.archive import unpack_folder
-from numalab.source.digest import hash_file
 
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer

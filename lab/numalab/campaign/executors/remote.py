@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from numalab.artifact.digest import hash_file
 from numalab.campaign.describe import host
 from numalab.campaign.execute import execute_task
 from numalab.campaign.executors.assign import WorkerHost
@@ -22,7 +23,6 @@ from numalab.process import version_line
 from numalab.results.archive import pack_folder
 from numalab.results.layout import Results
 from numalab.scratch import scratch_folder
-from numalab.source.digest import hash_file
 
 
 @dataclass(frozen=True)

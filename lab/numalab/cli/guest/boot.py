@@ -12,7 +12,7 @@ from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.guest.remark import RemarkKind
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology

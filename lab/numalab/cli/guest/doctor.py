@@ -24,10 +24,10 @@ from numalab.guest.verdicts import any_verdict, forget_verdicts, unusable_device
 from numalab.guest.watch import Limits
 from numalab.host.read import read_host
 from numalab.host.speed import slowness
-from numalab.image.build import built_image
+from numalab.image.image_artifact import built_image
 from numalab.image.recipe import load_recipe
-from numalab.kernel.build import built_kernel
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_build import built_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import PageKind
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED

@@ -25,7 +25,7 @@ from numalab.errors import GuestLost, HostError
 from numalab.guest.kvm import Choice
 from numalab.guest.terminal import READY, Terminal
 from numalab.guest.watch import Limits
-from numalab.kernel.catalogue import find_kernel
+from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import Job, check_by_hand
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED

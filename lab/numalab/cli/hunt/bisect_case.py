@@ -15,7 +15,7 @@ from numalab.hunt.prepare_bench import bench_like, prepare_benches
 from numalab.hunt.replay import verdict
 from numalab.hunt.store import Store
 from numalab.hunt.workers import workers
-from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import connect
 from numalab.report.figures import printable

@@ -23,7 +23,7 @@ from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
 from numalab.hunt.workers import host_jobs, workers
-from numalab.kernel.catalogue import KernelSpec, find_kernel, named_kernel, without_last_series
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel, without_last_series
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.qemu.version import turns_are_fair

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from numalab.cache import Entry, choose_to_prune, list_cache, remove_entry
+from numalab.artifact.cache import Entry, choose_to_prune, list_cache, remove_entry
 from numalab.cli import options
 from numalab.cli.output import emit, say
 from numalab.errors import UserError

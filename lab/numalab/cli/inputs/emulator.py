@@ -7,9 +7,13 @@ from rich.table import Table
 
 from numalab.cli import options
 from numalab.cli.output import emit, picked, progress_lines
-from numalab.emulator.build import built_emulator, configure_options, ensure_emulator
-from numalab.emulator.built import BuiltEmulator
-from numalab.emulator.catalogue import EmulatorSpec, find_emulator, load_emulators
+from numalab.emulator.emulator_artifact import (
+    BuiltEmulator,
+    built_emulator,
+    configure_options,
+    ensure_emulator,
+)
+from numalab.emulator.emulator_specs import EmulatorSpec, find_emulator, load_emulators
 from numalab.source.series import load_series
 
 app = typer.Typer(no_args_is_help=True, help="Emulators: list, show, build.")

@@ -9,7 +9,7 @@ from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
-from numalab.image.build import BuiltImage, built_image, ensure_image
+from numalab.image.image_artifact import BuiltImage, built_image, ensure_image
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.units import format_size
 

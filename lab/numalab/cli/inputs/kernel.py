@@ -10,12 +10,11 @@ from numalab.cli.inputs import kernel_try
 from numalab.cli.inputs.kernel_try import tell_time
 from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
-from numalab.kernel.build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
-from numalab.kernel.catalogue import KernelSpec, find_kernel, fragment_path, load_kernels
 from numalab.kernel.config.configure import read_fragments
-from numalab.kernel.explain import Origin
-from numalab.kernel.find import find_series
-from numalab.kernel.refresh import refresh_series
+from numalab.kernel.config.option_origin import Origin
+from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
+from numalab.kernel.kernel_specs import KernelSpec, find_kernel, fragment_path, load_kernels
+from numalab.kernel.patch_series import find_series, refresh_series
 
 app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build, try a patch.")
 app.command("try")(kernel_try.command)

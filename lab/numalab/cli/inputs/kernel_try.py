@@ -11,9 +11,9 @@ from numalab.cli import options
 from numalab.cli.guest.boot import show_booted
 from numalab.cli.output import progress_lines, say
 from numalab.image.recipe import load_recipe
-from numalab.kernel.build import BuiltKernel
-from numalab.kernel.catalogue import find_kernel
-from numalab.kernel.trial import with_series
+from numalab.kernel.kernel_build import BuiltKernel
+from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patch_series import with_series
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
 

@@ -12,8 +12,14 @@ from rich.text import Text
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.topology.load import load_topology
-from numalab.workload.document import ParameterTable
-from numalab.workload.model import BoundWorkload, Workload, list_workloads, load_workload, resolve
+from numalab.workload.workload import (
+    BoundWorkload,
+    Workload,
+    list_workloads,
+    load_workload,
+    resolve,
+)
+from numalab.workload.workload_table import ParameterTable
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -17,7 +17,7 @@ from numalab.cli.hunt import bisect_case
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
 from numalab.errors import UserError, shown
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.report.figures import printable

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.files import write_text
-from numalab.kernel.catalogue import fragment_path
 from numalab.kernel.config.kconfig import (
     Fragment,
     Option,
@@ -16,7 +15,8 @@ from numalab.kernel.config.kconfig import (
     render_request,
 )
 from numalab.kernel.config.kconfig_tree import read_kconfig
-from numalab.kernel.explain import Origin, explain_config, explain_refusal
+from numalab.kernel.config.option_origin import Origin, explain_config, explain_refusal
+from numalab.kernel.kernel_specs import fragment_path
 
 # What `make tinyconfig` starts from (scripts/kconfig/Makefile, Linux 6.12).
 TINY = (

@@ -3,11 +3,11 @@
 import gzip
 import lzma
 import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
+from numalab.artifact.c_program import compile_program
 from numalab.errors import UserError
-from numalab.kernel.prebuilt.cpio import pack_cpio
 from numalab.kernel.prebuilt.modules import (
     NEEDED,
     WELCOME,
@@ -18,8 +18,10 @@ from numalab.kernel.prebuilt.modules import (
 )
 from numalab.places import find_input, shipped_dir
 from numalab.process import find_program, run
-from numalab.source.programs import compile_program
 
+# The format newc: Documentation/driver-api/early-userspace/buffer-format.rst, Linux 6.12.
+_DIRECTORY, _FILE, _DEVICE = 0o040755, 0o100755, 0o020600
+_END = "TRAILER!!!"
 _CONSOLE = (5, 1)  # /dev/console, which the kernel opens for init
 
 
@@ -91,3 +93,40 @@ def _plain(module: Path) -> bytes:
             run([find_program("zstd", "zstd"), "--quiet", "-d", module, "-o", plain])
             return plain.read_bytes()
     return data
+
+
+def pack_cpio(files: Mapping[str, bytes], devices: Mapping[str, tuple[int, int]]) -> bytes:
+    """Pack files and character devices (major, minor), with the folders above them.
+
+    Names are relative, such as `dev/console`. All belong to root; time stamps are zero.
+    """
+    names = {*files, *devices}
+    folders = {str(up) for name in names for up in PurePosixPath(name).parents} - {"."}
+    archive = bytearray()
+    for inode, name in enumerate(sorted(folders | names), 1):
+        if name in folders:
+            archive += _entry(inode, name, _DIRECTORY, links=2)
+        elif name in devices:
+            archive += _entry(inode, name, _DEVICE, device=devices[name])
+        else:
+            archive += _entry(inode, name, _FILE, data=files[name])
+    return bytes(archive + _entry(0, _END, 0))
+
+
+def _entry(
+    inode: int,
+    name: str,
+    mode: int,
+    *,
+    links: int = 1,
+    data: bytes = b"",
+    device: tuple[int, int] = (0, 0),
+) -> bytes:
+    path = name.encode() + b"\0"
+    numbers = (inode, mode, 0, 0, links, 0, len(data), 0, 0, *device, len(path), 0)
+    header = b"070701" + b"".join(b"%08X" % number for number in numbers) + path
+    return _padded(header) + _padded(data)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

@@ -17,7 +17,7 @@ from pathlib import Path
 from numalab.document import read_record
 from numalab.errors import HostError
 from numalab.files import write_json
-from numalab.source.beneath import (
+from numalab.source.plain_files import (
     NotPlain,
     SourceFile,
     names_below,

@@ -7,7 +7,7 @@ from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
-from numalab.source.debian import (
+from numalab.source.debian_packages import (
     Fetched,
     apt_failed,
     check_unchanged,
@@ -16,7 +16,7 @@ from numalab.source.debian import (
     split_package,
     update_lists,
 )
-from numalab.source.source import unpack_failed
+from numalab.source.kernel_source import unpack_failed
 
 
 def fetched_source(text: str) -> Fetched:

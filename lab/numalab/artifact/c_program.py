@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from numalab.artifact.digest import hash_file
 from numalab.errors import BuildError
 from numalab.process import CommandFailed, find_program, run, version_line
-from numalab.source.digest import hash_file
 
 FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-s")
 LIBRARIES = ("-lm", "-lpthread")

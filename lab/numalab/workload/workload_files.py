@@ -6,11 +6,11 @@ becomes one static program, headers, and scripts. Nothing of it is in an image.
 
 from pathlib import Path
 
+from numalab.artifact.c_program import compile_program, programs_digest
 from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.locks import locked
 from numalab.places import cache_dir, find_input, shipped_dir
-from numalab.source.programs import compile_program, programs_digest
 
 TABLE = "workload.toml"
 MOST_BYTES = 32 << 20  # of all files together; the job disk has to hold the results as well

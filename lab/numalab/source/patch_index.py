@@ -11,7 +11,7 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.process import CommandFailed, find_program, run
-from numalab.source.beneath import SourceFile
+from numalab.source.plain_files import SourceFile
 
 PLAIN, EXECUTABLE = "100644", "100755"
 MAX_CPU_SECONDS = 60  # of one git process: it looks for each hunk in the whole file

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.cache_entry import load_entry, store_entry
+from numalab.artifact.digest import hash_file
 from numalab.places import cache_dir
-from numalab.source.built_entry import load_entry, store_entry
-from numalab.source.digest import hash_file
 from numalab.source.series import SeriesInfo
 
 _RECORD = "kernel.json"

@@ -9,10 +9,10 @@ from numalab.document import read_document
 from numalab.errors import UserError, did_you_mean
 from numalab.places import list_inputs
 from numalab.topology.model import Topology
-from numalab.workload.build import TABLE
-from numalab.workload.document import PLACEHOLDER, Value, WorkloadTable
 from numalab.workload.expression import Number, evaluate, names_in, parse_expression
-from numalab.workload.fit import Fitted
+from numalab.workload.parameter_values import Fitted
+from numalab.workload.workload_files import TABLE
+from numalab.workload.workload_table import PLACEHOLDER, Value, WorkloadTable
 
 # What a workload may use of the machine's memory. The rest is for the kernel: its memory map, page
 # tables, trace buffers, and the files of tmpfs.
@@ -22,7 +22,7 @@ IN_GUEST = "/job/files"  # where a workload's files are in the guest (images/gue
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """How to read one number from a workload's output; see `numalab.workload.parse`."""
+    """How to read one number from a workload's output; see `numalab.workload.metric_parsers`."""
 
     name: str
     pattern: re.Pattern[str]
@@ -63,7 +63,7 @@ class BoundWorkload:
     the names of its tasks, with `*` and `?` as in a shell. `allowed_cpus` are the CPUs on which
     these tasks may run between the trace's markers `numalab: begin` and `numalab: end`.
     `memory_mib` is about what it allocates, 0 where the file does not say; `packages` are Debian
-    packages that the image has to have. `folder` holds its files (`numalab.workload.build`), and
+    packages that the image has to have. `folder` holds its files (`workload_files.py`), and
     `programs` are C files that it needs beside them.
     """
 

@@ -11,7 +11,7 @@ from numalab.errors import BuildError, HostError, UserError
 from numalab.image.recipe import Recipe, declared_in
 from numalab.process import CommandFailed, find_program, run, run_logged
 from numalab.progress import Progress
-from numalab.source.debian import KEYRING, check_keyring, host_targets
+from numalab.source.debian_packages import KEYRING, check_keyring, host_targets
 
 EPOCH = 1_704_067_200  # 2024-01-01T00:00:00Z, the time stamp of everything in an image
 # Of no use in a guest, and different from host to host or from day to day.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from numalab.errors import WorkloadFailed
-from numalab.workload.model import MetricSpec
+from numalab.workload.workload import MetricSpec
 
 # The output comes from a guest; more than this is not a table of results.
 MAX_LINES = 100_000

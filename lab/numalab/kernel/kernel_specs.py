@@ -10,7 +10,7 @@ from numalab.errors import UserError
 from numalab.files import home_expanded
 from numalab.places import find_input, find_inputs, list_inputs, project_dir, require_in_lab
 from numalab.source import git
-from numalab.source.source import ENDINGS, is_package
+from numalab.source.kernel_source import ENDINGS, is_package
 from numalab.topology.predict.groups import Construction
 
 DEB = "deb:"

@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.c_program import compile_program, programs_digest
+from numalab.artifact.digest import hash_file, remembered
 from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
 from numalab.files import reading, replacing, write_json
-from numalab.image.debian import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.overlay import copy_onto, describe_tree
+from numalab.image.package_tarball import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.recipe import PackedImage, Recipe, images_dir
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.scratch import scratch_folder
-from numalab.source.digest import hash_file, remembered
-from numalab.source.programs import compile_program, programs_digest
 
 GUEST_DIR = "usr/lib/numalab"
 # Folders that the guest's init mounts something on, beside those Debian has.

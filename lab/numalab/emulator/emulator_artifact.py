@@ -9,21 +9,25 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from numalab.emulator.built import BINARY, HEADER, BuiltEmulator, load_built, store_built
-from numalab.emulator.catalogue import EmulatorSpec
+from numalab.artifact.build_step import build_step, under_way
+from numalab.artifact.cache_entry import load_entry, store_entry
+from numalab.artifact.digest import digest_of, hash_file
+from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import HostError
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import find_program, run, version_line
 from numalab.progress import Progress
-from numalab.source.build_folder import build_step, under_way
-from numalab.source.debian import Fetched, NotFetched
-from numalab.source.debian_source import fetch_source_package, fetched_source, unpack_source
-from numalab.source.digest import digest_of, hash_file
-from numalab.source.series import Series, load_series
-from numalab.source.tree import switch_tree
+from numalab.source.debian_packages import Fetched, NotFetched
+from numalab.source.series import Series, SeriesInfo, load_series
+from numalab.source.source_package import fetch_source_package, fetched_source, unpack_source
+from numalab.source.source_tree import switch_tree
 
 FORMAT = 2  # raise it when the build itself changes, so that old entries are not used
+
+BINARY = "qemu-system-x86_64"
+HEADER = "qemu-plugin.h"
+_FILES = {"program": BINARY, "header": HEADER}
 
 # What a guest of this lab needs and nothing else: a build of minutes. KVM is in it although timed
 # mode does not use it: where /dev/kvm opens, libvirt asks a QEMU without it again and again what
@@ -57,6 +61,25 @@ TOOLS = {"gcc": "gcc", "ninja": "ninja-build", "pkg-config": "pkg-config",
 LIBRARIES = {"glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev",
              "libseccomp": "libseccomp-dev"}  # fmt: skip
 HEADERS = {Path("/usr/include/libfdt.h"): "libfdt-dev"}
+
+
+@dataclass(frozen=True)
+class BuiltEmulator:
+    """An emulator in the cache, and everything that went into it.
+
+    `digest` is that of all inputs and names the cache entry; `sha256` that of the program.
+    """
+
+    name: str
+    program: Path
+    header: Path  # what plugins are compiled with
+    version: str
+    source: str  # package=version
+    series: SeriesInfo
+    compiler: str
+    digest: str
+    sha256: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -202,3 +225,20 @@ def _counted(tell: Progress) -> Callable[[str], None]:
             tell(found[3], int(found[1]) / int(found[2]))
 
     return count
+
+
+def load_built(name: str, digest: str) -> BuiltEmulator | None:
+    """Read a cache entry; None when there is none or its program is not what was built."""
+    built = load_entry(_record(digest), BuiltEmulator, _FILES, name=name)
+    if built is None or built.digest != digest or hash_file(built.program) != built.sha256:
+        return None
+    return built
+
+
+def store_built(built: BuiltEmulator) -> BuiltEmulator:
+    """Copy a finished build into the cache, whole or not at all; HostError on a full disk."""
+    return store_entry(_record(built.digest), built, _FILES)
+
+
+def _record(digest: str) -> Path:
+    return cache_dir("emulators") / digest / "emulator.json"

@@ -8,26 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.build_step import build_step, under_way
+from numalab.artifact.digest import digest_of, hash_file
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import write_json
-from numalab.kernel.built import BuiltKernel, load_built, store_built
-from numalab.kernel.catalogue import KernelSpec, fragment_path
 from numalab.kernel.config.configure import config_origins, read_fragments, request_config
 from numalab.kernel.config.kconfig import Option, merge
-from numalab.kernel.explain import Origin
-from numalab.kernel.find import find_series
-from numalab.kernel.prebuilt.prebuilt import find_prebuilt, take_prebuilt
+from numalab.kernel.config.option_origin import Origin
+from numalab.kernel.kernel_artifact import BuiltKernel, load_built, store_built
+from numalab.kernel.kernel_specs import KernelSpec, fragment_path
+from numalab.kernel.patch_series import find_series
+from numalab.kernel.prebuilt.prebuilt_kernel import find_prebuilt, take_prebuilt
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import find_program, run
 from numalab.progress import Progress
-from numalab.source.build_folder import build_step, under_way
-from numalab.source.debian import NotFetched
-from numalab.source.digest import digest_of, hash_file
+from numalab.source.debian_packages import NotFetched
+from numalab.source.kernel_source import Source, fetch_source, find_source, unpack
 from numalab.source.series import Series
-from numalab.source.source import Source, fetch_source, find_source, unpack
-from numalab.source.tree import switch_tree
+from numalab.source.source_tree import switch_tree
 
 __all__ = ["BuiltKernel", "built_kernel", "ensure_kernel"]
 

@@ -4,20 +4,20 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.digest import remembered
 from numalab.errors import BuildError, HostError, UserError
 from numalab.files import home_expanded, replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.source import git
-from numalab.source.debian import (
+from numalab.source.debian_packages import (
     NotFetched,
     check_unchanged,
     fetch_packages,
     fetched_packages,
     split_package,
 )
-from numalab.source.digest import remembered
 
 PACKAGES = Path("/usr/src")
 ENDINGS = (".tar", ".tar.xz", ".tar.zst", ".tar.gz", ".tar.bz2", ".tgz")

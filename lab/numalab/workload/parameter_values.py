@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from numalab.cpulist import format_cpulist, parse_cpulist
 from numalab.topology.model import Topology
-from numalab.workload.document import ParameterTable, Value
 from numalab.workload.expression import Number, evaluate, parse_expression
+from numalab.workload.workload_table import ParameterTable, Value
 
 MAX_INTEGERS = 64
 _INTEGERS = re.compile(r"\d+(,\d+)*")

@@ -10,17 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.artifact.c_program import FLAGS
+from numalab.artifact.digest import digest_of, hash_file, remembered
 from numalab.errors import UserError
 from numalab.files import reading
-from numalab.kernel.built import BuiltKernel, load_built, store_built
-from numalab.kernel.catalogue import KernelSpec
+from numalab.kernel.kernel_artifact import BuiltKernel, load_built, store_built
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
-from numalab.source.debian import NotFetched, check_unchanged, fetch_packages, fetched_packages
-from numalab.source.digest import digest_of, hash_file, remembered
-from numalab.source.programs import FLAGS
+from numalab.source.debian_packages import (
+    NotFetched,
+    check_unchanged,
+    fetch_packages,
+    fetched_packages,
+)
 
 FORMAT = 2  # raise it when what is made of the same files changes
 

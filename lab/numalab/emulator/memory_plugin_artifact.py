@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from numalab.emulator.built import BuiltEmulator
-from numalab.emulator.catalogue import emulator_configs
+from numalab.artifact.digest import digest_of, hash_file
+from numalab.emulator.emulator_artifact import BuiltEmulator
+from numalab.emulator.emulator_specs import emulator_configs
 from numalab.errors import BuildError, HostError
 from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
-from numalab.source.digest import digest_of, hash_file
 
 FLAGS = ("-std=gnu11", "-O3", "-flto", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-s")
 

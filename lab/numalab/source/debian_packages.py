@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from numalab.artifact.digest import hash_file
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import replacing, write_json, write_text
@@ -21,7 +22,6 @@ from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.scratch import scratch_folder
-from numalab.source.digest import hash_file
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 

@@ -1,0 +1,139 @@
+"""Patch series by the names that users give: find one, add one to a kernel, renew its offsets."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from numalab.errors import UserError
+from numalab.files import home_expanded, reading, replacing
+from numalab.kernel.kernel_specs import KernelSpec, list_series, load_kernels, series_path
+from numalab.locks import locked
+from numalab.progress import Progress
+from numalab.source import git
+from numalab.source.kernel_source import fetch_source, unpack
+from numalab.source.patch import HunkFailed, renew_offsets
+from numalab.source.plain_files import NotPlain
+from numalab.source.series import Series, apply_series, load_mailbox, load_series, read_patch
+from numalab.source.source_tree import original_reader
+from numalab.topology.predict.groups import Construction
+
+
+def find_series(text: str) -> Series:
+    """Read a series by what names it, in this order.
+
+    A name below kernel-configs/series; a folder or a file (`load_series`); a range of revisions,
+    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. With `#N` after it,
+    only the first N patches of it. Raises UserError.
+    """
+    head, _, count = text.rpartition("#")
+    if head and count.isdecimal() and not home_expanded(text).exists():
+        return _first_patches(find_series(head), int(count))
+    if "/" not in text and text in list_series():
+        return load_series(series_path(text))
+    path = home_expanded(text)
+    with reading(path):
+        exists = path.exists()
+    if exists:
+        return load_series(path)
+    if text.startswith(git.PREFIX):
+        return _load_range(text)
+    if ".." in text and text[0] not in "./~":  # FROM..TO, and not ../a-file
+        return _load_range(f"{git.PREFIX}.@{text}")
+    raise UserError(
+        f"{text!r} is no series: there is no such file",
+        choices=[
+            "a name in kernel-configs/series",
+            "a folder",
+            "a patch",
+            "a mailbox",
+            "FROM..TO",
+            "git:PATH@FROM..TO",
+        ],
+    )
+
+
+def _first_patches(series: Series, count: int) -> Series:
+    if not 1 <= count <= len(series.patches):
+        raise UserError(f"{series.name} has patches 1 to {len(series.patches)}, not {count}")
+    return Series(f"{series.name}#{count}", series.patches[:count])
+
+
+def _load_range(text: str) -> Series:
+    path, revisions = git.split_git(text)
+    first, dots, last = revisions.partition("..")
+    if not dots:
+        raise UserError(f"{revisions!r} is no range FROM..TO of revisions", file=path)
+    ends = [git.resolve(path, f"{one or 'HEAD'}^{{commit}}") for one in (first, last.lstrip("."))]
+    mails = git.format_patches(path, *ends)
+    if not mails:
+        raise UserError(f"there is no commit in {revisions}", file=path)
+    return load_mailbox(mails, Path(f"{path.name}@{revisions.replace('/', '-')}"))
+
+
+def with_series(base: KernelSpec, text: str) -> KernelSpec:
+    """Return `base` with one more series, which `text` names as `find_series` takes it.
+
+    Where a kernel in kernels.toml has that series and sched groups of its own kind, so has this
+    one. Raises UserError for a prebuilt base and for a series that cannot be read.
+    """
+    if base.is_prebuilt:
+        raise UserError(f"{base.name} is built already: patches need a source", key="--base")
+    series = find_series(text)
+    groups = [
+        spec.groups
+        for spec in load_kernels().values()
+        if spec.groups is not Construction.NOW
+        and any(find_series(name).info.digest == series.info.digest for name in spec.series)
+    ]
+    return replace(
+        base,
+        name=f"{base.name}+{series.name}",
+        summary=f"{base.name} with {series.name}",
+        series=(*base.series, text),
+        groups=groups[0] if groups else base.groups,
+    )
+
+
+def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, ...]:
+    """Renew the patches of a series so that they fit `base`; return the files that changed.
+
+    `text` is a name below kernel-configs/series or a folder. The series of `base` before it are
+    applied first. Raises UserError for a hunk that does not fit, and then changes no file.
+    """
+    folder = home_expanded(text)
+    if "/" not in text and text in list_series():
+        folder = series_path(text)
+    if not folder.is_dir():
+        raise UserError("only the patches of a folder can be refreshed", file=folder)
+    series = load_series(folder)
+    source = fetch_source(base.source, tell)
+    with locked(source.folder / "lock", lambda: tell("waiting for a build of this source", None)):
+        tell(f"unpacking {source.name}", None)
+        read = original_reader(unpack(source))
+        before = [find_series(name) for name in base.series]
+        # A kernel that has the series already is the base without it.
+        texts = _renewed([one for one in before if one.name != series.name], series, read)
+    changed = [path for path, new in texts.items() if new != read_patch(path)]
+    for path in changed:
+        with replacing(path) as new:
+            new.write_bytes(texts[path].encode("utf-8", "surrogateescape"))
+    return tuple(changed)
+
+
+def _renewed(
+    before: list[Series], series: Series, read: Callable[[str], str | None]
+) -> dict[Path, str]:
+    touched: dict[str, str | None] = {}
+
+    def now(name: str) -> str | None:
+        return touched[name] if name in touched else read(name)
+
+    texts = {}
+    for patch in (patch for one in [*before, series] for patch in one.patches):
+        try:
+            if patch in series.patches:
+                texts[patch.path] = renew_offsets(read_patch(patch.path), now)
+        except (HunkFailed, NotPlain) as error:
+            raise UserError(f"does not apply: {error}", file=patch.path) from None
+        touched.update(apply_series([Series(series.name, (patch,))], now))
+    return texts
