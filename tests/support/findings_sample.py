@@ -3,16 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numalab.analysis.findings import (
-    Decision,
-    Findings,
-    Matrix,
-    Moves,
-    Residence,
-    Storm,
-    TimeSeries,
-    Violation,
-)
+from numalab.analysis.findings import Decision, Findings, Matrix, Residence, TimeSeries, Violation
+from numalab.recording.migrations import Moves, Storm
 
 NODES = (0, 1, 2, 3)
 SLICES = tuple(250.0 * (step + 1) for step in range(20))

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Literal
 
 from numalab.analysis.measures.catalogue import explain
-from numalab.analysis.timeline import Mark
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
+from numalab.recording.timeline import Mark
 from numalab.report.build.comparisons import compare_variants
 from numalab.report.document import (
     ClaimOutcome,

@@ -4,8 +4,8 @@ import polars as pl
 
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.run_data import CommandData
-from numalab.analysis.tables.event_table import SCHEMA
 from numalab.measure import Measure
+from numalab.recording.events import SCHEMA
 
 
 def measures_of(command: CommandData) -> dict[str, Measure]:

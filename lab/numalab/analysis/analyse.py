@@ -9,13 +9,13 @@ from numalab.analysis.collect_findings import collect_findings
 from numalab.analysis.findings import Findings
 from numalab.analysis.measures import catalogue
 from numalab.analysis.measures.run_data import CommandData, RunData
-from numalab.analysis.tables.chunks import ROWS
-from numalab.analysis.tables.recorded import read_run
-from numalab.analysis.tables.window import Window
-from numalab.analysis.timeline import RunTimeline
 from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
 from numalab.measure import Measure
+from numalab.recording.chunks import ROWS
+from numalab.recording.recording import read_run
+from numalab.recording.timeline import RunTimeline
+from numalab.recording.window import Window
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 

@@ -1,22 +1,23 @@
 """From tables to `Findings`: what a reader can look deeper into."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import polars as pl
 
 from numalab.analysis.findings import (
     MAX_DECISIONS,
-    MAX_LISTED,
     MAX_TASKS,
     Decision,
     Findings,
     Matrix,
+    Residence,
     TimeSeries,
     Undone,
     Violation,
+    Weight,
 )
 from numalab.analysis.memory import memory_matrix, memory_series, task_memory
-from numalab.analysis.migrations import who_moved
-from numalab.analysis.numa_decisions import matrices
-from numalab.analysis.residence import CONVERGED_PERCENT, describe
 from numalab.analysis.series import (
     added_series,
     fault_nodes,
@@ -24,8 +25,12 @@ from numalab.analysis.series import (
     page_series,
     waiting_series,
 )
-from numalab.analysis.tables.recorded import LEVELS, WAITING_EVENTS, RecordedRun
 from numalab.capture.guest_time import JoinedTables
+from numalab.recording.migrations import who_moved
+from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, RecordedRun
+from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
+from numalab.recording.sums import MAX_LISTED
+from numalab.recording.window import Slices
 
 
 def collect_findings(run: RecordedRun, memory: JoinedTables | None = None) -> Findings:
@@ -178,3 +183,52 @@ def _notes(run: RecordedRun) -> tuple[str, ...]:
     if run.decided.height > MAX_DECISIONS:
         notes.append(f"the first {MAX_DECISIONS} of {run.decided.height} decisions are listed")
     return tuple(notes)
+
+
+def matrices(
+    moved: pl.DataFrame, name: str, title: str, machine: RecordedMachine
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Count moves between nodes, plainly, times the hops, and times the distance of the two nodes.
+
+    `moved` has from_node and to_node, and one row a move.
+    """
+    place = {node: at for at, node in enumerate(machine.nodes)}
+    counts = [[0.0] * len(place) for _ in place]
+    for a, b, number in moved.group_by("from_node", "to_node").agg(n=pl.len()).iter_rows():
+        if a in place and b in place:
+            counts[place[a]][place[b]] += number
+
+    def weighted(by: Weight, weights: Sequence[Sequence[int]]) -> Matrix:
+        cells = tuple(
+            tuple(n * w for n, w in zip(row, of, strict=True))
+            for row, of in zip(counts, weights, strict=True)
+        )
+        return Matrix(by.of(name), f"{title}, times their {by}", str(by), cells)
+
+    return (
+        Matrix(name, title, "moves", tuple(map(tuple, counts))),
+        weighted(Weight.HOPS, machine.table(machine.hops)),
+        weighted(Weight.DISTANCE, machine.table(machine.distance)),
+    )
+
+
+def describe(each: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
+    """Turn times into shares for the report."""
+    whole = int(each.ns.sum())
+    by_node = each.ns.sum(axis=0)
+    rows: list[tuple[float, ...] | None] = []
+    for row in each.ns:
+        total = int(row.sum())
+        rows.append(tuple(round(100 * int(n) / total, 1) for n in row) if total else None)
+    last = np.flatnonzero(each.ns.sum(axis=1))
+    final = nodes[int(np.argmax(each.ns[last[-1]]))] if last.size else None
+    return Residence(
+        each.level,
+        each.id,
+        each.name,
+        round(whole / 1e6, 3),
+        tuple(round(100 * int(n) / whole, 2) if whole else 0.0 for n in by_node),
+        tuple(rows),
+        converged_ms(each.ns, slices),
+        final,
+    )

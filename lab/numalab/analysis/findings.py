@@ -14,17 +14,15 @@ from pydantic import TypeAdapter
 
 from numalab.document import Listed
 from numalab.measure import LARGEST_NUMBER
+from numalab.recording.migrations import Moves, Storm
+from numalab.recording.numa_decisions import StickReason
+from numalab.recording.residence import Level
 
 MAX_DECISIONS = 2000
 MAX_TASKS = 64
-MAX_LISTED = 20
-MAX_SLICES = 120
 
 
 DecisionKind = Literal["move", "swap", "stick"]
-Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
-Level = Literal["task", "process", "group"]
-StickReason = Literal["", "no destination", "failed", "not allowed there"]
 Undone = Literal["", "failed", "moved back"]
 
 
@@ -136,34 +134,6 @@ class Violation:
     busy_cpu: int
     pid: int | None
     task: str
-
-
-StormTarget = Literal["cpu", "node"]
-
-
-@dataclass(frozen=True)
-class Storm:
-    """Many tasks were moved to one CPU or node within a short time."""
-
-    to: StormTarget
-    id: int
-    at_ms: float
-    length_ms: float
-    moves: int
-    tasks: int
-
-
-@dataclass(frozen=True)
-class Moves:
-    """How often each mover moved a task to another node, and how often another took it back.
-
-    `taken_back_by` counts, for a mover's moves, who undid them.
-    """
-
-    mover: Mover
-    moves: int
-    between_nodes: int
-    taken_back_by: dict[Mover, int]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from numalab.analysis.findings import MAX_TASKS, Matrix, TaskMemory, TimeSeries
-from numalab.analysis.tables.memory import LINE_BYTES, sum_by_slice, sum_within, with_locality
-from numalab.analysis.tables.recorded import RecordedRun
-from numalab.analysis.tasks import of_interest
 from numalab.capture.guest_time import JoinedTables
+from numalab.recording.events import of_interest
+from numalab.recording.memory import LINE_BYTES, sum_by_slice, sum_within, with_locality
+from numalab.recording.recording import RecordedRun
 
 LINK_SERIES, MEMORY_SERIES = "memory_link", "memory_node"
 _PAGES_OF_MIB = 256

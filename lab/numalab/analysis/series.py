@@ -14,12 +14,11 @@ from itertools import pairwise
 import polars as pl
 
 from numalab.analysis.findings import TimeSeries
-from numalab.analysis.tables.machine import RecordedMachine
-from numalab.analysis.tables.recorded import RecordedRun
-from numalab.analysis.tables.window import Window
-from numalab.analysis.tasks import of_interest
 from numalab.capture.samples import Samples, added_sources
 from numalab.measure import Number
+from numalab.recording.events import of_interest
+from numalab.recording.recording import RecordedMachine, RecordedRun
+from numalab.recording.window import Window
 
 
 def fault_series(vmstat: pl.DataFrame, window: Window) -> tuple[TimeSeries, ...]:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from numalab.analysis.statistics import Values, compare_samples, summarise
 from numalab.bisect.history import History, Step
 from numalab.bisect.search import places, start_search
 from numalab.campaign.stopping import StoppingRule
 from numalab.measure import Direction
 from numalab.report.build.verdicts import Untimed
+from numalab.statistics.comparison import compare_samples
+from numalab.statistics.summary import Values, summarise
 from numalab.units import runs_of
 
 Side = Literal["good", "bad", "skipped"]

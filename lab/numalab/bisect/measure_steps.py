@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.analysis.statistics import FEWEST
 from numalab.artifact.digest import digest_of
 from numalab.bisect.bisect import Bisection, OnTried, StepValues, bisect
 from numalab.bisect.history import History, Step
@@ -23,6 +22,7 @@ from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.plan import planned_run
 from numalab.results.reader import StoredRun, load_runs
+from numalab.statistics.comparison import FEWEST
 from numalab.study.plan import Plan, select
 
 

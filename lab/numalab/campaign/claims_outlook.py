@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.analysis.statistics import deviations, smallest_effect
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.reader import StoredRun, load_runs
+from numalab.statistics.comparison import smallest_effect
+from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 

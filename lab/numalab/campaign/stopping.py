@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numalab.analysis.statistics import FEWEST, LEVEL, Values, compare_samples
 from numalab.measure import Direction
 from numalab.results.layout import Results
 from numalab.results.plan import PlannedRun, planned_run
 from numalab.results.reader import load_runs
 from numalab.results.remarks import Decided, Remark, RepetitionsRemark, StopReason
+from numalab.statistics.comparison import FEWEST, LEVEL, compare_samples
+from numalab.statistics.summary import Values
 from numalab.study.plan import Plan
 
 PRECISION = 5.0  # percent of the mean before

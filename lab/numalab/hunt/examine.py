@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from numalab.analysis.tables.event_table import COLUMNS
 from numalab.campaign.boot import guest
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import Builds
@@ -27,6 +26,7 @@ from numalab.machine.model import Job
 from numalab.parquet import collect, scan_parquet
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
+from numalab.recording.events import COLUMNS
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder

@@ -10,8 +10,9 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from numalab.analysis.tables.event_table import typed
-from numalab.analysis.tables.intervals import (
+from numalab.hunt.load import Load, part_of_task
+from numalab.recording.events import typed
+from numalab.recording.intervals import (
     NOTHING,
     Spans,
     between,
@@ -20,10 +21,9 @@ from numalab.analysis.tables.intervals import (
     met,
     without,
 )
-from numalab.analysis.tables.on_cpu import spans
-from numalab.analysis.tables.runqueue import queue_lengths, stays
-from numalab.analysis.tables.window import Window, clip, gaps, marks
-from numalab.hunt.load import Load, part_of_task
+from numalab.recording.spans import spans
+from numalab.recording.stays import queue_lengths, stays
+from numalab.recording.window import Window, clip, gaps, marks
 from numalab.topology.model import Topology
 
 MS = 1_000_000

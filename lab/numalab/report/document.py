@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
-from numalab.analysis import statistics
 from numalab.analysis.findings import Findings
-from numalab.analysis.statistics import Outcome, Summary
-from numalab.analysis.timeline import Mark
 from numalab.measure import ClaimVerdict, MeasureInfo
+from numalab.recording.timeline import Mark
 from numalab.results.cell import Cell
 from numalab.results.manifest import RunStatus
+from numalab.statistics.comparison import Comparison, Outcome
+from numalab.statistics.summary import Summary
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains
 
@@ -123,7 +123,7 @@ class MeasureComparison:
     changes: tuple[float | None, ...]
     outcome: Outcome
     verdict: str
-    versus: tuple[statistics.Comparison | None, ...] = ()
+    versus: tuple[Comparison | None, ...] = ()
 
     def outcome_of(self, index: int) -> Outcome:
         """Return how variant `index` compares with the first."""

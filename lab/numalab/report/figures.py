@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import ceil, log10
 
-from numalab.analysis import statistics
-from numalab.analysis.statistics import FEWEST, LEVEL, Summary, smallest_rank_p
 from numalab.measure import MeasureInfo, MeasureKind
 from numalab.report.document import ClaimOutcome, MeasureComparison, Mode, StudyReport
+from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
+from numalab.statistics.summary import Summary
 from numalab.units import runs_of
 
 STATISTICS_NOTE = (
@@ -112,7 +112,7 @@ def change(comparison: MeasureComparison, index: int) -> str:
     return "0%" if other.mean == base.mean else FROM_ZERO
 
 
-def interval(comparison: statistics.Comparison | None) -> str:
+def interval(comparison: Comparison | None) -> str:
     """Write the confidence interval of a change, in percent of the mean before where there is one.
 
     `-12% .. -3%`, or the ends of the difference itself where the mean before is 0.

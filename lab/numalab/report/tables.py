@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import sqrt
 from textwrap import wrap
 
-from numalab.analysis.statistics import Summary, improvement_percent
 from numalab.measure import Direction
 from numalab.report import figures
 from numalab.report.document import MeasureComparison
+from numalab.statistics.summary import Summary, improvement_percent
 
 WIDTH = 75
 WIDEST = 100  # of counts, which are hard to read with their names broken

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numalab.analysis.statistics import Comparison, Outcome, Values, compare_table, not_comparable
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import Direction, MeasureKind
 from numalab.results.layout import Results
 from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.reader import StoredRun, load_runs
 from numalab.results.status import RunState, State, read_progress
+from numalab.statistics.comparison import Comparison, Outcome, compare_table, not_comparable
+from numalab.statistics.summary import Values
 
 # What must be the same in all runs, by the name that a user is told.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {

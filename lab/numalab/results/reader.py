@@ -15,12 +15,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from numalab.analysis.findings import Findings, read_findings
-from numalab.analysis.tables.event_table import COLUMNS, typed
-from numalab.analysis.timeline import RunTimeline, timeline_of
 from numalab.errors import UserError
 from numalab.files import bound_json, read_regular
 from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.parquet import collect, read_parquet, scan_parquet
+from numalab.recording.events import COLUMNS, typed
+from numalab.recording.timeline import RunTimeline, timeline_of
 from numalab.results.cell import Cell
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest

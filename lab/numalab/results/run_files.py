@@ -9,7 +9,6 @@ import polars as pl
 
 from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.run_data import CommandData
-from numalab.analysis.tables.event_table import COLUMNS
 from numalab.capture.counters import (
     BufferStats,
     difference,
@@ -26,6 +25,7 @@ from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, utf8_path
 from numalab.measure import modelled
+from numalab.recording.events import COLUMNS
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology

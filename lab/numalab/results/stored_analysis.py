@@ -14,13 +14,13 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationIn
 
 from numalab.analysis.analyse import Analysis
 from numalab.analysis.findings import read_findings
-from numalab.analysis.timeline import SPANS, Mark, RunTimeline
 from numalab.cpulist import Cpulists, format_cpulist
 from numalab.document import Listed
 from numalab.errors import WorkloadFailed
 from numalab.files import bound_json, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER
 from numalab.parquet import collect, scan_parquet
+from numalab.recording.timeline import SPANS, Mark, RunTimeline
 from numalab.results.stored import Count, Stored, StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog

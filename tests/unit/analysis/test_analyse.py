@@ -9,9 +9,9 @@ from numalab.analysis.analyse import analyse_run
 from numalab.analysis.measures.catalogue import explain, families
 from numalab.analysis.measures.placement import BUSY_SHARE
 from numalab.analysis.measures.run_data import CommandData
-from numalab.analysis.tables.event_table import COLUMNS
 from numalab.errors import UserError
 from numalab.measure import Measure
+from numalab.recording.events import COLUMNS
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

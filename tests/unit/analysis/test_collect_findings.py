@@ -8,7 +8,7 @@ import pytest
 from numalab.analysis import collect_findings as module
 from numalab.analysis.collect_findings import collect_findings
 from numalab.analysis.findings import Findings
-from numalab.analysis.tables.recorded import read_run
+from numalab.recording.recording import read_run
 from numalab.topology.model import Node, Topology
 from support.small_traces import Trace
 

@@ -10,11 +10,11 @@ from numalab.analysis.findings import MAX_TASKS
 from numalab.analysis.measures.memory import GROUP
 from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.memory import memory_matrix, memory_series, task_memory
-from numalab.analysis.tables.memory import sum_by_slice, sum_within
-from numalab.analysis.tables.recorded import RecordedRun, read_run
-from numalab.analysis.tables.slices import Slices
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
+from numalab.recording.memory import sum_by_slice, sum_within
+from numalab.recording.recording import RecordedRun, read_run
+from numalab.recording.window import Slices
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

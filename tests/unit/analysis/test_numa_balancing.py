@@ -7,8 +7,8 @@ import pytest
 
 from numalab.analysis.measures.numa_balancing import GROUP
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.tables.recorded import read_run
 from numalab.capture.samples import Samples, parse_samples
+from numalab.recording.recording import read_run
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

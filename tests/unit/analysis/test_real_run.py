@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from numalab.analysis.analyse import analyse_run
-from numalab.analysis.tables.on_cpu import spans
-from numalab.analysis.tables.runqueue import queue_lengths, stays
-from numalab.analysis.tables.window import Window, find_window
 from numalab.capture.decode import decode_trace
+from numalab.recording.spans import spans
+from numalab.recording.stays import queue_lengths, stays
+from numalab.recording.window import Window, find_window
 from numalab.topology.model import Node, Topology
 
 DATA = Path(__file__).parents[2] / "data" / "capture" / "ring-4-numa.dat.xz"

@@ -8,10 +8,10 @@ import pytest
 
 from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.measures.work_conservation import GROUP
-from numalab.analysis.tables.recorded import read_run
-from numalab.analysis.tables.runqueue import queue_lengths, stays
-from numalab.analysis.tables.window import Window, gaps
-from numalab.analysis.work_conservation import joined, longest, violations
+from numalab.recording.recording import read_run
+from numalab.recording.stays import queue_lengths, stays
+from numalab.recording.window import Window, gaps
+from numalab.recording.work_conservation import joined, longest, violations
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

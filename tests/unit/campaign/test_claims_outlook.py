@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from numalab.analysis.statistics import compare_samples, smallest_effect
 from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
 from numalab.cli.study.plan import command
 from numalab.measure import Direction
 from numalab.places import project_dir
+from numalab.statistics.comparison import compare_samples, smallest_effect
 from numalab.study.claims import Claim
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study

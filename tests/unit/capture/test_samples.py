@@ -5,9 +5,9 @@ import pytest
 
 from numalab.analysis.autonuma import autonuma_cost, local_percent
 from numalab.analysis.series import fault_series, page_series
-from numalab.analysis.tables.window import Window
 from numalab.capture import samples
 from numalab.capture.samples import parse_samples
+from numalab.recording.window import Window
 
 TEXT = """\
 @ 1000000000

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from numalab.analysis.tables.runqueue import queue_lengths
-from numalab.analysis.tables.window import Window
 from numalab.hunt.case import machine_of
 from numalab.hunt.load import parse_loads, part_of_task
 from numalab.hunt.recording import MS, LoadRecording, LoadTask
+from numalab.recording.stays import queue_lengths
+from numalab.recording.window import Window
 
 Row = tuple[int, str, int, float, float]
 

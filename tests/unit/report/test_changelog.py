@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.analysis.statistics import Summary
 from numalab.report.document import MeasureComparison, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.tables import (
@@ -22,6 +21,7 @@ from numalab.report.tables import (
     table_of_times,
 )
 from numalab.results.manifest import RunStatus
+from numalab.statistics.summary import Summary
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 # "SPECjbb2005 results on an 8 NUMA nodes machine with mesh topology", from the mail "[RFC 2/3]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.analysis.statistics import Summary
 from numalab.measure import MeasureKind
 from numalab.report import figures
 from numalab.report.document import MeasureComparison, Mode
+from numalab.statistics.summary import Summary
 from support.report_sample import HOSTILE, sample_report
 
 

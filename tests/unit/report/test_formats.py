@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from numalab.analysis.statistics import Summary
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.report.document import MeasureComparison, StudyResults
 from numalab.report.formats.changelog import render_changelog
@@ -21,6 +20,7 @@ from numalab.report.formats.markdown import escaped, render_markdown
 from numalab.report.formats.threads import render_threads
 from numalab.report.page.html import render_html
 from numalab.results.manifest import RunStatus
+from numalab.statistics.summary import Summary
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 
 # From "[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology", 2017.

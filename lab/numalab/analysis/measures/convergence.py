@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from numalab.analysis.findings import Level
 from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, MeasureGroup, trace
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.residence import converged_ms, spread_ms
 from numalab.measure import Measure, MeasureKind
+from numalab.recording.residence import Level, converged_ms, spread_ms
 
 _RAN = (trace("sched_switch"),)
 

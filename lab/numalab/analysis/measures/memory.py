@@ -13,9 +13,6 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
 )
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.tables.memory import LINE_BYTES, sum_within, with_locality
-from numalab.analysis.tables.recorded import RecordedRun
-from numalab.analysis.tasks import of_interest
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import (
     Direction,
@@ -26,6 +23,9 @@ from numalab.measure import (
     SourceKind,
     percent,
 )
+from numalab.recording.events import of_interest
+from numalab.recording.memory import LINE_BYTES, sum_within, with_locality
+from numalab.recording.recording import RecordedRun
 
 _COUNTS = (MeasureSource(SourceKind.MODEL, "counts"),)
 _TRAFFIC = (MeasureSource(SourceKind.MODEL, "traffic"),)

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import polars as pl
 
-from numalab.analysis.findings import Mover
 from numalab.analysis.measures.family import (
     LOWER,
     NONE,
@@ -16,8 +15,9 @@ from numalab.analysis.measures.family import (
     trace,
 )
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.tasks import of_interest
 from numalab.measure import Measure
+from numalab.recording.events import of_interest
+from numalab.recording.migrations import Mover
 
 _MIGRATED = (trace("sched_migrate_task"),)
 _BY_WHOM = (trace("sched_migrate_task", "sched_move_numa", "sched_swap_numa", "sched_switch"),)

@@ -14,15 +14,15 @@ from numalab.analysis.measures.family import (
     trace,
 )
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.numa_decisions import (
+from numalab.measure import Direction, Measure
+from numalab.recording.numa_decisions import (
     FAILED,
     KINDS,
     NO_DESTINATION,
     NOT_ALLOWED,
     success_percent,
 )
-from numalab.analysis.tables.recorded import NUMA_EVENTS
-from numalab.measure import Direction, Measure
+from numalab.recording.recording import NUMA_EVENTS
 
 _MOVED = trace("sched_move_numa", "sched_swap_numa")
 _STUCK = (trace("sched_stick_numa"),)

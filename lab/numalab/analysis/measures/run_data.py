@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numalab.analysis.tables.recorded import RecordedRun
 from numalab.capture.counters import CpuSchedstat
 from numalab.capture.guest_time import JoinedTables
 from numalab.capture.times import Times
 from numalab.measure import Number
+from numalab.recording.recording import RecordedRun
 from numalab.run_dir import RunDir
 from numalab.workload.metric_parsers import Metric
 

@@ -14,9 +14,9 @@ from numalab.analysis.measures.family import (
     trace,
 )
 from numalab.analysis.measures.run_data import RunData
-from numalab.analysis.tables.recorded import WAITING_EVENTS, RecordedRun
-from numalab.analysis.tasks import of_interest
 from numalab.measure import Measure, MeasureKind
+from numalab.recording.events import of_interest
+from numalab.recording.recording import WAITING_EVENTS, RecordedRun
 
 _FOLLOWED = ("sched_switch", "sched_wakeup", "sched_migrate_task")
 _WAITED = (trace(*WAITING_EVENTS),)

@@ -8,7 +8,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from numalab.analysis.statistics import Comparison, Outcome, Summary
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.report import figures
@@ -18,6 +17,8 @@ from numalab.report.unfinished import UnfinishedRun, cause_lines, causes, shorte
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
 from numalab.results.layout import Results
 from numalab.results.status import State
+from numalab.statistics.comparison import Comparison, Outcome
+from numalab.statistics.summary import Summary
 from numalab.units import runs_of
 
 _STATES = {State.FAILED: "failed", State.INTERRUPTED: "interrupted", State.RUNNING: "running"}

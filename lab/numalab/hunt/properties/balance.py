@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.analysis.tables.intervals import joined, longest, met, total
 from numalab.hunt.finding import Finding
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import joined, longest, met, total
 
 REACHABILITY = "reachability"
 WORK_CONSERVATION = "work-conservation"

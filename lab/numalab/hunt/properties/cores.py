@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from numalab.analysis.tables.intervals import Spans, covered, joined, longest, met
 from numalab.hunt.finding import Finding
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import LoadRecording
+from numalab.recording.intervals import Spans, covered, joined, longest, met
 
 CORES = "idle-cores"
 CHOICE = "numa-cores"

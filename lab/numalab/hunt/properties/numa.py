@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.analysis.tables.window import Window
 from numalab.hunt.finding import Finding
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.window import Window
 
 CONVERGENCE = "numa-convergence"
 STORMS = "storms"

@@ -6,12 +6,12 @@ from itertools import combinations, pairwise
 
 import polars as pl
 
-from numalab.analysis.tables.intervals import NOTHING, Spans, between, covered, total
-from numalab.analysis.tables.window import clip
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import Load
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import NOTHING, Spans, between, covered, total
+from numalab.recording.window import clip
 
 FAIRNESS = "fairness"
 PROPORTION = "proportion"

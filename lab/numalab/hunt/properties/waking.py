@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from numalab.analysis.tables.intervals import overlaps
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import Part
 from numalab.hunt.properties.tolerances import Tolerances
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import overlaps
 
 LATENCY = "wake-up-latency"
 RESPONSE = "response"

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from numalab.analysis import statistics
 from numalab.measure import MeasureInfo
 from numalab.report.document import MeasureComparison
+from numalab.statistics.comparison import Comparison, compare_table
+from numalab.statistics.summary import Values, summarise
 
-Samples = Mapping[str, statistics.Values]
+Samples = Mapping[str, Values]
 
 
 def compare_variants(
@@ -23,7 +24,7 @@ def compare_variants(
         families[info.name not in key_measures].append(info)
     found: dict[str, MeasureComparison] = {}
     for family in families:
-        compared = statistics.compare_table(
+        compared = compare_table(
             [
                 (variants[0].get(info.name, ()), other.get(info.name, ()), info.direction)
                 for other in variants[1:]
@@ -35,13 +36,11 @@ def compare_variants(
     return tuple(found[info.name] for info in measures)
 
 
-def _row(
-    name: str, variants: Sequence[Samples], versus: Sequence[statistics.Comparison]
-) -> MeasureComparison:
+def _row(name: str, variants: Sequence[Samples], versus: Sequence[Comparison]) -> MeasureComparison:
     last = versus[-1] if versus else None
     return MeasureComparison(
         measure=name,
-        summaries=tuple(statistics.summarise(each.get(name, ())) for each in variants),
+        summaries=tuple(summarise(each.get(name, ())) for each in variants),
         changes=(None, *(each.change for each in versus)),
         outcome=last.outcome if last else "not comparable",
         verdict=last.verdict if last else "only one variant has run",

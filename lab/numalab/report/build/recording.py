@@ -9,11 +9,11 @@ from numalab.analysis.measures.catalogue import (
     families_of_nodes,
     families_that_may_be_never,
 )
-from numalab.analysis.tables.window import Window
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.measure import Measure
+from numalab.recording.window import Window
 from numalab.results.run_files import scan_events
 from numalab.results.stored_analysis import save_analysis
 from numalab.run_dir import RunDir

@@ -1,6 +1,6 @@
 """Who ran where in one run, for the report's drawing."""
 
-from numalab.analysis.timeline import RunTimeline
+from numalab.recording.timeline import RunTimeline
 from numalab.report.document import Span, Timeline
 
 

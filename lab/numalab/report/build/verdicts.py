@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from numalab.analysis.statistics import FEWEST, Comparison, compare_samples, deviations
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import ClaimVerdict, Direction, MeasureKind
 from numalab.report import document
 from numalab.report.build.placement_rows import against
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, of_variant
+from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
+from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim
 from numalab.units import runs_of
 

@@ -6,9 +6,9 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from numalab.analysis.statistics import Outcome
 from numalab.measure import Direction, MeasureKind
 from numalab.report.document import Mode, Provenance, SchedDomains, VariantInfo
+from numalab.statistics.comparison import Outcome
 from numalab.topology.model import Node
 
 FORMAT: Final = "numalab-report"

@@ -3,7 +3,7 @@
 The shapes are those of "sched/fair: Allow a small load imbalance between low utilisation SD_NUMA
 domains" (2020): means first, then how they spread, then an `Ops` block of figures that are neither
 better nor worse. A star stands where the difference from the first variant is shown, after
-correction for the number of measures (`numalab.analysis.statistics`); mmtests itself does
+correction for the number of measures (`numalab.statistics`); mmtests itself does
 not correct.
 """
 

@@ -8,12 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numalab.analysis.statistics import Outcome
 from numalab.report import figures
 from numalab.report.cells import told_apart
 from numalab.report.document import MeasureComparison, StudyReport, StudyResults
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
+from numalab.statistics.comparison import Outcome
 
 MOST_BROKEN, FEWER_CAUSES = 5, 3  # in a summary that a screen of 25 lines holds
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.

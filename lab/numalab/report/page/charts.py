@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numalab.analysis.findings import Decision
-from numalab.analysis.timeline import Mark
+from numalab.recording.timeline import Mark
 from numalab.report.document import Span, Timeline
 from numalab.report.figures import printable
 from numalab.topology.model import Topology

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from numalab.analysis import statistics
-from numalab.analysis.statistics import Summary
 from numalab.report import figures
 from numalab.report.document import MeasureComparison, StudyReport
 from numalab.report.page.strips import render_strip
+from numalab.statistics.comparison import Comparison
+from numalab.statistics.summary import Summary
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ def measure_row(report: StudyReport, comparison: MeasureComparison) -> Json:
     }
 
 
-def _sureness(versus: statistics.Comparison | None) -> Json:
+def _sureness(versus: Comparison | None) -> Json:
     """Return how sure a change is: interval, p after correction, and what could have been shown."""
     corrected = versus.corrected if versus else None
     smallest = versus.smallest_effect if versus else None
@@ -53,7 +53,7 @@ def _sureness(versus: statistics.Comparison | None) -> Json:
     }
 
 
-def _smallest(versus: statistics.Comparison, effect: float) -> str:
+def _smallest(versus: Comparison, effect: float) -> str:
     percent = versus.percent(effect)
     if percent is None:
         return f"{effect:.3g}"

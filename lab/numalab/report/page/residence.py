@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from numalab.analysis.findings import Moves, Residence
+from numalab.analysis.findings import Residence
+from numalab.recording.migrations import Moves
 from numalab.report.document import RunFindings, StudyReport
 
 MOST_ROWS = 10  # of a list of moments, the longest ones

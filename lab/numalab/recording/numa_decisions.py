@@ -6,14 +6,12 @@ fails, and a stick with the same destination follows. A stick with a destination
 announced is a CPU on which the task may not run (migrate_task_to(), migrate_swap()).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import polars as pl
 
-from numalab.analysis.findings import Matrix, StickReason, Weight
-from numalab.analysis.tables.machine import RecordedMachine
-from numalab.analysis.tables.window import Window
+from numalab.recording.window import Window
 
 SCHEMA = {
     "time_ns": pl.Int64,
@@ -28,6 +26,7 @@ SCHEMA = {
     "other_pid": pl.Int32,
 }
 KINDS = {"sched_move_numa": "move", "sched_swap_numa": "swap", "sched_stick_numa": "stick"}
+StickReason = Literal["", "no destination", "failed", "not allowed there"]
 NO_DESTINATION: StickReason = "no destination"
 FAILED: StickReason = "failed"
 NOT_ALLOWED: StickReason = "not allowed there"
@@ -140,33 +139,6 @@ def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
         to_node="from_node",
     )
     return pl.concat([there.select(names), back]).sort("time_ns", maintain_order=True)
-
-
-def matrices(
-    moved: pl.DataFrame, name: str, title: str, machine: RecordedMachine
-) -> tuple[Matrix, Matrix, Matrix]:
-    """Count moves between nodes, plainly, times the hops, and times the distance of the two nodes.
-
-    `moved` has from_node and to_node, and one row a move.
-    """
-    place = {node: at for at, node in enumerate(machine.nodes)}
-    counts = [[0.0] * len(place) for _ in place]
-    for a, b, number in moved.group_by("from_node", "to_node").agg(n=pl.len()).iter_rows():
-        if a in place and b in place:
-            counts[place[a]][place[b]] += number
-
-    def weighted(by: Weight, weights: Sequence[Sequence[int]]) -> Matrix:
-        cells = tuple(
-            tuple(n * w for n, w in zip(row, of, strict=True))
-            for row, of in zip(counts, weights, strict=True)
-        )
-        return Matrix(by.of(name), f"{title}, times their {by}", str(by), cells)
-
-    return (
-        Matrix(name, title, "moves", tuple(map(tuple, counts))),
-        weighted(Weight.HOPS, machine.table(machine.hops)),
-        weighted(Weight.DISTANCE, machine.table(machine.distance)),
-    )
 
 
 def nearer(

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from numalab.analysis.tables.runqueue import queue_lengths, stays
-from numalab.analysis.tables.window import Window
+from numalab.recording.stays import queue_lengths, stays
+from numalab.recording.window import Window
 from support.small_traces import Trace
 
 Lengths = list[tuple[int, int, int]]

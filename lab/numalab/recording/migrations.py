@@ -11,16 +11,18 @@ sched_migrate_task does not say who asked. It follows from what else is known:
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
-from numalab.analysis.findings import Mover, Moves, Storm, StormTarget
-from numalab.analysis.numa_decisions import node_of_cpu
+from numalab.recording.numa_decisions import node_of_cpu
 
 RETURN_NS = 1_000_000_000  # what comes back within a second was not worth moving
 CARRIED_OUT_NS = 1_000_000_000  # stop_two_cpus() waits for both CPUs; one that is busy takes long
 STORM_NS = 10_000_000
 STORM_TASKS = 8  # a load balancer may pull several at once (sched_nr_migrate is 32)
+Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
 MOVERS: tuple[Mover, ...] = ("numa", "load balancer", "wake-up", "stopper", "not known")
 
 SCHEMA = {
@@ -33,6 +35,33 @@ SCHEMA = {
     "to_node": pl.Int32,
     "mover": pl.String,
 }
+
+StormTarget = Literal["cpu", "node"]
+
+
+@dataclass(frozen=True)
+class Storm:
+    """Many tasks were moved to one CPU or node within a short time."""
+
+    to: StormTarget
+    id: int
+    at_ms: float
+    length_ms: float
+    moves: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How often each mover moved a task to another node, and how often another took it back.
+
+    `taken_back_by` counts, for a mover's moves, who undid them.
+    """
+
+    mover: Mover
+    moves: int
+    between_nodes: int
+    taken_back_by: dict[Mover, int]
 
 
 def migrations(

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import polars as pl
 import pytest
 
-from numalab.analysis.tables.recorded import NUMA_EVENTS, RecordedRun, read_run
+from numalab.recording.recording import NUMA_EVENTS, RecordedRun, read_run
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

@@ -1,22 +1,21 @@
 """What the chunks of a recording add up to; measures and findings are made of it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from numalab.analysis.findings import MAX_LISTED
-from numalab.analysis.migrations import SCHEMA as MOVES
-from numalab.analysis.migrations import migrations
-from numalab.analysis.numa_decisions import SCHEMA as DECISIONS
-from numalab.analysis.numa_decisions import node_of_cpu, numa_decisions
-from numalab.analysis.tables.chunks import EventChunk
-from numalab.analysis.tables.runqueue import queue_lengths
-from numalab.analysis.tables.slices import Slices, by_slice
-from numalab.analysis.tasks import busy_ns, node_changes, of_interest
-from numalab.analysis.timeline import RunTimeline, run_timeline
-from numalab.analysis.work_conservation import (
+from numalab.recording.chunks import EventChunk
+from numalab.recording.events import of_interest
+from numalab.recording.migrations import SCHEMA as MOVES
+from numalab.recording.migrations import migrations
+from numalab.recording.numa_decisions import SCHEMA as DECISIONS
+from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
+from numalab.recording.stays import queue_lengths
+from numalab.recording.timeline import RunTimeline, run_timeline
+from numalab.recording.window import Slices, by_slice
+from numalab.recording.work_conservation import (
     VIOLATION,
     idle_while_overloaded,
     joined,
@@ -24,6 +23,7 @@ from numalab.analysis.work_conservation import (
     violations,
 )
 
+MAX_LISTED = 20
 _TIME = {"pid": pl.Int32, "node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _NODE = {"node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _LAST = {"pid": pl.Int32, "node": pl.Int16}
@@ -127,3 +127,26 @@ def _sum(known: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
     same = [pl.col(name).cast(kind) for name, kind in known.schema.items()]
     both = pl.concat([known, more.select(same)])
     return both.group_by(keys).agg(pl.col("ns").sum())
+
+
+def busy_ns(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
+    """Return for each CPU the nanoseconds in which a task of interest ran on it."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return dict(spans.filter(of_interest(tasks)).group_by("cpu").agg(length.sum()).iter_rows())
+
+
+def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataFrame]:
+    """Count the moves between nodes as they took effect, and return where tasks ran last.
+
+    One is counted where a task of interest ran on another node than in the span before. `ran` are
+    the spans of tasks of interest, `before` where each task ran last before them (pid, node).
+    """
+    rows = pl.concat(
+        [
+            before.select("pid", "node", start_ns=pl.lit(-1, pl.Int64)),
+            ran.select("pid", "node", "start_ns"),
+        ]
+    ).sort("pid", "start_ns", maintain_order=True)
+    changed = rows["node"].ne(rows["node"].shift(1)) & rows["pid"].eq(rows["pid"].shift(1))
+    last = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
+    return int(changed.fill_null(value=False).sum()), last

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from numalab.analysis.tables.on_cpu import spans
-from numalab.analysis.tables.runqueue import sightings, stays
-from numalab.analysis.tables.window import Window, clip, gaps
+from numalab.recording.spans import spans
+from numalab.recording.stays import sightings, stays
+from numalab.recording.window import Window, clip, gaps
 
 ROWS = 500_000
 _HELD = ("pid", "comm", "cpu", "runnable")

@@ -4,16 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from numalab.analysis.residence import (
+from numalab.analysis.collect_findings import describe
+from numalab.recording.residence import (
     Ranges,
     Resident,
     converged_ms,
-    describe,
     residents,
     spread_ms,
 )
-from numalab.analysis.tables.slices import Slices, by_slice, cut
-from numalab.analysis.tables.window import Window
+from numalab.recording.window import Slices, Window, by_slice, cut
 
 MS = 1_000_000
 TEN = Slices(0, 100 * MS, 10 * MS, 10)

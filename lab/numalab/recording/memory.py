@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from numalab.analysis.tables.slices import Slices
+from numalab.recording.window import Slices
 
 LINE_BYTES = 64
 

@@ -14,19 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from numalab.analysis.statistics import (
+from numalab.measure import Direction
+from numalab.statistics.comparison import (
     Comparison,
-    change_percent,
     compare_samples,
     compare_table,
-    deviations,
     holm,
-    improvement_percent,
     separated,
     smallest_rank_p,
-    summarise,
 )
-from numalab.measure import Direction
+from numalab.statistics.summary import change_percent, deviations, improvement_percent, summarise
 
 # Testcase, average before, average after, %Change as printed (time: lower is better).
 NUMA_BALANCING = [

@@ -13,15 +13,14 @@ corrected p is below `LEVEL`. Two tests are used, and which one is said:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb, exp, fsum, log, sqrt
-from statistics import median
+from math import comb, fsum, sqrt
 from sys import float_info
 from typing import Literal
 
 from numalab.measure import Direction
+from numalab.statistics.summary import Summary, Values, change_percent, numbers, summarise
 
 Outcome = Literal["better", "worse", "different", "no difference shown", "not comparable"]
-Values = Sequence[float | int | None]
 
 LEVEL = 0.05  # how often a table without any real difference may show one
 POWER = 0.8  # how often the smallest effect would have been shown
@@ -33,33 +32,6 @@ WHOLE_NUMBER_VARIANCE = 1 / 12
 
 MANN_WHITNEY = "Mann-Whitney"
 WELCH = "Welch's t"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The runs of one variant: how many, and their figures.
-
-    `stddev` is the sample's (n - 1), None for a single run. The harmonic and the geometric mean are
-    None unless every value is above 0.
-    """
-
-    n: int
-    mean: float
-    minimum: float
-    maximum: float
-    stddev: float | None
-    harmonic_mean: float | None = None
-    geometric_mean: float | None = None
-
-    @property
-    def variation(self) -> float | None:
-        """The coefficient of variation: the standard deviation in percent of the mean."""
-        return None if self.stddev is None or not self.mean else 100 * self.stddev / abs(self.mean)
-
-    @property
-    def population_stddev(self) -> float | None:
-        """The standard deviation that divides by n, as the tables of 2018 print it."""
-        return None if self.stddev is None else self.stddev * sqrt((self.n - 1) / self.n)
 
 
 @dataclass(frozen=True)
@@ -94,58 +66,6 @@ class Comparison:
     def percent(self, value: float) -> float | None:
         """Return a difference in percent of the mean before; None where that is 0 or missing."""
         return 100 * value / abs(self.before.mean) if self.before and self.before.mean else None
-
-
-def summarise(values: Values) -> Summary | None:
-    """Summarise the runs of a variant; runs that could not give the value are left out.
-
-    None when there is no value at all.
-    """
-    there = sorted(float(value) for value in values if value is not None)
-    if not there:
-        return None
-    n, mean = len(there), fsum(there) / len(there)
-    squares = fsum((value - mean) ** 2 for value in there)
-    stddev = sqrt(squares / (n - 1)) if n > 1 else None
-    harmonic = geometric = None
-    if there[0] > 0:
-        harmonic = n / sum(1 / value for value in there)  # fsum fails where this is infinite
-        geometric = exp(fsum(map(log, there)) / n)
-    return Summary(n, mean, there[0], there[-1], stddev, harmonic, geometric)
-
-
-def deviations(values: Values) -> list[float]:
-    """Return how far the runs lie from their median, so that spreads compare as means do.
-
-    M. B. Brown and A. B. Forsythe, J. Am. Statist. Assoc. 69, 1974, 364-367. Of an odd number
-    of runs the median is itself one, whose 0 tells nothing and is left out (W. G. S. Hines and
-    R. J. O'Hara Hines, Biometrics 56, 2000, 451-454).
-    """
-    there = sorted(_there(values))
-    if not there:
-        return []
-    middle = median(there)
-    if len(there) % 2:
-        there.pop(len(there) // 2)
-    return [abs(value - middle) for value in there]
-
-
-def change_percent(before: float, after: float) -> float | None:
-    """Return by how many percent of `before` `after` is larger; None when `before` is 0."""
-    return 100 * (after - before) / before if before else None
-
-
-def improvement_percent(before: float, after: float, direction: Direction) -> float | None:
-    """Return the %Change of a kernel changelog: positive is better, the mean before is 100 %.
-
-    Kernel changelogs count so whichever way is better: 758.98 s to 498.12 s is 34.37 % (lower is
-    better), 22801 to 27059 operations +18.67 % (higher is better). None when `before` is 0 or the
-    measure has no better direction.
-    """
-    change = change_percent(before, after)
-    if change is None or direction == "none":
-        return None
-    return -change if direction == "lower" else change
 
 
 def separated(before: Sequence[float], after: Sequence[float]) -> bool:
@@ -215,7 +135,7 @@ def smallest_effect(before: Values, after: Values, *, runs: int, family: int = 1
     t at `LEVEL` divided by `family` (the minimum detectable effect of `_welch`). In the unit
     of the values; None for fewer than two values on a side, or fewer than `FEWEST` new runs.
     """
-    sides = [_there(values) for values in (before, after)]
+    sides = [numbers(values) for values in (before, after)]
     if min(map(len, sides)) < 2 or runs < FEWEST:
         return None
     floor = WHOLE_NUMBER_VARIANCE if all(map(_whole, sides)) else 0.0
@@ -223,18 +143,14 @@ def smallest_effect(before: Values, after: Values, *, runs: int, family: int = 1
     return sqrt(sum(parts)) * _reach(parts, [runs, runs], family)
 
 
-def _there(values: Values) -> list[float]:
-    return [float(value) for value in values if value is not None]
-
-
 def _varies(before: Values, after: Values) -> bool:
-    first, second = _there(before), _there(after)
+    first, second = numbers(before), numbers(after)
     return bool(first and second) and len({*first, *second}) > 1
 
 
 def _tested(before: Values, after: Values, family: int) -> Comparison:
     """Take every figure of a comparison that does not depend on the other rows of its table."""
-    first, second = _there(before), _there(after)
+    first, second = numbers(before), numbers(after)
     if not (first and second):
         side = "after" if first else "before"
         return not_comparable(before, after, f"no run {side} could measure it")

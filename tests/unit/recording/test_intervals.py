@@ -5,7 +5,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalab.analysis.tables.intervals import (
+from numalab.recording.intervals import (
     Spans,
     between,
     covered,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from numalab.analysis.tables.on_cpu import IDLE_PID, SCHEMA, spans
-from numalab.analysis.tables.window import Window, find_window, marks
-from numalab.analysis.tasks import of_interest
+from numalab.recording.events import IDLE_PID, of_interest
+from numalab.recording.spans import SCHEMA, spans
+from numalab.recording.window import Window, find_window, marks
 
 _TASK = {name: kind for name, kind in SCHEMA.items() if name != "known"}
 SPANS = {**_TASK, "of_interest": pl.Boolean}

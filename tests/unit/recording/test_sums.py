@@ -5,10 +5,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.sums import RunSums, Scope, add_up
-from numalab.analysis.tables.chunks import event_chunks
-from numalab.analysis.tables.slices import cut
-from numalab.analysis.tables.window import Window
+from numalab.recording.chunks import event_chunks
+from numalab.recording.sums import RunSums, Scope, add_up
+from numalab.recording.window import Window, cut
 from support.small_traces import Trace
 
 MS = 1_000_000

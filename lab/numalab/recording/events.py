@@ -4,8 +4,11 @@ A recording's own formats decide what the decoded table has. Kernels differ in t
 and a damaged format says anything; what does not fit the type wanted here is null.
 """
 
+from collections.abc import Collection
+
 import polars as pl
 
+IDLE_PID = 0
 SCHEMA: dict[str, type[pl.DataType]] = {
     "time_ns": pl.Int64,
     "cpu": pl.Int16,
@@ -37,3 +40,24 @@ def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
         (pl.col(name) if name in there else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
     )
+
+
+def of_interest(tasks: Collection[str]) -> pl.Expr:
+    """Return the filter for the tasks of interest: those named, or all but the idle tasks.
+
+    In a name `*` stands for any text and `?` for any one character, for the many threads that are
+    numbered (`thread 0/3`).
+    """
+    if not tasks:
+        return pl.col("pid") != IDLE_PID
+    exact = [name for name in tasks if not set(name) & set("*?")]
+    globs = "|".join(map(_glob, (name for name in tasks if set(name) & set("*?"))))
+    comm = pl.col("comm")
+    found = comm.is_in(exact)
+    return found | comm.str.contains(f"(?s)^(?:{globs})$") if globs else found
+
+
+def _glob(name: str) -> str:
+    known = {"*": ".*", "?": "."}
+    # Each character by its code point, so that none is read as syntax of the expression.
+    return "".join(known.get(char) or f"\\x{{{ord(char):x}}}" for char in name)

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from numalab.analysis.tables.on_cpu import spans
-from numalab.analysis.tables.window import Window, find_window, gaps, marks
+from numalab.recording.spans import spans
+from numalab.recording.window import Window, find_window, gaps, marks
 from support.small_traces import Trace
 
 Span = tuple[int, int, int, int | None, str | None]

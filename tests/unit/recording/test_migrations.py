@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from numalab.analysis.migrations import (
+from numalab.recording.migrations import (
     RETURN_NS,
     STORM_NS,
     find_storms,
@@ -11,9 +11,9 @@ from numalab.analysis.migrations import (
     who_moved,
     with_returns,
 )
-from numalab.analysis.numa_decisions import done_moves, numa_decisions, with_outcomes
-from numalab.analysis.tables.runqueue import stays
-from numalab.analysis.tables.window import Window
+from numalab.recording.numa_decisions import done_moves, numa_decisions, with_outcomes
+from numalab.recording.stays import stays
+from numalab.recording.window import Window
 from support.small_traces import Trace
 
 NODE_OF = {0: 0, 1: 1, 2: 2}

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from numalab.analysis.tables.window import Window, clip
+from numalab.recording.events import IDLE_PID
+from numalab.recording.window import Window, clip
 
 SCHEMA = {
     "cpu": pl.Int16,
@@ -25,7 +26,6 @@ SCHEMA = {
     "comm": pl.String,
     "known": pl.Boolean,
 }
-IDLE_PID = 0
 _PART = {name: kind for name, kind in SCHEMA.items() if name != "node"}
 
 

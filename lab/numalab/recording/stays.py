@@ -17,7 +17,7 @@ Where events of a CPU were lost, a task there keeps its state only if its next e
 
 import polars as pl
 
-from numalab.analysis.tables.window import Window, clip, gaps
+from numalab.recording.window import Window, clip, gaps
 
 # prev_state holds the sleeping state's bits below TASK_REPORT_MAX (0x100, which is set for a task
 # that was preempted): __trace_sched_switch_state() in include/trace/events/sched.h, Linux 4.14 on.

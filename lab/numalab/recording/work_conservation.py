@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from numalab.analysis.tables.intervals import covered, minus
-from numalab.analysis.tables.window import Window
+from numalab.recording.intervals import covered, minus
+from numalab.recording.window import Window
 
 VIOLATION = {
     "cpu": pl.Int64,

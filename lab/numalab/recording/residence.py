@@ -9,14 +9,15 @@ not looked into, and what has not converged before it never did.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from numalab.analysis.findings import Level, Residence
-from numalab.analysis.tables.slices import Slices
+from numalab.recording.window import Slices
 
+Level = Literal["task", "process", "group"]
 CONVERGED_PERCENT = 80.0
 SETTLED_SHARE = 0.2  # of the window, at its end, that is not looked into
 
@@ -114,25 +115,3 @@ def _since(apart: npt.NDArray[np.bool_]) -> int | None:
         return None
     where = np.flatnonzero(apart)
     return int(where[-1]) + 1 if where.size else 0
-
-
-def describe(each: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
-    """Turn times into shares for the report."""
-    whole = int(each.ns.sum())
-    by_node = each.ns.sum(axis=0)
-    rows: list[tuple[float, ...] | None] = []
-    for row in each.ns:
-        total = int(row.sum())
-        rows.append(tuple(round(100 * int(n) / total, 1) for n in row) if total else None)
-    last = np.flatnonzero(each.ns.sum(axis=1))
-    final = nodes[int(np.argmax(each.ns[last[-1]]))] if last.size else None
-    return Residence(
-        each.level,
-        each.id,
-        each.name,
-        round(whole / 1e6, 3),
-        tuple(round(100 * int(n) / whole, 2) if whole else 0.0 for n in by_node),
-        tuple(rows),
-        converged_ms(each.ns, slices),
-        final,
-    )

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from numalab.analysis.analyse import analyse_run
-from numalab.analysis.timeline import MOST_MARKS, Mark, RunTimeline, timeline_of
+from numalab.recording.timeline import MOST_MARKS, Mark, RunTimeline, timeline_of
 from support.small_traces import Trace
 
 

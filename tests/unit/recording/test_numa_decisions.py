@@ -4,16 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from numalab.analysis.numa_decisions import (
+from numalab.analysis.collect_findings import matrices
+from numalab.recording.numa_decisions import (
     done_moves,
-    matrices,
     nearer,
     numa_decisions,
     success_percent,
     with_outcomes,
 )
-from numalab.analysis.tables.machine import RecordedMachine
-from numalab.analysis.tables.window import Window
+from numalab.recording.recording import RecordedMachine
+from numalab.recording.window import Window
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 

@@ -5,23 +5,68 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from numalab.analysis.findings import Level, Storm
-from numalab.analysis.migrations import find_storms, name_numa_moves, with_returns
-from numalab.analysis.numa_decisions import done_moves, nearer, with_outcomes
-from numalab.analysis.residence import Ranges, Resident, residents
-from numalab.analysis.sums import RunSums, Scope, add_up
-from numalab.analysis.tables.chunks import event_chunks
-from numalab.analysis.tables.event_table import typed
-from numalab.analysis.tables.machine import RecordedMachine
-from numalab.analysis.tables.slices import cut
-from numalab.analysis.tables.window import Window, find_window
 from numalab.capture.samples import Samples
+from numalab.recording.chunks import event_chunks
+from numalab.recording.events import typed
+from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
+from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
+from numalab.recording.residence import Level, Ranges, Resident, residents
+from numalab.recording.sums import RunSums, Scope, add_up
+from numalab.recording.window import Window, cut, find_window
 from numalab.topology.model import Topology
 
 NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
 WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
 # Of tasks first, because of them there are always some; a process or group needs its members known.
 LEVELS: tuple[Level, ...] = ("task", "process", "group")
+
+
+@dataclass(frozen=True)
+class RecordedMachine:
+    """Nodes, the CPUs of each, and how far apart they are; all empty where nothing is known.
+
+    `hops` of two nodes is how many smaller distances there are in the machine, as the kernel counts
+    NUMA levels (sched_init_numa() in kernel/sched/topology.c).
+    """
+
+    nodes: tuple[int, ...]
+    cpus_of: Mapping[int, tuple[int, ...]]
+    node_of: Mapping[int, int]
+    distance: Mapping[tuple[int, int], int]
+    hops: Mapping[tuple[int, int], int]
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """All CPUs, by node."""
+        return tuple(cpu for node in self.nodes for cpu in self.cpus_of[node])
+
+    @property
+    def cpu_counts(self) -> dict[int, int]:
+        """How many CPUs each node has."""
+        return {node: len(cpus) for node, cpus in self.cpus_of.items()}
+
+    def table(self, of: Mapping[tuple[int, int], int]) -> tuple[tuple[int, ...], ...]:
+        """Return `distance` or `hops` as a table in the order of the nodes."""
+        return tuple(tuple(of[a, b] for b in self.nodes) for a in self.nodes)
+
+    @classmethod
+    def of(cls, topology: Topology | None) -> "RecordedMachine":
+        """Look up what a topology says; None gives a machine of which nothing is known."""
+        if topology is None:
+            return cls((), {}, {}, {}, {})
+        levels = sorted({distance for row in topology.distances for distance in row})
+        distance = {
+            (a.id, b.id): topology.distances[i][j]
+            for i, a in enumerate(topology.nodes)
+            for j, b in enumerate(topology.nodes)
+        }
+        return cls(
+            tuple(node.id for node in topology.nodes),
+            {node.id: node.cpus for node in topology.nodes},
+            {cpu: node.id for node in topology.nodes for cpu in node.cpus},
+            distance,
+            {pair: levels.index(value) for pair, value in distance.items()},
+        )
 
 
 @dataclass(frozen=True)

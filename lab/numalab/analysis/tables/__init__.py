@@ -1,1 +1,0 @@
-"""The table of events, and the tables of spans that are made of it."""
