@@ -27,10 +27,10 @@ class FileIn:
     """A file of a class that has a folder as its `path`, by its place in there."""
 
     def __init__(self, place: str) -> None:
-        self._place = place
+        self.place = place
 
     def __get__(self, folder: _Folder, owner: type) -> Path:
-        return folder.path / self._place
+        return folder.path / self.place
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,315 @@
+"""Fills the generated parts of docs/reference from schemas, registries and `--help`.
+
+    python docs/site/reference.py
+
+A page is written by hand, but for the blocks between `<!-- generated: NAME ARGUMENT -->` and
+`<!-- end -->`. A test compares them; `pytest tests/unit/cli/test_reference.py --regenerate` and
+this program rewrite them.
+"""
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+
+from numalab import errors
+from numalab.analysis.measures.catalogue import BUILT_IN as MEASURE_GROUPS
+from numalab.capture.spec import CaptureTable
+from numalab.cli.main import COMMANDS, application
+from numalab.emulator.emulator_specs import EmulatorsFile
+from numalab.errors import LabError
+from numalab.host.read import HostFile
+from numalab.hunt.properties.catalogue import NAMES as PROPERTIES
+from numalab.hunt.properties.catalogue import meaning
+from numalab.image.recipe import RecipeTable, list_recipes, load_recipe
+from numalab.kernel.kernel_specs import KernelsFile
+from numalab.places import list_inputs
+from numalab.report.formats.catalogue import BUILT_IN as FORMATS
+from numalab.results.manifest import Manifest
+from numalab.results.plan import StoredPlan
+from numalab.results.stored import StoredMeasure
+from numalab.run_dir import RunDir
+from numalab.study.model import Study
+from numalab.topology.file_format import TopologyFile
+from numalab.topology.shapes.shape import SHAPES
+from numalab.workload.workload_table import WorkloadTable
+
+Schema = dict[str, Any]
+PAGES = Path(__file__).parents[1] / "reference"
+MODELS: dict[str, type[BaseModel]] = {
+    "topology": TopologyFile,
+    "study": Study,
+    "capture": CaptureTable,
+    "workload": WorkloadTable,
+    "kernels": KernelsFile,
+    "emulators": EmulatorsFile,
+    "image": RecipeTable,
+    "host": HostFile,
+    "plan": StoredPlan,
+    "manifest": Manifest,
+    "measure": StoredMeasure,
+}
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_BLOCK = re.compile(r"(<!-- generated: (\w+) ?([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render_page(page: str) -> str:
+    """Return a page with its generated blocks made anew. Raises KeyError for an unknown block."""
+
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{BLOCKS[match[2]](match[3]).strip()}\n\n{match[4]}"
+
+    return _BLOCK.sub(block, page)
+
+
+def commands(_: str) -> str:
+    """Render every command: usage, what it does, its options."""
+    return "\n".join(line for name in COMMANDS for line in _command_group(name))
+
+
+def _command_group(name: str) -> Iterator[str]:
+    command = getattr(typer.main.get_command(application(name)), "commands")[name]  # noqa: B009
+    yield from ("", f"## {name}", "")
+    if inner := getattr(command, "commands", {}):
+        yield from _text(command.help)
+        for word, below in inner.items():
+            yield from ("", f"### {name} {word}", "", *_command(below, f"{name} {word}"))
+    else:
+        yield from _command(command, name)
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    context = typer.Context(command, info_name=name)
+    usage = " ".join(["numalab", name, *command.collect_usage_pieces(context)])
+    yield from (f"`{usage}`", "", *_text(command.help), "")
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and record[0] not in ("--help", "--json"):
+            yield _item(f"`{record[0]}`: {' '.join(record[1].split())}")
+
+
+def keys(name: str) -> str:
+    """Render every key of a file, from the model that checks it, with the tables in it."""
+    model = MODELS[name]
+    lines = _keys(model.model_json_schema(), _attribute_docs(model))
+    for inner in _models_in(model):
+        schema = inner.model_json_schema()
+        if schema.get("properties"):
+            described = " ".join((inner.__doc__ or "").split())
+            lines += ["", f"### {inner.__name__}", "", *_text(described), ""]
+            lines += _keys(schema, _attribute_docs(inner))
+    return "\n".join(lines)
+
+
+def _keys(schema: Schema, docs: dict[str, str]) -> list[str]:
+    needed = schema.get("required", ())
+    lines = []
+    for name, about in schema.get("properties", {}).items():
+        default = about.get("default")
+        facts = [kind(about)]
+        if name in needed:
+            facts.append("required")
+        elif default not in (None, "", [], {}) and not isinstance(default, dict):
+            facts.append(f"default `{json.dumps(default)}`")
+        alias = "from_variant" if name == "from" else name
+        text = about.get("description") or docs.get(alias) or ""
+        lines.append(_item(f"`{name}` ({', '.join(facts)}){': ' * bool(text)}{text}"))
+    return lines
+
+
+def kind(about: Schema) -> str:
+    """Name the values that a JSON Schema allows."""
+    if "$ref" in about:
+        return str(about["$ref"]).rpartition("/")[2]
+    choices = about.get("enum", [about["const"]] if "const" in about else [])
+    several = [f"`{choice}`" for choice in choices] or [
+        kind(form)
+        for form in about.get("anyOf") or about.get("oneOf") or ()
+        if form != {"type": "null"}
+    ]
+    if several:
+        return (", " if choices else " or ").join(dict.fromkeys(several))
+    words = str(about.get("type", "any value"))
+    if words == "array":
+        return f"list of {kind(about.get('items') or {'anyOf': about.get('prefixItems', [{}])})}"
+    if words == "object":
+        inner = about.get("additionalProperties")
+        return f"table of {kind(inner)}" if isinstance(inner, dict) else "table"
+    bounds = " and ".join(f"{sign} {about[key]}" for key, sign in BOUNDS.items() if key in about)
+    return f"{words} {bounds}".rstrip()
+
+
+def _models_in(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the models of the tables inside a model, in the order of their first use."""
+    models: dict[type[BaseModel], None] = {}
+
+    def visit(annotation: Any) -> None:
+        if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+            # A study's own machines are topologies, and `topology` has their keys.
+            if annotation in models or annotation in (model, TopologyFile):
+                return
+            models[annotation] = None
+            for field in annotation.model_fields.values():
+                visit(field.annotation)
+        for part in getattr(annotation, "__args__", ()):
+            visit(part)
+
+    for field in model.model_fields.values():
+        visit(field.annotation)
+    return list(models)
+
+
+def _attribute_docs(cls: type) -> dict[str, str]:
+    """Return the string below each attribute of a class and its parents, by its name."""
+    docs: dict[str, str] = {}
+    for parent in reversed(cls.__mro__):
+        if not parent.__module__.startswith("numalab."):
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(parent))).body
+        assert isinstance(definition, ast.ClassDef)
+        for before, after in zip(definition.body, definition.body[1:], strict=False):
+            match before, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name))
+                    | ast.Assign(targets=[ast.Name(id=name)]),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    docs[name] = " ".join(text.split())
+    return docs
+
+
+def shapes(_: str) -> str:
+    """Render the shapes of the registry and their keys."""
+    lines = []
+    for name, shape in SHAPES.all().items():
+        own = [key for key in shape.model_fields if key not in ("kind", "distances")]
+        named = f" Keys: {', '.join(f'`{key}`' for key in own)}." if own else ""
+        lines.append(_item(f"`{name}`: {_first_paragraph(shape)}{named}"))
+    return "\n".join(lines)
+
+
+def topologies(_: str) -> str:
+    """Render the topologies in `topologies/`, a line each."""
+    return _summaries("topologies", "*.toml", lambda path: path.stem)
+
+
+def workloads(_: str) -> str:
+    """Render the workloads in `workloads/`, a line each."""
+    return _summaries("workloads", "*/workload.toml", lambda path: path.parent.name)
+
+
+def _summaries(folder: str, pattern: str, name: Callable[[Path], str]) -> str:
+    lines = []
+    for path in list_inputs(folder, pattern).values():
+        (summary,) = re.findall(r'^summary = "(.*)"$', path.read_text("utf-8"), re.MULTILINE)[:1]
+        lines.append(_item(f"`{name(path)}`: {summary}"))
+    return "\n".join(lines)
+
+
+def images(_: str) -> str:
+    """Render the image recipes, a line each."""
+    return "\n".join(
+        _item(f"`{name}`: {load_recipe(name).summary}") for name in sorted(list_recipes())
+    )
+
+
+def measures(name: str) -> str:
+    """Render a group of measures, or all groups under headings."""
+    groups = [group for group in MEASURE_GROUPS if group.families and name in ("", group.name)]
+    lines = []
+    for group in groups:
+        lines += ["", f"### {group.name[:1].upper()}{group.name[1:]}", ""] if not name else []
+        for family in group.families:
+            better = "" if family.direction == "none" else f", {family.direction} is better"
+            text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", family.definition)
+            facts = f"{family.unit}{better}, {family.kind}; {family.source}"
+            lines.append(_item(f"`{family.name}` ({facts}): {text}"))
+    return "\n".join(lines)
+
+
+def properties(_: str) -> str:
+    """Render the properties that a hunt checks."""
+    return "\n".join(_item(f"`{name}`: {meaning(name)}") for name in PROPERTIES)
+
+
+def formats(_: str) -> str:
+    """Render the formats of a report."""
+    return "\n".join(
+        _item(f"`{name}`: {_first_paragraph(type(form))}") for name, form in FORMATS.items()
+    )
+
+
+def exit_codes(_: str) -> str:
+    """Render the errors that have an exit code of their own."""
+    classes = [
+        cls
+        for cls in vars(errors).values()
+        if inspect.isclass(cls)
+        and cls is not LabError
+        and issubclass(cls, LabError)
+        and "exit_code" in vars(cls)
+    ]
+    return "\n".join(
+        _item(f"{cls.exit_code} (`{cls.__name__}`): {_first_paragraph(cls)}")
+        for cls in sorted(classes, key=lambda cls: cls.exit_code)
+    )
+
+
+def run_files(_: str) -> str:
+    """Render the files of a run directory."""
+    docs = _attribute_docs(RunDir)
+    files = {name: vars(RunDir)[name].place for name in docs}
+    return "\n".join(_item(f"`{files[name]}`: {text}") for name, text in docs.items())
+
+
+def _first_paragraph(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _text(text: str | None) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text or "")):
+        yield textwrap.fill(" ".join(paragraph.split()), 100, break_on_hyphens=False)
+        yield ""
+
+
+BLOCKS: dict[str, Callable[[str], str]] = {
+    function.__name__: function
+    for function in (
+        commands,
+        keys,
+        shapes,
+        topologies,
+        workloads,
+        images,
+        measures,
+        properties,
+        formats,
+        exit_codes,
+        run_files,
+    )
+}
+
+
+def stale_pages(pages: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield each page whose generated blocks are out of date, and its new text."""
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        if (new := render_page(text)) != text:
+            yield path, new
+
+
+if __name__ == "__main__":
+    for path, text in stale_pages(sorted(PAGES.glob("*.md"))):
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(PAGES.parents[1]))
