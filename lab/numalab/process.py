@@ -63,8 +63,9 @@ def find_program(name: str, package: str) -> Path:
 
 
 def version_line(program: str, package: str) -> str:
-    """Return the first line of what a program says of itself. Raises HostError."""
-    return run([find_program(program, package), "--version"], timeout=30).stdout.partition("\n")[0]
+    """Return the first line that `program --version` prints. Raises HostError."""
+    argv: list[str | Path] = [find_program(program, package), "--version"]
+    return run(argv, env={"LC_ALL": "C"}, timeout=30).stdout.partition("\n")[0]
 
 
 def run(

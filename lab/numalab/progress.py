@@ -1,6 +1,10 @@
-"""How something that takes minutes tells how far it is."""
+"""How a function that takes minutes reports its progress."""
 
 from collections.abc import Callable
 
-# What is being done, and the part of all that is done: None where that is unknown.
+# Gets a message and the fraction that is done, None where it is unknown.
 Progress = Callable[[str, float | None], None]
+
+
+def no_progress(_message: str, _fraction: float | None) -> None:
+    """Report nothing."""

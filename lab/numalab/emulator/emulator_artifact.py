@@ -1,23 +1,21 @@
-"""Builds an emulator once: unpack, apply, configure, compile, keep by a digest of all inputs."""
+"""Builds an emulator: unpack, apply, configure, compile. The builder keeps it by its digest."""
 
 import os
 import re
 import sysconfig
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from numalab.artifact.build_step import build_step, under_way
-from numalab.artifact.cache_entry import load_entry, store_entry
+from numalab.artifact.builder import Artifact, Work, build, cached, resumable_folder
 from numalab.artifact.digest import digest_of, hash_file
+from numalab.artifact.kinds import RecordKind, record_title, register_kind
 from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import HostError
-from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import find_program, run, version_line
-from numalab.progress import Progress
+from numalab.progress import Progress, no_progress
 from numalab.source.debian_packages import Fetched, NotFetched
 from numalab.source.series import Series, SeriesInfo, load_series
 from numalab.source.source_package import fetch_source_package, fetched_source, unpack_source
@@ -27,7 +25,6 @@ FORMAT = 2  # raise it when the build itself changes, so that old entries are no
 
 BINARY = "qemu-system-x86_64"
 HEADER = "qemu-plugin.h"
-_FILES = {"program": BINARY, "header": HEADER}
 
 # What a guest of this lab needs and nothing else: a build of minutes. KVM is in it although timed
 # mode does not use it: where /dev/kvm opens, libvirt asks a QEMU without it again and again what
@@ -82,6 +79,20 @@ class BuiltEmulator:
     seconds: float
 
 
+EMULATORS = register_kind(
+    RecordKind(
+        name="emulator",
+        folder="emulators",
+        title=record_title("emulator.json", "name"),
+        record="emulator.json",
+        model=BuiltEmulator,
+        paths={"program": BINARY, "header": HEADER},
+        name_field="name",
+        hash_fields=("program", "sha256"),
+    )
+)
+
+
 @dataclass(frozen=True)
 class EmulatorInputs:
     """Everything that decides what an emulator's bytes are."""
@@ -110,31 +121,37 @@ class EmulatorInputs:
 def built_emulator(spec: EmulatorSpec) -> BuiltEmulator | None:
     """Return `spec` from the cache; None when it has not been built from its present inputs."""
     try:
-        return load_built(spec.name, _read_inputs(spec).digest)
+        return cached(_artifact(spec))
     except NotFetched:
         return None
 
 
 def ensure_emulator(
-    spec: EmulatorSpec, *, on_progress: Progress | None = None, jobs: int | None = None
+    spec: EmulatorSpec, *, on_progress: Progress = no_progress, jobs: int | None = None
 ) -> BuiltEmulator:
     """Build `spec` unless the cache has it.
 
-    `on_progress` gets a message and the fraction done, None where it is unknown. `jobs` compilers
-    run at once, as many as there are CPUs where it is not said. Raises UserError (series),
+    `jobs` compilers run at once, by default as many as there are CPUs. Raises UserError (series),
     HostError (missing tool or library, full disk) and BuildError, which ends with the last lines
     of the log.
     """
-    tell = on_progress or (lambda _message, _fraction: None)
-    fetch_source_package(spec.source, tell)
-    inputs = _read_inputs(spec)
-    if (built := load_built(spec.name, inputs.digest)) is not None:
-        return built
-    check_tools()
-    waiting = "waiting for another build of this source"
-    with locked(inputs.folder / "lock", lambda: tell(waiting, None)):
-        # Another process may have built it while this one waited.
-        return load_built(spec.name, inputs.digest) or _build(spec, inputs, jobs, tell)
+    fetch_source_package(spec.source, on_progress)
+    return build(_artifact(spec, jobs), on_progress)
+
+
+def _artifact(spec: EmulatorSpec, jobs: int | None = None) -> Artifact[BuiltEmulator]:
+    """Describe an emulator to the builder. Raises NotFetched."""
+    series, compiler = load_series(spec.series), version_line("gcc", "gcc")
+    source = fetched_source(spec.source)
+    inputs = EmulatorInputs(source, series, configure_options(spec), compiler)
+    return Artifact(
+        EMULATORS,
+        spec.name,
+        EMULATORS.entry(inputs.digest),
+        make=partial(_make_emulator, spec, inputs, jobs),
+        read=partial(EMULATORS.read, name=spec.name),
+        lock=inputs.folder / "lock",
+    )
 
 
 def configure_options(spec: EmulatorSpec) -> tuple[str, ...]:
@@ -170,51 +187,40 @@ def lacking_packages() -> tuple[str, ...]:
     return tuple(lacking)
 
 
-def _read_inputs(spec: EmulatorSpec) -> EmulatorInputs:
-    compiler = version_line("gcc", "gcc")
-    series = load_series(spec.series)
-    return EmulatorInputs(fetched_source(spec.source), series, configure_options(spec), compiler)
-
-
-def _build(
-    spec: EmulatorSpec, inputs: EmulatorInputs, jobs: int | None, tell: Progress
-) -> BuiltEmulator:
-    began = time.monotonic()
-    log = cache_dir("logs") / f"emulator-{spec.name}.log"
-    log.write_bytes(b"")
-    tell(f"unpacking {spec.source}", None)
+def _make_emulator(
+    spec: EmulatorSpec, inputs: EmulatorInputs, jobs: int | None, work: Work
+) -> None:
+    check_tools()
+    work.tell(f"unpacking {spec.source}", None)
     tree = unpack_source(inputs.source, inputs.folder / "source")
     switch_tree(tree, (inputs.series,))
     out = tree / f"build-{inputs.build_digest[:12]}"
     # The meson that was installed with numalab comes first: Debian 12's is too old for QEMU 10.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    env = {**ENVIRONMENT, "PATH": path}
-    step = partial(build_step, spec.name, log=log, cwd=out, env=env)
-    with under_way(out):
+    step = partial(work.step, cwd=out, env={**ENVIRONMENT, "PATH": path})
+    with resumable_folder(out):
         if not (out / "build.ninja").is_file():
-            tell("configuring", None)
+            work.tell("configuring", None)
             # __FILE__ in a header would be a path of this cache, and another cache another program.
             same = f"--extra-cflags=-ffile-prefix-map={tree}=."
             step([tree / "configure", *inputs.configure, same])
-        ninja: list[str | Path] = [find_program("ninja", "ninja-build")]
-        ninja.append(f"-j{jobs or len(os.sched_getaffinity(0))}")
-        step([*ninja, BINARY], on_line=_counted(tell))
-        version = run([out / BINARY, "--version"]).stdout
-    found = re.search(r"version (\S+)", version)
-    return store_built(
-        BuiltEmulator(
-            name=spec.name,
-            program=out / BINARY,
-            header=tree / "include/qemu" / HEADER,
-            version=found[1] if found else "",
-            source=", ".join(inputs.source.versions),
-            series=inputs.series.info,
-            compiler=inputs.compiler,
-            digest=inputs.digest,
-            sha256=hash_file(out / BINARY),
-            seconds=round(time.monotonic() - began, 1),
-        )
+        ninja = find_program("ninja", "ninja-build")
+        processes = jobs or len(os.sched_getaffinity(0))
+        step([ninja, f"-j{processes}", BINARY], on_line=_counted(work.tell))
+        version = re.search(r"version (\S+)", run([out / BINARY, "--version"]).stdout)
+    emulator = BuiltEmulator(
+        name=spec.name,
+        program=out / BINARY,
+        header=tree / "include/qemu" / HEADER,
+        version=version[1] if version else "",
+        source=", ".join(inputs.source.versions),
+        series=inputs.series.info,
+        compiler=inputs.compiler,
+        digest=inputs.digest,
+        sha256=hash_file(out / BINARY),
+        seconds=work.seconds,
     )
+    EMULATORS.write(work.entry, emulator)
 
 
 def _counted(tell: Progress) -> Callable[[str], None]:
@@ -225,20 +231,3 @@ def _counted(tell: Progress) -> Callable[[str], None]:
             tell(found[3], int(found[1]) / int(found[2]))
 
     return count
-
-
-def load_built(name: str, digest: str) -> BuiltEmulator | None:
-    """Read a cache entry; None when there is none or its program is not what was built."""
-    built = load_entry(_record(digest), BuiltEmulator, _FILES, name=name)
-    if built is None or built.digest != digest or hash_file(built.program) != built.sha256:
-        return None
-    return built
-
-
-def store_built(built: BuiltEmulator) -> BuiltEmulator:
-    """Copy a finished build into the cache, whole or not at all; HostError on a full disk."""
-    return store_entry(_record(built.digest), built, _FILES)
-
-
-def _record(digest: str) -> Path:
-    return cache_dir("emulators") / digest / "emulator.json"

@@ -9,21 +9,21 @@ import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from numalab.artifact.c_program import compile_program, programs_digest
+from numalab.artifact.builder import Artifact, Work, build, cached, existing_file
 from numalab.artifact.digest import hash_file, remembered
+from numalab.artifact.kinds import Kind, record_title, register_kind
+from numalab.artifact.program_artifact import compile_program, programs_digest
 from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
-from numalab.files import reading, replacing, write_json
+from numalab.files import reading, write_json
 from numalab.image.overlay import copy_onto, describe_tree
 from numalab.image.package_tarball import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.recipe import PackedImage, Recipe, images_dir
-from numalab.locks import locked
-from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
-from numalab.progress import Progress
-from numalab.scratch import scratch_folder
+from numalab.progress import Progress, no_progress
 
 GUEST_DIR = "usr/lib/numalab"
 # Folders that the guest's init mounts something on, beside those Debian has.
@@ -48,55 +48,71 @@ class BuiltImage:
     packages: tuple[str, ...]
 
 
-def ensure_image(recipe: Recipe, *, on_progress: Progress | None = None) -> BuiltImage:
-    """Return the recipe's image, building what the cache does not have.
+PACKAGES = register_kind(Kind(name="packages", folder="images/packages", files="*.tar"))
+IMAGES = register_kind(
+    Kind(name="image", folder="images", title=record_title("image.json", "recipe"))
+)
 
-    `on_progress` is called with what goes on and the fraction that is done. Raises UserError for
-    a package that the suite lacks, HostError for a missing tool or a full disk, and BuildError.
+
+def ensure_image(recipe: Recipe, *, on_progress: Progress = no_progress) -> BuiltImage:
+    """Return the recipe's image, building the layers that the cache does not have.
+
+    Raises UserError for a package that the suite lacks, HostError for a missing tool or a full
+    disk, and BuildError.
     """
     if recipe.built is not None:
-        return _built_elsewhere(recipe, recipe.built)
-    say = on_progress or (lambda message, fraction: None)
-    waiting = "another numalab is building it"
-    with locked(cache_dir("images") / f"{recipe.name}.lock", lambda: say(waiting, None)):
-        packages = _ensure_packages(recipe, lambda what, done: say(what, done and done * 0.9))
-        digest = _image_digest(recipe, packages)
-        folder = cache_dir("images", digest[:32])
-        if (built := _built(recipe, digest, folder)) is not None:
-            return built
-        say("packing the image", 0.92)
-        facts = _pack_image(recipe, packages, digest, folder / _ROOT)
-        # Written last: an image without it is not whole and is built again.
-        write_json(folder / _RECORD, facts)
-        built = _built(recipe, digest, folder)
-        assert built is not None
-        return built
+        return _prebuilt_image(recipe, recipe.built)
+    packages = build(
+        _packages_artifact(recipe), lambda step, done: on_progress(step, done and done * 0.9)
+    )
+    return build(_image_artifact(recipe, packages), on_progress)
 
 
 def built_image(recipe: Recipe) -> BuiltImage | None:
     """Return the recipe's image if the cache has it, else None. Nothing is built."""
     if recipe.built is not None:
-        return _built_elsewhere(recipe, recipe.built)
-    packages = _packages_tarball(recipe)
-    if not packages.is_file():
-        return None
+        return _prebuilt_image(recipe, recipe.built)
+    packages = cached(_packages_artifact(recipe))
+    return None if packages is None else cached(_image_artifact(recipe, packages))
+
+
+def _packages_artifact(recipe: Recipe) -> Artifact[Path]:
+    """Describe the first layer to the builder: a tarball of Debian packages."""
+
+    def make(work: Work) -> None:
+        pack_packages(recipe, work.entry, work.log, work.tell)
+
+    entry = PACKAGES.entry(f"{packages_digest(recipe)[:32]}.tar")
+    return Artifact(PACKAGES, recipe.name, entry, make, existing_file)
+
+
+def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
+    """Describe the second layer to the builder: the image with its record."""
     digest = _image_digest(recipe, packages)
-    return _built(recipe, digest, cache_dir("images") / digest[:32])
+
+    def make(work: Work) -> None:
+        work.tell("packing the image", 0.92)
+        work.entry.mkdir(mode=0o755)
+        installed = _pack_image(recipe, packages, digest, work.entry / _ROOT)
+        write_json(work.entry / _RECORD, {"recipe": recipe.name, "packages": installed})
+
+    entry = IMAGES.entry(digest[:32])
+    return Artifact(IMAGES, recipe.name, entry, make, partial(_read_image, recipe, digest))
 
 
-def _built_elsewhere(recipe: Recipe, folder: Path) -> BuiltImage:
-    built = _built(recipe, _written_digest(folder / _ROOT), folder)
+def _prebuilt_image(recipe: Recipe, folder: Path) -> BuiltImage:
+    built = _read_image(recipe, _written_digest(folder / _ROOT), folder)
     if built is None:
         raise UserError("no image in this folder: its image.json is damaged", file=folder)
     return built
 
 
-def _built(recipe: Recipe, digest: str, folder: Path) -> BuiltImage | None:
+def _read_image(recipe: Recipe, digest: str, folder: Path) -> BuiltImage | None:
     """Return the image in a folder; None where there is none, or it is not whole."""
-    path, facts = folder / _ROOT, read_record(folder / _RECORD, PackedImage)
-    if facts is None or not path.is_file():
+    path, record = folder / _ROOT, read_record(folder / _RECORD, PackedImage)
+    if record is None or not path.is_file():
         return None
-    return BuiltImage(recipe.name, path, digest, path.stat().st_size, facts.packages)
+    return BuiltImage(recipe.name, path, digest, path.stat().st_size, record.packages)
 
 
 def _written_digest(path: Path) -> str:
@@ -114,32 +130,14 @@ def _written_digest(path: Path) -> str:
 
 
 def packages_digest(recipe: Recipe) -> str:
-    """Return the hash of what the first layer is made from."""
+    """Return the hash of the inputs of the first layer."""
     rest = ("exclude", *recipe.exclude, "post", *recipe.post)
     return _hash([_LAYOUT, recipe.suite, recipe.variant, *recipe.packages, *rest])
 
 
-def _packages_tarball(recipe: Recipe) -> Path:
-    return cache_dir("images", "packages") / f"{packages_digest(recipe)[:32]}.tar"
-
-
-def _ensure_packages(recipe: Recipe, on_progress: Progress) -> Path:
-    tarball = _packages_tarball(recipe)
-    if not tarball.is_file():
-        log = tarball.with_suffix(".log")
-        log.unlink(missing_ok=True)
-        with replacing(tarball) as temporary:
-            pack_packages(recipe, temporary, log, on_progress)
-    return tarball
-
-
-def _packages_hash(tarball: Path) -> str:
-    return remembered(tarball, lambda _: {})["sha256"]
-
-
 def _image_digest(recipe: Recipe, packages: Path) -> str:
     """Hash what the second layer is made from: packages, the guest's and other files, programs."""
-    parts = [_LAYOUT, str(EPOCH), _packages_hash(packages), *HOST_FILES]
+    parts = [_LAYOUT, str(EPOCH), remembered(packages, lambda _: {})["sha256"], *HOST_FILES]
     for path in _guest_files():
         parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
         parts.append(hash_file(path))
@@ -157,24 +155,21 @@ def _sources() -> list[Path]:
     return sorted((images_dir() / "src").glob("*.[ch]"))
 
 
-def _pack_image(
-    recipe: Recipe, packages: Path, digest: str, target: Path
-) -> dict[str, str | list[str]]:
-    with scratch_folder(cache_dir("images"), ".tree.") as scratch:
-        tree = scratch / "root"
-        tree.mkdir()
-        excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
-        # Modes as they are in the tarball, whatever the umask and whoever builds.
-        modes = ["--no-same-owner", "--preserve-permissions"]
-        _step(recipe, ["tar", "-xf", packages, "-C", tree, *modes, *excluded])
-        _add_guest(tree)
-        for folder in recipe.files:
-            copy_onto(folder, tree)
-        status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
-        with replacing(target) as temporary:
-            make_erofs(tree, temporary, digest)
-            _check_size(recipe, temporary.stat().st_size, tree)
-    return {"recipe": recipe.name, "packages": list(installed_packages(status))}
+def _pack_image(recipe: Recipe, packages: Path, digest: str, target: Path) -> list[str]:
+    """Write the image; return its packages as `name=version`."""
+    tree = target.parent.with_name("root")
+    tree.mkdir()
+    excluded = [f"--exclude={pattern}" for pattern in HOST_FILES]
+    # Modes as they are in the tarball, whatever the umask and whoever builds.
+    modes = ["--no-same-owner", "--preserve-permissions"]
+    _step(recipe, ["tar", "-xf", packages, "-C", tree, *modes, *excluded])
+    _add_guest(tree)
+    for folder in recipe.files:
+        copy_onto(folder, tree)
+    status = (tree / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
+    make_erofs(tree, target, digest)
+    _check_size(recipe, target.stat().st_size, tree)
+    return list(installed_packages(status))
 
 
 def _check_size(recipe: Recipe, size: int, tree: Path) -> None:

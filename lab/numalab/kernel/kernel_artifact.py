@@ -4,13 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.artifact.cache_entry import load_entry, store_entry
-from numalab.artifact.digest import hash_file
-from numalab.places import cache_dir
+from numalab.artifact.kinds import RecordKind, record_title, register_kind
 from numalab.source.series import SeriesInfo
 
-_RECORD = "kernel.json"
-_FILES = {"bzimage": "bzImage", "config": "config", "initrd": "initrd", "symbols": "vmlinux"}
 # Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
 _KEEPS_TRACE = (6, 12)
 # Before 6.5 an x86 machine's CPUs come up one by one, and the one that waits for them never pauses.
@@ -55,20 +51,15 @@ class BuiltKernel:
         return numbers is None or (int(numbers[1]), int(numbers[2])) >= version
 
 
-def entry_dir(digest: str) -> Path:
-    """Return where the cache entry of the inputs `digest` lies, or will."""
-    return cache_dir("kernels") / digest
-
-
-def load_built(spec_name: str, digest: str) -> BuiltKernel | None:
-    """Read a cache entry; None when there is none or its bzImage is not what was built."""
-    # Two names may have the same inputs; the entry then answers to both.
-    built = load_entry(entry_dir(digest) / _RECORD, BuiltKernel, _FILES, spec_name=spec_name)
-    if built is None or built.digest != digest or hash_file(built.bzimage) != built.bzimage_sha256:
-        return None
-    return built
-
-
-def store_built(built: BuiltKernel) -> BuiltKernel:
-    """Copy a finished build into the cache, whole or not at all; HostError on a full disk."""
-    return store_entry(entry_dir(built.digest) / _RECORD, built, _FILES)
+KERNELS = register_kind(
+    RecordKind(
+        name="kernel",
+        folder="kernels",
+        title=record_title("kernel.json", "spec_name"),
+        record="kernel.json",
+        model=BuiltKernel,
+        paths={"bzimage": "bzImage", "config": "config", "initrd": "initrd", "symbols": "vmlinux"},
+        name_field="spec_name",
+        hash_fields=("bzimage", "bzimage_sha256"),
+    )
+)

@@ -6,11 +6,9 @@ becomes one static program, headers, and scripts. Nothing of it is in an image.
 
 from pathlib import Path
 
-from numalab.artifact.c_program import compile_program, programs_digest
+from numalab.artifact.program_artifact import ensure_program
 from numalab.errors import UserError
-from numalab.files import replacing
-from numalab.locks import locked
-from numalab.places import cache_dir, find_input, shipped_dir
+from numalab.places import find_input, shipped_dir
 
 TABLE = "workload.toml"
 MOST_BYTES = 32 << 20  # of all files together; the job disk has to hold the results as well
@@ -35,11 +33,11 @@ def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
         raise UserError(f"holds more than {MOST_BYTES >> 20} MiB", file=folder)
     built = {path.name: path.read_bytes() for path in files if path.suffix not in _CODE}
     code = [*(path for path in files if path.suffix in _CODE), *beside]
+    headers = [path for path in code if path.suffix == ".h"]
     for source in (path for path in code if path.suffix == ".c"):
         if source.stem in built:
             raise UserError(f"{source.name} becomes {source.stem}, which is there", file=folder)
-        headers = [path for path in code if path.suffix == ".h"]
-        built[source.stem] = _program(source, headers)
+        built[source.stem] = ensure_program(source, headers, shared_headers()).read_bytes()
     return built
 
 
@@ -52,14 +50,3 @@ def shared_headers() -> list[Path]:
 def sampler() -> Path:
     """Return the source of the program that samples what plug-ins added."""
     return shipped_dir() / "workloads" / _SAMPLER
-
-
-def _program(source: Path, headers: list[Path]) -> bytes:
-    shared = shared_headers()
-    digest = programs_digest([source, *headers, *shared])
-    path = cache_dir("programs") / f"{source.stem}-{digest[:32]}"
-    with locked(path.with_name(f".{path.name}.lock")):
-        if not path.is_file():
-            with replacing(path) as temporary:
-                compile_program(source, temporary, include=[path.parent for path in shared])
-    return path.read_bytes()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.artifact.build_step import build_failed
+from numalab.artifact.builder import build_failed
 from numalab.errors import BuildError, HostError, UserError
 from numalab.kernel import kernel_build as build
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
@@ -96,7 +96,7 @@ def test_the_digest_depends_on_every_input(
     assert is_new()
     monkeypatch.setattr(build, "SETTINGS", {**build.SETTINGS, "KCFLAGS": "-O3"})
     assert is_new()
-    monkeypatch.setattr(build, "_compiler", lambda: "another compiler")
+    monkeypatch.setattr(build, "version_line", lambda *_: "another compiler")
     assert is_new()
     spec = replace(spec, series=())
     assert is_new()
@@ -328,6 +328,6 @@ def test_waiting_for_another_build_is_said(project: Path) -> None:
         while not steps:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert steps == ["waiting for another build of this source"]
+        assert steps == ["waiting for another build"]
     waiting.join()
     assert steps[-1] == "kernel/sched/topology.o"

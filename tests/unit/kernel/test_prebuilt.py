@@ -20,7 +20,6 @@ from numalab.kernel.prebuilt import prebuilt_kernel
 from numalab.kernel.prebuilt.image_header import KernelImage, NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import pack_cpio
 from numalab.kernel.prebuilt.modules import load_order, parse_index
-from numalab.kernel.prebuilt.prebuilt_kernel import find_prebuilt
 from numalab.source.debian_packages import Fetched
 from support.kernel_image import RELEASE, bzimage
 
@@ -86,7 +85,7 @@ def test_a_kernel_is_taken_in_with_the_modules_a_guest_needs(
 ) -> None:
     spec = find_kernel(str(installed))
     assert spec.is_prebuilt
-    assert find_prebuilt(spec) is None
+    assert built_kernel(spec) is None
     built = ensure_kernel(spec)
     assert (built.release, built.spec_name, built.series) == (RELEASE, str(installed), ())
     assert not built.keeps_trace  # it is older than 6.12
@@ -104,7 +103,7 @@ def test_a_kernel_is_taken_in_with_the_modules_a_guest_needs(
     for name in listed:
         module = (tmp_path / "initrd" / name.lstrip("/")).read_text()
         assert module.replace("-", "_").startswith(f"module {name.partition('-')[2]}")
-    assert find_prebuilt(spec) == built
+    assert built_kernel(spec) == built
     assert ensure_kernel(spec) == built
 
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from numalab.artifact.c_program import compile_program
+from numalab.artifact.program_artifact import compile_program
 from numalab.errors import UserError
 from numalab.kernel.prebuilt.modules import (
     NEEDED,

@@ -8,20 +8,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from numalab.artifact.c_program import FLAGS
+from numalab.artifact.builder import Artifact, Work
 from numalab.artifact.digest import digest_of, hash_file, remembered
+from numalab.artifact.program_artifact import FLAGS
 from numalab.errors import UserError
 from numalab.files import reading
-from numalab.kernel.kernel_artifact import BuiltKernel, load_built, store_built
+from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.prebuilt.image_header import NoKernel, parse_kernel_image
 from numalab.kernel.prebuilt.initramfs import choose_modules, init_source, make_initramfs
 from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress
 from numalab.source.debian_packages import (
-    NotFetched,
     check_unchanged,
     fetch_packages,
     fetched_packages,
@@ -31,8 +32,8 @@ FORMAT = 2  # raise it when what is made of the same files changes
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The files of a kernel: image, configuration and module tree, the latter two if known."""
+class _KernelFiles:
+    """The files of a kernel: image, configuration and module tree, the last two if present."""
 
     image: Path
     release: str
@@ -40,48 +41,47 @@ class _Found:
     modules: Path | None
 
 
-def find_prebuilt(spec: KernelSpec) -> BuiltKernel | None:
-    """Return a prebuilt kernel from the cache; None when it has not been taken in yet."""
-    try:
-        return load_built(spec.name, _digest(spec))
-    except NotFetched:
-        return None
-
-
-def take_prebuilt(spec: KernelSpec, tell: Progress) -> BuiltKernel:
-    """Take a prebuilt kernel into the cache, with its initramfs, unless it is there.
-
-    Raises UserError for a file that is no kernel and for a kernel that lacks what a guest needs,
-    HostError for a package that cannot be fetched.
-    """
+def fetch_prebuilt(spec: KernelSpec, tell: Progress) -> None:
+    """Fetch the package of a prebuilt kernel, if it is in one and the cache does not have it."""
     if spec.package is not None:
         fetch_packages(spec.package, tell)
+
+
+def prebuilt_artifact(spec: KernelSpec) -> Artifact[BuiltKernel]:
+    """Describe a prebuilt kernel with its initramfs to the builder.
+
+    Raises UserError for a file that is no kernel and for a kernel without the drivers that a guest
+    needs, NotFetched for a package that is not in the cache.
+    """
     digest = _digest(spec)
-    if (built := load_built(spec.name, digest)) is not None:
-        return built
-    with _kernel_files(spec, tell) as found, tempfile.TemporaryDirectory() as scratch:
-        modules = choose_modules(found.modules, spec.source) if found.modules else ()
+    make = partial(_make_entry, spec, digest)
+    read = partial(KERNELS.read, name=spec.name)
+    return Artifact(KERNELS, spec.name, KERNELS.entry(digest), make, read)
+
+
+def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
+    with _kernel_files(spec, work.tell) as files:
+        modules = choose_modules(files.modules, spec.source) if files.modules else ()
         initrd = None
         if modules:
-            tell("packing its initramfs", None)
-            initrd = Path(scratch) / "initrd"
+            work.tell("packing its initramfs", None)
+            initrd = work.entry.with_name("initrd")
             initrd.write_bytes(make_initramfs(modules))
-        return store_built(
-            BuiltKernel(
-                spec_name=spec.name,
-                bzimage=found.image,
-                release=found.release,
-                config=found.config,
-                config_hash=hash_file(found.config) if found.config else "",
-                digest=digest,
-                series=(),
-                source_version=found.release,
-                seconds=0.0,
-                compiler="built elsewhere",
-                bzimage_sha256=hash_file(found.image),
-                initrd=initrd,
-            )
+        kernel = BuiltKernel(
+            spec_name=spec.name,
+            bzimage=files.image,
+            release=files.release,
+            config=files.config,
+            config_hash=hash_file(files.config) if files.config else "",
+            digest=digest,
+            series=(),
+            source_version=files.release,
+            seconds=0.0,
+            compiler="built elsewhere",
+            bzimage_sha256=hash_file(files.image),
+            initrd=initrd,
         )
+        KERNELS.write(work.entry, kernel)
 
 
 def _digest(spec: KernelSpec) -> str:
@@ -95,13 +95,13 @@ def _digest(spec: KernelSpec) -> str:
     image = remembered(path, lambda _: {})["sha256"]
     if _is_package(path):
         return digest_of([*ours, image])
-    found = _beside(path, _release(path))
-    modules = choose_modules(found.modules, spec.source) if found.modules else ()
+    tree = _files_beside(path, _release(path)).modules
+    modules = choose_modules(tree, spec.source) if tree else ()
     return digest_of([*ours, image, [hash_file(module) for module in modules]])
 
 
 @contextmanager
-def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_Found]:
+def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_KernelFiles]:
     """Give the files of a kernel; those of a package are unpacked for as long as the block."""
     if spec.package is not None:
         fetched = fetched_packages(spec.package)
@@ -111,7 +111,7 @@ def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_Found]:
         packages = (Path(spec.source),)
     else:
         path = Path(spec.source)
-        yield _beside(path, _release(path))
+        yield _files_beside(path, _release(path))
         return
     with tempfile.TemporaryDirectory(prefix="numalab-kernel-") as scratch:
         tell("unpacking its package", None)
@@ -123,7 +123,7 @@ def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_Found]:
         )
         if not images:
             raise UserError("holds no kernel: there is no /boot/vmlinuz-* in it", file=spec.source)
-        yield _beside(images[0], _release(images[0]), root)
+        yield _files_beside(images[0], _release(images[0]), root)
 
 
 def _extract(package: Path, root: Path) -> None:
@@ -135,7 +135,7 @@ def _extract(package: Path, root: Path) -> None:
         ) from None
 
 
-def _beside(image: Path, release: str, root: Path | None = None) -> _Found:
+def _files_beside(image: Path, release: str, root: Path | None = None) -> _KernelFiles:
     """Find configuration and modules of a kernel image: in its package, or where it is installed.
 
     An image that lies in the root of another system (ROOT/boot) has its modules there.
@@ -143,7 +143,7 @@ def _beside(image: Path, release: str, root: Path | None = None) -> _Found:
     roots = [root] if root is not None else [image.resolve().parent.parent, Path("/")]
     trees = [base / up / release for base in roots for up in ("lib/modules", "usr/lib/modules")]
     configs = [image.with_name(f"config-{release}"), *(tree / "config" for tree in trees)]
-    return _Found(
+    return _KernelFiles(
         image,
         release,
         next((path for path in configs if path.is_file()), None),

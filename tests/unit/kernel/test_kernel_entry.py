@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from numalab.artifact.digest import hash_file
-from numalab.kernel.kernel_artifact import BuiltKernel, entry_dir, load_built, store_built
+from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.source.series import SeriesInfo
 
 SERIES = (SeriesInfo("mine", "5" * 64, ("one.patch", "two.patch")),)
@@ -24,25 +24,33 @@ def built(tmp_path: Path) -> BuiltKernel:
     files = {name: tmp_path / name for name in ("bzImage", "config", "vmlinux")}
     for name, path in files.items():
         path.write_text(name)
-    return store_built(
+    KERNELS.write(
+        KERNELS.entry("d1"),
         BuiltKernel(
             spec_name="k", digest="d1", bzimage=files["bzImage"], config=files["config"],
             symbols=files["vmlinux"], release="6.12.1", series=SERIES, source_version="6.12.1",
             seconds=1.5, compiler="gcc 12", first_name="base", first_seconds=60.0,
             config_hash="c" * 64, bzimage_sha256=hash_file(files["bzImage"]),
-        )
+        ),
     )  # fmt: skip
+    kernel = load()
+    assert kernel is not None
+    return kernel
+
+
+def load(name: str = "k") -> BuiltKernel | None:
+    return KERNELS.read(KERNELS.entry("d1"), name)
 
 
 def test_what_is_stored_is_loaded(built: BuiltKernel) -> None:
-    assert load_built("k", "d1") == built
+    assert load() == built
     assert built.bzimage.read_text() == "bzImage"
     assert built.symbols is not None and built.symbols.read_text() == "vmlinux"
     assert built.initrd is None
 
 
 def test_an_entry_answers_to_every_name_of_its_inputs(built: BuiltKernel) -> None:
-    assert load_built("another", "d1") == dataclasses.replace(built, spec_name="another")
+    assert load("another") == dataclasses.replace(built, spec_name="another")
 
 
 def test_a_cache_may_be_moved(
@@ -50,23 +58,23 @@ def test_a_cache_may_be_moved(
 ) -> None:
     (tmp_path / "cache").rename(tmp_path / "elsewhere")
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "elsewhere"))
-    found = load_built("k", "d1")
-    assert found is not None and found.config is not None
-    assert found.bzimage == tmp_path / "elsewhere/kernels/d1/bzImage"
-    assert found.config.read_text() == "config"
+    kernel = load()
+    assert kernel is not None and kernel.config is not None
+    assert kernel.bzimage == tmp_path / "elsewhere/kernels/d1/bzImage"
+    assert kernel.config.read_text() == "config"
 
 
 def rewrite(**changes: Any) -> None:
-    record = entry_dir("d1") / "kernel.json"
+    record = KERNELS.entry("d1") / "kernel.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
 
 
 def test_an_entry_of_before_there_were_symbols(built: BuiltKernel) -> None:
-    record = entry_dir("d1") / "kernel.json"
+    record = KERNELS.entry("d1") / "kernel.json"
     older = json.loads(record.read_text())
     del older["symbols"], older["initrd"]
     record.write_text(json.dumps(older))
-    assert load_built("k", "d1") == dataclasses.replace(built, symbols=None)
+    assert load() == dataclasses.replace(built, symbols=None)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +92,8 @@ def test_an_entry_of_before_there_were_symbols(built: BuiltKernel) -> None:
     ],
 )
 def test_a_spoiled_entry_is_none(built: BuiltKernel, spoil: Any) -> None:
-    spoil(entry_dir("d1"))
-    assert load_built("k", "d1") is None
+    spoil(KERNELS.entry("d1"))
+    assert load() is None
 
 
 @pytest.mark.parametrize(
