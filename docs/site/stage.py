@@ -19,7 +19,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md",
          "kernel-configs/series/*/README.md", "reports/examples/README.md",
          "workloads/README.md", "kernel-configs/README.md", "images/README.md")  # fmt: skip
 FILES = ("docs/site/site.css", "docs/img/**/*.svg", "docs/*.json", "LICENSE",
-         "reports/examples/*/changelog.txt",
+         "reports/examples/*/changelog.txt", "studies/experiments/**/*.*",
          "reports/examples/group-construction/picture.png")  # fmt: skip
 
 

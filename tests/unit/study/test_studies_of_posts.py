@@ -75,7 +75,7 @@ def test_its_example_is_of_the_study_as_it_is_now(path: Path) -> None:
     plan = json.loads((example / "plan.json").read_text())
     assert plan["digest"] == plan_study(path, plan["preset"] or None).digest
     assert (
-        f"reports/examples/{path.stem}/" in (project_dir() / "docs/results/studies.md").read_text()
+        f"reports/examples/{path.stem}/" in (project_dir() / "docs/results/README.md").read_text()
     )
 
 
@@ -122,7 +122,7 @@ def test_each_fix_of_2018_is_accounted_for() -> None:
 def test_what_all_quick_presets_showed_is_what_was_printed() -> None:
     root = project_dir()
     printed = (root / "tests/data/studies/quick.txt").read_text(encoding="utf-8")
-    said = " ".join((root / "docs/results/studies.md").read_text(encoding="utf-8").split())
+    said = " ".join((root / "docs/results/README.md").read_text(encoding="utf-8").split())
     verdicts = ("holds", "reproduced", "no difference shown", "cannot be seen in")
     holds, shown, nothing, unseen = (
         len(re.findall(rf"  {verdict}\b", printed)) for verdict in verdicts
