@@ -25,6 +25,8 @@ def test_a_lab_folder_can_be_planned_as_it_is(
     assert init(tmp_path / "mine").returncode == 0
     monkeypatch.chdir(tmp_path / "mine")
     plan = plan_study(Path("studies/mine.toml"))
+    tutorial = (shipped_dir() / "docs/tutorial.md").read_text(encoding="utf-8")
+    assert Path("studies/mine.toml").read_text() in tutorial
     assert [run.variant for run in plan.runs[:2]] == ["before", "after"]
     assert find_kernel("mine").series == ("mine",)
     assert find_series("mine").patches[0].subject == "sched/numa: begin to scan after half a second"
