@@ -78,19 +78,19 @@ def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
     """Check the rules about memory of a machine whose distances may not be known."""
     nodes = _nodes(document)
     shape = _cpu_shape([node.cpus for node in nodes], document.cpu)
-    known = unread.isdisjoint(("shape", "links", "matrix", "distances", "interconnects"))
+    has_distances = unread.isdisjoint(("shape", "links", "matrix", "distances", "interconnects"))
     distances: Matrix = ()
     interconnects: tuple[Interconnect, ...] = ()
     try:
-        if known:
+        if has_distances:
             distances, interconnects = _distances(document)[0], _interconnects(document)
     except RuleBroken:  # of another part
-        known = False
+        has_distances = False
     topology = Topology(
         name="", summary="", source="", nodes=nodes, distances=distances, cpu_shape=shape,
         llc=document.cpu.llc, interconnects=interconnects, memory=document.memory,
     )  # fmt: skip
-    check_memory(topology, known_distances=known)
+    check_memory(topology, known_distances=has_distances)
 
 
 def _nodes(document: TopologyFile) -> tuple[Node, ...]:
@@ -192,14 +192,14 @@ def _packaged(nodes: Sequence[Sequence[int]], table: CpuTable) -> CpuShape | Non
         if not even and (table.dies, table.threads) == (1, 1):
             return None
         sockets = len(holders)
-    each = sockets * table.dies * table.threads
-    if cpus % each:
+    per_socket = sockets * table.dies * table.threads
+    if cpus % per_socket:
         raise RuleBroken(
             "cpu",
             f"{counted(cpus, 'CPU')} do not divide into {counted(sockets, 'socket')} x "
             f"{counted(table.dies, 'die')} x {counted(table.threads, 'thread')}",
         )
-    return CpuShape(sockets, table.dies, cpus // each, table.threads)
+    return CpuShape(sockets, table.dies, cpus // per_socket, table.threads)
 
 
 def _distances(document: TopologyFile) -> tuple[Matrix, tuple[Link, ...]]:

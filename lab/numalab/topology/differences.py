@@ -30,24 +30,24 @@ def compare_topologies(a: Topology, b: Topology) -> tuple[Difference, ...]:
 
 
 def _nodes(a: Topology, b: Topology) -> Iterator[Difference]:
-    for one, other in zip_longest(a.nodes, b.nodes):
-        if one is None or other is None:
-            number = (one or other).id
-            yield Difference(f"node {number}", _there(one), _there(other))
+    for node, other in zip_longest(a.nodes, b.nodes):
+        if node is None or other is None:
+            number = (node or other).id
+            yield Difference(f"node {number}", _presence(node), _presence(other))
             continue
-        if one.cpus != other.cpus:
+        if node.cpus != other.cpus:
             yield Difference(
-                f"node {one.id}, CPUs",
-                format_cpulist(one.cpus) or "none",
+                f"node {node.id}, CPUs",
+                format_cpulist(node.cpus) or "none",
                 format_cpulist(other.cpus) or "none",
             )
-        if one.memory_mib != other.memory_mib:
+        if node.memory_mib != other.memory_mib:
             yield Difference(
-                f"node {one.id}, memory", f"{one.memory_mib} MiB", f"{other.memory_mib} MiB"
+                f"node {node.id}, memory", f"{node.memory_mib} MiB", f"{other.memory_mib} MiB"
             )
 
 
-def _there(node: object) -> str:
+def _presence(node: object) -> str:
     return "is not there" if node is None else "is there"
 
 

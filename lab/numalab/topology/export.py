@@ -41,12 +41,18 @@ def numa_element(topology: Topology, memory_mib: Sequence[int] = ()) -> ET.Eleme
             ET.SubElement(distances, "sibling", id=str(other), value=str(distance))
     if topology.interconnects:
         links = ET.SubElement(numa, "interconnects")
-        for each in topology.interconnects:
-            ends = {"initiator": str(each.initiator), "target": str(each.target), "type": "access"}
-            if each.latency_ns is not None:
-                ET.SubElement(links, "latency", ends, value=str(each.latency_ns))
-            if each.bandwidth_kib_s is not None:
-                ET.SubElement(links, "bandwidth", ends, value=str(each.bandwidth_kib_s), unit="KiB")
+        for access in topology.interconnects:
+            ends = {
+                "initiator": str(access.initiator),
+                "target": str(access.target),
+                "type": "access",
+            }
+            if access.latency_ns is not None:
+                ET.SubElement(links, "latency", ends, value=str(access.latency_ns))
+            if access.bandwidth_kib_s is not None:
+                ET.SubElement(
+                    links, "bandwidth", ends, value=str(access.bandwidth_kib_s), unit="KiB"
+                )
     return numa
 
 
@@ -86,7 +92,7 @@ def qemu_arguments(topology: Topology) -> list[list[str]]:
         for b, distance in enumerate(row)
         if a != b
     ]
-    return lines + [argument for each in topology.interconnects for argument in _hmat(each)]
+    return lines + [argument for access in topology.interconnects for argument in _hmat(access)]
 
 
 def render_qemu(topology: Topology) -> str:
@@ -105,13 +111,13 @@ def _initiator(topology: Topology, node: int) -> int:
     return min(holders, key=lambda other: (topology.distances[other][node], other))
 
 
-def _hmat(each: Interconnect) -> list[list[str]]:
-    ends = f"hmat-lb,initiator={each.initiator},target={each.target},hierarchy=memory"
+def _hmat(access: Interconnect) -> list[list[str]]:
+    ends = f"hmat-lb,initiator={access.initiator},target={access.target},hierarchy=memory"
     lines = []
-    if each.latency_ns is not None:
-        lines.append(["-numa", f"{ends},data-type=access-latency,latency={each.latency_ns}"])
-    if each.bandwidth_kib_s is not None:
-        whole = max(each.bandwidth_kib_s // MIB_IN_KIB, 1)  # QEMU takes whole MiB only
+    if access.latency_ns is not None:
+        lines.append(["-numa", f"{ends},data-type=access-latency,latency={access.latency_ns}"])
+    if access.bandwidth_kib_s is not None:
+        whole = max(access.bandwidth_kib_s // MIB_IN_KIB, 1)  # QEMU takes whole MiB only
         lines.append(["-numa", f"{ends},data-type=access-bandwidth,bandwidth={whole}M"])
     return lines
 
@@ -185,8 +191,8 @@ def render_dot(topology: Topology) -> str:
         memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
         lines.append(f'  n{node.id} [label="node {node.id}\\n{cpus}\\n{memory}"];')
     for a, b in topology.links:
-        there, back = topology.distances[a][b], topology.distances[b][a]
-        label = str(there) if there == back else f"{there} / {back}"
+        out, back = topology.distances[a][b], topology.distances[b][a]
+        label = str(out) if out == back else f"{out} / {back}"
         lines.append(f'  n{a} -- n{b} [label="{label}"];')
     return "\n".join([*lines, "}"]) + "\n"
 

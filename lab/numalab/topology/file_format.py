@@ -33,7 +33,7 @@ def _list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list | tuple) and bool(value) and all(map(fits, value))
 
 
-def _given(what: str, *forms: Callable[[Any], bool]) -> BeforeValidator:
+def _one_of(what: str, *forms: Callable[[Any], bool]) -> BeforeValidator:
     """Take a value that has one of these forms; of another, say once `what` to give instead.
 
     Without it, a wrong value gives a message for each of the forms that it may have.
@@ -88,7 +88,7 @@ class MemoryTable(Document):
 
     latency_ns: Annotated[
         Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None,
-        _given(
+        _one_of(
             "a number of nanoseconds from 1 to 1000000, or a table of them, one row for each node",
             _LATENCY,
             _list(_list(_LATENCY)),
@@ -100,7 +100,7 @@ class MemoryTable(Document):
     )
     bandwidth_mb_s: Annotated[
         MegabytesPerSecond | tuple[MegabytesPerSecond, ...] | None,
-        _given(
+        _one_of(
             "a number of MB/s from 1 to 10000000, or a list of them, one for each node",
             _BANDWIDTH,
             _list(_BANDWIDTH),
@@ -156,7 +156,7 @@ class TopologyFile(Document):
         CpuCount
         | Annotated[tuple[CpuCount, ...], Field(max_length=MAX_NODES)]
         | Annotated[tuple[CpuList, ...], Field(max_length=MAX_NODES)],
-        _given(
+        _one_of(
             f"a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU lists"
             ' such as "0-3,8"',
             _CPUS,
@@ -169,7 +169,7 @@ class TopologyFile(Document):
     )
     memory_mib: Annotated[
         MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)],
-        _given(
+        _one_of(
             f"a number of MiB from 0 to {MAX_MEMORY_MIB}, or a list of such numbers",
             _MEMORY,
             _list(_MEMORY),
@@ -228,6 +228,6 @@ class TopologyFile(Document):
     def _check_no_table(cls, value: object) -> object:
         if not isinstance(value, list):
             return value
-        if any(isinstance(each, list) for each in value):
+        if any(isinstance(row, list) for row in value):
             raise ValueError("these go by hops, with links; a table of distances is called matrix")
         return tuple(value)  # strict: what a validator returns is no JSON array any more

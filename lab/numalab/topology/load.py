@@ -98,7 +98,7 @@ def topology_to_dict(topology: Topology) -> dict[str, Any]:
         "links": [list(link) for link in topology.links],
         "cpu_shape": vars(topology.cpu_shape) if topology.cpu_shape else None,
         "llc": topology.llc,
-        "interconnects": [vars(each) for each in topology.interconnects],
+        "interconnects": [vars(access) for access in topology.interconnects],
     }
 
 

@@ -148,10 +148,10 @@ class Topology:
         direct = apart(a, b)
         if direct >= UNREACHABLE - LOCAL_DISTANCE:
             return True
-        others = (c for c in range(len(self.nodes)) if c not in (a, b))
+        between = (c for c in range(len(self.nodes)) if c not in (a, b))
         return any(
             apart(a, c) < direct and apart(c, b) < direct and apart(a, c) + apart(c, b) <= direct
-            for c in others
+            for c in between
         )
 
     def _apart(self, a: int, b: int) -> int:

@@ -25,8 +25,8 @@ def renumbered(topology: Topology, order: Sequence[int]) -> Topology:
         nodes=tuple(replace(topology.nodes[old], id=new[old]) for old in order),
         distances=tuple(tuple(topology.distances[a][b] for b in order) for a in order),
         interconnects=tuple(
-            replace(each, initiator=new[each.initiator], target=new[each.target])
-            for each in topology.interconnects
+            replace(access, initiator=new[access.initiator], target=new[access.target])
+            for access in topology.interconnects
         ),
         shape=None,
         drawn_links=(),

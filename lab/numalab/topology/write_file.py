@@ -18,9 +18,9 @@ def render_topology_file(topology: Topology) -> str:
     lines += _distances(topology)
     lines += _cpu_table(topology)
     lines += _memory_table(topology)
-    for each in topology.interconnects:
+    for access in topology.interconnects:
         lines += ["", "[[interconnects]]"]
-        lines += [f"{key} = {value}" for key, value in vars(each).items() if value is not None]
+        lines += [f"{key} = {value}" for key, value in vars(access).items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -63,13 +63,13 @@ def _distances(topology: Topology) -> list[str]:
 
 
 def _by_hop(topology: Topology, counts: list[list[int | None]]) -> list[int]:
-    found = {
+    distances = {
         hop: topology.distances[a][b]
         for a, row in enumerate(counts)
         for b, hop in enumerate(row)
         if hop is not None
     }
-    return [found[hop] for hop in range(max(found) + 1)]
+    return [distances[hop] for hop in range(max(distances) + 1)]
 
 
 def _links(topology: Topology) -> list[str]:

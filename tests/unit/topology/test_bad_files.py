@@ -18,10 +18,10 @@ def test_the_message(request: pytest.FixtureRequest, name: str) -> None:
         load_topology_file(file)
     text = str(caught.value)
     assert text.startswith(f"{file}: ")
-    found = text.removeprefix(f"{file}: ") + "\n"
+    message = text.removeprefix(f"{file}: ") + "\n"
     if request.config.getoption("--regenerate"):
-        expected.write_text(found, encoding="utf-8")
-    assert found == expected.read_text(encoding="utf-8")
+        expected.write_text(message, encoding="utf-8")
+    assert message == expected.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", FILES)

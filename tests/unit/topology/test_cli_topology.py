@@ -121,9 +121,9 @@ def test_check_is_bounded_and_counts_the_rest(tmp_path: Path) -> None:
 def test_check_json() -> None:
     result = run("check", "topologies/ring-4.toml", "--json")
     assert result.exit_code == 0
-    (found,) = json.loads(result.stdout)
-    assert found["errors"] == []
-    assert found["hazards"][0]["name"] == "group construction"
+    (document,) = json.loads(result.stdout)
+    assert document["errors"] == []
+    assert document["hazards"][0]["name"] == "group construction"
 
 
 def test_diff() -> None:
@@ -157,8 +157,8 @@ def test_bandwidths_that_look_alike_are_shown_whole(tmp_path: Path) -> None:
 
 
 def test_one_of_a_thing_is_written_so() -> None:
-    one = run("show", "ring-2").stdout
-    assert "2 sockets x 1 die x 2 cores x 1 thread" in one
+    text = run("show", "ring-2").stdout
+    assert "2 sockets x 1 die x 2 cores x 1 thread" in text
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ def guest(**changes: Any) -> GuestView:
         ),
         sched_log=SchedLog(PREDICTION.cpus, ()),
         domain_files={
-            (each.cpu, domain.level): DomainFiles(domain.name, domain.flags)
-            for each in PREDICTION.cpus
-            for domain in each.domains
+            (cpu.cpu, domain.level): DomainFiles(domain.name, domain.flags)
+            for cpu in PREDICTION.cpus
+            for domain in cpu.domains
         },
         kernel="6.12",
         vendor="amd",
@@ -81,8 +81,8 @@ def test_warnings_are_compared() -> None:
     line = "WARNING: CPU: 0 PID: 1 at kernel/sched/topology.c:935 build_balance_mask+0x1/0x2"
     sibling = "sched: CPU #2's llc-sibling CPU #0 is not on the same node! [node: 1 != 0]. Ignoring"
     for text in (line, f"{sibling} dependency."):
-        (found,) = differences(guest(warnings=parse_guest_view({}, "", text).warnings))
-        assert (found.subject, found.found) == ("kernel log", text)
+        (difference,) = differences(guest(warnings=parse_guest_view({}, "", text).warnings))
+        assert (difference.subject, difference.actual) == ("kernel log", text)
 
 
 def test_groups_in_another_order() -> None:
@@ -100,32 +100,34 @@ def test_groups_in_another_order() -> None:
 def test_a_lost_domain() -> None:
     cpus = list(PREDICTION.cpus)
     cpus[0] = dataclasses.replace(cpus[0], domains=cpus[0].domains[:2])
-    found = differences(guest(sched_log=SchedLog(tuple(cpus), ())))
-    assert found[0].subject == "CPU 0, sched domains"
-    assert (found[0].expected, found[0].found) == (
+    result = differences(guest(sched_log=SchedLog(tuple(cpus), ())))
+    assert result[0].subject == "CPU 0, sched domains"
+    assert (result[0].expected, result[0].actual) == (
         "MC 0-1, NUMA 0-3,6-7, NUMA 0-7",
         "MC 0-1, NUMA 0-3,6-7",
     )
 
 
 def test_a_lost_cpu_and_an_empty_log() -> None:
-    found = differences(guest(sched_log=SchedLog(PREDICTION.cpus[:-1], ())))
-    assert [each.subject for each in found] == ["CPU 7, sched domains"]
-    found = differences(guest(sched_log=SchedLog((), ())))
-    assert found[0].found == "no sched_verbose lines in the log"
+    result = differences(guest(sched_log=SchedLog(PREDICTION.cpus[:-1], ())))
+    assert [difference.subject for difference in result] == ["CPU 7, sched domains"]
+    result = differences(guest(sched_log=SchedLog((), ())))
+    assert result[0].actual == "no sched_verbose lines in the log"
 
 
 def test_flags_and_errors() -> None:
     files = dict(guest().domain_files)
     files[1, 0] = DomainFiles("MC", ("SD_SHARE_LLC",))
-    found = differences(
+    result = differences(
         guest(domain_files=files, sched_log=SchedLog(PREDICTION.cpus, ("ERROR: x",)))
     )
-    assert [each.subject for each in found] == [
+    assert [difference.subject for difference in result] == [
         "CPU 1, domain 0 (MC 0-1), flags",
         "sched_verbose",
     ]
-    assert found[1] == Difference("sched_verbose", "no such error", "ERROR: x", MachinePart.DOMAINS)
+    assert result[1] == Difference(
+        "sched_verbose", "no such error", "ERROR: x", MachinePart.DOMAINS
+    )
 
 
 def test_both_sides_are_shown_and_long_lists_cut() -> None:
@@ -154,8 +156,11 @@ def test_hostile_files_are_bounded() -> None:
 
 def test_two_machines_differ() -> None:
     assert compare_topologies(RING, RING) == ()
-    found = compare_topologies(RING, load_topology("mesh-4"))
-    assert found[0] == Difference("distance, node 0 to node 2", "30", "20")
-    subjects = {each.subject for each in compare_topologies(RING, load_topology("slow-memory-3"))}
+    result = compare_topologies(RING, load_topology("mesh-4"))
+    assert result[0] == Difference("distance, node 0 to node 2", "30", "20")
+    subjects = {
+        difference.subject
+        for difference in compare_topologies(RING, load_topology("slow-memory-3"))
+    }
     assert {"node 3", "node 2, CPUs", "node 1, memory", "packaging"} <= subjects
     assert "access, node 0 to node 0" in subjects

@@ -64,7 +64,7 @@ def test_a_domain_of_one_cpu_or_like_its_child_is_dropped() -> None:
     assert lowest.parent is not None
     grouped(lowest, 0b01)
     grouped(lowest.parent, 0b01, 0b10)
-    assert [each.name for each in attached_domains(lowest)] == ["MC"]
+    assert [domain.name for domain in attached_domains(lowest)] == ["MC"]
 
 
 def test_the_imbalance_that_numa_allows_is_an_eighth_of_a_node_with_one_cache() -> None:

@@ -50,21 +50,21 @@ def test_a_cpu_set_is_words_of_32_bits_the_last_the_lowest(
 def test_a_machine_without_nodes_is_one() -> None:
     text = ('<topology><object type="Machine" os_index="0" cpuset="0x3" local_memory="2097152">'
             f"{pu(0)}{pu(1)}</object></topology>")  # fmt: skip
-    (found,) = parse_hwloc(text, name="x", source="s", file="f").topology.nodes
-    assert (found.cpus, found.memory_mib) == ((0, 1), 2)
+    (single,) = parse_hwloc(text, name="x", source="s", file="f").topology.nodes
+    assert (single.cpus, single.memory_mib) == ((0, 1), 2)
 
 
 def test_cpus_that_are_offline_are_left_out() -> None:
-    found = read(node(0, "0xf"), pu(0), pu(2))
-    assert found.old_cpus == (0, 2)
+    imported = read(node(0, "0xf"), pu(0), pu(2))
+    assert imported.old_cpus == (0, 2)
 
 
 def test_a_cpu_belongs_to_the_node_with_the_fewest() -> None:
     """High-bandwidth memory has the CPUs near it, which are those of another node."""
-    found = read(node(0, "0xf"), node(1, "0x3"), *map(pu, range(4)))
-    assert [each.cpus for each in found.topology.nodes] == [(0, 1), (2, 3)]
+    imported = read(node(0, "0xf"), node(1, "0x3"), *map(pu, range(4)))
+    assert [machine_node.cpus for machine_node in imported.topology.nodes] == [(0, 1), (2, 3)]
     same = read(node(0, "0x3"), node(1, "0x3"), *map(pu, range(2)))
-    assert [each.cpus for each in same.topology.nodes] == [(0, 1), ()]
+    assert [machine_node.cpus for machine_node in same.topology.nodes] == [(0, 1), ()]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_latencies_are_found_in_either_format(table: str) -> None:
 
 
 def test_without_a_table_nodes_are_20_apart_and_that_is_said() -> None:
-    found = read(*TWO)
-    assert found.topology.distances == ((10, 20), (20, 10))
-    assert found.notes[0] == (
+    imported = read(*TWO)
+    assert imported.topology.distances == ((10, 20), (20, 10))
+    assert imported.notes[0] == (
         "no table of distances: 20 between nodes, as kernels have it without one"
     )
 
@@ -105,11 +105,11 @@ def test_packages_cores_and_caches_make_the_shape() -> None:
         inside += f'<object type="Package" os_index="{package}" cpuset="{mask:#x}">'
         inside += f'<object type="L3Cache" cpuset="{mask:#x}">{cores}</object></object>'
         inside += node(package, f"{mask:#x}")
-    found = read(inside)
-    shape = found.topology.cpu_shape
+    imported = read(inside)
+    shape = imported.topology.cpu_shape
     assert shape is not None
     assert (shape.sockets, shape.dies, shape.cores, shape.threads) == (2, 1, 2, 2)
-    assert found.old_cpus == (0, 4, 1, 5, 2, 6, 3, 7)
+    assert imported.old_cpus == (0, 4, 1, 5, 2, 6, 3, 7)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_is_left_out_is_reported() -> None:
 
 def test_elements_have_their_line_and_are_bounded() -> None:
     xml = parse_xml("<a>\n<b/>\n <c>x</c></a>", "f")
-    assert [(each.tag, xml.at(each).line) for each in xml.root.iter()] == [
+    assert [(element.tag, xml.at(element).line) for element in xml.root.iter()] == [
         ("a", "line 1"), ("b", "line 2"), ("c", "line 3")
     ]  # fmt: skip
     with pytest.raises(UserError, match="line 2: more than"):

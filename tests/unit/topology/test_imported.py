@@ -9,76 +9,76 @@ from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
 
 
 def imported(
-    *found: FoundNode,
+    *nodes: FoundNode,
     distances: list[list[int]] | None = None,
     places: dict[int, CpuPlace] | None = None,
 ) -> Imported:
-    return imported_topology(found, distances, name="x", source="s", file="f", places=places)
+    return imported_topology(nodes, distances, name="x", source="s", file="f", places=places)
 
 
-def kinds(found: Imported) -> list[ChangeKind]:
-    return [change.kind for change in found.changes]
+def kinds(result: Imported) -> list[ChangeKind]:
+    return [change.kind for change in result.changes]
 
 
 def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
-    found = imported(
+    result = imported(
         FoundNode(0, (0, 1), 512), FoundNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]],
         places={cpu: CpuPlace(cpu // 2, cpu) for cpu in range(4)},
     )  # fmt: skip
-    assert found.changes == () and found.old_cpus == (0, 1, 2, 3)
-    assert found.topology.distances == ((10, 15), (25, 10))
-    assert [node.memory_mib for node in found.topology.nodes] == [512, 256]
+    assert result.changes == () and result.old_cpus == (0, 1, 2, 3)
+    assert result.topology.distances == ((10, 15), (25, 10))
+    assert [node.memory_mib for node in result.topology.nodes] == [512, 256]
 
 
 def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
-    found = imported(
+    result = imported(
         FoundNode(8, (2,), 8), FoundNode(2, (0,), 2), FoundNode(5, (), 0),
         distances=[[10, 82, 99], [28, 10, 99], [99, 99, 10]],
     )  # fmt: skip
-    assert [node.memory_mib for node in found.topology.nodes] == [2, 8]
-    assert found.topology.distances == ((10, 28), (82, 10))
-    assert found.notes[:2] == (
+    assert [node.memory_mib for node in result.topology.nodes] == [2, 8]
+    assert result.topology.distances == ((10, 28), (82, 10))
+    assert result.notes[:2] == (
         "left out nodes without CPUs and memory: 5",
         "numbered nodes anew: 2 is now 0, 8 is now 1",
     )
-    assert kinds(found) == [
+    assert kinds(result) == [
         ChangeKind.NODES, ChangeKind.NODES, ChangeKind.UNKNOWN_PACKAGING, ChangeKind.CPU_NUMBERS
     ]  # fmt: skip
-    assert found.notes[3].endswith("CPUs 0-1 were 0,2")
-    assert (found.old_cpus, found.old_nodes) == ((0, 2), (2, 8))
+    assert result.notes[3].endswith("CPUs 0-1 were 0,2")
+    assert (result.old_cpus, result.old_nodes) == ((0, 2), (2, 8))
 
 
 def test_cpus_of_a_core_come_together() -> None:
     """Threads 0 and 2 are one core, 1 and 3 the other."""
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(4)}
-    found = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
-    assert found.old_cpus == (0, 2, 1, 3)
-    shape = found.topology.cpu_shape
+    result = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    assert result.old_cpus == (0, 2, 1, 3)
+    shape = result.topology.cpu_shape
     assert shape is not None and (shape.cores, shape.threads) == (2, 2)
-    assert kinds(found) == [ChangeKind.CPU_NUMBERS]
+    assert kinds(result) == [ChangeKind.CPU_NUMBERS]
 
 
 def test_places_of_some_cpus_are_places_of_none() -> None:
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(3)}
-    found = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
-    assert found.old_cpus == (0, 1, 2, 3)
-    assert found.notes[0].startswith(
+    result = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    assert result.old_cpus == (0, 1, 2, 3)
+    assert result.notes[0].startswith(
         "no sockets, cores, threads and caches of CPUs 3 in the source"
     )
 
 
 def test_uneven_nodes_have_no_shape_and_that_is_said() -> None:
-    found = imported(FoundNode(0, (0, 1, 2), 64), FoundNode(1, (3,), 64))
-    assert found.topology.cpu_shape is None
-    assert found.changes[-1].kind is ChangeKind.PACKAGING
-    assert found.notes[-1].endswith("each CPU becomes a socket of its own")
+    result = imported(FoundNode(0, (0, 1, 2), 64), FoundNode(1, (3,), 64))
+    assert result.topology.cpu_shape is None
+    assert result.changes[-1].kind is ChangeKind.PACKAGING
+    assert result.notes[-1].endswith("each CPU becomes a socket of its own")
 
 
 MANY = tuple(FoundNode(n, (n,), 1) for n in range(MAX_NODES + 1))
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("nodes", "message"),
     [
         ((), "no NUMA node found"),
         ((FoundNode(0, (0,), 1), FoundNode(0, (1,), 1)), "node 0 is described twice"),
@@ -90,9 +90,9 @@ MANY = tuple(FoundNode(n, (n,), 1) for n in range(MAX_NODES + 1))
         (MANY, f"{MAX_NODES + 1} nodes; at most {MAX_NODES}"),
     ],
 )
-def test_what_is_no_machine(found: tuple[FoundNode, ...], message: str) -> None:
+def test_what_is_no_machine(nodes: tuple[FoundNode, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        imported(*found)
+        imported(*nodes)
 
 
 @pytest.mark.parametrize(

@@ -22,20 +22,20 @@ RING = ((10, 20, 30, 20), (20, 10, 20, 30), (30, 20, 10, 20), (20, 30, 20, 10))
 
 def test_the_four_node_machine_of_2018() -> None:
     imported = read_machine(str(DATA / "numactl-4.txt"), None, name="pairs-4")
-    found = imported.topology
+    topology = imported.topology
     assert imported.notes == (NO_PACKAGING,)
-    assert found.distances == load_topology("pairs-4").distances
-    assert [len(node.cpus) for node in found.nodes] == [24] * 4
-    assert [node.memory_mib for node in found.nodes] == [32431, 31961, 30425, 32200]
-    assert found.cpu_shape == CpuShape(4, 1, 24, 1)
+    assert topology.distances == load_topology("pairs-4").distances
+    assert [len(node.cpus) for node in topology.nodes] == [24] * 4
+    assert [node.memory_mib for node in topology.nodes] == [32431, 31961, 30425, 32200]
+    assert topology.cpu_shape == CpuShape(4, 1, 24, 1)
 
 
 def test_sparse_numbers_ranges_and_empty_nodes() -> None:
     imported = read_machine(str(DATA / "import" / "numactl-sparse.txt"), None, name="x")
-    found = imported.topology
-    assert found.distances == ((10, 40, 80), (40, 10, 80), (80, 80, 10))
-    assert [node.cpus for node in found.nodes] == [(0, 1, 2, 3), (4, 5, 6, 7), ()]
-    assert [node.memory_mib for node in found.nodes] == [1024, 0, 2048]
+    topology = imported.topology
+    assert topology.distances == ((10, 40, 80), (40, 10, 80), (80, 80, 10))
+    assert [node.cpus for node in topology.nodes] == [(0, 1, 2, 3), (4, 5, 6, 7), ()]
+    assert [node.memory_mib for node in topology.nodes] == [1024, 0, 2048]
     assert imported.notes == (
         "numbered nodes anew: 0 is now 0, 8 is now 1, 252 is now 2",
         NO_PACKAGING,
@@ -44,17 +44,17 @@ def test_sparse_numbers_ranges_and_empty_nodes() -> None:
 
 
 def test_one_node() -> None:
-    found = read_machine(str(DATA / "import" / "numactl-single.txt"), None, name="x").topology
-    assert found.distances == ((10,),)
-    assert found.nodes[0].cpus == (0, 1)
+    topology = read_machine(str(DATA / "import" / "numactl-single.txt"), None, name="x").topology
+    assert topology.distances == ((10,),)
+    assert topology.nodes[0].cpus == (0, 1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_hwloc(version: int) -> None:
-    found = read_machine(str(DATA / "import" / f"hwloc{version}.xml"), None, name="x").topology
-    assert found.distances == RING
-    assert [node.cpus for node in found.nodes] == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert {node.memory_mib for node in found.nodes} == {1024}
+    topology = read_machine(str(DATA / "import" / f"hwloc{version}.xml"), None, name="x").topology
+    assert topology.distances == RING
+    assert [node.cpus for node in topology.nodes] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert {node.memory_mib for node in topology.nodes} == {1024}
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -67,8 +67,8 @@ def test_of_several_tables_of_hwloc_the_firmwares_is_taken(tmp_path: Path, versi
     assert measured != table
     file = tmp_path / "two.xml"
     file.write_text(f"{before}{tag}{measured}{end}{tag}{table}{end}{after}")
-    found = read_machine(str(file), None, name="x").topology
-    assert found.distances == RING
+    topology = read_machine(str(file), None, name="x").topology
+    assert topology.distances == RING
 
 
 def test_a_pipe_in_a_sysfs_tree_is_not_waited_for(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_a_pipe_in_a_sysfs_tree_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["import/sysfs", "import/sysfs/node"])
 def test_a_sysfs_tree(folder: str) -> None:
-    found = read_machine(str(DATA / folder), None, name="x").topology
-    assert found.distances == RING
-    assert [node.cpus for node in found.nodes] == [
+    topology = read_machine(str(DATA / folder), None, name="x").topology
+    assert topology.distances == RING
+    assert [node.cpus for node in topology.nodes] == [
         tuple(range(first, first + 4)) for first in range(0, 16, 4)
     ]
-    assert found.nodes[1].memory_mib == 503
+    assert topology.nodes[1].memory_mib == 503
     if folder.endswith("sysfs"):
-        assert found.cpu_shape == CpuShape(4, 1, 2, 2)
+        assert topology.cpu_shape == CpuShape(4, 1, 2, 2)
 
 
 GOOD = (DATA / "numactl-4.txt").read_text()
@@ -180,9 +180,9 @@ node   0
 
 
 def test_wrapped_lines_lose_nothing() -> None:
-    found = parse_numactl(WRAPPED, name="x", source="", file="x").topology
-    assert [node.cpus for node in found.nodes] == [tuple(range(8)), tuple(range(8, 16))]
-    assert found.distances == ((10, 20), (20, 10))
+    topology = parse_numactl(WRAPPED, name="x", source="", file="x").topology
+    assert [node.cpus for node in topology.nodes] == [tuple(range(8)), tuple(range(8, 16))]
+    assert topology.distances == ((10, 20), (20, 10))
 
 
 def tree(root: Path, nodes: dict[int, str], cpus: dict[int, tuple[int, str, str]]) -> Path:

@@ -36,8 +36,8 @@ GRID = {(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)}
 )
 def test_who_is_linked(shape: Shape, nodes: int, links: set[tuple[int, int]]) -> None:
     shape.check(nodes)
-    found = shape.links(nodes)
-    assert set(found) == links and len(found) == len(links)
+    pairs = shape.links(nodes)
+    assert set(pairs) == links and len(pairs) == len(links)
     assert len(shape.points(nodes)) == nodes
 
 

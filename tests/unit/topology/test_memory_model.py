@@ -38,10 +38,10 @@ def test_in_slow_motion_all_takes_longer_in_proportion(name: str) -> None:
     slow = memory_model(in_slow_motion(load_topology(name), 8))
     assert slow.latency_ns == tuple(tuple(8 * ns for ns in row) for row in usual.latency_ns)
     assert slow.interrupt_ns == tuple(tuple(8 * ns for ns in row) for row in usual.interrupt_ns)
-    for one, other in ((slow.l2, usual.l2), (slow.llc, usual.llc)):
-        assert (one.kib, one.hit_ns) == (other.kib, 8 * other.hit_ns)
-    assert [each.mb_s * 8 for each in slow.servers] == pytest.approx(
-        [each.mb_s for each in usual.servers], rel=0.01
+    for slower, other in ((slow.l2, usual.l2), (slow.llc, usual.llc)):
+        assert (slower.kib, slower.hit_ns) == (other.kib, 8 * other.hit_ns)
+    assert [server.mb_s * 8 for server in slow.servers] == pytest.approx(
+        [server.mb_s for server in usual.servers], rel=0.01
     )
     assert (slow.groups, slow.routes) == (usual.groups, usual.routes)
 
@@ -192,13 +192,13 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_cpu_alone_finds_the_files_latencies(
-    tmp_path: Path, table: list[list[int]], told: list[int] | None, cpus: int
+    tmp_path: Path, table: list[list[int]], bandwidths: list[int] | None, cpus: int
 ) -> None:
     """No memory or link that the file says nothing of is busy for more than 0.8 of its time."""
     path = tmp_path / "full.toml"
     text = f'summary = "?"\nsource = "?"\nnodes = 3\ncpus = {cpus}\nmemory_mib = 512\n'
     text += f'[shape]\nkind = "full"\ndistances = [10, 20]\n[memory]\nlatency_ns = {table}\n'
-    for node, kib in enumerate(told or []):
+    for node, kib in enumerate(bandwidths or []):
         text += f"[[interconnects]]\ninitiator = {node}\ntarget = {node}\nbandwidth_kib_s = {kib}\n"
     path.write_text(text)
     model = memory_model(load_topology_file(path))
@@ -206,9 +206,11 @@ def test_a_cpu_alone_finds_the_files_latencies(
         for node, latency_ns in enumerate(row):
             for server in (node, *model.routes[node, cpu_node]):
                 assert model.servers[server].line_ps <= 0.8 * 1000 * latency_ns + 1
-    if told:
+    if bandwidths:
         shares = [server.mb_s for server in model.servers[:3]]
-        assert shares[0] / max(shares) == pytest.approx(told[0] / max(told), rel=0.01, abs=1e-4)
+        assert shares[0] / max(shares) == pytest.approx(
+            bandwidths[0] / max(bandwidths), rel=0.01, abs=1e-4
+        )
 
 
 ODD = st.sampled_from([1, 2, 19, 20, 21, 89, 90, 91, 1000, 65535, 999_999, 1_000_000])
@@ -313,18 +315,18 @@ def test_a_chase_in_guests_took_what_the_topology_says(name: str) -> None:
     topology = load_topology_file(own) if own.exists() else load_topology(name)
     latency = memory_model(topology).latency_ns
     text = (GUESTS / f"distances-{name}.txt").read_text()
-    found = re.findall(r"^chase (\d+)-(\d+) (\d+\.\d+) ns$", text, re.MULTILINE)
-    assert len(found) == len(latency) ** 2
-    for start, end, ns in found:
+    chases = re.findall(r"^chase (\d+)-(\d+) (\d+\.\d+) ns$", text, re.MULTILINE)
+    assert len(chases) == len(latency) ** 2
+    for start, end, ns in chases:
         assert float(ns) == pytest.approx(latency[int(start)][int(end)], rel=0.03)
 
 
 def _loaded(where: str) -> list[tuple[float, float]]:
     """Read what the CPUs of node 0 got in all, in MB/s, and what a load took, in ns."""
     text = (GUESTS / f"loaded-latency-xeon-8269cy-{where}.txt").read_text()
-    found = re.findall(r"(\d+\.\d+) MB/s (\d+\.\d+) ns$", text, re.MULTILINE)
-    assert len(found) == 14
-    return [(float(rate), float(ns)) for rate, ns in found]
+    points = re.findall(r"(\d+\.\d+) MB/s (\d+\.\d+) ns$", text, re.MULTILINE)
+    assert len(points) == 14
+    return [(float(rate), float(ns)) for rate, ns in points]
 
 
 def test_near_to_far_is_as_published() -> None:
@@ -334,6 +336,6 @@ def test_near_to_far_is_as_published() -> None:
     """
     near, far = _loaded("near"), _loaded("far")
     assert far[0][1] / near[0][1] == pytest.approx(143.2 / 77.9, rel=0.01)
-    most_near, most_far = (max(rate for rate, _ in each) for each in (near, far))
+    most_near, most_far = (max(rate for rate, _ in curve) for curve in (near, far))
     assert most_near / most_far == pytest.approx(113139.4 / 50923.4, rel=0.07)
     assert near[-1][1] / near[0][1] < 130.61 / 78.92, "which it was at 0.87 of the bandwidth"

@@ -90,9 +90,9 @@ def test_a_line_is_bounded() -> None:
 
 
 def test_a_kernel_without_distances() -> None:
-    found = read(TWO.partition("node distances")[0] + "No distance information available.\n")
-    assert found.topology.distances == ((10, 20), (20, 10))
-    assert found.notes[0].startswith("no table of distances")
+    imported = read(TWO.partition("node distances")[0] + "No distance information available.\n")
+    assert imported.topology.distances == ((10, 20), (20, 10))
+    assert imported.notes[0].startswith("no table of distances")
 
 
 def test_threads_are_not_listed_and_that_is_reported() -> None:

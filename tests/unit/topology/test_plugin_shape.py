@@ -74,6 +74,6 @@ def test_its_own_rules_are_checked(tmp_path: Path) -> None:
     home = lab_folder(tmp_path)
     file = home / "topologies" / "wheel-6.toml"
     file.write_text(MACHINE.replace("spokes = 5", "spokes = 4"))
-    found = numalab(home, "check", str(file))
-    assert found.returncode == 2
-    assert f"{file}: shape.spokes: 6 nodes are no hub and 4 spokes" in found.stdout
+    result = numalab(home, "check", str(file))
+    assert result.returncode == 2
+    assert f"{file}: shape.spokes: 6 nodes are no hub and 4 spokes" in result.stdout

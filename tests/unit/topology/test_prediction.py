@@ -58,14 +58,14 @@ def test_one_way_farther_than_the_other() -> None:
     topology, guest = recorded("asymmetric.amd.txt")
     assert guest.sched_log.cpus[1].domains == ()
     assert guest.sched_log.errors == ("ERROR: Node-distance not symmetric",)
-    found = {hazard.name for hazard in hazards(topology, predict(topology))}
-    assert found == {"asymmetric distances", "no sched domain"}
+    dangers = {hazard.name for hazard in hazards(topology, predict(topology))}
+    assert dangers == {"asymmetric distances", "no sched domain"}
 
 
 def test_the_old_construction_does_not_agree_with_the_new_kernel() -> None:
     topology, guest = recorded("ring-4.6.12.txt")
     old = predict(topology, guest.kernel or "", construction=Construction.BEFORE_4_13)
-    subjects = {each.subject for each in compare_guest(topology, old, guest)}
+    subjects = {difference.subject for difference in compare_guest(topology, old, guest)}
     assert "CPU 2, domain 2 (NUMA 0-7), groups" in subjects
 
 
@@ -86,13 +86,13 @@ def test_the_groups_of_the_2017_patch(
 ) -> None:
     ring = load_topology("ring-4")
     prediction = predict(ring, construction=construction)
-    found = [
+    groups = [
         {nodes_of(ring, group.span) for group in prediction.cpus[2 * node].domains[-1].groups}
         for node in range(4)
     ]
-    assert found == expected
-    for each in prediction.cpus:
-        assert each.cpu in each.domains[-1].groups[0].span
+    assert groups == expected
+    for cpu in prediction.cpus:
+        assert cpu.cpu in cpu.domains[-1].groups[0].span
 
 
 def test_line_4_follows_the_kernels_own_comment() -> None:
@@ -211,10 +211,14 @@ def test_the_sibling_warning_is_of_the_pair_that_comes_up_first(tmp_path: Path) 
         '[shape]\nkind = "full"\ndistances = [10, 20]\n'
     )
     wide = load_topology(file)
-    (found,) = predict(wide, "6.12").machine.warnings
-    assert found.startswith("sched: CPU #4's llc-sibling CPU #0 is not on the same node! [node: 2 ")
-    (found,) = predict(wide, "6.1", vendor="zen").machine.warnings
-    assert found.startswith("sched: CPU #2's smt-sibling CPU #0 is not on the same node! [node: 1 ")
+    (warning,) = predict(wide, "6.12").machine.warnings
+    assert warning.startswith(
+        "sched: CPU #4's llc-sibling CPU #0 is not on the same node! [node: 2 "
+    )
+    (warning,) = predict(wide, "6.1", vendor="zen").machine.warnings
+    assert warning.startswith(
+        "sched: CPU #2's smt-sibling CPU #0 is not on the same node! [node: 1 "
+    )
 
 
 def test_the_allowed_imbalance() -> None:

@@ -91,7 +91,7 @@ def shapes(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
 
     def with_distances(shape: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
         steps = st.lists(st.integers(1, 25), min_size=9, max_size=9)
-        return steps.map(lambda found: {"shape": shape | {"distances": _fitting(shape, found)}})
+        return steps.map(lambda drawn: {"shape": shape | {"distances": _fitting(shape, drawn)}})
 
     def _fitting(shape: dict[str, Any], steps: list[int]) -> list[int]:
         every = [10 + sum(steps[:hop]) for hop in range(9)]
@@ -115,9 +115,9 @@ def links(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
     chosen = st.lists(st.sampled_from(pairs), min_size=1, unique=True)
     weight = st.integers(11, 254)
     return chosen.flatmap(
-        lambda found: st.tuples(*(weight for _ in found)).map(
+        lambda pairs: st.tuples(*(weight for _ in pairs)).map(
             lambda weights: {
-                "links": [[a, b, value] for (a, b), value in zip(found, weights, strict=True)]
+                "links": [[a, b, value] for (a, b), value in zip(pairs, weights, strict=True)]
             }
         )
     )
@@ -130,9 +130,10 @@ def matrices(nodes: int) -> st.SearchStrategy[dict[str, Any]]:
         max_size=nodes * nodes,
     )
     return values.map(
-        lambda found: {
+        lambda values: {
             "matrix": [
-                [10 if a == b else found[a * nodes + b] for b in range(nodes)] for a in range(nodes)
+                [10 if a == b else values[a * nodes + b] for b in range(nodes)]
+                for a in range(nodes)
             ]
         }
     )
@@ -167,10 +168,10 @@ def test_written_files_read_back(topology: Topology) -> None:
 @given(machines())
 def test_what_numactl_prints_reads_back(topology: Topology) -> None:
     imported = parse_numactl(render_numactl(topology), name="drawn", source="", file="x")
-    found, old = imported.topology, imported.old_cpus
-    assert found.distances == topology.distances
+    parsed, old = imported.topology, imported.old_cpus
+    assert parsed.distances == topology.distances
     assert sorted(old) == list(range(topology.cpu_count))
-    for node, drawn in zip(found.nodes, topology.nodes, strict=True):
+    for node, drawn in zip(parsed.nodes, topology.nodes, strict=True):
         assert (node.id, node.memory_mib) == (drawn.id, drawn.memory_mib)
         assert sorted(old[cpu] for cpu in node.cpus) == sorted(drawn.cpus)
 
@@ -200,9 +201,9 @@ def test_every_prediction_is_whole(
     prediction = predict(topology, series, construction=construction, vendor=vendor)
     everyone = set(range(topology.cpu_count))
     new_enough = series != "5.10" and construction is Construction.NOW
-    for each in prediction.cpus:
-        below: set[int] = {each.cpu}
-        for level, domain in enumerate(each.domains):
+    for domains in prediction.cpus:
+        below: set[int] = {domains.cpu}
+        for level, domain in enumerate(domains.domains):
             span = set(domain.span)
             assert domain.level == level
             assert below < span, "domains grow strictly"
@@ -210,7 +211,7 @@ def test_every_prediction_is_whole(
             covered = set().union(*(group.span for group in domain.groups))
             if not prediction.errors and not prediction.warnings:
                 assert covered == span or not new_enough, "groups cover their domain"
-                assert each.cpu in domain.groups[0].span, "the local group comes first"
+                assert domains.cpu in domain.groups[0].span, "the local group comes first"
         # One way farther than the other may leave a CPU with one group, and so without a domain.
         if len(everyone) > 1 and _symmetric(topology):
             assert below == everyone, "the last domain spans all CPUs"
@@ -282,10 +283,10 @@ SEED = (Path(__file__).parents[2] / "data" / "topology" / "numactl-4.txt").read_
 def test_damaged_numactl_output(place: int, noise: str, cut: int) -> None:
     damaged = SEED[:place] + noise + SEED[place + cut :]
     try:
-        found = read_machine("-", damaged.encode("utf-8", "replace"), name="x").topology
+        parsed = read_machine("-", damaged.encode("utf-8", "replace"), name="x").topology
     except UserError:
         return
-    predict(found)
+    predict(parsed)
 
 
 @given(st.text(max_size=500))

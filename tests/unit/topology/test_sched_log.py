@@ -10,7 +10,7 @@ DATA = Path(__file__).parents[2] / "data" / "topology"
 
 def test_a_real_ring_of_6_12() -> None:
     log = parse_sched_verbose((DATA / "ring-4-6.12.dmesg").read_text())
-    assert [each.cpu for each in log.cpus] == list(range(8))
+    assert [domains.cpu for domains in log.cpus] == list(range(8))
     assert log.errors == ()
     smallest, near, everything = log.cpus[2].domains
     assert (smallest.name, smallest.span, smallest.level) == ("MC", (2, 3), 0)

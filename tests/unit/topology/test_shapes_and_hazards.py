@@ -62,9 +62,9 @@ def test_a_mesh_of_neighbours() -> None:
 
 
 def test_links_with_distances_take_the_shortest_way() -> None:
-    found = machine(4, links=[[0, 1, 12], [1, 2, 16], [0, 2, 40], [0, 3, 246]])
-    assert found.distances[0] == (10, 12, 18, 246)
-    assert found.distances[2][3] == 254
+    linked = machine(4, links=[[0, 1, 12], [1, 2, 16], [0, 2, 40], [0, 3, 246]])
+    assert linked.distances[0] == (10, 12, 18, 246)
+    assert linked.distances[2][3] == 254
 
 
 def test_what_is_not_linked_is_unreachable() -> None:
@@ -116,7 +116,7 @@ def test_layouts_show_the_shape() -> None:
 
 
 def names(topology: Topology, **options: Any) -> set[str]:
-    return {each.name for each in hazards(topology, predict(topology, **options))}
+    return {hazard.name for hazard in hazards(topology, predict(topology, **options))}
 
 
 LINE = {"links": [[0, 1], [1, 2]], "distances": [10, 20, 30]}
@@ -161,8 +161,8 @@ def test_no_link_is_drawn_behind_a_third_node(tmp_path: Path) -> None:
             for node in set(places) - {a, b}:
                 x, y = places[node]
                 for step in range(1, 40):
-                    there = curve.at(step / 40)
+                    point = curve.at(step / 40)
                     inside = (
-                        abs(there[0] - x) < BOX_WIDTH / 2 and abs(there[1] - y) < BOX_HEIGHT / 2
+                        abs(point[0] - x) < BOX_WIDTH / 2 and abs(point[1] - y) < BOX_HEIGHT / 2
                     )
                     assert not inside, (seed, a, b, node)

@@ -58,9 +58,9 @@ def read(root: Path) -> Imported:
 @pytest.mark.parametrize("above", ["", "devices/system", "sys/devices/system"])
 def test_a_tree_is_found_wherever_it_was_copied_from(tmp_path: Path, above: str) -> None:
     write(tmp_path / above, TWO)
-    found = read(tmp_path).topology
-    assert found.distances == ((10, 20), (30, 10))
-    assert [(each.cpus, each.memory_mib) for each in found.nodes] == [
+    topology = read(tmp_path).topology
+    assert topology.distances == ((10, 20), (30, 10))
+    assert [(node.cpus, node.memory_mib) for node in topology.nodes] == [
         ((0, 1), 1024), ((2, 3), 1024)
     ]  # fmt: skip
 

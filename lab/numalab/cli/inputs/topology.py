@@ -48,22 +48,22 @@ BeforeFix = Annotated[
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
     """List the machines in topologies/."""
-    found = [load_topology(name) for name in list_topologies()]
-    width = max((len(topology.name) for topology in found), default=0)
+    topologies = [load_topology(name) for name in list_topologies()]
+    width = max((len(topology.name) for topology in topologies), default=0)
     lines = [
-        f"{each.name:{width}}  {counted(len(each.nodes), 'node'):>8} "
-        f"{counted(each.cpu_count, 'CPU'):>8}  {each.summary}"
-        for each in found
+        f"{machine.name:{width}}  {counted(len(machine.nodes), 'node'):>8} "
+        f"{counted(machine.cpu_count, 'CPU'):>8}  {machine.summary}"
+        for machine in topologies
     ]
     rows = [
         {
-            "name": each.name,
-            "nodes": len(each.nodes),
-            "cpus": each.cpu_count,
-            "memory_mib": each.memory_mib,
-            "summary": each.summary,
+            "name": machine.name,
+            "nodes": len(machine.nodes),
+            "cpus": machine.cpu_count,
+            "memory_mib": machine.memory_mib,
+            "summary": machine.summary,
         }
-        for each in found
+        for machine in topologies
     ]
     emit(rows, as_json, "\n".join(lines))
 
@@ -139,12 +139,12 @@ def check(
     results, lines, wrong = [], [], False
     for file in files:
         errors = check_topology_file(file)
-        found: tuple[Hazard, ...] = ()
+        dangers: tuple[Hazard, ...] = ()
         if errors:
             wrong = True
         else:
             topology = load_topology_file(file)
-            found = hazards(topology, predict(topology))
+            dangers = hazards(topology, predict(topology))
         results.append(
             {
                 "file": file,
@@ -153,13 +153,13 @@ def check(
                     for error in errors[:MAX_ERRORS]
                 ],
                 "errors_left_out": max(0, len(errors) - MAX_ERRORS),
-                "hazards": found,
+                "hazards": dangers,
             }
         )
         lines += [str(error) for error in errors[:MAX_ERRORS]]
         if len(errors) > MAX_ERRORS:
             lines.append(f"{file}: and {counted(len(errors) - MAX_ERRORS, 'more error')}")
-        lines += [f"{file}: {hazard.name}: {hazard.text}" for hazard in found]
+        lines += [f"{file}: {hazard.name}: {hazard.text}" for hazard in dangers]
         if not errors:
             lines.append(f"{file}: ok")
     emit(results, as_json, "\n".join(lines))
@@ -190,15 +190,15 @@ def predict_command(
         )
     construction = Construction.BEFORE_4_13 if before_group_fix else Construction.NOW
     prediction = predict(topology, kernel_version, construction=construction, vendor=vendor)
-    found = hazards(topology, prediction)
-    document = _prediction_document(prediction, cpu) | {"hazards": list(found)}
+    dangers = hazards(topology, prediction)
+    document = _prediction_document(prediction, cpu) | {"hazards": list(dangers)}
     lines = _prediction_lines(prediction, cpu)
-    lines += [f"hazard: {hazard.name}: {hazard.text}" for hazard in found]
+    lines += [f"hazard: {hazard.name}: {hazard.text}" for hazard in dangers]
     emit(document, as_json, "\n".join(lines))
 
 
 def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, Any]:
-    cpus = [each for each in prediction.cpus if cpu in (None, each.cpu)]
+    cpus = [domains for domains in prediction.cpus if cpu in (None, domains.cpu)]
     return {
         "topology": prediction.topology,
         "kernel": prediction.rules.version,
@@ -212,7 +212,7 @@ def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, A
         "node_numbers": list(prediction.machine.node_of_topology),
         "cpus": [
             {
-                "cpu": each.cpu,
+                "cpu": domains.cpu,
                 "domains": [
                     {
                         "level": domain.level,
@@ -226,13 +226,13 @@ def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, A
                         ],
                     }
                     for domain, imbalance in zip(
-                        each.domains,
-                        prediction.imb_numa_nr[each.cpu] or (None,) * len(each.domains),
+                        domains.domains,
+                        prediction.imb_numa_nr[domains.cpu] or (None,) * len(domains.domains),
                         strict=True,
                     )
                 ],
             }
-            for each in cpus
+            for domains in cpus
         ],
         "warnings": list(prediction.warnings),
         "errors": list(prediction.errors),
@@ -250,12 +250,12 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
     ]
     if prediction.rules.remark:
         lines.insert(1, f"note: {prediction.rules.remark}")
-    for each in prediction.cpus:
-        if cpu not in (None, each.cpu):
+    for domains in prediction.cpus:
+        if cpu not in (None, domains.cpu):
             continue
-        node = prediction.machine.node_of_cpu[each.cpu]
-        lines.append(f"CPU {each.cpu}, node {node}")
-        for domain in each.domains:
+        node = prediction.machine.node_of_cpu[domains.cpu]
+        lines.append(f"CPU {domains.cpu}, node {node}")
+        for domain in domains.domains:
             span = format_cpulist(domain.span)
             lines.append(f"  domain {domain.level} {domain.name} {span}")
             lines.append(f"    groups: {', '.join(map(format_group, domain.groups))}")
@@ -272,19 +272,26 @@ def diff(a: Name, b: Name, as_json: options.Json = False) -> None:
     """
     from numalab.topology.differences import compare_topologies
 
-    found = compare_topologies(load_topology(a), load_topology(b))
-    rows = [("", a, b), *((each.subject, each.expected, each.found) for each in found)]
+    differences = compare_topologies(load_topology(a), load_topology(b))
+    rows = [
+        ("", a, b),
+        *(
+            (difference.subject, difference.expected, difference.actual)
+            for difference in differences
+        ),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
     document = {
         "a": a,
         "b": b,
         "differences": [
-            {"what": each.subject, "a": each.expected, "b": each.found} for each in found
+            {"what": difference.subject, "a": difference.expected, "b": difference.actual}
+            for difference in differences
         ],
     }
-    emit(document, as_json, "\n".join(lines) if found else "no difference")
-    if found:
+    emit(document, as_json, "\n".join(lines) if differences else "no difference")
+    if differences:
         raise typer.Exit(1)
 
 

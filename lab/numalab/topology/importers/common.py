@@ -91,7 +91,7 @@ class Imported:
 
 
 def imported_topology(
-    found: Sequence[FoundNode],
+    described: Sequence[FoundNode],
     distances: Sequence[Sequence[int]] | None,
     *,
     name: str,
@@ -110,30 +110,30 @@ def imported_topology(
     nor memory is left out. `rows_at` is where each row of distances was read; `remarks` come first
     among the changes. Raises UserError when the machine is too large or its table is not one.
     """
-    _check_nodes(found, file)
+    _check_nodes(described, file)
     changes = list(remarks)
     if distances is None:
-        distances = _without_slit(len(found))
-        if len(found) > 1:
+        distances = _without_slit(len(described))
+        if len(described) > 1:
             text = "no table of distances: 20 between nodes, as kernels have it without one"
             changes.append(ImportChange(ChangeKind.DISTANCES, text))
-    _check_distances(found, distances, rows_at or [Location(file)] * len(found), file)
+    _check_distances(described, distances, rows_at or [Location(file)] * len(described), file)
     kept = sorted(
-        (place for place, node in enumerate(found) if node.cpus or node.memory_mib),
-        key=lambda place: found[place].id,
+        (place for place, node in enumerate(described) if node.cpus or node.memory_mib),
+        key=lambda place: described[place].id,
     )
-    changes += _node_changes(found, kept)
-    node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in found[place].cpus}
-    size = even_size([len(found[place].cpus) for place in kept])
-    known = _known(places, node_of_cpu)
-    packaging = pack(node_of_cpu, known, size)
+    changes += _node_changes(described, kept)
+    node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in described[place].cpus}
+    size = even_size([len(described[place].cpus) for place in kept])
+    cpu_places = _places_of(places, node_of_cpu)
+    packaging = pack(node_of_cpu, cpu_places, size)
     changes += _changes(packaging, places or {}, node_of_cpu)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
     nodes = tuple(
         Node(
             new,
-            tuple(sorted(number[cpu] for cpu in found[place].cpus)),
-            found[place].memory_mib,
+            tuple(sorted(number[cpu] for cpu in described[place].cpus)),
+            described[place].memory_mib,
         )
         for new, place in enumerate(kept)
     )
@@ -147,21 +147,21 @@ def imported_topology(
             file=file,
         )
     return Imported(
-        topology, tuple(changes), packaging.order, tuple(found[place].id for place in kept)
+        topology, tuple(changes), packaging.order, tuple(described[place].id for place in kept)
     )
 
 
-def _node_changes(found: Sequence[FoundNode], kept: Sequence[int]) -> Iterator[ImportChange]:
-    empty = [node.id for place, node in enumerate(found) if place not in kept]
+def _node_changes(described: Sequence[FoundNode], kept: Sequence[int]) -> Iterator[ImportChange]:
+    empty = [node.id for place, node in enumerate(described) if place not in kept]
     if empty:
         text = f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}"
         yield ImportChange(ChangeKind.NODES, text)
-    if [found[place].id for place in kept] != list(range(len(kept))):
-        pairs = (f"{found[place].id} is now {new}" for new, place in enumerate(kept))
+    if [described[place].id for place in kept] != list(range(len(kept))):
+        pairs = (f"{described[place].id} is now {new}" for new, place in enumerate(kept))
         yield ImportChange(ChangeKind.NODES, f"numbered nodes anew: {', '.join(pairs)}")
 
 
-def _known(
+def _places_of(
     places: Mapping[int, CpuPlace] | None, node_of_cpu: Mapping[int, int]
 ) -> dict[int, CpuPlace]:
     """Return the places of the CPUs; none where one is missing."""
@@ -202,32 +202,32 @@ def _without_slit(nodes: int) -> list[list[int]]:
     return [[LOCAL_DISTANCE if a == b else 20 for b in range(nodes)] for a in range(nodes)]
 
 
-def _check_nodes(found: Sequence[FoundNode], file: Path | str) -> None:
-    if not found:
+def _check_nodes(described: Sequence[FoundNode], file: Path | str) -> None:
+    if not described:
         raise UserError("no NUMA node found", file=file)
-    _check_numbers(found, file)
-    if len(found) > MAX_NODES:
-        raise UserError(f"{len(found)} nodes; at most {MAX_NODES} are possible", file=file)
-    cpus = sum(len(node.cpus) for node in found)
+    _check_numbers(described, file)
+    if len(described) > MAX_NODES:
+        raise UserError(f"{len(described)} nodes; at most {MAX_NODES} are possible", file=file)
+    cpus = sum(len(node.cpus) for node in described)
     if not cpus:
         raise UserError("no node has a CPU", file=file)
     if cpus > MAX_CPUS:
         raise UserError(f"{cpus} CPUs; at most {MAX_CPUS} are possible", file=file)
-    for node in found:
+    for node in described:
         if not 0 <= node.memory_mib <= MAX_MEMORY_MIB:
             raise (node.memory_at or Location(file)).error(
                 f"node {node.id} has {node.memory_mib} MiB of memory; 0 to {MAX_MEMORY_MIB} are "
                 "possible"
             )
-    if not any(node.memory_mib for node in found):
+    if not any(node.memory_mib for node in described):
         raise UserError("no node has memory", file=file)
 
 
-def _check_numbers(found: Sequence[FoundNode], file: Path | str) -> None:
+def _check_numbers(described: Sequence[FoundNode], file: Path | str) -> None:
     """Check that each node is described once, and that no CPU is in two nodes."""
     numbers: dict[int, Location] = {}
     holders: dict[int, FoundNode] = {}
-    for node in found:
+    for node in described:
         at = node.cpus_at or Location(file)
         if node.id in numbers:
             raise at.error(f"node {node.id} is described twice, first in {numbers[node.id]}")
@@ -242,25 +242,29 @@ def _check_numbers(found: Sequence[FoundNode], file: Path | str) -> None:
 
 
 def _check_distances(
-    found: Sequence[FoundNode],
+    described: Sequence[FoundNode],
     distances: Sequence[Sequence[int]],
     rows_at: Sequence[Location],
     file: Path | str,
 ) -> None:
     """Check the table as slit_valid() of the kernel does, which drops any other."""
-    if len(distances) != len(found):
-        raise UserError(f"the distances are not a table of {len(found)} x {len(found)}", file=file)
+    if len(distances) != len(described):
+        raise UserError(
+            f"the distances are not a table of {len(described)} x {len(described)}", file=file
+        )
     for a, (row, at) in enumerate(zip(distances, rows_at, strict=True)):
-        if len(row) != len(found):
+        if len(row) != len(described):
             raise at.error(
-                f"{counted(len(row), 'distance')} for {counted(len(found), 'node')}: the distances "
-                f"are not a table of {len(found)} x {len(found)}"
+                f"{counted(len(row), 'distance')} for {counted(len(described), 'node')}: "
+                f"the distances are not a table of {len(described)} x {len(described)}"
             )
         for b, distance in enumerate(row):
             if a != b and not LOCAL_DISTANCE < distance <= UNREACHABLE:
                 raise at.error(
-                    f"distance {distance} from node {found[a].id} to node {found[b].id}; "
+                    f"distance {distance} from node {described[a].id} to node {described[b].id}; "
                     "distances between nodes are 11 to 255"
                 )
         if row[a] != LOCAL_DISTANCE:
-            raise at.error(f"node {found[a].id} is {row[a]} away from itself; that is always 10")
+            raise at.error(
+                f"node {described[a].id} is {row[a]} away from itself; that is always 10"
+            )

@@ -120,14 +120,14 @@ def _remarks(objects: list[Object], nodes: list[FoundNode], pus: set[int]) -> li
     return remarks
 
 
-def _nodes(found: list[FoundNode], online: set[int]) -> list[FoundNode]:
+def _nodes(nodes: list[FoundNode], online: set[int]) -> list[FoundNode]:
     """Give each CPU to one node: to that with the fewest CPUs, of these the first.
 
     hwloc gives a node of memory alone (HBM, CXL) the CPUs that are nearest to it, which are those
     of other nodes.
     """
     owner: dict[int, int] = {}
-    for node in sorted(found, key=lambda node: (len(node.cpus), node.id)):
+    for node in sorted(nodes, key=lambda node: (len(node.cpus), node.id)):
         for cpu in node.cpus:
             owner.setdefault(cpu, node.id)
     return [
@@ -137,7 +137,7 @@ def _nodes(found: list[FoundNode], online: set[int]) -> list[FoundNode]:
                 cpu for cpu in node.cpus if owner[cpu] == node.id and (not online or cpu in online)
             ),
         )
-        for node in found
+        for node in nodes
     ]
 
 

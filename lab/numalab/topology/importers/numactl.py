@@ -97,12 +97,12 @@ def parse_numactl(text: str, *, name: str, source: str, file: Path | str) -> Imp
     nodes = sorted(output.cpus)
     _check_nodes(output, nodes)
     table, rows_at = _table(output, nodes, last.at(file))
-    found = []
+    described = []
     for node in nodes:
         cpus, cpus_at = output.cpus[node]
         memory, memory_at = output.sizes["size", node]
-        found.append(FoundNode(node, cpus, memory, cpus_at, memory_at))
-    return imported_topology(found, table, name=name, source=source, file=file, rows_at=rows_at)
+        described.append(FoundNode(node, cpus, memory, cpus_at, memory_at))
+    return imported_topology(described, table, name=name, source=source, file=file, rows_at=rows_at)
 
 
 def _unwrapped(text: str, file: Path | str) -> Iterator[_Line]:

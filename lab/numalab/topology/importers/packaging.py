@@ -41,9 +41,9 @@ def pack(
     """
     lost: list[str] = []
     for level, attempt in _attempts(node_of_cpu, places, size):
-        found = _even(attempt, node_of_cpu)
-        if found is not None:
-            order, shape = found
+        packed = _even(attempt, node_of_cpu)
+        if packed is not None:
+            order, shape = packed
             return Packaging(order, shape, _llc(attempt, shape), tuple(lost))
         lost.append(level)
     return Packaging(tuple(sorted(node_of_cpu)), None, "die", tuple(lost))
@@ -55,8 +55,8 @@ def _attempts(
     """List what may be kept, most first, each with the words for when it cannot be."""
     attempts = []
     if places:
-        known = all(place.cache is not None for place in places.values())
-        if known:
+        has_caches = all(place.cache is not None for place in places.values())
+        if has_caches:
             attempts.append(("the last-level caches are not even", dict(places)))
         plain = {cpu: replace(place, cache=None) for cpu, place in places.items()}
         attempts.append(("the sockets are not even", plain))
@@ -65,8 +65,8 @@ def _attempts(
         of_core = {cpu: replace(place, package=place.core) for cpu, place in plain.items()}
         attempts.append(("the cores are not even", of_core))
     elif size is not None:
-        each = {cpu: CpuPlace(node, cpu) for cpu, node in node_of_cpu.items()}
-        attempts.append(("the nodes are not even", each))
+        separate = {cpu: CpuPlace(node, cpu) for cpu, node in node_of_cpu.items()}
+        attempts.append(("the nodes are not even", separate))
     return attempts
 
 
@@ -81,7 +81,7 @@ def _even(
     if set(Counter(die.values()).values()) == set(Counter(core.values()).values()):
         die = {cpu: (place.package, None) for cpu, place in places.items()}
     sizes = [set(Counter(level.values()).values()) for level in (package, die, core)]
-    if any(len(each) > 1 for each in sizes):
+    if any(len(values) > 1 for values in sizes):
         return None
     (in_package,), (in_die,), (threads,) = sizes
     if in_package % in_die or in_die % threads:
@@ -109,12 +109,12 @@ def _even(
 def _llc(places: Mapping[int, CpuPlace], shape: CpuShape) -> LastLevelCache:
     """Say whether the CPUs of a die share a cache, where that is known."""
     shared = Counter((place.package, place.cache) for place in places.values())
-    known = all(place.cache is not None for place in places.values())
-    alone = known and set(shared.values()) == {shape.threads}
+    has_caches = all(place.cache is not None for place in places.values())
+    alone = has_caches and set(shared.values()) == {shape.threads}
     return "none" if alone and shape.cores > 1 else "die"
 
 
 def even_size(counts: Sequence[int]) -> int | None:
     """Return the number that all counts above 0 are, or None."""
-    found = {count for count in counts if count}
-    return found.pop() if len(found) == 1 else None
+    sizes = {count for count in counts if count}
+    return sizes.pop() if len(sizes) == 1 else None

@@ -100,11 +100,11 @@ class MemoryModel:
 
 def memory_model(topology: Topology) -> MemoryModel:
     """Work out a machine's memory. Raises the first RuleBroken."""
-    given = topology.memory
-    latency = _latency(topology, given)
-    llc = _llc(topology, given)
-    servers, routes = _servers(topology, given, latency)
-    interrupt = INTERRUPT_NS if given.interrupt_ns is None else given.interrupt_ns
+    table = topology.memory
+    latency = _latency(topology, table)
+    llc = _llc(topology, table)
+    servers, routes = _servers(topology, table, latency)
+    interrupt = INTERRUPT_NS if table.interrupt_ns is None else table.interrupt_ns
     return MemoryModel(
         latency_ns=latency,
         interrupt_ns=tuple(
@@ -112,8 +112,8 @@ def memory_model(topology: Topology) -> MemoryModel:
             for node, row in enumerate(latency)
         ),
         # A set for each line of a page, as real ones have: hits are part of the instruction.
-        l1=Cache(LINES_OF_PAGE, (given.l1_kib or L1_KIB) * 1024 // LINE_BYTES // LINES_OF_PAGE, 0),
-        l2=_l2(given, llc),
+        l1=Cache(LINES_OF_PAGE, (table.l1_kib or L1_KIB) * 1024 // LINE_BYTES // LINES_OF_PAGE, 0),
+        l2=_l2(table, llc),
         llc=llc,
         groups=_groups(topology),
         servers=servers,
@@ -130,22 +130,22 @@ def check_memory(topology: Topology, *, known_distances: bool = True) -> None:
 
 
 def _broken_memory(topology: Topology, *, known_distances: bool) -> Iterator[RuleBroken]:
-    given = topology.memory
+    keys = topology.memory
     latency = None
-    if known_distances or isinstance(given.latency_ns, tuple):
-        latency, broken = _tried(lambda: _latency(topology, given))
+    if known_distances or isinstance(keys.latency_ns, tuple):
+        latency, broken = _tried(lambda: _latency(topology, keys))
         yield from broken
-    llc, broken = _tried(lambda: _llc(topology, given))
+    llc, broken = _tried(lambda: _llc(topology, keys))
     yield from broken
     if llc is not None:
-        l2, broken = _tried(lambda: _l2(given, llc))
+        l2, broken = _tried(lambda: _l2(keys, llc))
         yield from broken
-        yield from _broken_levels(topology, given, latency, (l2, llc))
+        yield from _broken_levels(topology, keys, latency, (l2, llc))
     if latency is not None and known_distances:
         table = latency
-        yield from _tried(lambda: _servers(topology, given, table))[1]
-    elif isinstance(given.bandwidth_mb_s, tuple):
-        yield from _tried(lambda: _memory_speeds(topology, given, ()))[1]
+        yield from _tried(lambda: _servers(topology, keys, table))[1]
+    elif isinstance(keys.bandwidth_mb_s, tuple):
+        yield from _tried(lambda: _memory_speeds(topology, keys, ()))[1]
 
 
 def _tried(part: Callable[[], T]) -> tuple[T | None, tuple[RuleBroken, ...]]:
@@ -156,60 +156,60 @@ def _tried(part: Callable[[], T]) -> tuple[T | None, tuple[RuleBroken, ...]]:
         return None, (broken, *broken.more)
 
 
-def _latency(topology: Topology, given: MemoryTable) -> tuple[tuple[int, ...], ...]:
+def _latency(topology: Topology, keys: MemoryTable) -> tuple[tuple[int, ...], ...]:
     """Return the table that is given, else the HMAT's numbers, else local latency by distance."""
     count = len(topology.nodes)
-    if isinstance(given.latency_ns, tuple):
-        table = given.latency_ns
+    if isinstance(keys.latency_ns, tuple):
+        table = keys.latency_ns
         if len(table) != count or any(len(row) != count for row in table):
             raise RuleBroken("memory.latency_ns", f"a table has {count} rows of {count} numbers")
     else:
-        local = given.latency_ns or LOCAL_LATENCY_NS
-        known = {} if given.latency_ns else _hmat_latencies(topology)
+        local = keys.latency_ns or LOCAL_LATENCY_NS
+        measured = {} if keys.latency_ns else _hmat_latencies(topology)
         table = tuple(
             tuple(
-                known.get((a, b), known.get((a, a), local) * distance // LOCAL_DISTANCE)
+                measured.get((a, b), measured.get((a, a), local) * distance // LOCAL_DISTANCE)
                 for b, distance in enumerate(row)
             )
             for a, row in enumerate(topology.distances)
         )
-    _check_far(topology, given, table)
+    _check_far(topology, keys, table)
     return table
 
 
 def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
     """Return the latencies of the HMAT; where it tells one direction only, it is both's."""
-    told = {
-        (each.initiator, each.target): each.latency_ns
-        for each in topology.interconnects
-        if each.latency_ns is not None
+    latencies = {
+        (access.initiator, access.target): access.latency_ns
+        for access in topology.interconnects
+        if access.latency_ns is not None
     }
-    return {(b, a): ns for (a, b), ns in told.items()} | told
+    return {(b, a): ns for (a, b), ns in latencies.items()} | latencies
 
 
-def _check_far(topology: Topology, given: MemoryTable, table: tuple[tuple[int, ...], ...]) -> None:
+def _check_far(topology: Topology, keys: MemoryTable, table: tuple[tuple[int, ...], ...]) -> None:
     refuse(
         RuleBroken(
-            "memory.latency_ns" if given.latency_ns else "interconnects",
+            "memory.latency_ns" if keys.latency_ns else "interconnects",
             f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
             f"{table[node.id][node.id]} ns; if that is meant, say far_may_be_nearer = true in "
             "[memory]",
         )
         for node in topology.nodes
         for far, latency in enumerate(table[node.id])
-        if node.cpus and latency < table[node.id][node.id] and not given.far_may_be_nearer
+        if node.cpus and latency < table[node.id][node.id] and not keys.far_may_be_nearer
     )
 
 
 def _broken_levels(
     topology: Topology,
-    given: MemoryTable,
+    keys: MemoryTable,
     latency: tuple[tuple[int, ...], ...] | None,
     levels: tuple[Cache | None, Cache],
 ) -> Iterator[RuleBroken]:
     """Check that each level is larger and slower than the one before it, where these are known."""
     l2, llc = levels
-    l1_kib = given.l1_kib or L1_KIB
+    l1_kib = keys.l1_kib or L1_KIB
     if l1_kib > llc.kib:
         yield RuleBroken(
             "memory.l1_kib",
@@ -245,31 +245,31 @@ def _groups(topology: Topology) -> tuple[int, ...]:
     return tuple(topology.packaging.die_of(cpu) for cpu in cpus)
 
 
-def _llc(topology: Topology, given: MemoryTable) -> Cache:
+def _llc(topology: Topology, keys: MemoryTable) -> Cache:
     groups = len(set(_groups(topology)))
     memory_kib = topology.memory_mib * 1024
-    kib = given.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
+    kib = keys.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
     if kib * groups > memory_kib:
         raise RuleBroken(
             "memory.llc_kib",
             f"{groups} last-level caches of {kib} KiB are more than the memory of "
             f"{topology.memory_mib} MiB",
         )
-    return _cache("memory.llc_kib", kib, given.llc_ns or LLC_NS, exact=given.llc_kib is not None)
+    return _cache("memory.llc_kib", kib, keys.llc_ns or LLC_NS, exact=keys.llc_kib is not None)
 
 
-def _l2(given: MemoryTable, llc: Cache) -> Cache:
-    hit_ns = given.l2_ns or L2_NS
-    if given.l2_kib == 0:
+def _l2(keys: MemoryTable, llc: Cache) -> Cache:
+    hit_ns = keys.l2_ns or L2_NS
+    if keys.l2_kib == 0:
         return Cache(0, 0, hit_ns)
-    kib = given.l2_kib or min(max(llc.kib // L2_OF_LLC, 2 * (given.l1_kib or L1_KIB)), llc.kib)
+    kib = keys.l2_kib or min(max(llc.kib // L2_OF_LLC, 2 * (keys.l1_kib or L1_KIB)), llc.kib)
     if kib > llc.kib:
         raise RuleBroken(
             "memory.l2_kib",
             f"a second-level cache of {kib} KiB is larger than the last-level cache of "
             f"{llc.kib} KiB, which holds what it holds",
         )
-    return _cache("memory.l2_kib", kib, hit_ns, exact=given.l2_kib is not None)
+    return _cache("memory.l2_kib", kib, hit_ns, exact=keys.l2_kib is not None)
 
 
 def _cache(key: str, kib: int, hit_ns: int, *, exact: bool) -> Cache:
@@ -297,10 +297,10 @@ def _knee(channels: int) -> int:
 
 
 def _servers(
-    topology: Topology, given: MemoryTable, latency: tuple[tuple[int, ...], ...]
+    topology: Topology, keys: MemoryTable, latency: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Server, ...], dict[tuple[int, int], tuple[int, ...]]]:
-    knee = _knee(given.channels or CHANNELS)
-    speeds = _memory_speeds(topology, given, latency)
+    knee = _knee(keys.channels or CHANNELS)
+    speeds = _memory_speeds(topology, keys, latency)
     servers = [
         Server(f"node{node}", (node, node), _line_ps(mb_s), knee)
         for node, mb_s in enumerate(speeds)
@@ -316,21 +316,21 @@ def _servers(
     for pair, hops in links.items():
         for a, b in hops:
             if (a, b) not in places:
-                mb_s = given.link_bandwidth_mb_s or max(
+                mb_s = keys.link_bandwidth_mb_s or max(
                     max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
                 )
                 places[a, b] = len(servers)
                 servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
         routes[pair] = tuple(places[hop] for hop in hops)
-    _check_speeds(given, servers)
+    _check_speeds(keys, servers)
     return tuple(servers), routes
 
 
-def _check_speeds(given: MemoryTable, servers: Sequence[Server]) -> None:
+def _check_speeds(keys: MemoryTable, servers: Sequence[Server]) -> None:
     """Refuse what nothing boots with: a latency or an HMAT that leaves next to no bandwidth."""
     slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
     if slow is not None:
-        near = slow.ends[0] == slow.ends[1] and given.bandwidth_mb_s is None
+        near = slow.ends[0] == slow.ends[1] and keys.bandwidth_mb_s is None
         raise RuleBroken(
             "memory.bandwidth_mb_s" if near else "memory.link_bandwidth_mb_s",
             f"latencies and interconnects leave {slow.name} {slow.mb_s:.2g} MB/s, too little to "
@@ -352,7 +352,7 @@ def _enough_for_one(latency_ns: int) -> float:
 
 
 def _memory_speeds(
-    topology: Topology, given: MemoryTable, latency: tuple[tuple[int, ...], ...]
+    topology: Topology, keys: MemoryTable, latency: tuple[tuple[int, ...], ...]
 ) -> tuple[float, ...]:
     """Return each memory's bandwidth in MB/s: as given, else so that its CPUs just fill it.
 
@@ -360,26 +360,28 @@ def _memory_speeds(
     They are scaled so that each memory is fast enough for one CPU alone.
     """
     nodes = topology.nodes
-    if isinstance(given.bandwidth_mb_s, tuple):
-        if len(given.bandwidth_mb_s) != len(nodes):
+    if isinstance(keys.bandwidth_mb_s, tuple):
+        if len(keys.bandwidth_mb_s) != len(nodes):
             raise RuleBroken(
                 "memory.bandwidth_mb_s",
                 f"give one number, or one for each of the {len(nodes)} nodes",
             )
-        return tuple(map(float, given.bandwidth_mb_s))
-    if given.bandwidth_mb_s is not None:
-        return (float(given.bandwidth_mb_s),) * len(nodes)
+        return tuple(map(float, keys.bandwidth_mb_s))
+    if keys.bandwidth_mb_s is not None:
+        return (float(keys.bandwidth_mb_s),) * len(nodes)
     with_cpus = [node.id for node in nodes if node.cpus]
     local = max(
         len(nodes[node].cpus) * MEMORY_OF_DEMAND * _demand(latency[node][node])
         for node in with_cpus
     )
-    told: dict[int, int] = {}
-    for each in topology.interconnects:
-        if each.bandwidth_kib_s is not None:
-            told[each.target] = max(told.get(each.target, 0), each.bandwidth_kib_s)
-    most = max(told.values(), default=1)
-    shares = [told.get(node.id, most) / most for node in nodes]
+    bandwidths: dict[int, int] = {}
+    for access in topology.interconnects:
+        if access.bandwidth_kib_s is not None:
+            bandwidths[access.target] = max(
+                bandwidths.get(access.target, 0), access.bandwidth_kib_s
+            )
+    most = max(bandwidths.values(), default=1)
+    shares = [bandwidths.get(node.id, most) / most for node in nodes]
     least = [_enough_for_one(min(latency[near][node.id] for near in with_cpus)) for node in nodes]
     local = max(local, *(mb_s / share for mb_s, share in zip(least, shares, strict=True)))
     return tuple(local * share for share in shares)

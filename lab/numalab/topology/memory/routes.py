@@ -32,10 +32,10 @@ def _search(neighbours: dict[int, list[int]], start: int) -> dict[int, int]:
     waiting = deque([start])
     while waiting:
         here = waiting.popleft()
-        for there in sorted(neighbours[here]):
-            if there not in before:
-                before[there] = here
-                waiting.append(there)
+        for neighbour in sorted(neighbours[here]):
+            if neighbour not in before:
+                before[neighbour] = here
+                waiting.append(neighbour)
     return before
 
 

@@ -19,26 +19,28 @@ def in_slow_motion(topology: Topology, times: int) -> Topology:
     """
     if times == 1:
         return topology
-    given, model = topology.memory, memory_model(topology)
+    keys, model = topology.memory, memory_model(topology)
     latency = tuple(tuple(ns * times for ns in row) for row in model.latency_ns)
     if max(map(max, latency)) > MAX_LATENCY_NS:
         raise RuleBroken(
             "memory.latency_ns", f"{times} times slower it is more than {MAX_LATENCY_NS} ns"
         )
-    each = given.bandwidth_mb_s
+    bandwidth = keys.bandwidth_mb_s
     return replace(
         topology,
-        memory=given.model_copy(
+        memory=keys.model_copy(
             update={
                 "latency_ns": latency,
                 "l2_ns": model.l2.hit_ns * times,
                 "llc_ns": model.llc.hit_ns * times,
-                "interrupt_ns": (given.interrupt_ns or INTERRUPT_NS) * times,
-                "bandwidth_mb_s": tuple(_part("memory.bandwidth_mb_s", one, times) for one in each)
-                if isinstance(each, tuple)
-                else _part("memory.bandwidth_mb_s", each, times),
+                "interrupt_ns": (keys.interrupt_ns or INTERRUPT_NS) * times,
+                "bandwidth_mb_s": tuple(
+                    _part("memory.bandwidth_mb_s", speed, times) for speed in bandwidth
+                )
+                if isinstance(bandwidth, tuple)
+                else _part("memory.bandwidth_mb_s", bandwidth, times),
                 "link_bandwidth_mb_s": _part(
-                    "memory.link_bandwidth_mb_s", given.link_bandwidth_mb_s, times
+                    "memory.link_bandwidth_mb_s", keys.link_bandwidth_mb_s, times
                 ),
             }
         ),

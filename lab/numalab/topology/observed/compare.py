@@ -35,12 +35,12 @@ class Difference:
 
     subject: str
     expected: str
-    found: str
+    actual: str
     part: MachinePart = MachinePart.NODES
 
     def __str__(self) -> str:
         """Write it in one line."""
-        return f"{self.subject}: expected {self.expected}, found {self.found}"
+        return f"{self.subject}: expected {self.expected}, found {self.actual}"
 
 
 _of_domains = partial(Difference, part=MachinePart.DOMAINS)
@@ -70,8 +70,12 @@ def compare_guest(
 def format_differences(differences: tuple[Difference, ...]) -> str:
     """Write differences as text for people, both sides of each, the first ones only."""
     lines = []
-    for each in differences[:MAX_SHOWN]:
-        lines += [each.subject, f"  expected: {each.expected}", f"  found:    {each.found}"]
+    for difference in differences[:MAX_SHOWN]:
+        lines += [
+            difference.subject,
+            f"  expected: {difference.expected}",
+            f"  found:    {difference.actual}",
+        ]
     if len(differences) > MAX_SHOWN:
         lines.append(f"and {len(differences) - MAX_SHOWN} more")
     return "\n".join(lines)
@@ -81,40 +85,40 @@ def _nodes(
     topology: Topology, prediction: Prediction, guest: GuestView, reserved_mib: int
 ) -> Iterator[Difference]:
     machine = prediction.machine
-    found = {node.id: node for node in guest.nodes}
+    actual = {node.id: node for node in guest.nodes}
     expected = range(len(machine.nodes))
-    if list(found) != list(expected):
-        yield Difference("nodes", format_cpulist(expected), format_cpulist(found) or "none")
+    if list(actual) != list(expected):
+        yield Difference("nodes", format_cpulist(expected), format_cpulist(actual) or "none")
     first = next(node for node in topology.nodes if node.memory_mib)
     for node in topology.nodes:
         number = machine.node_of_topology[node.id]
-        if number not in found:
+        if number not in actual:
             continue
         name = f"node {number}"
         if number != node.id:
             name += f" (node {node.id} of the topology)"
         cpus, distances = cpus_of(machine.nodes[number]), machine.distances[number]
-        yield from _node(name, found[number], cpus, distances)
+        yield from _node(name, actual[number], cpus, distances)
         kept = reserved_mib if node is first else 0
-        yield from _memory(name, found[number], node.memory_mib, kept)
+        yield from _memory(name, actual[number], node.memory_mib, kept)
 
 
 def _node(
-    name: str, found: GuestNode, cpus: tuple[int, ...], distances: tuple[int, ...]
+    name: str, actual: GuestNode, cpus: tuple[int, ...], distances: tuple[int, ...]
 ) -> Iterator[Difference]:
-    if found.cpus != cpus:
-        yield Difference(f"{name}, CPUs", _cpus(cpus), _cpus(found.cpus))
-    if found.distances != distances:
-        shown = "unreadable" if found.distances is None else " ".join(map(str, found.distances))
+    if actual.cpus != cpus:
+        yield Difference(f"{name}, CPUs", _cpus(cpus), _cpus(actual.cpus))
+    if actual.distances != distances:
+        shown = "unreadable" if actual.distances is None else " ".join(map(str, actual.distances))
         yield Difference(f"{name}, distances", " ".join(map(str, distances)), shown)
 
 
 def _memory(name: str, node: GuestNode, asked: int, reserved_mib: int) -> Iterator[Difference]:
-    found, slack = node.given_mib, FIRMWARE_MIB + reserved_mib
-    if found is None:
-        found, slack = node.memory_mib, KERNEL_MIB + int(PAGE_STRUCTS_SHARE * asked) + reserved_mib
-    if found is None or not asked - slack <= found <= asked:
-        shown = "unreadable" if found is None else f"{found} MiB"
+    actual, slack = node.given_mib, FIRMWARE_MIB + reserved_mib
+    if actual is None:
+        actual, slack = node.memory_mib, KERNEL_MIB + int(PAGE_STRUCTS_SHARE * asked) + reserved_mib
+    if actual is None or not asked - slack <= actual <= asked:
+        shown = "unreadable" if actual is None else f"{actual} MiB"
         yield Difference(f"{name}, memory", f"{asked} MiB, less what firmware keeps", shown)
 
 
@@ -124,22 +128,22 @@ def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
             "sched domains", f"{len(prediction.cpus)} CPUs", "no sched_verbose lines in the log"
         )
         return
-    found = {each.cpu: each for each in guest.sched_log.cpus}
+    actual = {domains.cpu: domains for domains in guest.sched_log.cpus}
     for expected in prediction.cpus:
-        if expected.cpu not in found:
+        if expected.cpu not in actual:
             yield _of_domains(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
             continue
-        yield from _cpu(expected, found.pop(expected.cpu), guest)
-    for cpu, extra in sorted(found.items()):
+        yield from _cpu(expected, actual.pop(expected.cpu), guest)
+    for cpu, extra in sorted(actual.items()):
         yield _of_domains(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
 
 
-def _cpu(expected: CpuDomains, found: CpuDomains, guest: GuestView) -> Iterator[Difference]:
+def _cpu(expected: CpuDomains, actual: CpuDomains, guest: GuestView) -> Iterator[Difference]:
     here = f"CPU {expected.cpu}"
-    if _identity(expected) != _identity(found):
-        yield _of_domains(f"{here}, sched domains", _listed(expected), _listed(found))
+    if _identity(expected) != _identity(actual):
+        yield _of_domains(f"{here}, sched domains", _listed(expected), _listed(actual))
         return
-    for want, got in zip(expected.domains, found.domains, strict=True):
+    for want, got in zip(expected.domains, actual.domains, strict=True):
         name = f"{here}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
         if _groups(want) != _groups(got):
             yield _of_domains(f"{name}, groups", _groups(want), _groups(got))
@@ -154,12 +158,12 @@ def _cpu(expected: CpuDomains, found: CpuDomains, guest: GuestView) -> Iterator[
 
 def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     """Compare the kernel's own ERROR lines; one that was predicted is no difference."""
-    found = dict.fromkeys(guest.sched_log.errors)
-    for text in found:
+    actual = dict.fromkeys(guest.sched_log.errors)
+    for text in actual:
         if text not in prediction.errors:
             yield _of_domains("sched_verbose", "no such error", text)
     for text in prediction.errors if guest.sched_log.cpus else ():
-        if text not in found:
+        if text not in actual:
             yield _of_domains("sched_verbose", text, "no such error")
 
 
@@ -169,11 +173,11 @@ def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     for text in siblings:
         if text not in guest.warnings:
             yield Difference("kernel log", text, "no such warning", MachinePart.WARNINGS)
-    others = [text for text in prediction.warnings if text not in siblings]
-    found = [text for text in guest.warnings if text not in siblings]
-    if bool(others) != bool(found):
+    predicted = [text for text in prediction.warnings if text not in siblings]
+    actual = [text for text in guest.warnings if text not in siblings]
+    if bool(predicted) != bool(actual):
         nothing = "no warning of kernel/sched/topology.c"
-        want, got = ("; ".join(each) or nothing for each in (others, found))
+        want, got = ("; ".join(texts) or nothing for texts in (predicted, actual))
         yield Difference("kernel log", want, got, MachinePart.WARNINGS)
 
 
@@ -182,11 +186,11 @@ def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     log = guest.sched_log
     if log.numa_type is not None and log.numa_type != prediction.numa_type:
         yield _of_domains("sched_numa_topology_type", prediction.numa_type, log.numa_type)
-    for (cpu, level), found in sorted(log.imb_numa_nr.items()):
+    for (cpu, level), printed in sorted(log.imb_numa_nr.items()):
         all_of_cpu = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
-        if level < len(all_of_cpu) and found != all_of_cpu[level]:
+        if level < len(all_of_cpu) and printed != all_of_cpu[level]:
             what = f"CPU {cpu}, domain {level}, imb_numa_nr"
-            yield _of_domains(what, str(all_of_cpu[level]), str(found))
+            yield _of_domains(what, str(all_of_cpu[level]), str(printed))
 
 
 def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:

@@ -80,7 +80,7 @@ def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) ->
     """
     version = _VERSION.search(dmesg)
     return GuestView(
-        nodes=_nodes(node_files, _given(dmesg)),
+        nodes=_nodes(node_files, _firmware_memory(dmesg)),
         sched_log=parse_sched_verbose(dmesg),
         domain_files=_domain_files(domains.splitlines()),
         kernel=version[1] if version else None,
@@ -89,17 +89,17 @@ def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) ->
     )
 
 
-def _given(dmesg: str) -> dict[int, int]:
+def _firmware_memory(dmesg: str) -> dict[int, int]:
     """Return the bytes that each node was given; nothing where the log does not begin early."""
-    given: dict[int, int] = {}
+    firmware: dict[int, int] = {}
     for node, first, last in _RANGE.findall(dmesg):
-        given[int(node)] = given.get(int(node), 0) + int(last, 16) + 1 - int(first, 16)
-    return given
+        firmware[int(node)] = firmware.get(int(node), 0) + int(last, 16) + 1 - int(first, 16)
+    return firmware
 
 
 def _warnings(dmesg: str) -> tuple[str, ...]:
-    found = [line for each in (_SIBLING, _WARNED) for line in each.findall(dmesg)]
-    return tuple(dict.fromkeys(found))[:MAX_WARNINGS]
+    lines = [line for pattern in (_SIBLING, _WARNED) for line in pattern.findall(dmesg)]
+    return tuple(dict.fromkeys(lines))[:MAX_WARNINGS]
 
 
 def _vendor(dmesg: str) -> Vendor | None:
@@ -111,21 +111,21 @@ def _vendor(dmesg: str) -> Vendor | None:
     return "zen" if int(match[2], 16) >= ZEN_FAMILY else "amd"
 
 
-def _nodes(files: Mapping[str, str], given: Mapping[int, int]) -> tuple[GuestNode, ...]:
-    found: dict[int, dict[str, str]] = {}
+def _nodes(files: Mapping[str, str], firmware: Mapping[int, int]) -> tuple[GuestNode, ...]:
+    texts_of: dict[int, dict[str, str]] = {}
     for path, text in files.items():
         match = _NODE_FILE.search(path)
         if match and int(match[1]) < MAX_GUEST_NODES:
-            found.setdefault(int(match[1]), {})[match[2]] = text[:65536]
+            texts_of.setdefault(int(match[1]), {})[match[2]] = text[:65536]
     return tuple(
         GuestNode(
             number,
             _cpus(texts),
             _distances(texts),
             _memory(texts),
-            given.get(number, 0) >> 20 if given else None,
+            firmware.get(number, 0) >> 20 if firmware else None,
         )
-        for number, texts in sorted(found.items())
+        for number, texts in sorted(texts_of.items())
     )
 
 

@@ -84,21 +84,21 @@ class _Reader:
         if line.startswith(("ERROR: ", "BUG: arch topology borken")):
             if len(self.errors) < MAX_ERRORS:
                 self.errors.append(line[:500])
-        elif found := _CPU.match(line):
+        elif match := _CPU.match(line):
             self.end_list()
-            self.cpu = int(found[1])
+            self.cpu = int(match[1])
             self.domains = self.cpus[self.cpu] = []
-        elif found := _DOMAIN.match(line):
+        elif match := _DOMAIN.match(line):
             self.end_list()
             if self.domains is not None:
-                span = self.span(found[2])
-                self.domains.append(SchedDomain(int(found[1]), found[3], span, (), ()))
-        elif found := _IMBALANCE.match(line):
-            self.imb_numa_nr[self.cpu, int(found[1])] = int(found[2])
-            self.numa_type = NUMA_TYPES[int(found[3])]
-        elif found := _GROUPS.match(line):
+                span = self.span(match[2])
+                self.domains.append(SchedDomain(int(match[1]), match[3], span, (), ()))
+        elif match := _IMBALANCE.match(line):
+            self.imb_numa_nr[self.cpu, int(match[1])] = int(match[2])
+            self.numa_type = NUMA_TYPES[int(match[3])]
+        elif match := _GROUPS.match(line):
             self.end_list()
-            self.listed = found[1]
+            self.listed = match[1]
         elif self.listed is not None and _CONTINUED.match(line) and len(self.listed) < MAX_LIST:
             self.listed += " " + line
 
@@ -115,5 +115,5 @@ def parse_sched_verbose(text: str) -> SchedLog:
     for raw in text.splitlines():
         reader.take(_PREFIX.sub("", raw, count=1).rstrip())
     reader.end_list()
-    cpus = tuple(CpuDomains(cpu, tuple(found)) for cpu, found in sorted(reader.cpus.items()))
+    cpus = tuple(CpuDomains(cpu, tuple(domains)) for cpu, domains in sorted(reader.cpus.items()))
     return SchedLog(cpus, tuple(reader.errors), reader.imb_numa_nr, reader.numa_type)

@@ -62,7 +62,7 @@ def node_numbers(topology: Topology) -> tuple[int, ...]:
     proximity domain when it first sees it, and `acpi_numa_init()` reads the CPUs of the SRAT before
     its memory. QEMU lists CPUs in order of their number.
     """
-    seen = dict.fromkeys(topology.node_of_cpu(cpu) for cpu in range(topology.cpu_count))
-    seen |= dict.fromkeys(node.id for node in topology.nodes)
-    place = {node: number for number, node in enumerate(seen)}
+    nodes = dict.fromkeys(topology.node_of_cpu(cpu) for cpu in range(topology.cpu_count))
+    nodes |= dict.fromkeys(node.id for node in topology.nodes)
+    place = {node: number for number, node in enumerate(nodes)}
     return tuple(place[node.id] for node in topology.nodes)

@@ -63,8 +63,8 @@ class GroupBuilder:
             group = self._plain_group(domain.level, cpu)
             covered[0] |= group.span
             groups.append(group)
-        for one, following in zip(groups, groups[1:] + groups[:1], strict=True):
-            one.next = following
+        for group, following in zip(groups, groups[1:] + groups[:1], strict=True):
+            group.next = following
         domain.groups = groups[:1]
 
     def _plain_group(self, level: int, cpu: int) -> Group:
@@ -112,9 +112,9 @@ class GroupBuilder:
     @staticmethod
     def _is_local(group: Group, cpu: int, before: list[Group], local: int) -> bool:
         """Tell whether the list starts at this group: before 4.13, a rule of 74a5ce20e6ee."""
-        found = bool(before) and bool(before[local].span >> cpu & 1)
+        covered = bool(before) and bool(before[local].span >> cpu & 1)
         balances = bool(group.mask) and first(group.mask) == cpu
-        return (not found and bool(group.span >> cpu & 1)) or balances
+        return (not covered and bool(group.span >> cpu & 1)) or balances
 
     def _balance_mask(self, level: int, span: int, cpu: int) -> int:
         """Return the CPUs that arrive at a group: `build_balance_mask()`, 6.12.
@@ -148,11 +148,11 @@ def _descended_sibling(domain: Domain, sibling: Domain) -> Domain:
 
 def _by_child_span(domains: dict[int, Domain]) -> dict[int, int]:
     """Gather the CPUs of one level by the span of the domain below."""
-    found: dict[int, int] = {}
+    spans: dict[int, int] = {}
     for cpu, domain in domains.items():
         if domain.child is not None:
-            found[domain.child.span] = found.get(domain.child.span, 0) | 1 << cpu
-    return found
+            spans[domain.child.span] = spans.get(domain.child.span, 0) | 1 << cpu
+    return spans
 
 
 def _walk(start: Group) -> list[Group]:

@@ -155,7 +155,7 @@ def _groups(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
 
 
 def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
-    alone = [each.cpu for each in prediction.cpus if not each.domains]
+    alone = [cpu.cpu for cpu in prediction.cpus if not cpu.domains]
     if alone and topology.cpu_count > 1:
         yield Hazard(
             "no sched domain",
@@ -165,9 +165,9 @@ def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
         )
     outside = sorted(
         {
-            each.cpu
-            for each in prediction.cpus
-            for domain in each.domains
+            cpu.cpu
+            for cpu in prediction.cpus
+            for domain in cpu.domains
             for group in domain.groups
             if not set(group.span) <= set(domain.span)
         }
@@ -180,8 +180,8 @@ def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
         )
     for text in prediction.errors:
         if text != NOT_SYMMETRIC:
-            told = f'sched_verbose prints "{text}"'
-            yield Hazard("kernel error", told, "sched_domain_debug_one()")
+            message = f'sched_verbose prints "{text}"'
+            yield Hazard("kernel error", message, "sched_domain_debug_one()")
     for warning in prediction.warnings:
         if warning not in prediction.machine.warnings:
             yield Hazard("kernel warning", warning, "kernel/sched/topology.c")
@@ -211,10 +211,10 @@ def _pulled_from(topology: Topology, prediction: Prediction, cpus: tuple[int, ..
             if len(domain.groups) < 2:
                 continue
             local = {topology.node_of_cpu(other) for other in domain.groups[0].span}
-            others = {
+            remote = {
                 topology.node_of_cpu(other) for group in domain.groups[1:] for other in group.span
             }
-            nodes |= others - local
+            nodes |= remote - local
     return nodes
 
 

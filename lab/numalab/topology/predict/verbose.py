@@ -38,20 +38,20 @@ def expected_errors(
     `BEFORE_4_13` the first group is not compared with the child domain, as before 4.13.
     """
     before_fix = construction is Construction.BEFORE_4_13
-    found: dict[str, None] = {}
+    errors: dict[str, None] = {}
     nodes = counted_nodes(machine, rules)
     table = machine.distances
     if any(table[a][b] != table[b][a] for a in nodes for b in nodes):
-        found[NOT_SYMMETRIC] = None
-    for each in cpus:
+        errors[NOT_SYMMETRIC] = None
+    for cpu in cpus:
         child: SchedDomain | None = None
-        for place, domain in enumerate(each.domains):
-            parent = each.domains[place + 1] if place + 1 < len(each.domains) else None
-            for text in _domain_errors(each.cpu, child, domain, parent):
+        for place, domain in enumerate(cpu.domains):
+            parent = cpu.domains[place + 1] if place + 1 < len(cpu.domains) else None
+            for text in _domain_errors(cpu.cpu, child, domain, parent):
                 if not (before_fix and text == _OTHER_THAN_CHILD):
-                    found[text] = None
+                    errors[text] = None
             child = domain
-    return tuple(found)
+    return tuple(errors)
 
 
 def _domain_errors(

@@ -119,15 +119,15 @@ class Grid(Shape):
         """Place the nodes in rows."""
         return grid(self.rows, self.columns)
 
-    def along(self, one: Callable[[int], tuple[Link, ...]]) -> tuple[Link, ...]:
+    def along(self, line: Callable[[int], tuple[Link, ...]]) -> tuple[Link, ...]:
         """Link each row and each column as `one` links a row of so many nodes."""
         rows, columns = range(self.rows), range(self.columns)
         width = self.columns
-        across = {(row * width + a, row * width + b) for row in rows for a, b in one(width)}
+        across = {(row * width + a, row * width + b) for row in rows for a, b in line(width)}
         down = {
             (a * width + column, b * width + column)
             for column in columns
-            for a, b in one(self.rows)
+            for a, b in line(self.rows)
         }
         return tuple(sorted(across | down))
 

@@ -106,8 +106,8 @@ def read_shape(table: Any) -> Any:
     return whole
 
 
-def _wrong(key: str, found: Any, message: str) -> ValidationError:
-    return ValidationError.from_exception_data("shape", [_detail(key, found, message)])
+def _wrong(key: str, value: Any, message: str) -> ValidationError:
+    return ValidationError.from_exception_data("shape", [_detail(key, value, message)])
 
 
 def _detail(key: str, value: Any, message: str) -> InitErrorDetails:

@@ -199,13 +199,13 @@ def _label(x: float, y: float, text: str) -> str:
 
 
 def _between(topology: Topology, a: int, b: int) -> tuple[int, int]:
-    there, back = topology.distances[a][b], topology.distances[b][a]
-    return min(there, back), max(there, back)
+    out, back = topology.distances[a][b], topology.distances[b][a]
+    return min(out, back), max(out, back)
 
 
 def _distance_text(topology: Topology, a: int, b: int) -> str:
-    there, back = topology.distances[a][b], topology.distances[b][a]
-    return str(there) if there == back else f"{there} / {back}"
+    out, back = topology.distances[a][b], topology.distances[b][a]
+    return str(out) if out == back else f"{out} / {back}"
 
 
 def _caption(topology: Topology, curves: dict[tuple[int, int], Curve]) -> str:
@@ -259,32 +259,32 @@ def _clusters(topology: Topology, points: dict[int, Point]) -> list[str]:
             f'<rect class="cluster" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
             f'height="{height:.1f}" rx="16"/>'
         )
-    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[2], frame[1]))):
-        if one[2] == other[2]:
-            parts += _joint(topology, one, other)
-    for one, other in pairwise(sorted(frames, key=lambda frame: (frame[1], frame[2]))):
-        if one[1] == other[1]:
-            parts += _joint(topology, one, other)
+    for frame, other in pairwise(sorted(frames, key=lambda frame: (frame[2], frame[1]))):
+        if frame[2] == other[2]:
+            parts += _joint(topology, frame, other)
+    for frame, other in pairwise(sorted(frames, key=lambda frame: (frame[1], frame[2]))):
+        if frame[1] == other[1]:
+            parts += _joint(topology, frame, other)
     return parts
 
 
 _Frame = tuple[tuple[int, ...], float, float, float, float]
 
 
-def _joint(topology: Topology, one: _Frame, other: _Frame) -> list[str]:
+def _joint(topology: Topology, frame: _Frame, other: _Frame) -> list[str]:
     """Draw the bar between two frames in a row or column, with the distances it stands for."""
     values = sorted(
-        {topology.distances[a][b] for a in one[0] for b in other[0]}
-        | {topology.distances[b][a] for a in one[0] for b in other[0]}
+        {topology.distances[a][b] for a in frame[0] for b in other[0]}
+        | {topology.distances[b][a] for a in frame[0] for b in other[0]}
     )
     text = str(values[0]) if len(values) == 1 else f"{values[0]}-{values[-1]}"
-    if one[1] == other[1]:
-        x, y1, y2 = one[1] + one[3] / 2, one[2] + one[4], other[2]
+    if frame[1] == other[1]:
+        x, y1, y2 = frame[1] + frame[3] / 2, frame[2] + frame[4], other[2]
         return [
             f'<path class="bar" d="M{x:.1f} {y1:.1f}V{y2:.1f}"/>',
             _label(x + 20, (y1 + y2) / 2, text),
         ]
-    x1, x2, y = one[1] + one[3], other[1], one[2] + one[4] / 2
+    x1, x2, y = frame[1] + frame[3], other[1], frame[2] + frame[4] / 2
     return [
         f'<path class="bar" d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>',
         _label((x1 + x2) / 2, y - 16, text),
@@ -303,9 +303,9 @@ def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
     start, end = points[a], points[b]
     half = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
-    others = [point for node, point in points.items() if node not in (a, b)]
+    points_beside = [point for node, point in points.items() if node not in (a, b)]
     straight = Curve(start, half, end)
-    passed = _crossed(straight, others)
+    passed = _crossed(straight, points_beside)
     if not passed:
         return straight
     across = ((start[1] - end[1]) / length, (end[0] - start[0]) / length)
@@ -318,7 +318,7 @@ def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
     curves = [
         Curve(start, (half[0] + across[0] * bow, half[1] + across[1] * bow), end) for bow in bows
     ]
-    return min(curves, key=lambda curve: _crossed(curve, others))
+    return min(curves, key=lambda curve: _crossed(curve, points_beside))
 
 
 def _crossed(curve: Curve, boxes: Sequence[Point]) -> int:

@@ -10,8 +10,8 @@ def layout(topology: Topology) -> dict[int, Point]:
     if topology.shape is not None:
         points = topology.shape.points(count)
     else:
-        found = clusters(topology)
-        points = circles(found) if len(found) > 1 else circle(count)
+        groups = clusters(topology)
+        points = circles(groups) if len(groups) > 1 else circle(count)
     left = min(x for x, _ in points)
     top = min(y for _, y in points)
     return {node: (round(x - left, 1), round(y - top, 1)) for node, (x, y) in enumerate(points)}
@@ -45,10 +45,10 @@ def _nearest(topology: Topology) -> tuple[tuple[int, ...], ...]:
     for a in everyone:
         group = tuple(b for b in everyone if a == b or _near(topology, a, b, near))
         groups[group] = None
-    found = tuple(groups)
-    if sum(len(group) for group in found) != count or len({len(group) for group in found}) > 1:
+    nearest = tuple(groups)
+    if sum(len(group) for group in nearest) != count or len({len(group) for group in nearest}) > 1:
         return (everyone,)
-    return found if len(found[0]) > 1 else (everyone,)
+    return nearest if len(nearest[0]) > 1 else (everyone,)
 
 
 def _near(topology: Topology, a: int, b: int, near: int) -> bool:

@@ -34,11 +34,11 @@ def render_terminal(topology: Topology) -> str:
     lines += ["", *render_numactl(topology).split("node distances:\n")[1].splitlines()]
     if topology.interconnects:
         lines += ["", "latency and bandwidth (HMAT):"]
-    for each in topology.interconnects:
-        latency = "" if each.latency_ns is None else f", {each.latency_ns} ns"
-        speed = each.bandwidth_kib_s
+    for access in topology.interconnects:
+        latency = "" if access.latency_ns is None else f", {access.latency_ns} ns"
+        speed = access.bandwidth_kib_s
         bandwidth = "" if speed is None else f", {describe_bandwidth(speed)}"
-        lines.append(f"  node {each.initiator} to node {each.target}{latency}{bandwidth}")
+        lines.append(f"  node {access.initiator} to node {access.target}{latency}{bandwidth}")
     lines += ["", *_modelled(topology)]
     return "\n".join(line.rstrip() for line in lines)
 
