@@ -39,11 +39,13 @@ def _rows(study: str) -> Iterator[str]:
     example = project_dir() / "reports" / "examples" / study
     reports = gather(Results(example))
     outcomes = {
-        (Cell(report.topology.name, report.workload_label), claim.text): claim
+        (Cell(report.topology.name, report.workload.label), claim.text): claim
         for report in reports
         for claim in report.claims
     }
-    modes = {Cell(report.topology.name, report.workload_label): report.mode for report in reports}
+    modes = {
+        Cell(report.topology.name, report.workload.label): report.mode.name for report in reports
+    }
     for claim in plan.study.claims:
         for cell in plan.cells:
             if claim.is_about(cell.topology, cell.label):

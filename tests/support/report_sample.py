@@ -7,24 +7,23 @@ from typing import Literal
 from numalab.analysis.measures.catalogue import explain
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.recording.timeline import Mark
-from numalab.report.build.comparisons import compare_variants
+from numalab.report.comparisons import compare_variants
 from numalab.report.document import (
+    CellReport,
+    CellWorkload,
     ClaimOutcome,
     PlacementFact,
     Provenance,
-    Reading,
     Run,
     RunFindings,
     SchedDomains,
-    Span,
-    StudyReport,
-    Timeline,
     VariantInfo,
 )
+from numalab.report.modes import RunMode
+from numalab.report.timeline import Span, Timeline
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
-from numalab.topology.view.drawing import render_svg
 from support.findings_sample import findings, hostile_findings
 
 HOSTILE = (
@@ -149,7 +148,7 @@ def info(name: str) -> MeasureInfo:
 
 def run(variant: str, seed: int) -> Run:
     side, place = ("before", "after").index(variant), SEEDS.index(seed)
-    readings = tuple(Reading(name, VALUES[name][side][place]) for name in VALUES)
+    measures = {name: VALUES[name][side][place] for name in VALUES}
     proof = (
         PlacementFact("vCPU threads (1)", "host CPU 1", "host CPU 1"),
         PlacementFact("guest memory", "2048 MiB shared memfd", "2048 MiB shared memfd"),
@@ -159,7 +158,7 @@ def run(variant: str, seed: int) -> Run:
         variant=variant,
         seed=seed,
         status=RunStatus.OK,
-        readings=readings,
+        measures=measures,
         seconds=21.4 + seed / 10,
         provenance=Provenance(
             qemu="7.2.19 (Debian 1:7.2+dfsg-7)",
@@ -175,7 +174,7 @@ def run(variant: str, seed: int) -> Run:
     )
 
 
-def sample_report() -> StudyReport:
+def sample_report() -> CellReport:
     variants = (
         VariantInfo(
             name="before",
@@ -197,23 +196,26 @@ def sample_report() -> StudyReport:
             summary="6.12 as Debian ships it",
         ),
     )
-    return StudyReport(
+    return CellReport(
         study="group-construction",
         question="Can the scheduler move tasks between nodes 1 and 3 of a four-node ring?",
         verdict="Before, node 3 stays unused in all 3 runs; after, all four allowed CPUs are busy.",
         reference="[RFC 2/3] sched/topology: fix sched groups on NUMA machines with mesh topology, "
         "Lauro Ramos Venancio, 2017-04-13",
         axis="kernel",
-        mode="icount",
-        mode_reason="KVM did not boot a guest within 10 s",
-        workload="bound-hogs hogs=8 start=1 allowed=1,3 seconds=5",
+        mode=RunMode("icount", "KVM did not boot a guest within 10 s"),
+        workload=CellWorkload(
+            "bound-hogs",
+            "bound-hogs",
+            "bound-hogs hogs=8 start=1 allowed=1,3 seconds=5",
+            {"hogs": 8, "start": 1, "allowed": "1,3", "seconds": 5},
+        ),
         created="2026-11-21 12:00 UTC",
         commands=(
             "numalab run studies/group-construction.toml",
             "numalab report reports/group-construction/1",
         ),
         topology=ring(),
-        topology_svg=render_svg(ring()),
         variants=variants,
         measures=tuple(info(name) for name in VALUES),
         key_measures=KEY_MEASURES,
@@ -221,9 +223,12 @@ def sample_report() -> StudyReport:
         comparisons=compare_variants(
             [info(name) for name in VALUES],
             KEY_MEASURES,
-            [{name: values[side] for name, values in VALUES.items()} for side in (0, 1)],
+            {
+                variant.name: {name: values[side] for name, values in VALUES.items()}
+                for side, variant in enumerate(variants)
+            },
         ),
-        domains=(domains("before"), domains("after")),
+        sched_domains=(domains("before"), domains("after")),
         timelines=(timeline("before"), timeline("after")),
         findings=tuple(
             RunFindings(variant, f"{variant}-s{seed}", findings(variant, seed))
@@ -231,9 +236,6 @@ def sample_report() -> StudyReport:
             for seed in SEEDS
         ),
         cell="ring-4, bound-hogs",
-        workload_name="bound-hogs",
-        workload_label="bound-hogs",
-        parameters={"hogs": 8, "start": 1, "allowed": "1,3", "seconds": 5},
         claims=(
             ClaimOutcome("before leaves node 3 unused", "0 % in all seeds", "0 % in 3 of 3", True),
             ClaimOutcome("after uses all four CPUs", "> 80 % on each", "98.9 % or more", True),
@@ -241,7 +243,7 @@ def sample_report() -> StudyReport:
     )
 
 
-def thread_cells() -> tuple[StudyReport, ...]:
+def thread_cells() -> tuple[CellReport, ...]:
     """A study over numbers of threads: a metric, a latency, times, perf's and the kernel's counts.
 
     The means are those of the table of "[RFC 2/3] sched/topology: fix sched groups ...".
@@ -250,7 +252,7 @@ def thread_cells() -> tuple[StudyReport, ...]:
     return tuple(_thread_cell(threads, *pair) for threads, pair in means.items())
 
 
-def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
+def _thread_cell(threads: int, before: float, after: float) -> CellReport:
     report = sample_report()
     metric = MeasureInfo(
         "throughput",
@@ -272,8 +274,8 @@ def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
     times = tuple(explain(name) for name in ("elapsed_time", "user_time", "system_time"))
     measures = (metric, latency, *times, perf, explain("vmstat_numa_hint_faults"))
     steps = (0.99, 1.0, 1.01)
-    sides: list[dict[str, list[float]]] = [
-        {
+    sides: dict[str, dict[str, list[float]]] = {
+        name: {
             "throughput": [mean * step for step in steps],
             "wakeup_p99_5": [1e6 / mean * step for step in steps],
             "elapsed_time": [60 * step for step in steps],
@@ -282,15 +284,14 @@ def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
             "perf_cs": [196000 * step for step in steps],
             "vmstat_numa_hint_faults": [1000 * threads, 1000 * threads + 1, 1000 * threads + 2],
         }
-        for mean in (before, after)
-    ]
+        for name, mean in (("before", before), ("after", after))
+    }
     runs = tuple(
         replace(
             each,
-            readings=tuple(
-                Reading(name, values[SEEDS.index(each.seed)])
-                for name, values in sides[each.variant == "after"].items()
-            ),
+            measures={
+                name: values[SEEDS.index(each.seed)] for name, values in sides[each.variant].items()
+            },
         )
         for each in report.runs
     )
@@ -306,19 +307,21 @@ def _thread_cell(threads: int, before: float, after: float) -> StudyReport:
         key_measures=("throughput",),
         runs=runs,
         comparisons=compare_variants(measures, ("throughput",), sides),
-        domains=(),
+        sched_domains=(),
         timelines=(),
         findings=(),
         claims=(claim,),
-        workload=f"warehouse threads={threads}",
-        workload_name="warehouse",
-        workload_label=f"warehouse-{threads}",
-        parameters={"threads": threads, "seconds": 10},
+        workload=CellWorkload(
+            "warehouse",
+            f"warehouse-{threads}",
+            f"warehouse threads={threads}",
+            {"threads": threads, "seconds": 10},
+        ),
         cell=f"ring-4, warehouse-{threads}",
     )
 
 
-def hostile_report() -> StudyReport:
+def hostile_report() -> CellReport:
     """The sample with hostile texts in every place that a guest or a file can fill."""
     report = sample_report()
     line = report.timelines[0]
@@ -344,7 +347,10 @@ def hostile_report() -> StudyReport:
             ),
             *report.runs[1:],
         ),
-        domains=(replace(report.domains[0], errors=HOSTILE), report.domains[1]),
+        sched_domains=(
+            replace(report.sched_domains[0], errors=HOSTILE),
+            report.sched_domains[1],
+        ),
         timelines=(
             replace(line, spans=spans, marks=(Mark(10.0, HOSTILE[1]),)),
             report.timelines[1],

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.measure import MeasureInfo, SourceKind
-from numalab.report.document import MeasureComparison, StudyReport
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class CellAxis:
     labels: tuple[str, ...]
 
 
-def axis(reports: Sequence[StudyReport]) -> CellAxis:
+def axis(reports: Sequence[CellReport]) -> CellAxis:
     """Return how a table names the cells of a study.
 
     Where all run one workload on one machine and differ in one parameter, that parameter names
@@ -27,42 +28,42 @@ def axis(reports: Sequence[StudyReport]) -> CellAxis:
         return found
     if len(machines) == 1:
         return CellAxis(
-            "Workload", tuple(report.workload_label or report.study for report in reports)
+            "Workload", tuple(report.workload.label or report.study for report in reports)
         )
-    if len({report.workload_label for report in reports}) == 1:
+    if len({report.workload.label for report in reports}) == 1:
         return CellAxis("Machine", tuple(report.topology.name for report in reports))
     return CellAxis("Cell", tuple(report.cell for report in reports))
 
 
-def alike(reports: Sequence[StudyReport]) -> list[list[StudyReport]]:
+def alike(reports: Sequence[CellReport]) -> list[list[CellReport]]:
     """Group the cells that compare the same variants; only these fit into one table.
 
     A study's `exclude` may take a variant out of one cell and not of another.
     """
-    found: dict[tuple[str, ...], list[StudyReport]] = {}
+    found: dict[tuple[str, ...], list[CellReport]] = {}
     for report in reports:
         found.setdefault(tuple(variant.name for variant in report.variants), []).append(report)
     return list(found.values())
 
 
-def _parameter(reports: Sequence[StudyReport]) -> CellAxis | None:
-    if len({report.workload_name for report in reports}) != 1 or len(reports) < 2:
+def _parameter(reports: Sequence[CellReport]) -> CellAxis | None:
+    if len({report.workload.name for report in reports}) != 1 or len(reports) < 2:
         return None
-    names = dict.fromkeys(name for report in reports for name in report.parameters)
+    names = dict.fromkeys(name for report in reports for name in report.workload.parameters)
     differing = [
         name
         for name in names
-        if len({str(report.parameters.get(name)) for report in reports}) == len(reports)
+        if len({str(report.workload.parameters.get(name)) for report in reports}) == len(reports)
     ]
     others = [
         name
         for name in names
         if name not in differing
-        and len({str(report.parameters.get(name)) for report in reports}) > 1
+        and len({str(report.workload.parameters.get(name)) for report in reports}) > 1
     ]
     if len(differing) != 1 or others:
         return None
-    labels = tuple(str(report.parameters[differing[0]]) for report in reports)
+    labels = tuple(str(report.workload.parameters[differing[0]]) for report in reports)
     return CellAxis(differing[0].replace("_", " ").capitalize(), labels)
 
 
@@ -96,7 +97,7 @@ SHOWN = {"better", "worse", "different"}  # outcomes
 TIMES = {"elapsed_time": "Real", "system_time": "Sys", "user_time": "User"}
 
 
-def headlines(report: StudyReport) -> list[MeasureComparison]:
+def headlines(report: CellReport) -> list[MeasureComparison]:
     """Return the comparisons that a table over several cells has room for.
 
     What the workload printed and the study's key measures; all with a better direction where there
@@ -116,7 +117,7 @@ def has_a_table(info: MeasureInfo) -> bool:
     return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
 
 
-def told_apart(report: StudyReport) -> list[MeasureComparison]:
+def told_apart(report: CellReport) -> list[MeasureComparison]:
     """Return the comparisons of one cell that a reader looks for.
 
     The key measures, what the workload printed, and what differs between the variants; of a single
@@ -125,7 +126,7 @@ def told_apart(report: StudyReport) -> list[MeasureComparison]:
     return [each for each in report.comparisons if _is_told(report, each)]
 
 
-def _is_told(report: StudyReport, each: MeasureComparison) -> bool:
+def _is_told(report: CellReport, each: MeasureComparison) -> bool:
     info = report.measure(each.measure)
     if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
         return True

@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import figures
-from numalab.report.document import ClaimOutcome, Standing, StudyReport
+from numalab.report.document import CellReport, ClaimOutcome, Standing
 
 _STYLES: Mapping[Standing, str] = {"for": "bold blue", "against": "bold dark_orange", "neither": ""}
 
 
-def render_claim_table(reports: Sequence[StudyReport]) -> RenderableType | None:
+def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
     """Render the claims of all cells for a terminal; None when there are none.
 
     Below a line with the study and the cell are the claims about it. Why something cannot be seen
@@ -33,7 +33,7 @@ def render_claim_table(reports: Sequence[StudyReport]) -> RenderableType | None:
     return Group(*parts, Text(), *notes) if notes else Group(*parts)
 
 
-def _rows(report: StudyReport, reasons: dict[str, int]) -> Table:
+def _rows(report: CellReport, reasons: dict[str, int]) -> Table:
     table = _columns(headed=False)
     for claim in report.claims:
         texts = (claim.text, claim.published, claim.measured, claim.kind)

@@ -1,43 +1,70 @@
-"""What a report shows, as one plain value.
+"""The report of a study as a value. Its fields are the keys of `report.json`.
 
-`StudyReport` holds figures that other rooms computed; nothing here computes. Every renderer in
-this room takes one `StudyReport` and gives text or bytes, so a report can be made again from a
-stored result without a guest.
+`StudyResults` holds figures that other modules computed. A field marked `NotInJson` is for the
+pages and the other formats. docs/report.schema.json is the schema of the rest. `VERSION` rises when
+a key changes its meaning or goes away; a new key does not raise it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, computed_field
 
 from numalab.analysis.findings import Findings
-from numalab.measure import ClaimVerdict, MeasureInfo
-from numalab.recording.timeline import Mark
+from numalab.measure import ClaimVerdict, Direction, MeasureInfo, MeasureKind
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.json_fields import Measured, NotInJson, serialised_as
+from numalab.report.modes import RunMode
+from numalab.report.timeline import Timeline
 from numalab.results.cell import Cell
 from numalab.results.manifest import RunStatus
-from numalab.statistics.comparison import Comparison, Outcome
-from numalab.statistics.summary import Summary
-from numalab.topology.model import Topology
+from numalab.topology.model import Node, Topology
 from numalab.topology.sched_domains import CpuDomains
 
-# `recording`: a trace.dat from anywhere, with no guest of ours.
-Mode = Literal["kvm", "tcg", "icount", "timed", "recording"]
+FORMAT: Literal["numalab-report"] = "numalab-report"
+VERSION: Literal[2] = 2
 Standing = Literal["for", "against", "neither"]
-ANY, ANY_NODE = "any", "any host node"  # of a placement: nothing in particular
-NOT_RUN = "not run"  # the ending of a planned run that was never started
+ANY, ANY_NODE = "any", "any host node"  # as the requested placement: nothing in particular
+NOT_RUN = "not run"  # the status of a planned run that was never started
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One measure of one run. `value` is None when the guest could not measure it, never 0."""
+class MachineLayout:
+    """The machine; `distances` as `[from][to]`."""
 
-    measure: str
-    value: float | int | None
+    name: str
+    summary: str
+    nodes: tuple[Node, ...]
+    distances: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class MeasureDefinition:
+    """The definition of a measure; `source` is where its figures were read."""
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: MeasureKind
+    definition: str
+    source: str
+
+
+@dataclass(frozen=True)
+class CellWorkload:
+    """The workload of a cell; `label` distinguishes several uses of one workload."""
+
+    name: str
+    label: str
+    command: str
+    parameters: Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True)
 class VariantInfo:
-    """One value on the compared axis: usually one kernel. The first variant is the base."""
+    """One variant: usually a kernel. The first variant of a report is the baseline."""
 
     name: str
     kernel: str
@@ -48,12 +75,17 @@ class VariantInfo:
     compiler: str = ""
     summary: str = ""
 
+    @property
+    def build(self) -> str:
+        """The release and the patch series."""
+        return " + ".join([self.release, *self.series])
+
 
 @dataclass(frozen=True)
 class PlacementFact:
-    """One placement fact: what was asked for and what was read back from the running process.
+    """One placement: what was requested, and what was read back from the running process.
 
-    `asked` may be `ANY` or `ANY_NODE`: then nothing can disagree.
+    With `ANY` or `ANY_NODE` as the request, nothing can disagree.
     """
 
     subject: str
@@ -62,13 +94,13 @@ class PlacementFact:
 
     @property
     def agrees(self) -> bool:
-        """Whether it is as asked."""
+        """Whether the placement is as requested."""
         return self.asked in (ANY, ANY_NODE, self.found)
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a run ran on, and how much of its recording survived."""
+    """The programs, host and image of a run, its placement, and the events it recorded."""
 
     qemu: str
     libvirt: str
@@ -83,59 +115,38 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Run:
-    """One planned boot of one variant with one seed. `reason` says why it did not end well.
+    """One planned boot of one variant with one seed. `reason` is why it failed.
 
-    `status` is None for a run that has not ended: it was never started, or is under way.
+    `status` is None for a run that has not ended: it was never started, or is running. A measure
+    that the guest could not take is None, never 0.
     """
 
     id: str
     variant: str
     seed: int
-    status: RunStatus | None
-    readings: tuple[Reading, ...]
+    status: NotInJson[RunStatus | None]
+    measures: Mapping[str, Measured]
     provenance: Provenance
     seconds: float | None = None
-    reason: str = ""
+    reason: NotInJson[str] = ""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended well; the figures of another are in no mean."""
+        """Whether it finished; the figures of all other runs are left out of means."""
         return self.status is RunStatus.OK
 
+    @computed_field(alias="status")
     @property
     def ending(self) -> str:
-        """How it ended, for people: `ok`, or why not."""
+        """`ok`, or why the run has no result."""
         return self.reason or str(self.status or NOT_RUN)
 
 
 @dataclass(frozen=True)
-class MeasureComparison:
-    """One measure over all variants, in the order of `StudyReport.variants`.
-
-    A summary is None when no run of that variant could measure it. `changes` are percentages of
-    the first variant's mean; None for the first variant itself and where that mean is 0 or absent.
-    `versus` holds each variant's comparison with the first, None for the first itself; outcome and
-    verdict are those of the last.
-    """
-
-    measure: str
-    summaries: tuple[Summary | None, ...]
-    changes: tuple[float | None, ...]
-    outcome: Outcome
-    verdict: str
-    versus: tuple[Comparison | None, ...] = ()
-
-    def outcome_of(self, index: int) -> Outcome:
-        """Return how variant `index` compares with the first."""
-        versus = self.versus[index] if index < len(self.versus) else None
-        return versus.outcome if versus else self.outcome
-
-
-@dataclass(frozen=True)
 class SchedDomains:
-    """The sched domains and groups of every CPU as one variant's kernel printed them.
+    """The sched domains and groups of every CPU, as the kernel of one variant printed them.
 
-    `errors` are the kernel's own `ERROR:` lines under `sched_verbose`.
+    `errors` are the `ERROR:` lines that the kernel prints with `sched_verbose`.
     """
 
     variant: str
@@ -144,34 +155,8 @@ class SchedDomains:
 
 
 @dataclass(frozen=True)
-class Span:
-    """A task ran on a CPU of a node, from `start_ms` to `end_ms` after the window's begin.
-
-    `node` is None where the recording came without the machine, or it lacks the CPU.
-    """
-
-    cpu: int
-    node: int | None
-    start_ms: float
-    end_ms: float
-    task: str
-    of_interest: bool
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Who ran where in one run of one variant. Time without a span is idle."""
-
-    variant: str
-    run: str
-    length_ms: float
-    spans: tuple[Span, ...]
-    marks: tuple[Mark, ...] = ()
-
-
-@dataclass(frozen=True)
 class RunFindings:
-    """What the analysis of one run of a variant found: matrices, curves, decisions and lists."""
+    """The findings of one run of a variant: matrices, curves, decisions and lists."""
 
     variant: str
     run: str
@@ -180,12 +165,10 @@ class RunFindings:
 
 @dataclass(frozen=True)
 class ClaimOutcome:
-    """What the study says should be seen, and what was.
+    """A claim of the study, the measured figures, and the verdict.
 
-    `verdict` is that of a comparison between variants (empty for bounds on one variant):
-    `reproduced`, `opposite`, `no difference shown` or `cannot be seen`, which has a `reason`;
-    `published` is what the source says of it. A claim that is not `required` is only shown: it
-    always holds.
+    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`.
+    `published` is the figure that the source gives. A claim that is not `required` always holds.
     """
 
     text: str
@@ -195,17 +178,18 @@ class ClaimOutcome:
     measure: str = ""
     kind: str = ""
     published: str = ""
-    verdict: ClaimVerdict | Literal[""] = ""
+    verdict: NotInJson[ClaimVerdict | Literal[""]] = ""
     required: bool = True
-    reason: str = ""
+    reason: NotInJson[str] = ""
 
     @property
     def standing(self) -> Standing:
-        """Whether it speaks for the source, against it, or for neither."""
+        """Whether the result supports the source, contradicts it, or neither."""
         if not self.holds or self.verdict == "opposite":
             return "against"
         return "for" if self.verdict in {"", "reproduced"} else "neither"
 
+    @computed_field(alias="verdict")
     @property
     def verdict_text(self) -> str:
         """The verdict in words, with its reason."""
@@ -219,48 +203,39 @@ class ClaimOutcome:
 
 
 @dataclass(frozen=True)
-class StudyReport:
-    """Everything a report shows of one cell: a topology with a use of a workload.
+class CellReport:
+    """The report of one cell: a topology with a use of a workload.
 
-    Tuples are in the order in which they are shown; `runs` are all planned ones, those without a
-    result first. `cell` names it ("ring-4, bound-hogs"),
-    `workload_label` tells apart several uses of a workload, `parameters` are those it ran with.
-    `remarks` say how the runs were chosen, where not by the study's file alone. `model` are lines
-    that say what the model of mode timed is made of, the first two of them in words.
+    `runs` are all planned runs, those without a result first. `cell` is the name, such as
+    `ring-4, bound-hogs`. `remarks` say how the runs were chosen, if not by the study's file alone.
     """
 
-    study: str
-    question: str
+    study: NotInJson[str]
+    question: NotInJson[str]
     verdict: str
-    reference: str
-    axis: str
-    mode: Mode
-    mode_reason: str
-    workload: str
-    created: str
-    commands: tuple[str, ...]
-    topology: Topology
-    topology_svg: str
+    reference: NotInJson[str]
+    axis: NotInJson[str]
+    mode: RunMode
+    workload: CellWorkload
+    created: NotInJson[str]
+    commands: NotInJson[tuple[str, ...]]
+    topology: Annotated[Topology, serialised_as(MachineLayout)]
     variants: tuple[VariantInfo, ...]
-    measures: tuple[MeasureInfo, ...]
+    measures: tuple[Annotated[MeasureInfo, serialised_as(MeasureDefinition)], ...]
     key_measures: tuple[str, ...]
     runs: tuple[Run, ...]
     comparisons: tuple[MeasureComparison, ...]
-    domains: tuple[SchedDomains, ...] = ()
-    timelines: tuple[Timeline, ...] = ()
+    sched_domains: tuple[SchedDomains, ...] = ()
+    timelines: NotInJson[tuple[Timeline, ...]] = ()
     claims: tuple[ClaimOutcome, ...] = ()
-    findings: tuple[RunFindings, ...] = ()
+    findings: NotInJson[tuple[RunFindings, ...]] = ()
     cell: str = ""
-    workload_name: str = ""
-    workload_label: str = ""
-    parameters: Mapping[str, str | int | float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
 
     @property
     def cell_name(self) -> str:
         """The cell's part of the names of runs and folders."""
-        return f"{self.topology.name}_{self.workload_label}"
+        return f"{self.topology.name}_{self.workload.label}"
 
     @property
     def unfinished(self) -> tuple[Run, ...]:
@@ -268,14 +243,14 @@ class StudyReport:
         return tuple(run for run in self.runs if not run.ok)
 
     def measure(self, name: str) -> MeasureInfo:
-        """Return what is known about a measure. Raises KeyError for a name the report lacks."""
+        """Return the definition of a measure. Raises KeyError for a measure the cell lacks."""
         for info in self.measures:
             if info.name == name:
                 return info
         raise KeyError(name)
 
     def first_findings(self) -> list[tuple[int, RunFindings]]:
-        """Return what was found in the first run of each variant, with the variant's place."""
+        """Return the findings of the first run of each variant, with the variant's index."""
         firsts: dict[str, RunFindings] = {}
         for run in self.findings:
             firsts.setdefault(run.variant, run)
@@ -283,30 +258,51 @@ class StudyReport:
         return [(place, firsts[name]) for place, name in enumerate(names) if name in firsts]
 
     def values(self, variant: str, measure: str) -> tuple[float, ...]:
-        """Return what the runs of a variant that ended well measured, in the order of the runs.
-
-        Runs without the value, and what is not a finite number, are left out.
-        """
-        return tuple(
-            float(reading.value)
-            for run in self.runs
-            if run.variant == variant and run.ok
-            for reading in run.readings
-            if reading.measure == measure and reading.value is not None and isfinite(reading.value)
-        )
+        """Return a measure of the finished runs of a variant; missing and infinite ones are left
+        out."""
+        values = [
+            run.measures.get(measure) for run in self.runs if run.variant == variant and run.ok
+        ]
+        return tuple(float(value) for value in values if value is not None and isfinite(value))
 
 
 @dataclass(frozen=True)
 class UnreportedCell:
-    """A planned cell of which no run finished."""
+    """A planned cell without a finished run."""
 
     cell: Cell
     runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
+class UnfinishedRun:
+    """A planned run without a result. `reason` may be text of the guest."""
+
+    cell: str
+    id: str
+    status: str
+    reason: str
+    variant: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The planned and finished cells and runs, and every run without a result.
+
+    A cell of which no run finished is not among the report's `cells`.
+    """
+
+    cells_planned: int
+    cells_finished: int
+    runs_planned: int
+    runs_finished: int
+    runs: tuple[UnfinishedRun, ...]
+
+
+@dataclass(frozen=True)
 class StudyResults:
-    """The results of a study: the reports of its cells, and the planned cells that have none.
+    """The report of a study: the reports of its cells, and the planned cells without a report.
 
     Both are in the order of the plan. `commands` repeat the study.
     """
@@ -314,20 +310,54 @@ class StudyResults:
     study: str
     question: str
     reference: str
-    commands: tuple[str, ...]
-    reports: tuple[StudyReport, ...]
-    unreported: tuple[UnreportedCell, ...] = ()
+    commands: Annotated[tuple[str, ...], Field(serialization_alias="again")]
+    reports: Annotated[tuple[CellReport, ...], Field(serialization_alias="cells")]
+    unreported: NotInJson[tuple[UnreportedCell, ...]] = ()
 
     @classmethod
-    def of(cls, *reports: StudyReport) -> "StudyResults":
+    def of(cls, *reports: CellReport) -> "StudyResults":
         """Return the results of a study in which every planned cell has a report."""
         first = reports[0]
         commands = dict.fromkeys(line for report in reports for line in report.commands)
         return cls(first.study, first.question, first.reference, tuple(commands), reports)
 
-    def __iter__(self) -> Iterator[StudyReport]:
+    def __iter__(self) -> Iterator[CellReport]:
         """Iterate over the reports."""
         return iter(self.reports)
+
+    @computed_field
+    @property
+    def format(self) -> Literal["numalab-report"]:
+        """The name of this format."""
+        return FORMAT
+
+    @computed_field
+    @property
+    def version(self) -> Literal[2]:
+        """The version of this format."""
+        return VERSION
+
+    @computed_field
+    @property
+    def axis(self) -> str:
+        """What the variants differ in."""
+        return self.reports[0].axis if self.reports else "kernel"
+
+    @computed_field
+    @property
+    def created(self) -> str:
+        """When the first run started."""
+        return self.reports[0].created if self.reports else ""
+
+    @computed_field(alias="unfinished")
+    @property
+    def missing(self) -> Unfinished | None:
+        """The runs without a result; null where every planned run finished."""
+        runs = self.unfinished
+        if not runs:
+            return None
+        finished = self.planned - len(runs)
+        return Unfinished(self.cells, len(self.reports), self.planned, finished, runs)
 
     @property
     def holds(self) -> bool:
@@ -342,12 +372,21 @@ class StudyResults:
     @property
     def planned(self) -> int:
         """The number of planned runs."""
-        cells = [report.runs for report in self.reports] + [cell.runs for cell in self.unreported]
-        return sum(map(len, cells))
+        return sum(len(runs) for _, runs in self._planned_runs)
 
     @property
-    def unfinished(self) -> tuple[tuple[str, Run], ...]:
-        """The planned runs without a result, each with its cell; cells without a report first."""
-        pairs = [(str(cell.cell), cell.runs) for cell in self.unreported]
-        pairs += [(report.cell, report.unfinished) for report in self.reports]
-        return tuple((cell, run) for cell, runs in pairs for run in runs)
+    def unfinished(self) -> tuple[UnfinishedRun, ...]:
+        """The planned runs without a result; those of cells without a report come first."""
+        return tuple(
+            UnfinishedRun(cell, run.id, str(run.status or NOT_RUN), run.reason,
+                          run.variant, run.seed)
+            for cell, runs in self._planned_runs
+            for run in runs
+            if not run.ok
+        )  # fmt: skip
+
+    @property
+    def _planned_runs(self) -> list[tuple[str, tuple[Run, ...]]]:
+        """All planned runs by cell; cells without a report come first."""
+        unreported = [(str(cell.cell), cell.runs) for cell in self.unreported]
+        return [*unreported, *((report.cell, report.runs) for report in self.reports)]

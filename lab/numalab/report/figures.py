@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import ceil, log10
 
-from numalab.measure import MeasureInfo, MeasureKind
-from numalab.report.document import ClaimOutcome, MeasureComparison, Mode, StudyReport
+from numalab.measure import MeasureInfo
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, ClaimOutcome
 from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
 from numalab.statistics.summary import Summary
 from numalab.units import runs_of
@@ -19,45 +20,6 @@ STATISTICS_NOTE = (
 )
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
-
-_PLACEMENT = "placement: which CPU or node was used, and how often; "
-PLACEMENT_NOTES: dict[Mode, str] = {
-    "kvm": f"{_PLACEMENT}where it depends on time, as timing",
-    "tcg": f"{_PLACEMENT}where it depends on time, it says nothing about hardware",
-    "icount": f"{_PLACEMENT}true of the run, where neither idle CPUs nor far memory cost time",
-    "timed": f"{_PLACEMENT}true of the run, where it depends on time as far as the model is",
-    "recording": f"{_PLACEMENT}as the machine did that was recorded",
-}
-MODELLED_NOTE = (
-    "modelled: what the model of mode timed says, by its instructions, caches, distances and "
-    "queues; repeatable, and never the time of any hardware"
-)
-TIMING_NOTES: dict[Mode, str] = {
-    "kvm": "timing: host time; holds only where the host placement of the variants matches",
-    "tcg": "timing: emulated CPUs on host time; says nothing about hardware, do not quote",
-    "icount": "timing: virtual time, counted in guest instructions; "
-    "repeatable, but not the speed of any hardware",
-    "timed": "timing: virtual time of CPUs that run side by side, counted in guest instructions; "
-    "repeatable, but not the speed of any hardware",
-    "recording": "timing: the trace clock of the machine that was recorded",
-}
-MODE_NOTES: dict[Mode, str] = {
-    "kvm": "hardware virtualisation",
-    "tcg": "emulation",
-    "icount": "deterministic emulation",
-    "timed": "deterministic emulation, CPUs side by side",
-    "recording": "a trace.dat, measured without a guest",
-}
-
-
-def kind_note(kind: MeasureKind, mode: Mode) -> str:
-    """Say in one line what a figure of this kind is worth in this mode."""
-    match kind:
-        case MeasureKind.PLACEMENT:
-            return PLACEMENT_NOTES[mode]
-        case MeasureKind.MODELLED:
-            return MODELLED_NOTE
-    return TIMING_NOTES[mode]
 
 
 def decimals(values: Iterable[float | None]) -> int:
@@ -211,7 +173,7 @@ def _with_condition(claim: ClaimOutcome, verdict: str) -> str:
     return verdict if claim.holds else f"FAILS: {verdict}"
 
 
-def machine_line(report: StudyReport) -> str:
+def machine_line(report: CellReport) -> str:
     """Describe the machine in one line: name, nodes, CPUs, memory."""
     topology = report.topology
     return (
@@ -220,7 +182,7 @@ def machine_line(report: StudyReport) -> str:
     )
 
 
-def seeds_line(report: StudyReport) -> str:
+def seeds_line(report: CellReport) -> str:
     """Say how many runs of each variant finished, with which seeds."""
     parts = []
     for variant in report.variants:
@@ -238,10 +200,10 @@ def seeds_line(report: StudyReport) -> str:
     )
 
 
-def notes(report: StudyReport) -> list[str]:
+def notes(report: CellReport) -> list[str]:
     """Say below a table what its figures are worth, and what is missing from them."""
     kinds = {report.measure(each.measure).kind for each in report.comparisons}
-    found = [*report.remarks, *(kind_note(kind, report.mode) for kind in sorted(kinds))]
+    found = [*report.remarks, *(report.mode.note(kind) for kind in sorted(kinds))]
     if any(each.versus for each in report.comparisons):
         found.append(STATISTICS_NOTE)
     if any(None in each.summaries for each in report.comparisons):

@@ -12,7 +12,7 @@ from textwrap import wrap
 
 from numalab.measure import Direction
 from numalab.report import figures
-from numalab.report.document import MeasureComparison
+from numalab.report.comparisons import MeasureComparison
 from numalab.statistics.summary import Summary, improvement_percent
 
 WIDTH = 75

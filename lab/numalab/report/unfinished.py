@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from numalab.report.document import NOT_RUN, Run, StudyReport, StudyResults
+from numalab.report.document import NOT_RUN, CellReport, StudyResults, UnfinishedRun
 from numalab.report.figures import plain_ascii, printable
 from numalab.report.tables import WIDTH
 from numalab.units import runs_of
@@ -20,20 +20,10 @@ LONGEST_CAUSE, LONGEST_LIST = 130, 75  # characters
 _VARYING = re.compile(r"\s*(?:\b(?:0x)?[0-9a-f]{8,}\b|\d+)")
 
 
-@dataclass(frozen=True)
-class UnfinishedRun:
-    """A planned run without a result: its cell, how it ended, and why."""
-
-    cell: str
-    run: str
-    status: str
-    reason: str
-
-    @property
-    def cause(self) -> str:
-        """The first line of the reason, printable and short."""
-        line = next(iter(self.reason.strip().splitlines()), "")
-        return _cut(printable(line[: 2 * LONGEST_CAUSE]), LONGEST_CAUSE)
+def first_line(run: UnfinishedRun) -> str:
+    """Return the first line of the reason, printable and short."""
+    line = next(iter(run.reason.strip().splitlines()), "")
+    return _cut(printable(line[: 2 * LONGEST_CAUSE]), LONGEST_CAUSE)
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class Cause:
     def title(self) -> str:
         """How many runs ended so: `run NAME lost`, `38 runs of 19 cells failed`."""
         if len(self.runs) == 1:
-            return f"run {printable(self.runs[0].run)} {self.status}"
+            return f"run {printable(self.runs[0].id)} {self.status}"
         of = f" of {len(self.cells)} cells" if len(self.cells) > 1 else ""
         return f"{runs_of(len(self.runs))}{of} {self.status}"
 
@@ -65,30 +55,23 @@ class Cause:
     @property
     def places(self) -> str:
         """The cells, or the runs of one cell, cut to `LONGEST_LIST`."""
-        names = self.cells if len(self.cells) > 1 else tuple(run.run for run in self.runs)
+        names = self.cells if len(self.cells) > 1 else tuple(run.id for run in self.runs)
         return shortened([printable(name) for name in names])
-
-
-def unfinished_runs(runs: Iterable[tuple[str, Run]]) -> list[UnfinishedRun]:
-    """Describe planned runs without a result, each given with its cell."""
-    return [
-        UnfinishedRun(cell, run.id, str(run.status or NOT_RUN), run.reason) for cell, run in runs
-    ]
 
 
 def causes(runs: Iterable[UnfinishedRun]) -> tuple[Cause, ...]:
     """Group runs by how and why they ended, most frequent first; those never started come last."""
     groups: dict[tuple[str, str], list[UnfinishedRun]] = {}
     for run in runs:
-        kind = _VARYING.sub("0", run.cause.replace(run.run, ""))
+        kind = _VARYING.sub("0", first_line(run).replace(run.id, ""))
         groups.setdefault((run.status, kind), []).append(run)
     ordered = sorted(groups.values(), key=lambda group: (group[0].status == NOT_RUN, -len(group)))
-    return tuple(Cause(group[0].status, group[0].cause, tuple(group)) for group in ordered)
+    return tuple(Cause(group[0].status, first_line(group[0]), tuple(group)) for group in ordered)
 
 
 def causes_of(study: StudyResults) -> tuple[Cause, ...]:
     """Group the runs of a study without a result."""
-    return causes(unfinished_runs(study.unfinished))
+    return causes(study.unfinished)
 
 
 def finished_text(study: StudyResults) -> str:
@@ -98,7 +81,7 @@ def finished_text(study: StudyResults) -> str:
     return f"{finished} of {runs_of(study.planned)} finished{cells}"
 
 
-def finished_of_cell(report: StudyReport) -> str:
+def finished_of_cell(report: CellReport) -> str:
     """Return how many runs of a cell finished: `5 of 6 runs finished`."""
     planned = len(report.runs)
     return f"{planned - len(report.unfinished)} of {runs_of(planned)} finished"

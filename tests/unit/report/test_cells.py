@@ -3,17 +3,18 @@
 from dataclasses import replace
 
 from numalab.report.cells import CellAxis, alike, axis, headlines, told_apart
-from numalab.report.document import StudyReport, StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.threads import render_threads
 from support.report_sample import sample_report, thread_cells
 
 
-def with_(report: StudyReport, label: str, **parameters: int) -> StudyReport:
+def with_(report: CellReport, label: str, **parameters: int) -> CellReport:
     return replace(
-        report, workload_name="w", workload_label=label, cell=f"ring-4, {label}",
-        parameters=parameters,
+        report,
+        workload=replace(report.workload, name="w", label=label, parameters=parameters),
+        cell=f"ring-4, {label}",
     )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def test_other_machines_name_the_cells_of_one_use_and_both_name_the_rest() -> No
     here = with_(sample_report(), "w")
     there = replace(here, topology=replace(here.topology, name="mesh-8"), cell="mesh-8, w")
     assert axis([here, there]) == CellAxis("Machine", (here.topology.name, "mesh-8"))
-    other = replace(there, workload_label="v", cell="mesh-8, v")
+    other = replace(there, workload=replace(there.workload, label="v"), cell="mesh-8, v")
     assert axis([here, other]) == CellAxis("Cell", ("ring-4, w", "mesh-8, v"))
 
 

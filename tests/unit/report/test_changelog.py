@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.report.document import MeasureComparison, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.tables import (
     WIDEST,

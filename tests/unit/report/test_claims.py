@@ -7,11 +7,11 @@ from io import StringIO
 from rich.console import Console
 
 from numalab.report.claims import render_claim_table
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 
-def shown(reports: Sequence[StudyReport]) -> str:
+def shown(reports: Sequence[CellReport]) -> str:
     console = Console(file=(out := StringIO()), width=100)
     table = render_claim_table(reports)
     assert table is not None

@@ -3,11 +3,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from jsonschema import Draft202012Validator
 
-from numalab.report.document import Reading, StudyReport, StudyResults
-from numalab.report.formats.document_format import VERSION, ReportDocument
-from numalab.report.formats.json import render_document, report_document
+from numalab.report.document import VERSION, CellReport, StudyResults
+from numalab.report.formats.json import render_document, report_document, report_schema
 from support.report_sample import VALUES, hostile_report, sample_report, thread_cells
 
 
@@ -26,20 +25,15 @@ def test_every_measure_of_every_run_is_there() -> None:
 
 
 def test_the_published_schema_is_that_of_the_documents(golden: Callable[[str, str], None]) -> None:
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **TypeAdapter(ReportDocument).json_schema(),
-        "title": "numalab report",
-    }
-    golden("../../../docs/report.schema.json", json.dumps(schema, indent=1) + "\n")
+    golden("../../../docs/report.schema.json", json.dumps(report_schema(), indent=1) + "\n")
 
 
 @pytest.mark.parametrize("reports", [[sample_report()], thread_cells(), [hostile_report()]])
-def test_documents_are_as_the_schema_says(reports: Sequence[StudyReport]) -> None:
-    text = render_document(StudyResults.of(*reports))
-    TypeAdapter(ReportDocument).validate_json(text)
-    with pytest.raises(ValidationError, match="version"):
-        TypeAdapter(ReportDocument).validate_json(json.dumps(json.loads(text) | {"version": 1}))
+def test_documents_are_as_the_schema_says(reports: Sequence[CellReport]) -> None:
+    schema = Draft202012Validator(report_schema())
+    whole = json.loads(render_document(StudyResults.of(*reports)))
+    assert schema.is_valid(whole)
+    assert not schema.is_valid(whole | {"version": 1})
 
 
 def test_a_comparison_says_how_sure_it_is() -> None:
@@ -83,7 +77,7 @@ def test_the_document_says_where_it_came_from() -> None:
 
 def test_infinite_and_missing_numbers_are_valid_json() -> None:
     report = sample_report()
-    run = replace(report.runs[0], readings=(Reading("hog_cpu_time", float("inf")),))
+    run = replace(report.runs[0], measures={"hog_cpu_time": float("inf")})
     text = render_document(StudyResults.of(replace(report, runs=(run,))))
     assert json.loads(text, parse_constant=lambda _: 1 / 0)["cells"][0]["runs"][0]["measures"] == {
         "hog_cpu_time": None

@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.report.document import MeasureComparison, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.csv_rows import render_csv
 from numalab.report.formats.json import render_document
@@ -187,7 +188,7 @@ def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
     """Nothing is known of it but that its runs failed; every form says so or leaves it out."""
     whole = sample_report()
     failed = tuple(
-        replace(run, status=RunStatus.LOST, readings=()) if run.variant == "after" else run
+        replace(run, status=RunStatus.LOST, measures={}) if run.variant == "after" else run
         for run in whole.runs
     )
     report = replace(
@@ -195,10 +196,10 @@ def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
         variants=whole.variants[:1],
         runs=failed,
         comparisons=tuple(
-            replace(row, summaries=row.summaries[:1], changes=row.changes[:1])
+            replace(row, summaries=row.summaries[:1], changes=row.changes[:1], names=("before",))
             for row in whole.comparisons
         ),
-        domains=whole.domains[:1],
+        sched_domains=whole.sched_domains[:1],
         timelines=whole.timelines[:1],
     )
     for render in (render_changelog, render_markdown, render_junit, render_csv, render_document):

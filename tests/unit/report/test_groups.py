@@ -42,33 +42,33 @@ def test_groups_name_their_nodes_and_where_the_mask_is_smaller() -> None:
 
 def test_the_order_of_groups_alone_is_no_difference() -> None:
     report = sample_report()
-    after = report.domains[1]
+    after = report.sched_domains[1]
     first = after.cpus[0]
     turned = replace(first.domains[2], groups=first.domains[2].groups[::-1])
     cpus = (replace(first, domains=(*first.domains[:2], turned)), *after.cpus[1:])
-    report = replace(report, domains=(after, replace(after, cpus=cpus)))
+    report = replace(report, sched_domains=(after, replace(after, cpus=cpus)))
     assert not any(row.differs for row in all_domain_rows(report))
 
 
 def test_masks_that_differ_alone_are_told_apart_from_groups() -> None:
     report = sample_report()
-    after = report.domains[1]
+    after = report.sched_domains[1]
     first = after.cpus[0]
     whole = tuple(replace(group, mask=group.span) for group in first.domains[2].groups)
     cpus = (
         replace(first, domains=(*first.domains[:2], replace(first.domains[2], groups=whole))),
         *after.cpus[1:],
     )
-    report = replace(report, domains=(after, replace(after, cpus=cpus)))
+    report = replace(report, sched_domains=(after, replace(after, cpus=cpus)))
     assert last_domain_rows(report)[0].differs == "masks"
     assert last_domain_rows(report)[1].differs == ""
 
 
 def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:
     report = sample_report()
-    before = report.domains[0]
+    before = report.sched_domains[0]
     cpus = (replace(before.cpus[0], domains=before.cpus[0].domains[:1]), *before.cpus[1:])
-    report = replace(report, domains=(replace(before, cpus=cpus), before))
+    report = replace(report, sched_domains=(replace(before, cpus=cpus), before))
     differing = [(row.cpus, row.level) for row in all_domain_rows(report) if row.differs]
     assert differing == [((0,), 1), ((0,), 2)]
     assert last_domain_rows(report)[0].variants[0] is None
@@ -91,11 +91,11 @@ def test_many_groups_of_one_cpu_are_counted() -> None:
     groups = tuple(SchedGroup((cpu,), (cpu,), 1024) for cpu in range(8))
     domain = SchedDomain(0, "MC", tuple(range(8)), (), groups)
     domains = (SchedDomains("before", (CpuDomains(0, (domain,)),)),)
-    shown = all_domain_rows(replace(report, domains=domains))[0].variants[0]
+    shown = all_domain_rows(replace(report, sched_domains=domains))[0].variants[0]
     assert domain_text(shown) == "8 groups of one CPU"
 
 
 def test_a_report_without_domains_has_no_rows() -> None:
-    report = replace(sample_report(), domains=())
+    report = replace(sample_report(), sched_domains=())
     assert last_domain_rows(report) == []
     assert all_domain_rows(report) == []

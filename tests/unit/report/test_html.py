@@ -9,11 +9,12 @@ import pytest
 from lxml import html as lxml_html
 
 from numalab.recording.timeline import Mark
-from numalab.report.document import PlacementFact, Span, Timeline
+from numalab.report.document import PlacementFact
 from numalab.report.page import charts
 from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.report.page.page import embedded_json
 from numalab.report.page.timeline import on_cpus
+from numalab.report.timeline import Span, Timeline
 from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, ring, sample_report, timeline
 
@@ -154,7 +155,7 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
         report.runs[0],
         status=RunStatus.LOST,
         reason="guest panicked",
-        readings=(),
+        measures={},
         provenance=replace(report.runs[0].provenance, lost_events=12),
     )
     tree = parsed(render_html(replace(report, runs=(lost, *report.runs[1:]))))
@@ -163,7 +164,7 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
 
 
 def test_a_report_without_timelines_or_domains_is_still_a_page() -> None:
-    text = render_html(replace(sample_report(), timelines=(), domains=(), claims=()))
+    text = render_html(replace(sample_report(), timelines=(), sched_domains=(), claims=()))
     assert "Nothing to draw: no recording tells who ran" in text
     assert "No sched groups were recorded" in text
 

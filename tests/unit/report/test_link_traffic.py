@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from numalab.analysis.findings import TaskMemory, TimeSeries
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
+from numalab.report.modes import RunMode
 from numalab.report.page.curves import curves
 from numalab.report.page.html import render_html
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
@@ -23,8 +24,11 @@ def series(
     return TimeSeries(name, name, "MB/s", node, at, rates, link=link)
 
 
+TIMED = RunMode("timed", model=("2 ns <each>", "caches", "more"))
+
+
 @pytest.fixture
-def report() -> StudyReport:
+def report() -> CellReport:
     """After, node 0's memory is read over the link to node 1 in the first half of 5 s only."""
     found = []
     for run in sample_report().findings:
@@ -36,10 +40,14 @@ def report() -> StudyReport:
         )
         every = (*run.findings.series, *more)
         found.append(replace(run, findings=replace(run.findings, series=every, memory=(TASK,))))
-    return replace(sample_report(), findings=tuple(found), model=("2 ns <each>", "caches", "more"))
+    return replace(
+        sample_report(),
+        findings=tuple(found),
+        mode=TIMED,
+    )
 
 
-def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: StudyReport) -> None:
+def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: CellReport) -> None:
     shown = dict(link_traffic(report))
     assert list(shown) == [variant.name for variant in report.variants]
     first, *_, last = shown["after"]
@@ -61,7 +69,7 @@ def test_without_a_memory_model_there_is_nothing_to_draw() -> None:
     assert "modelled:" not in text
 
 
-def test_the_page_says_what_the_model_is_made_of(report: StudyReport) -> None:
+def test_the_page_says_what_the_model_is_made_of(report: CellReport) -> None:
     text = render_html(report)
     assert "Traffic on the links" in text
     assert "2 ns &lt;each&gt;; caches" in text

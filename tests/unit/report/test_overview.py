@@ -8,7 +8,7 @@ import pytest
 from lxml import html as lxml_html
 
 from numalab.report.build.publish import links
-from numalab.report.document import StudyReport, StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.results.layout import Results
 from support.report_sample import hostile_report, sample_report, thread_cells
@@ -18,7 +18,7 @@ def parsed(page: str) -> Any:
     return lxml_html.fromstring(page)
 
 
-def overview(*reports: StudyReport) -> OverviewStudy:
+def overview(*reports: CellReport) -> OverviewStudy:
     addresses = tuple(f"cells/{report.cell_name}/index.html" for report in reports)
     return OverviewStudy(StudyResults.of(*reports), addresses)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.report.formats.perfetto import PACKETS_IN_PART, render_perfetto
 from support.report_sample import HOSTILE, hostile_report, sample_report
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 
 
-def rendered(report: StudyReport, place: int = 1) -> pb.Trace:
+def rendered(report: CellReport, place: int = 1) -> pb.Trace:
     timeline = report.timelines[place]
     found = next(run.findings for run in report.findings if run.run == timeline.run)
     parts = list(render_perfetto(report.topology, timeline, found))

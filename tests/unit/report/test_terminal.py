@@ -5,13 +5,13 @@ from io import StringIO
 
 from rich.console import Console
 
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.report.formats.terminal import render_terminal
 from numalab.results.manifest import RunStatus
 from support.report_sample import hostile_report, sample_report
 
 
-def shown(report: StudyReport, *, color: bool = False) -> str:
+def shown(report: CellReport, *, color: bool = False) -> str:
     out = StringIO()
     console = Console(
         file=out, width=100, force_terminal=color, color_system="256" if color else None

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.report.document import Span, Timeline
 from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed, stays
+from numalab.report.timeline import Span, Timeline
 from support.report_sample import timeline
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
-from numalab.report.document import RunFindings, StudyReport
+from numalab.report.document import CellReport, RunFindings
 from numalab.report.page import charts
 from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, by_column, curves
 from numalab.report.page.diagrams import curve_chart
@@ -174,7 +174,7 @@ def test_residence_is_that_of_one_run_of_each_variant() -> None:
     assert [row.variant for row in rows[:2]] == ["before", "after"]
 
 
-def alone() -> StudyReport:
+def alone() -> CellReport:
     """A report of one recording: one variant, one run, nothing to compare."""
     report = sample_report()
     return replace(
@@ -185,7 +185,7 @@ def alone() -> StudyReport:
             replace(each, summaries=each.summaries[:1], changes=(None,), versus=(None,))
             for each in report.comparisons
         ),
-        domains=report.domains[:1],
+        sched_domains=report.sched_domains[:1],
         timelines=report.timelines[:1],
         findings=(RunFindings("before", "before-s1", findings("before", 1)),),
         claims=(),

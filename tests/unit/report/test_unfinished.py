@@ -2,10 +2,9 @@
 
 import pytest
 
-from numalab.report.document import StudyResults
+from numalab.report.document import StudyResults, UnfinishedRun
 from numalab.report.unfinished import (
     LONGEST_CAUSE,
-    UnfinishedRun,
     cause_lines,
     causes,
     finished_text,

@@ -47,7 +47,7 @@ def test_a_report_needs_neither_events_nor_log_where_they_are_stored(copied: Res
         directory.events.unlink()
         directory.dmesg.unlink()
     assert gather(copied) == expected
-    assert all(report.timelines and report.domains[0].cpus for report in expected)
+    assert all(report.timelines and report.sched_domains[0].cpus for report in expected)
 
 
 def test_without_both_it_says_what_is_missing(copied: Results) -> None:

@@ -11,9 +11,9 @@ from rich.text import Text
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.report import figures
-from numalab.report.document import NOT_RUN
+from numalab.report.document import NOT_RUN, UnfinishedRun
 from numalab.report.formats.terminal import OUTCOME_STYLES, render_lines
-from numalab.report.unfinished import UnfinishedRun, cause_lines, causes, shortened
+from numalab.report.unfinished import cause_lines, causes, shortened
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
 from numalab.results.layout import Results
 from numalab.results.status import State

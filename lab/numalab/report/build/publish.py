@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from numalab.files import replacing, write_text
-from numalab.report.document import StudyReport, StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
 from numalab.report.page.html import render_html
@@ -56,7 +56,7 @@ def publish_overview(studies: Sequence[tuple[StudyResults, Results]], path: Path
     write_text(path, render_overview(every))
 
 
-def _publish(report: StudyReport, results: Results) -> None:
+def _publish(report: CellReport, results: Results) -> None:
     write_text(results.html, render_html(report))
     with replacing(results.picture) as temporary:
         temporary.write_bytes(render_picture_png(report))

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from numalab.report import document
-from numalab.report.build.comparisons import compare_variants
 from numalab.report.build.recording import Recording
-from numalab.report.build.timelines import timeline
+from numalab.report.comparisons import compare_variants
+from numalab.report.modes import RunMode
+from numalab.report.timeline import timeline_of
 from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
-from numalab.topology.view.drawing import render_svg
 
 VARIANT = "recording"
 # More than this many events make a drawing of who ran where that no browser shows.
@@ -28,7 +28,7 @@ KEYS = (
 
 def recording_report(
     trace: Path, found: Recording, topology: Topology, tasks: Sequence[str]
-) -> document.StudyReport:
+) -> document.CellReport:
     """Put together the report of a recording that `measure_recording` took."""
     infos = tuple(each.info for each in found.analysis.measures)
     samples = {each.name: [each.value] for each in found.analysis.measures}
@@ -36,25 +36,23 @@ def recording_report(
     ran = found.analysis.timeline if found.decoded.events <= MOST_DRAWN else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     words = [f"--tasks '{name}'" for name in tasks]
-    return document.StudyReport(
+    return document.CellReport(
         study=trace.name,
         question=f"What does {trace.name} show?",
         verdict=_verdict(found),
         reference="",
         axis="recording",
-        mode="recording",
-        mode_reason="",
-        workload=", ".join(tasks) or "every task",
+        mode=RunMode("recording"),
+        workload=document.CellWorkload("", "", ", ".join(tasks) or "every task", {}),
         created=recorded.isoformat(timespec="seconds"),
         commands=(" ".join(["numalab", "trace", str(trace), *words]),),
         topology=topology,
-        topology_svg=render_svg(topology),
         variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
         measures=infos,
         key_measures=tuple(there),
         runs=(_run(trace, found),),
-        comparisons=compare_variants(infos, tuple(there), [samples]),
-        timelines=() if ran is None else (timeline(ran, VARIANT, trace.name),),
+        comparisons=compare_variants(infos, tuple(there), {VARIANT: samples}),
+        timelines=() if ran is None else (timeline_of(ran, VARIANT, trace.name),),
         findings=(document.RunFindings(VARIANT, trace.name, found.analysis.findings),),
         remarks=found.notes,
     )
@@ -75,7 +73,7 @@ def _run(trace: Path, found: Recording) -> document.Run:
         variant=VARIANT,
         seed=0,
         status=RunStatus.OK,
-        readings=tuple(document.Reading(each.name, each.value) for each in found.analysis.measures),
+        measures={each.name: each.value for each in found.analysis.measures},
         provenance=document.Provenance(
             qemu="none",
             libvirt="none",

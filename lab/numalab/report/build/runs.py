@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from numalab.errors import UserError
 from numalab.locks import is_locked
@@ -20,7 +21,9 @@ _REASONS = {State.FAILED: "its manifest cannot be read", State.RUNNING: "still r
 _NO_PROVENANCE = document.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
 
 
-def described(about: Manifest, readings: tuple[document.Reading, ...] = ()) -> document.Run:
+def described(
+    about: Manifest, measures: Mapping[str, float | int | None] = MappingProxyType({})
+) -> document.Run:
     """Describe a run by its manifest; of a run that failed, parts may be unknown."""
     trace = about.trace
     return document.Run(
@@ -28,7 +31,7 @@ def described(about: Manifest, readings: tuple[document.Reading, ...] = ()) -> d
         variant=about.variant,
         seed=about.seed,
         status=about.status or RunStatus.FAILED,
-        readings=readings,
+        measures=measures,
         provenance=document.Provenance(
             qemu=about.versions.qemu,
             libvirt=about.versions.libvirt,
@@ -94,7 +97,7 @@ def _unfinished(
         variant=planned.variant,
         seed=planned.seed,
         status=status,
-        readings=(),
+        measures={},
         provenance=_NO_PROVENANCE if about is None else run.provenance,
         seconds=None if about is None else run.seconds,
         reason=reason[:LONGEST_REASON],

@@ -9,11 +9,12 @@ from shlex import quote
 from numalab.errors import UserError
 from numalab.measure import MeasureInfo
 from numalab.report import document
-from numalab.report.build.comparisons import compare_variants
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
-from numalab.report.build.timelines import timeline
 from numalab.report.build.verdicts import family_size, judge
+from numalab.report.comparisons import compare_variants
+from numalab.report.modes import RunMode
+from numalab.report.timeline import Timeline, timeline_of
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
@@ -30,7 +31,6 @@ from numalab.results.reader import (
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import stored_study, stored_topology
-from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
 
@@ -50,7 +50,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
-    reports: list[document.StudyReport] = []
+    reports: list[document.CellReport] = []
     unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
         if runs := tuple(finished.get(cell, ())):
@@ -88,7 +88,7 @@ def _gather(
     cell: Cell,
     runs: tuple[StoredRun, ...],
     unfinished: tuple[document.Run, ...],
-) -> document.StudyReport:
+) -> document.CellReport:
     infos = _infos(runs)
     first = runs[0].manifest
     topology = stored_topology(study, first, runs[0].directory.manifest)
@@ -96,35 +96,39 @@ def _gather(
     family = family_size(about, runs)
     claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)
-    sides = [_samples(infos, of) for name in study.variants if (of := of_variant(runs, name))]
-    return document.StudyReport(
+    variants = [name for name in study.variants if of_variant(runs, name)]
+    sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
+    return document.CellReport(
         study=plan.study,
         question=study.question,
         verdict=_verdict(claims, len(runs), len(runs) + len(unfinished)),
         reference=study.source,
         axis="kernel",
-        mode=first.mode,
-        mode_reason=first.mode_reason,
-        workload=" ".join(first.workload.argv),
+        mode=RunMode(
+            first.mode, first.mode_reason, (*model_lines(first), *measured_lines(runs, topology))
+        ),
+        workload=document.CellWorkload(
+            first.workload.name,
+            cell.label,
+            " ".join(first.workload.argv),
+            first.workload.parameters,
+        ),
         created=first.started,
         commands=(_command(plan, first.mode),),
         topology=topology,
-        topology_svg=render_svg(topology),
-        variants=tuple(_variant(name, runs) for name in study.variants if of_variant(runs, name)),
+        variants=tuple(_variant(name, runs) for name in variants),
         measures=infos,
         key_measures=keys,
-        runs=(*unfinished, *(described(run.manifest, _readings(run, infos)) for run in runs)),
+        runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
         comparisons=compare_variants(infos, keys, sides),
-        domains=tuple(_domains(name, runs) for name in study.variants if of_variant(runs, name)),
+        sched_domains=tuple(
+            _domains(name, runs) for name in study.variants if of_variant(runs, name)
+        ),
         timelines=tuple(_timelines(study.variants, runs)),
         claims=claims,
         findings=tuple(_findings(runs)),
         cell=str(cell),
-        workload_name=first.workload.name,
-        workload_label=cell.label,
-        parameters=first.workload.parameters,
         remarks=texts(plan.remarks),
-        model=(*model_lines(first), *measured_lines(runs, topology)),
     )
 
 
@@ -176,8 +180,8 @@ def _patches(patches: Sequence[str]) -> str:
     return "1 patch" if len(patches) == 1 else f"{len(patches)} patches"
 
 
-def _readings(run: StoredRun, infos: Sequence[MeasureInfo]) -> tuple[document.Reading, ...]:
-    return tuple(document.Reading(info.name, run.value(info.name)) for info in infos)
+def _figures(run: StoredRun, infos: Sequence[MeasureInfo]) -> dict[str, float | int | None]:
+    return {info.name: run.value(info.name) for info in infos}
 
 
 def _domains(name: str, runs: Sequence[StoredRun]) -> document.SchedDomains:
@@ -185,13 +189,13 @@ def _domains(name: str, runs: Sequence[StoredRun]) -> document.SchedDomains:
     return document.SchedDomains(name, log.cpus, log.errors)
 
 
-def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[document.Timeline]:
+def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[Timeline]:
     """Draw the first run of each variant; the table says how the others compare."""
     for name in variants:
         for run in of_variant(runs, name)[:1]:
             found = load_timeline(run.directory, run.manifest.workload.tasks)
             if found is not None:
-                yield timeline(found, name, run.id)
+                yield timeline_of(found, name, run.id)
 
 
 def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:

@@ -10,7 +10,9 @@ from textwrap import wrap
 from numalab.measure import MeasureKind
 from numalab.report import cells, figures
 from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults, VariantInfo
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults, VariantInfo
+from numalab.report.modes import MODELLED_NOTE
 from numalab.report.tables import (
     ELAPSED,
     WIDTH,
@@ -36,7 +38,7 @@ def render_changelog(study: StudyResults) -> str:
     return "\n".join(filter(None, [*plain_block(study), texts]))
 
 
-def _text(reports: Sequence[StudyReport]) -> str:
+def _text(reports: Sequence[CellReport]) -> str:
     blocks = [_header(reports), _claims(reports)]
     for index in range(1, len(reports[0].variants)):
         blocks.extend(_pair(reports, index))
@@ -45,7 +47,7 @@ def _text(reports: Sequence[StudyReport]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def _header(reports: Sequence[StudyReport]) -> list[str]:
+def _header(reports: Sequence[CellReport]) -> list[str]:
     first = reports[0]
     lines = [*wrap(figures.plain_ascii(first.question), WIDTH), ""]
     for report in reports:
@@ -53,14 +55,14 @@ def _header(reports: Sequence[StudyReport]) -> list[str]:
         lines += _field("Verdict", f"{cell}{report.verdict}")
     lines.append("")
     lines += _each("Machine", (f"{figures.machine_line(each)} (virtual)" for each in reports))
-    lines += _field("Mode", f"{first.mode}, {figures.MODE_NOTES[first.mode]}")
+    lines += _field("Mode", first.mode.title)
     for variant in first.variants:
         lines += _field(variant.name.capitalize(), _kernel(variant))
-    lines += _each("Workload", (each.workload for each in reports))
+    lines += _each("Workload", (each.workload.command for each in reports))
     return [*lines, *_each("Runs", map(_runs_line, reports))]
 
 
-def _runs_line(report: StudyReport) -> str:
+def _runs_line(report: CellReport) -> str:
     seeds = figures.seeds_line(report)
     return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
@@ -87,7 +89,7 @@ def _field(name: str, text: str) -> list[str]:
     ) or [first.rstrip()]
 
 
-def _claims(reports: Sequence[StudyReport]) -> list[str]:
+def _claims(reports: Sequence[CellReport]) -> list[str]:
     """Write what a post says its patch changes, and what became of that here."""
     lines = []
     for report in reports:
@@ -101,7 +103,7 @@ def _claims(reports: Sequence[StudyReport]) -> list[str]:
     return lines
 
 
-def _pair(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+def _pair(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
     first = reports[0]
     names = (figures.cut(first.variants[0].name, 15), figures.cut(first.variants[index].name, 15))
     yield from _times(reports, index)
@@ -113,7 +115,7 @@ def _pair(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
         yield from _counts(report, index, names, label if len(reports) > 1 else "")
 
 
-def _times(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
+def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
     rows = []
     for report, label in zip(reports, cells.axis(reports).labels, strict=True):
         found = {each.measure: each.summaries for each in report.comparisons}
@@ -130,7 +132,7 @@ def _times(reports: Sequence[StudyReport], index: int) -> Iterator[list[str]]:
     yield table_of_times(f"{other} [s]*", [(case, which, b, a) for case, which, a, b in rows])
 
 
-def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, MeasureComparison]]:
+def _mean_rows(reports: Sequence[CellReport]) -> list[tuple[str, MeasureComparison]]:
     """Return the rows of the table of means: what is told of one cell, the headlines of several."""
     if len(reports) == 1:
         return [
@@ -149,13 +151,13 @@ def _mean_rows(reports: Sequence[StudyReport]) -> list[tuple[str, MeasureCompari
     return [(title, each) for _, title, each in rows]
 
 
-def _title(report: StudyReport, each: MeasureComparison) -> str:
+def _title(report: CellReport, each: MeasureComparison) -> str:
     info = report.measure(each.measure)
     return f"{info.name} ({info.unit}){_STARS.get(info.kind, '')}"
 
 
 def _counts(
-    report: StudyReport, index: int, names: tuple[str, str], label: str
+    report: CellReport, index: int, names: tuple[str, str], label: str
 ) -> Iterator[list[str]]:
     perf, counts, sums, elapsed = [], [], [], []
     for each in report.comparisons:
@@ -185,14 +187,14 @@ def _counts(
         yield [*wrap(f"vmstat, sum of {runs} runs{of}", WIDTH), *table_of_sums(names, sums)]
 
 
-def _runs(report: StudyReport, index: int) -> str:
+def _runs(report: CellReport, index: int) -> str:
     """Write how many runs there are of both variants: `5`, or `4 and 5`."""
     names = (report.variants[0].name, report.variants[index].name)
     counts = [sum(run.variant == name and run.ok for run in report.runs) for name in names]
     return " and ".join(map(str, sorted(set(counts))))
 
 
-def _untold(report: StudyReport) -> int:
+def _untold(report: CellReport) -> int:
     """Count the measures of a cell that are in no table here."""
     told = {each.measure for each in cells.told_apart(report)}
     return sum(
@@ -201,14 +203,14 @@ def _untold(report: StudyReport) -> int:
     )
 
 
-def _footer(reports: Sequence[StudyReport]) -> list[str]:
+def _footer(reports: Sequence[CellReport]) -> list[str]:
     every = [(report, each) for report in reports for each in report.comparisons]
     remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
     notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
     if any(report.measure(each.measure).kind == "timing" for report, each in every):
-        notes.append(f"* {figures.kind_note(MeasureKind.TIMING, reports[0].mode)}.")
+        notes.append(f"* {reports[0].mode.timing}.")
     if any(report.measure(each.measure).kind == "modelled" for report, each in every):
-        notes.append(f"+ {figures.MODELLED_NOTE}.")
+        notes.append(f"+ {MODELLED_NOTE}.")
     if any(each.measure in TIMES for _, each in every):
         notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
     if any(None in each.summaries for _, each in every):

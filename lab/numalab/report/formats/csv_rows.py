@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from numalab.report import figures
-from numalab.report.document import Run, StudyReport, StudyResults
+from numalab.report.document import CellReport, Run, StudyResults
 
 COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
@@ -51,23 +51,22 @@ def _finished(study: StudyResults) -> Iterator[list[str]]:
         yield from _rows(report)
 
 
-def _rows(report: StudyReport) -> Iterator[list[str]]:
+def _rows(report: CellReport) -> Iterator[list[str]]:
     kernels = _kernels(report)
     for run in report.runs:
         about = _about(_place(report), run, kernels.get(run.variant, ""))
-        for reading in run.readings:
-            info = report.measure(reading.measure)
-            known = reading.value is not None and isfinite(reading.value)
-            value = str(reading.value) if known else ""
+        for name, figure in run.measures.items():
+            info = report.measure(name)
+            value = str(figure) if figure is not None and isfinite(figure) else ""
             yield [*about, info.name, value, info.unit, info.direction, info.kind]
 
 
-def _kernels(report: StudyReport) -> Mapping[str, str]:
+def _kernels(report: CellReport) -> Mapping[str, str]:
     return {variant.name: variant.kernel for variant in report.variants}
 
 
-def _place(report: StudyReport) -> list[str]:
-    return [report.study, report.topology.name, report.workload_label, report.mode]
+def _place(report: CellReport) -> list[str]:
+    return [report.study, report.topology.name, report.workload.label, report.mode.name]
 
 
 def _about(place: Sequence[str], run: Run, kernel: str) -> list[str]:

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from numalab.report import figures
-from numalab.report.document import ClaimOutcome, StudyReport, StudyResults, UnreportedCell
+from numalab.report.document import CellReport, ClaimOutcome, StudyResults, UnreportedCell
 
 # What XML 1.0 cannot hold, even escaped (section 2.2, Char).
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -40,9 +40,9 @@ def render_junit_suites(studies: Sequence[StudyResults]) -> str:
 
 
 def _suite(
-    suites: ET.Element, name: str, classname: str, cell: StudyReport | UnreportedCell
+    suites: ET.Element, name: str, classname: str, cell: CellReport | UnreportedCell
 ) -> None:
-    report = cell if isinstance(cell, StudyReport) else None
+    report = cell if isinstance(cell, CellReport) else None
     claims = report.claims if report else ()
     missing = [run for run in cell.runs if not run.ok]
     skipped = sum(run.status is None for run in missing)
@@ -72,13 +72,13 @@ def _suite(
     ET.SubElement(suite, "system-out").text = _text(verdict)
 
 
-def _properties(report: StudyReport) -> list[tuple[str, str]]:
+def _properties(report: CellReport) -> list[tuple[str, str]]:
     kernels = [(f"kernel.{v.name}", " + ".join([v.release, *v.series])) for v in report.variants]
     return [
         ("question", report.question),
         ("topology", report.topology.name),
-        ("mode", report.mode),
-        ("workload", report.workload),
+        ("mode", report.mode.name),
+        ("workload", report.workload.command),
         *kernels,
     ]
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from numalab.report import figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
@@ -43,7 +44,7 @@ def _unfinished(study: StudyResults) -> list[list[str]]:
     return [[f"**{escaped(finished_text(study))}**"], _table(("runs", "reason", "where"), rows)]
 
 
-def _cell(report: StudyReport) -> list[list[str]]:
+def _cell(report: CellReport) -> list[list[str]]:
     counters = [c for c in report.comparisons if is_vm_counter(report.measure(c.measure))]
     kept = [each for each in report.comparisons if each not in counters]
     return [
@@ -67,18 +68,17 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (titles, rules, *rows)]
 
 
-def _facts(report: StudyReport) -> list[str]:
-    mode = f"{report.mode}, {figures.MODE_NOTES[report.mode]}"
+def _facts(report: CellReport) -> list[str]:
     runs = f"{finished_of_cell(report)}; {figures.seeds_line(report)}"
-    rows = [("machine", figures.machine_line(report)), ("mode", mode)]
+    rows = [("machine", figures.machine_line(report)), ("mode", report.mode.title)]
     for variant in report.variants:
         kernel = " + ".join([variant.release, *variant.series])
         rows.append((variant.name, kernel))
-    rows += [("workload", report.workload), ("runs", runs)]
+    rows += [("workload", report.workload.command), ("runs", runs)]
     return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])
 
 
-def _claims(report: StudyReport) -> list[str]:
+def _claims(report: CellReport) -> list[str]:
     rows = [
         (
             escaped(claim.text),
@@ -93,7 +93,7 @@ def _claims(report: StudyReport) -> list[str]:
     return _table(("claim", "published", "expected", "measured", "verdict"), rows) if rows else []
 
 
-def _heads(report: StudyReport) -> list[str]:
+def _heads(report: CellReport) -> list[str]:
     means = [f"{escaped(variant.name)} (mean ± stddev):" for variant in report.variants]
     several = len(report.variants) > 2
     changes = [
@@ -104,7 +104,7 @@ def _heads(report: StudyReport) -> list[str]:
     return ["measure", *means, *changes, "n:", "outcome", "kind"]
 
 
-def _cells(report: StudyReport, each: MeasureComparison) -> list[str]:
+def _cells(report: CellReport, each: MeasureComparison) -> list[str]:
     info = report.measure(each.measure)
     places = figures.row_decimals(each.summaries)
     cells = [escaped(figures.label(info))]
@@ -119,7 +119,7 @@ def _cells(report: StudyReport, each: MeasureComparison) -> list[str]:
     return [*cells, figures.samples(each), each.outcome, info.kind]
 
 
-def _folded(report: StudyReport, counters: Sequence[MeasureComparison]) -> list[str]:
+def _folded(report: CellReport, counters: Sequence[MeasureComparison]) -> list[str]:
     if not counters:
         return []
     table = _table(_heads(report), [_cells(report, each) for each in counters])

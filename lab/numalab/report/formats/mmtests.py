@@ -15,7 +15,8 @@ from textwrap import wrap
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import WIDTH, gain_percent
 from numalab.report.unfinished import plain_block
@@ -55,9 +56,9 @@ def render_mmtests(study: StudyResults) -> str:
     return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
 
 
-def _text(reports: Sequence[StudyReport]) -> str:
+def _text(reports: Sequence[CellReport]) -> str:
     names = [figures.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
-    uses = dict.fromkeys(report.workload for report in reports)
+    uses = dict.fromkeys(report.workload.command for report in reports)
     what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
     alone = _only_headline(reports)
     of = f": {figures.label(alone)}" if alone else ""
@@ -125,7 +126,7 @@ def _cell(row: MmtestsRow, index: int) -> str:
     return f"{value:{VALUE}.2f} {left}{text}{right}"
 
 
-def mmtests_rows(reports: Sequence[StudyReport]) -> list[MmtestsRow]:
+def mmtests_rows(reports: Sequence[CellReport]) -> list[MmtestsRow]:
     """Make the rows, one statistic after the other as mmtests does, and cells within it.
 
     The times of the command are `Time` rows and percentiles of a latency `Lat` rows, as in the
@@ -151,7 +152,7 @@ def mmtests_rows(reports: Sequence[StudyReport]) -> list[MmtestsRow]:
     return [row for key in keys for row in found[key]]
 
 
-def _only_headline(reports: Sequence[StudyReport]) -> MeasureInfo | None:
+def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
     """Return the measure of a table over several cells where there is but one, which names it."""
     infos = {
         info.name: info
@@ -162,7 +163,7 @@ def _only_headline(reports: Sequence[StudyReport]) -> MeasureInfo | None:
     return next(iter(infos.values())) if len(reports) > 1 and len(infos) == 1 else None
 
 
-def _of_many(report: StudyReport) -> list[MeasureComparison]:
+def _of_many(report: CellReport) -> list[MeasureComparison]:
     times = [each for each in report.comparisons if each.measure in TIMES]
     return [*cells.headlines(report), *times]
 
@@ -179,7 +180,7 @@ def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
     return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
 
 
-def _rows_of(report: StudyReport, each: MeasureComparison, name: str) -> list[MmtestsRow]:
+def _rows_of(report: CellReport, each: MeasureComparison, name: str) -> list[MmtestsRow]:
     info = report.measure(each.measure)
     way = info.direction
     plain = (False,) * len(each.summaries)
@@ -207,7 +208,7 @@ def _of(each: MeasureComparison, what: str) -> tuple[float | None, ...]:
     return tuple(getattr(summary, what) if summary else None for summary in each.summaries)
 
 
-def _told(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+def _told(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Make the `Ops` lines of one cell; of several there is no room for them."""
     if len(reports) > 1:
         return []
@@ -219,13 +220,13 @@ def _told(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None,
     ]
 
 
-def _durations(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+def _durations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Add up the times of all cells, as mmtests does for a benchmark."""
     sums = _sums(reports, lambda info: info.name in TIMES)
     return [(word, sums[name]) for name, word in DURATIONS.items() if name in sums]
 
 
-def _counter_lines(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+def _counter_lines(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Make the fault and `NUMA` lines of the mean of all runs, without those no variant has."""
     found = {
         name.removeprefix("vmstat_"): means for name, means in _sums(reports, is_vm_counter).items()
@@ -239,7 +240,7 @@ def _counter_lines(reports: Sequence[StudyReport]) -> list[tuple[str, tuple[floa
 
 
 def _sums(
-    reports: Sequence[StudyReport], wanted: Callable[[MeasureInfo], bool]
+    reports: Sequence[CellReport], wanted: Callable[[MeasureInfo], bool]
 ) -> dict[str, tuple[float | None, ...]]:
     """Add up the means of some measures over all cells; None where a cell could not measure it."""
     found: dict[str, list[tuple[float | None, ...]]] = {}
@@ -255,13 +256,13 @@ def _sums(
     }
 
 
-def _notes(reports: Sequence[StudyReport]) -> list[str]:
+def _notes(reports: Sequence[CellReport]) -> list[str]:
     every = [(report, each) for report in reports for each in report.comparisons]
     kinds = {report.measure(each.measure).kind for report, each in every}
     notes = ["positive percentages are better; * the difference from the first is shown"]
     if len(reports) > 1:
         notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
-    notes += [figures.kind_note(kind, reports[0].mode) for kind in sorted(kinds)]
+    notes += [reports[0].mode.note(kind) for kind in sorted(kinds)]
     if any(None in each.summaries for _, each in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

@@ -10,9 +10,10 @@ from typing import Any
 from numalab.analysis.findings import Decision, Findings
 from numalab.errors import UserError
 from numalab.files import replacing
-from numalab.report.document import Span, StudyResults, Timeline
+from numalab.report.document import StudyResults
 from numalab.report.figures import printable
 from numalab.report.page.charts import decision_mark
+from numalab.report.timeline import Span, Timeline
 from numalab.results.layout import Results
 from numalab.topology.model import Topology
 

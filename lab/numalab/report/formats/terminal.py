@@ -10,7 +10,8 @@ from rich.text import Text
 
 from numalab.report import figures
 from numalab.report.cells import told_apart
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 from numalab.statistics.comparison import Outcome
@@ -70,7 +71,7 @@ def render_lines(lines: Iterable[str]) -> list[RenderableType]:
     ]
 
 
-def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableType:
+def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
     It lists the key measures, what the workload printed, and what differs; all other measures are
@@ -85,8 +86,8 @@ def render_terminal(report: StudyReport, *, notes: bool = True) -> RenderableTyp
         _line("verdict", report.verdict, "bold"),
         Text(),
         _line("machine", figures.machine_line(report)),
-        _line("mode", f"{report.mode}, {figures.MODE_NOTES[report.mode]}{_reason(report)}"),
-        *(_line("" if place else "model", text) for place, text in enumerate(report.model)),
+        _line("mode", f"{report.mode.title}{_reason(report)}"),
+        *(_line("" if place else "model", text) for place, text in enumerate(report.mode.model)),
         _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),
         *_measures(report, listed),
         *[_verdict(comparison) for comparison in told],
@@ -115,13 +116,11 @@ def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
     return grid
 
 
-def _reason(report: StudyReport) -> str:
-    return f" ({report.mode_reason})" if report.mode_reason else ""
+def _reason(report: CellReport) -> str:
+    return f" ({report.mode.reason})" if report.mode.reason else ""
 
 
-def _measures(
-    report: StudyReport, comparisons: Sequence[MeasureComparison]
-) -> list[RenderableType]:
+def _measures(report: CellReport, comparisons: Sequence[MeasureComparison]) -> list[RenderableType]:
     """Lay out one table for each variant beside the first, so that three or more have room."""
     others = range(1, len(report.variants))
     sides: list[tuple[int, ...]] = [(0, index) for index in others] or [(0,)]
@@ -129,7 +128,7 @@ def _measures(
 
 
 def _table(
-    report: StudyReport, comparisons: Sequence[MeasureComparison], side: tuple[int, ...]
+    report: CellReport, comparisons: Sequence[MeasureComparison], side: tuple[int, ...]
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
     table.add_column("\nMeasure", overflow="fold")
@@ -148,7 +147,7 @@ def _table(
 
 
 def _cells(
-    report: StudyReport, comparison: MeasureComparison, side: tuple[int, ...]
+    report: CellReport, comparison: MeasureComparison, side: tuple[int, ...]
 ) -> list[RenderableType]:
     info = report.measure(comparison.measure)
     places = figures.row_decimals(comparison.summaries)
@@ -174,7 +173,7 @@ def _verdict(comparison: MeasureComparison) -> RenderableType:
     return _beside(outcome, 19, f"{comparison.measure}: {comparison.verdict}")
 
 
-def _claims(report: StudyReport) -> list[RenderableType]:
+def _claims(report: CellReport) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for claim in report.claims:
         told = bool(claim.verdict) and not claim.required
@@ -189,5 +188,5 @@ def _claims(report: StudyReport) -> list[RenderableType]:
     return lines
 
 
-def _notes(report: StudyReport) -> list[RenderableType]:
+def _notes(report: CellReport) -> list[RenderableType]:
     return [Text(note, "dim") for note in figures.notes(report)]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from numalab.report import cells, figures
 from numalab.report.cells import is_vm_counter
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.tables import table_of_means
 from numalab.report.unfinished import plain_block
 
@@ -27,7 +28,7 @@ def render_threads(study: StudyResults) -> str:
     return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
 
 
-def _text(reports: Sequence[StudyReport]) -> str:
+def _text(reports: Sequence[CellReport]) -> str:
     names = [figures.cut(variant.name, 15) for variant in reports[0].variants]
     tables = [
         [title, *table] if title else table
@@ -38,7 +39,7 @@ def _text(reports: Sequence[StudyReport]) -> str:
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
 
 
-def _tables(reports: Sequence[StudyReport]) -> Iterator[tuple[str, str, Rows]]:
+def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
         infos = [(report.measure(each.measure), each) for each in cells.told_apart(report)]

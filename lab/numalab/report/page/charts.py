@@ -10,8 +10,8 @@ from typing import Any
 
 from numalab.analysis.findings import Decision
 from numalab.recording.timeline import Mark
-from numalab.report.document import Span, Timeline
 from numalab.report.figures import printable
+from numalab.report.timeline import Span, Timeline
 from numalab.topology.model import Topology
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TimeSeries
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.report.figures import printable
 from numalab.report.page.charts import PALETTE, node_color
 
@@ -52,7 +52,7 @@ class Curves:
         )
 
 
-def curves(report: StudyReport) -> list[Curves]:
+def curves(report: CellReport) -> list[Curves]:
     """Return the diagrams of every series that some run has.
 
     A series with one label is one diagram of all variants; with a label for each node, there is a
@@ -83,7 +83,7 @@ def _grid(length: float, lines: int) -> list[float]:
 
 
 def _diagrams(
-    report: StudyReport,
+    report: CellReport,
     nodes: dict[Place, dict[str, list[TimeSeries]]],
     grid: Sequence[float],
 ) -> tuple[Diagram, ...]:
@@ -112,7 +112,7 @@ def _diagrams(
     )
 
 
-def _color(report: StudyReport, found: Place, place: int) -> int | str:
+def _color(report: CellReport, found: Place, place: int) -> int | str:
     node, link = found
     if link is not None:
         return PALETTE[place % len(PALETTE)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from numalab.cpulist import format_cpulist
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain
 
@@ -52,7 +52,7 @@ class DomainRow:
     differs: Difference
 
 
-def last_domain_rows(report: StudyReport) -> list[DomainRow]:
+def last_domain_rows(report: CellReport) -> list[DomainRow]:
     """Return the widest domain of the first CPU of each node: where group construction shows."""
     rows = []
     for node in report.topology.nodes:
@@ -62,13 +62,13 @@ def last_domain_rows(report: StudyReport) -> list[DomainRow]:
     return rows
 
 
-def all_domain_rows(report: StudyReport) -> list[DomainRow]:
+def all_domain_rows(report: CellReport) -> list[DomainRow]:
     """Return every domain of every CPU, by node and then from the smallest domain up.
 
     CPUs of one node that have the very same domain share a row.
     """
     nodes = _node_of(report.topology)
-    cpus = sorted({each.cpu for variant in report.domains for each in variant.cpus})
+    cpus = sorted({each.cpu for variant in report.sched_domains for each in variant.cpus})
     rows = [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
     merged: dict[DomainRow, tuple[int, ...]] = {}
     for row in rows:
@@ -90,9 +90,9 @@ def _node_of(topology: Topology) -> dict[int, int]:
     return {cpu: node.id for node in topology.nodes for cpu in node.cpus}
 
 
-def _rows_of_cpu(report: StudyReport, cpu: int, node: int) -> list[DomainRow]:
+def _rows_of_cpu(report: CellReport, cpu: int, node: int) -> list[DomainRow]:
     nodes = _node_of(report.topology)
-    found = [_domains_of(variant.cpus, cpu) for variant in report.domains]
+    found = [_domains_of(variant.cpus, cpu) for variant in report.sched_domains]
     rows = []
     for level in range(max((len(domains) for domains in found), default=0)):
         here = [domains[level] if level < len(domains) else None for domains in found]

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from numalab.cpulist import format_cpulist
 from numalab.report import figures
-from numalab.report.document import StudyReport, StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
@@ -36,13 +36,13 @@ from numalab.report.page.traffic import (
     heat_maps,
     traffic,
 )
-from numalab.topology.view.drawing import is_wide
+from numalab.topology.view.drawing import is_wide, render_svg
 
 MOST_BYTES = 3 << 20
 Json = dict[str, Any]
 
 
-def render_html(report: StudyReport) -> str:
+def render_html(report: CellReport) -> str:
     """Render a cell as one self-contained page of at most `MOST_BYTES` for a usual study.
 
     A report of one variant, as a recording from anywhere is, has no comparisons.
@@ -91,11 +91,13 @@ def render_html(report: StudyReport) -> str:
     return render_template("index.html", scripts, values)
 
 
-def _drawings(report: StudyReport, kinds: Sequence[Traffic]) -> list[Json]:
+def _drawings(report: CellReport, kinds: Sequence[Traffic]) -> list[Json]:
     """Return the drawings of the machine: with each variant's flows, by kind, or bare."""
     shown = [each for each in kinds if each.most_between]
     if not shown:
-        return [{"title": "", "name": "", "sides": [("", data_uri(report.topology_svg), "")]}]
+        return [
+            {"title": "", "name": "", "sides": [("", data_uri(render_svg(report.topology)), "")]}
+        ]
     return [
         {
             "title": each.title,
@@ -120,7 +122,7 @@ def _told(kind: Traffic, side: Side) -> str:
     return f"in a run {', '.join(words)}{more}"
 
 
-def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[Json]:
+def _chart_notes(report: CellReport, lines: Sequence[Drawn]) -> list[Json]:
     """Return what the page says around each chart; the drawing itself comes from the data."""
     return [
         {
@@ -137,7 +139,7 @@ def _chart_notes(report: StudyReport, lines: Sequence[Drawn]) -> list[Json]:
 
 
 def _chart_data(
-    report: StudyReport,
+    report: CellReport,
     lines: Sequence[Drawn],
     kinds: Sequence[Traffic],
     series: Sequence[Curves],

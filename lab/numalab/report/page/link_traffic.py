@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TaskMemory, TimeSeries
-from numalab.report.document import RunFindings, StudyReport
+from numalab.report.document import CellReport, RunFindings
 from numalab.report.page.page import data_uri
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import Flow, render_svg
@@ -29,7 +29,7 @@ class PartShown:
     told: str
 
 
-def link_traffic(report: StudyReport) -> list[tuple[str, list[PartShown]]]:
+def link_traffic(report: CellReport) -> list[tuple[str, list[PartShown]]]:
     """Return the drawings of each variant, all on one scale; none without a memory model."""
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
     rates = {
@@ -118,7 +118,7 @@ class StalledRow:
         return 100 * self.task.local / lines if lines else None
 
 
-def stalled_rows(report: StudyReport) -> list[StalledRow]:
+def stalled_rows(report: CellReport) -> list[StalledRow]:
     """Return the tasks of the first run of each variant, the longest wait first."""
     return [
         StalledRow(place, first.variant, task)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from numalab.report import figures
-from numalab.report.document import MeasureComparison, StudyReport
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport
 from numalab.report.page.strips import render_strip
 from numalab.statistics.comparison import Comparison
 from numalab.statistics.summary import Summary
@@ -11,13 +12,13 @@ from numalab.statistics.summary import Summary
 Json = dict[str, Any]
 
 
-def measure_row(report: StudyReport, comparison: MeasureComparison) -> Json:
+def measure_row(report: CellReport, comparison: MeasureComparison) -> Json:
     """Return what a table shows of a measure: figures, changes, verdict and a strip of all runs."""
     info = report.measure(comparison.measure)
     places = figures.row_decimals(comparison.summaries)
     return {
         "info": info,
-        "worth": figures.kind_note(info.kind, report.mode),
+        "worth": report.mode.note(info.kind),
         "cells": [_summary(summary, places) for summary in comparison.summaries],
         "changes": [
             {
@@ -75,14 +76,14 @@ def _summary(summary: Summary | None, places: int) -> Json:
     }
 
 
-def run_values(report: StudyReport) -> Json:
+def run_values(report: CellReport) -> Json:
     """Return every figure of every run: a row for each measure, runs by variant and seed."""
     # A variant of which every run failed is not compared, but its runs are shown.
     order = list(
         dict.fromkeys([*(v.name for v in report.variants), *(r.variant for r in report.runs)])
     )
     runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
-    found = [{reading.measure: reading.value for reading in run.readings} for run in runs]
+    found = [run.measures for run in runs]
     rows = []
     summaries = {each.measure: each.summaries for each in report.comparisons}
     for info in report.measures:

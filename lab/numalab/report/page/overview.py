@@ -8,11 +8,13 @@ from markupsafe import Markup
 
 from numalab.report import figures
 from numalab.report.cells import alike, headlines
-from numalab.report.document import MeasureComparison, StudyReport, StudyResults, VariantInfo
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page.measured import measure_row
 from numalab.report.page.page import data_uri, own, render_template, unfinished_facts
 from numalab.report.unfinished import finished_of_cell
+from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
 Json = dict[str, Any]
@@ -35,7 +37,7 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     every = [study.results for study in studies]
     claims = [claim for study in every for report in study.reports for claim in report.claims]
     verdicts = [figures.verdict_and_reason(claim)[0] for claim in claims]
-    modes = dict.fromkeys(report.mode for study in every for report in study.reports)
+    modes = [report.mode for study in every for report in study.reports]
     cells, planned = sum(study.cells for study in every), sum(study.planned for study in every)
     finished = planned - sum(len(study.unfinished) for study in every)
     values = {
@@ -44,18 +46,18 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
         "cells": f"{sum(len(study.reports) for study in every)} of {cells} cells",
         "runs": f"{finished} of {runs_of(planned)} finished",
         "verdicts": [(words, verdicts.count(words)) for words in dict.fromkeys(verdicts)],
-        "mode": next(iter(modes), ""),
+        "mode": next(iter(modes), None),
     }
     return render_template("overview.html", (own("table.js"),), values)
 
 
-def _told(report: StudyReport) -> list[MeasureComparison]:
+def _told(report: CellReport) -> list[MeasureComparison]:
     """Return the comparisons that the overview shows of a cell: its key measures, or headlines."""
     keys = [each for each in report.comparisons if each.measure in report.key_measures]
     return keys or headlines(report)
 
 
-def _table(reports: Sequence[StudyReport]) -> Json:
+def _table(reports: Sequence[CellReport]) -> Json:
     """Return one table of measures, of cells that compare the same variants."""
     rows = [
         (report.cell, measure_row(report, each)) for report in reports for each in _told(report)
@@ -68,7 +70,7 @@ def _table(reports: Sequence[StudyReport]) -> Json:
     }
 
 
-def _variants(reports: Sequence[StudyReport]) -> list[tuple[int, VariantInfo]]:
+def _variants(reports: Sequence[CellReport]) -> list[tuple[int, VariantInfo]]:
     """Return the variants of all cells, each with its number where it is first compared."""
     found: dict[str, tuple[int, VariantInfo]] = {}
     for report in reports:
@@ -90,7 +92,7 @@ def _study(place: int, study: OverviewStudy) -> Json:
         "variants": _variants(reports),
         "tables": [_table(group) for group in alike(reports)],
         "drawings": [
-            (data_uri(report.topology_svg), figures.machine_line(report))
+            (data_uri(render_svg(report.topology)), figures.machine_line(report))
             for report in drawings.values()
         ],
         "changelog": Markup.escape(render_changelog(results)),

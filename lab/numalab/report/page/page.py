@@ -18,7 +18,7 @@ from markupsafe import Markup
 from numalab.report import figures
 from numalab.report.document import StudyResults
 from numalab.report.page import charts
-from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text
+from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text, first_line
 
 MOST_LISTED = 1000  # runs without a result; report.json has all
 TEMPLATES = Path(__file__).parent / "templates"
@@ -36,7 +36,12 @@ def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str,
         keep_trailing_newline=True,
     )
     return environment.get_template(name).render(
-        style=own("style.css"), scripts=scripts, policy=_policy(*scripts), figures=figures, **values
+        style=own("style.css"),
+        scripts=scripts,
+        policy=_policy(*scripts),
+        figures=figures,
+        first_line=first_line,
+        **values,
     )
 
 

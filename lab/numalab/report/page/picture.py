@@ -13,9 +13,10 @@ from markupsafe import escape
 
 from numalab.errors import HostError
 from numalab.report import figures
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.report.page import charts
 from numalab.report.page.timeline import on_cpus
+from numalab.topology.view.drawing import render_svg
 
 WIDTH, EDGE = 1080, 16
 DRAWING = 280
@@ -31,7 +32,7 @@ _MAP_NORESERVE = 0x4000  # <asm-generic/mman.h>; Python 3.11 has no name for it
 SVG = "http://www.w3.org/2000/svg"
 
 
-def render_picture_svg(report: StudyReport) -> str:
+def render_picture_svg(report: CellReport) -> str:
     """Draw the report's picture as a standalone SVG of 1080 pixels width."""
     timelines, height = _timelines(report)
     total = round(TOP + max(height, DRAWING + 4 * LINE) + EDGE)
@@ -39,7 +40,7 @@ def render_picture_svg(report: StudyReport) -> str:
     verdict = wrap(figures.printable(report.verdict), 150)[:2]
     notes = [
         figures.machine_line(report),
-        f"mode {report.mode}, {figures.MODE_NOTES[report.mode]}",
+        f"mode {report.mode.title}",
         "coloured: task of interest, by node",
         "grey: other task; blank: idle",
     ]
@@ -47,7 +48,7 @@ def render_picture_svg(report: StudyReport) -> str:
         f'<rect width="{WIDTH}" height="{total}" fill="#fff"/>',
         _text(EDGE, 28, figures.printable(report.question), 'font-size="16" font-weight="bold"'),
         *(_text(EDGE, 48 + LINE * i, line, NOTE) for i, line in enumerate(verdict)),
-        _placed(_fixed_colors(report.topology_svg), EDGE, TOP, DRAWING, DRAWING),
+        _placed(_fixed_colors(render_svg(report.topology)), EDGE, TOP, DRAWING, DRAWING),
         *(_text(EDGE, TOP + DRAWING + LINE * i, line, NOTE) for i, line in enumerate(notes, 1)),
         _placed(timelines, EDGE + DRAWING + EDGE, TOP, room, height),
     ]
@@ -57,7 +58,7 @@ def render_picture_svg(report: StudyReport) -> str:
     )
 
 
-def render_picture_png(report: StudyReport, scale: float = 2.0) -> bytes:
+def render_picture_png(report: CellReport, scale: float = 2.0) -> bytes:
     """Draw the report's picture as a PNG, `scale` pixels for each of the SVG's."""
     import vl_convert  # noqa: PLC0415 - text reports need none
 
@@ -65,7 +66,7 @@ def render_picture_png(report: StudyReport, scale: float = 2.0) -> bytes:
     return png
 
 
-def _timelines(report: StudyReport) -> tuple[str, float]:
+def _timelines(report: CellReport) -> tuple[str, float]:
     """Draw the CPU charts of all variants below each other; return the SVG and its height.
 
     Raises HostError where the address space is limited so far that V8, which draws them, would end
@@ -107,7 +108,7 @@ def _check_address_space() -> None:
         ) from None
 
 
-def _kernel(report: StudyReport, variant: str) -> str:
+def _kernel(report: CellReport, variant: str) -> str:
     found = (f"{v.kernel} ({v.release})" for v in report.variants if v.name == variant)
     return next(found, "unknown kernel")
 

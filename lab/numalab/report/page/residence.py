@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from numalab.analysis.findings import Residence
 from numalab.recording.migrations import Moves
-from numalab.report.document import RunFindings, StudyReport
+from numalab.report.document import CellReport, RunFindings
 
 MOST_ROWS = 10  # of a list of moments, the longest ones
 
@@ -57,7 +57,7 @@ class Balance:
     notes: tuple[str, ...]
 
 
-def residence_rows(report: StudyReport) -> list[ResidenceRow]:
+def residence_rows(report: CellReport) -> list[ResidenceRow]:
     """Return where everything stayed in one run of each variant: groups, processes, then tasks."""
     order = ("group", "process", "task")
     rows = [
@@ -68,7 +68,7 @@ def residence_rows(report: StudyReport) -> list[ResidenceRow]:
     return sorted(rows, key=lambda row: order.index(row.found.level))
 
 
-def balance(report: StudyReport) -> Balance | None:
+def balance(report: CellReport) -> Balance | None:
     """Return how tasks were balanced over CPUs in all runs; None when no run was analysed."""
     if not report.findings:
         return None
@@ -120,7 +120,7 @@ def _longest(moments: list[Moment]) -> tuple[Moment, ...]:
     return tuple(sorted(moments, key=lambda each: -each.length_ms)[:MOST_ROWS])
 
 
-def _movers(report: StudyReport) -> list[MoverRow]:
+def _movers(report: CellReport) -> list[MoverRow]:
     rows = []
     for variant in report.variants:
         runs = [run.findings for run in report.findings if run.variant == variant.name]

@@ -3,12 +3,13 @@
 from markupsafe import Markup
 
 from numalab.report import figures
-from numalab.report.document import MeasureComparison, StudyReport
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport
 
 WIDTH, LINE, EDGE = 150, 14, 6
 
 
-def render_strip(report: StudyReport, comparison: MeasureComparison) -> Markup:
+def render_strip(report: CellReport, comparison: MeasureComparison) -> Markup:
     """Draw every run of one measure on one scale that starts at 0, a line for each variant.
 
     A share in percent is drawn on 0 to 100. The text alternative lists the values.

@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from numalab.report.document import Span, Timeline
 from numalab.report.figures import printable
+from numalab.report.timeline import Span, Timeline
 
 MOST_SPANS = 12_000
 FEWEST_BINS = 60  # for a machine of 256 CPUs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
-from numalab.report.document import StudyReport
+from numalab.report.document import CellReport
 from numalab.report.page.charts import Spec
 from numalab.report.page.diagrams import heat_map
 from numalab.topology.model import Topology
@@ -65,7 +65,7 @@ class Traffic:
         return max((value for side in self.sides for value, _, _ in side.between), default=0.0)
 
 
-def traffic(report: StudyReport) -> list[Traffic]:
+def traffic(report: CellReport) -> list[Traffic]:
     """Return each kind of traffic that all variants have a matrix of, the plain ones."""
     found: dict[str, dict[str, list[Matrix]]] = {}
     for run in report.findings:

@@ -33,7 +33,7 @@ def broken() -> StudyResults:
 
 
 def none_finished() -> StudyResults:
-    run = replace(sample_report().runs[0], status=RunStatus.LOST, readings=(), reason="it hung")
+    run = replace(sample_report().runs[0], status=RunStatus.LOST, measures={}, reason="it hung")
     cell = UnreportedCell(Cell("ring-4", "hogs"), (run,))
     return replace(StudyResults.of(sample_report()), reports=(), unreported=(cell,))
 

@@ -55,9 +55,7 @@ def test_the_example_shows_the_bug_and_its_absence_in_every_seed() -> None:
     (report,) = gather(Results(EXAMPLE))
     assert all(claim.holds for claim in report.claims)
     values = {
-        (run.variant, reading.measure): reading.value
-        for run in report.runs
-        for reading in run.readings
+        (run.variant, name): value for run in report.runs for name, value in run.measures.items()
     }
     assert values["before", "task_time_share_node3"] == 0
     assert (values["after", "task_busy_share_min"] or 0) > 80
@@ -68,7 +66,7 @@ def test_the_old_groups_are_those_of_the_post() -> None:
     """(3,0,1) (1,2,3) on every CPU before; (0,1,2) (2,3,0) on nodes 1 and 3 after."""
     (report,) = gather(Results(EXAMPLE))
     nodes = {cpu: node.id for node in report.topology.nodes for cpu in node.cpus}
-    for domains in report.domains:
+    for domains in report.sched_domains:
         assert domains.errors == ()
         for cpu in domains.cpus:
             groups = {

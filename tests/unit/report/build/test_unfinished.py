@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from lxml import html as lxml_html
+from numalab.report.formats.document_format import ReportDocument
 from pydantic import TypeAdapter
 from typer.testing import Result
 
@@ -24,7 +25,6 @@ from numalab.report.build.publish import publish
 from numalab.report.build.runs import LONGEST_REASON, described
 from numalab.report.build.study import gather
 from numalab.report.formats.annotations import problems, render_github, render_lines
-from numalab.report.formats.document_format import ReportDocument
 from numalab.report.formats.junit import render_junit
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
