@@ -114,7 +114,7 @@ def between(printed: str, name: str) -> str:
 
 
 def check_metrics(name: str, output: str) -> None:
-    specs = load_workload(name).metrics
+    specs = load_workload(name).table.metrics
     metrics = parse_metrics(specs, output)
     # As short as they are, some have too few samples for their highest percentiles.
     always = {spec.name for spec in specs if (spec.percentile or 0) < 99}

@@ -26,9 +26,9 @@ FORMAT = 2  # raise it when the build itself changes, so that old entries are no
 BINARY = "qemu-system-x86_64"
 HEADER = "qemu-plugin.h"
 
-# What a guest of this lab needs and nothing else: a build of minutes. KVM is in it although timed
-# mode does not use it: where /dev/kvm opens, libvirt asks a QEMU without it again and again what
-# it can do (virQEMUCapsIsValid() in libvirt 9.0).
+# Only features that a guest of this lab needs, so that a build is short. Mode timed does not use
+# KVM, but where /dev/kvm opens, libvirt probes a QEMU without KVM again at every start
+# (virQEMUCapsIsValid() in libvirt 9.0).
 CONFIGURE = (
     "--target-list=x86_64-softmmu",
     "--without-default-features",
@@ -69,7 +69,7 @@ class BuiltEmulator:
 
     name: str
     program: Path
-    header: Path  # what plugins are compiled with
+    header: Path  # for plug-ins
     version: str
     source: str  # package=version
     series: SeriesInfo
@@ -95,7 +95,7 @@ EMULATORS = register_kind(
 
 @dataclass(frozen=True)
 class EmulatorInputs:
-    """Everything that decides what an emulator's bytes are."""
+    """Everything that decides an emulator's bytes."""
 
     source: Fetched
     series: Series
@@ -109,12 +109,12 @@ class EmulatorInputs:
 
     @property
     def build_digest(self) -> str:
-        """Names the build folder: everything but the series."""
+        """The digest of all inputs except the series: names the build folder."""
         return digest_of([FORMAT, self.source.digest, self.configure, ENVIRONMENT, self.compiler])
 
     @property
     def digest(self) -> str:
-        """Names the cache entry."""
+        """The digest of all inputs: names the cache entry."""
         return digest_of([self.build_digest, [patch.digest for patch in self.series.patches]])
 
 
@@ -155,22 +155,22 @@ def _artifact(spec: EmulatorSpec, jobs: int | None = None) -> Artifact[BuiltEmul
 
 
 def configure_options(spec: EmulatorSpec) -> tuple[str, ...]:
-    """Return what QEMU's configure is called with."""
+    """Return the options of QEMU's configure."""
     return (*CONFIGURE, *spec.configure)
 
 
 def check_tools() -> None:
-    """Raise HostError for what a build needs and this host lacks, all of it at once."""
+    """Raise HostError that names all packages that a build needs and this host lacks."""
     lacking = list(lacking_packages())
     if lacking:
         raise HostError(
-            f"this host lacks what QEMU is built with: {', '.join(lacking)}",
+            f"packages to build QEMU are missing: {', '.join(lacking)}",
             hint=f"apt-get install {' '.join(lacking)}",
         )
 
 
 def lacking_packages() -> tuple[str, ...]:
-    """Return the Debian packages that hold what a build needs and this host lacks."""
+    """Return the Debian packages that a build needs and this host lacks."""
     lacking = []
     for program, package in TOOLS.items():
         try:
@@ -181,8 +181,8 @@ def lacking_packages() -> tuple[str, ...]:
     if "pkg-config" in lacking:
         return (*lacking, *LIBRARIES.values())
     for library, package in LIBRARIES.items():
-        found = run([find_program("pkg-config", "pkg-config"), "--exists", library], check=False)
-        if found.returncode != 0:
+        argv: list[str | Path] = [find_program("pkg-config", "pkg-config"), "--exists", library]
+        if run(argv, check=False).returncode != 0:
             lacking.append(package)
     return tuple(lacking)
 
@@ -224,10 +224,10 @@ def _make_emulator(
 
 
 def _counted(tell: Progress) -> Callable[[str], None]:
-    """Return what tells of ninja's lines: `[17/1234] Compiling C object ...`."""
+    """Return a function that reports ninja's lines: `[17/1234] Compiling C object ...`."""
 
     def count(line: str) -> None:
-        if found := re.match(r"\[(\d+)/(\d+)\] .*?([^ /]+)$", line):
-            tell(found[3], int(found[1]) / int(found[2]))
+        if match := re.match(r"\[(\d+)/(\d+)\] .*?([^ /]+)$", line):
+            tell(match[3], int(match[1]) / int(match[2]))
 
     return count

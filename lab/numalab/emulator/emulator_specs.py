@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class EmulatorSpec:
-    """An emulator to be: a source package (`PACKAGE/SUITE`, as apt writes it) and a series.
+    """An emulator to build: a source package (`PACKAGE/SUITE`, as apt writes it) and a series.
 
-    `configure`: options of its configure that other versions lack.
+    `configure` are options of its configure that other versions do not have.
     """
 
     name: str
@@ -48,50 +48,49 @@ class EmulatorsFile(Document):
 
 
 def emulator_configs() -> Path:
-    """Return the folder of `emulators.toml`, the series and the plugins' sources."""
+    """Return the folder of `emulators.toml`, the series and the sources of plug-ins."""
     file = find_input(EMULATORS, "emulators.toml")
     return shipped_dir() / EMULATORS if file is None else file.parent
 
 
 def load_emulators() -> dict[str, EmulatorSpec]:
-    """Read all emulators by name, the default one first.
+    """Read all emulators by name, the default first.
 
-    Raises UserError for an unknown key, a series that is not there, a default that is none.
+    Raises UserError for an unknown key, series or default.
     """
     file = emulator_configs() / "emulators.toml"
     table = read_document(file, EmulatorsFile)
-    there = sorted(path.parent.name for path in file.parent.glob("series/*/series"))
-    found = {}
-    for name, one in table.emulator.items():
+    series = sorted(path.parent.name for path in file.parent.glob("series/*/series"))
+    specs = {}
+    for name, emulator in table.emulator.items():
         key = f"emulator.{name}"
         if not _NAME.fullmatch(name):
             raise UserError("is no name of an emulator", file=file, key=key)
-        if one.series not in there:
-            raise UserError(
-                f"no series is called {one.series!r}", file=file, key=f"{key}.series", choices=there
-            )
-        folder = file.parent / "series" / one.series
-        found[name] = EmulatorSpec(name, one.summary, one.source, folder, one.configure)
-    if table.default not in found:
-        raise UserError(
-            f"no emulator is called {table.default!r}", file=file, key="default", choices=found
+        if emulator.series not in series:
+            reason = f"no series is called {emulator.series!r}"
+            raise UserError(reason, file=file, key=f"{key}.series", choices=series)
+        folder = file.parent / "series" / emulator.series
+        specs[name] = EmulatorSpec(
+            name, emulator.summary, emulator.source, folder, emulator.configure
         )
-    return {table.default: found.pop(table.default), **found}
+    if table.default not in specs:
+        reason = f"no emulator is called {table.default!r}"
+        raise UserError(reason, file=file, key="default", choices=specs)
+    return {table.default: specs.pop(table.default), **specs}
 
 
-def emulator_for(mode: str, named: str | None) -> EmulatorSpec | None:
+def emulator_for(mode: str, name: str | None) -> EmulatorSpec | None:
     """Return the emulator that guests of a mode start, None for the host's own QEMU.
 
-    Mode timed has the default one where none is named, icount only one that is. Raises UserError
-    for a name that none has.
+    Mode timed uses `name` or the default, icount only `name`. Raises UserError for an unknown name.
     """
-    if mode == "timed" or (mode == "icount" and named is not None):
-        return find_emulator(named)
+    if mode == "timed" or (mode == "icount" and name is not None):
+        return find_emulator(name)
     return None
 
 
 def find_emulator(name: str | None = None) -> EmulatorSpec:
-    """Return an emulator by its name, the default one where none is said. Raises UserError."""
+    """Return an emulator by its name, or the default one. Raises UserError."""
     emulators = load_emulators()
     if name is None:
         return next(iter(emulators.values()))

@@ -1,7 +1,7 @@
-"""From a recipe to a root file system, cached in two layers by the content of their inputs.
+"""Builds a root file system in two layers.
 
 The first layer is a tarball of Debian packages; it takes a minute and changes with the recipe. The
-second is the erofs image with the guest's scripts and programs in it; it takes seconds.
+second is the erofs image with the guest's scripts and programs; it takes seconds.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from numalab.process import CommandFailed, find_program, run
 from numalab.progress import Progress, no_progress
 
 GUEST_DIR = "usr/lib/numalab"
-# Folders that the guest's init mounts something on, beside those Debian has.
+# Mount points of the guest's init that Debian does not have.
 _MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
-_LAYOUT = "2"  # counts changes of this module that change what it makes
+_LAYOUT = "2"  # raise it when the image of the same inputs changes
 _ROOT, _RECORD = "root.erofs", "image.json"
 _EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
@@ -36,9 +36,9 @@ _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """A root file system that is ready: an erofs file whose size is a multiple of 2 MiB.
+    """A root file system in the cache: an erofs file whose size is a multiple of 2 MiB.
 
-    `digest` names the inputs it was made from; `packages` are `name=version`.
+    `digest` is that of all inputs; `packages` are `name=version`.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _written_digest(path: Path) -> str:
     """Read the digest that `make_erofs` wrote into an image: its UUID.
 
     It is at byte 48 of the superblock, which is at 1024 (struct erofs_super_block,
-    fs/erofs/erofs_fs.h, Linux 6.12). Raises UserError for what is no such image.
+    fs/erofs/erofs_fs.h, Linux 6.12). Raises UserError for a file without one.
     """
     with reading(path), path.open("rb") as file:
         file.seek(1024)
@@ -136,19 +136,15 @@ def packages_digest(recipe: Recipe) -> str:
 
 
 def _image_digest(recipe: Recipe, packages: Path) -> str:
-    """Hash what the second layer is made from: packages, the guest's and other files, programs."""
+    """Hash the inputs of the second layer: packages, the guest's and other files, programs."""
     parts = [_LAYOUT, str(EPOCH), remembered(packages, lambda _: {})["sha256"], *HOST_FILES]
-    for path in _guest_files():
+    guest = (path for path in (images_dir() / "guest").rglob("*") if path.is_file())
+    for path in sorted(guest):
         parts += [str(path.relative_to(images_dir())), oct(path.stat().st_mode & 0o111)]
         parts.append(hash_file(path))
     for folder in recipe.files:
         parts += ["files", *describe_tree(folder)]
     return _hash([*parts, programs_digest(_sources())])
-
-
-def _guest_files() -> list[Path]:
-    guest = [path for path in (images_dir() / "guest").rglob("*") if path.is_file()]
-    return sorted(guest)
 
 
 def _sources() -> list[Path]:
@@ -206,10 +202,10 @@ def _add_guest(tree: Path) -> None:
 
 
 def make_erofs(tree: Path, target: Path, digest: str) -> None:
-    """Pack a tree into an erofs image that depends on nothing but the tree and `digest`.
+    """Pack a tree into an erofs image that depends only on the tree and `digest`.
 
-    Every file belongs to root and has one time stamp; the image's UUID is made from `digest`
-    (hexadecimal). The data is not compressed: an emulated CPU would unpack it at every boot.
+    Every file belongs to root and has one time stamp; the image's UUID is `digest` (hexadecimal).
+    The data is not compressed: an emulated CPU would unpack it at every boot.
     """
     program = find_program("mkfs.erofs", "erofs-utils")
     label = str(uuid.UUID(hex=digest[:32]))

@@ -11,9 +11,9 @@ MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 
 
 def describe_tree(folder: Path) -> list[str]:
-    """Say in words all that a folder holds: names, modes, contents, where links point.
+    """Return names, modes, content hashes and link targets of all files below a folder.
 
-    Raises UserError for what is neither a file, a folder nor a link.
+    Raises UserError for a device, a pipe or a socket.
     """
     parts = []
     for path in sorted(folder.rglob("*")):
@@ -29,10 +29,10 @@ def describe_tree(folder: Path) -> list[str]:
 
 
 def copy_onto(folder: Path, tree: Path) -> None:
-    """Put what a folder holds on top of a tree, keeping modes; what is there is replaced.
+    """Copy a folder's files over a tree, with their modes; existing files are replaced.
 
     A folder that is a link in the tree (`/bin`, `/var/run`) is followed inside the tree, never out
-    of it. Raises UserError for a file where the tree has a folder, or the other way round.
+    of it. Raises UserError for a file where the tree has a folder, and for the reverse.
     """
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -45,7 +45,7 @@ def copy_onto(folder: Path, tree: Path) -> None:
             kind = "a folder" if target.is_dir() else "a file"
             raise UserError(f"the image has {kind} of this name", file=path)
         if is_folder:
-            target.mkdir(parents=True, exist_ok=True)  # what a link names need not be there
+            target.mkdir(parents=True, exist_ok=True)  # the target of a link may be missing
             target.chmod(stat.S_IMODE(path.stat().st_mode))
         else:
             target.unlink(missing_ok=True)
@@ -53,18 +53,18 @@ def copy_onto(folder: Path, tree: Path) -> None:
 
 
 def _inside(tree: Path, relative: Path) -> Path:
-    """Return the place of a path below `tree`, as a process that has it as its root sees it."""
-    here, waiting, links = tree, list(relative.parts), 0
-    while waiting:
-        part = waiting.pop(0)
+    """Return the target of a path below `tree` for a process that has `tree` as its root."""
+    folder, rest, links = tree, list(relative.parts), 0
+    while rest:
+        part = rest.pop(0)
         if part in ("..", "/"):
-            here = tree if part == "/" or here == tree else here.parent
+            folder = tree if part == "/" or folder == tree else folder.parent
             continue
-        if (here / part).is_symlink():
+        if (folder / part).is_symlink():
             links += 1
             if links > MAX_LINKS:
                 raise UserError("too many links in the image", file=str(relative))
-            waiting = [*(here / part).readlink().parts, *waiting]
+            rest = [*(folder / part).readlink().parts, *rest]
             continue
-        here = here / part
-    return here
+        folder = folder / part
+    return folder

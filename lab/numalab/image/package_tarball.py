@@ -14,7 +14,7 @@ from numalab.progress import Progress
 from numalab.source.debian_packages import KEYRING, check_keyring, host_targets
 
 EPOCH = 1_704_067_200  # 2024-01-01T00:00:00Z, the time stamp of everything in an image
-# Of no use in a guest, and different from host to host or from day to day.
+# Files that guests do not use, and that differ from host to host or from day to day.
 HOST_FILES = (
     "./dev/*",
     "./etc/apt/*",
@@ -27,7 +27,7 @@ HOST_FILES = (
     "./var/lib/apt/*",
     "./var/log/*",
 )
-# What mmdebstrap says when it begins a step, and how much of the whole is then done.
+# mmdebstrap's message at the beginning of a step -> the fraction that is done.
 _STEPS = {
     "running apt-get update": 0.02,
     "downloading packages": 0.15,
@@ -47,9 +47,9 @@ _FAILED_STEP = re.compile(r'E: command failed: chroot "\$1" sh -ec (.+)')
 def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress) -> None:
     """Install the recipe's packages into a new tree and write it to `target` as a tarball.
 
-    Packages come from the mirrors that this host's apt uses, or mmdebstrap's own default. Raises
-    UserError for a package that the suite lacks, HostError without a way to make a tree, and
-    BuildError with the log's tail for everything else.
+    Packages come from the mirrors of this host's apt, else from mmdebstrap's default. Raises
+    UserError for a package that the suite lacks, HostError where no tree can be made, and
+    BuildError with the end of the log.
     """
     program = find_program("mmdebstrap", "mmdebstrap")
     check_keyring()
@@ -73,18 +73,15 @@ def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress
                 key="packages",
             ) from None
         step = _FAILED_STEP.search(failed.completed.stdout)
-        what = (
-            f"the step of post failed: {shlex.split(step[1])[0]}" if step else "mmdebstrap failed"
-        )
-        raise BuildError(
-            f"image {recipe.name}: {what}", log=log, tail=failed.completed.stdout
-        ) from None
+        what = f"a step of post failed: {shlex.split(step[1])[0]}" if step else "mmdebstrap failed"
+        tail = failed.completed.stdout
+        raise BuildError(f"image {recipe.name}: {what}", log=log, tail=tail) from None
 
 
 def render_mmdebstrap(
     recipe: Recipe, target: Path, mode: str, mirrors: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Render mmdebstrap's arguments: pure, the same for the same recipe, host mirrors aside."""
+    """Render mmdebstrap's arguments. Pure."""
     return (
         f"--mode={mode}",
         f"--variant={recipe.variant}",
@@ -100,13 +97,13 @@ def render_mmdebstrap(
 
 
 def missing_package(log: str) -> str | None:
-    """Return the package that apt could not find, from its log; None if that is not why."""
+    """Return the package that apt could not find, from its log; None for another failure."""
     match = _UNKNOWN_PACKAGE.search(log)
     return match[1] if match else None
 
 
 def _package_names() -> list[str]:
-    """Return the packages this host's apt knows, which are about those of any suite."""
+    """Return the packages in this host's apt lists."""
     try:
         return run(["apt-cache", "pkgnames"], check=False).stdout.split()
     except HostError:
@@ -114,19 +111,19 @@ def _package_names() -> list[str]:
 
 
 def choose_mode() -> str:
-    """Return how mmdebstrap can make a tree here: `unshare`, or `root` as root without it.
+    """Return the mode of mmdebstrap: `unshare`, or `root` as root without user namespaces.
 
-    Raises HostError with the hint where neither works.
+    Raises HostError where neither works.
     """
-    if not (broken := _no_user_namespace()):
+    if not (failure := _user_namespace_failure()):
         return "unshare"
     if os.geteuid() == 0:
         return "root"
-    raise HostError(f"cannot build an image without root: {broken[0]}", hint=broken[1])
+    raise HostError(f"cannot build an image without root: {failure[0]}", hint=failure[1])
 
 
-def _no_user_namespace() -> tuple[str, str] | None:
-    """Say why user namespaces cannot be used, and a hint; None when they can."""
+def _user_namespace_failure() -> tuple[str, str] | None:
+    """Return why user namespaces cannot be used, and a hint; None if they can."""
     if run(["unshare", "--user", "--map-root-user", "true"], check=False).returncode != 0:
         return (
             "this kernel lets only root make user namespaces",
@@ -152,9 +149,9 @@ def _has_subordinate_ids(user: str) -> bool:
 
 
 def host_mirrors(suite: str) -> tuple[str, ...]:
-    """Return the sources of `suite` that this host's apt is configured for, as apt writes them.
+    """Return the lines of sources of `suite` in the configuration of this host's apt.
 
-    Empty where apt is missing or knows another suite only; mmdebstrap then uses its default.
+    Empty where apt is missing or has another suite only; mmdebstrap then uses its default.
     """
     try:
         return one_line_sources(host_targets(), suite)
@@ -165,26 +162,21 @@ def host_mirrors(suite: str) -> tuple[str, ...]:
 def one_line_sources(targets: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
     """Render apt's one-line sources of the suite, its updates and its security fixes.
 
-    `targets` are (address, suite). Without the suite itself there is nothing to build from, and
-    the result is empty. Debian's keyring alone is trusted: without `signed-by`, any key that the
-    host's apt has for another repository would do.
+    `targets` are (address, suite). Without the suite itself the result is empty. Only Debian's
+    keyring is trusted: without `signed-by`, apt would accept the keys of other repositories too.
     """
     names = (suite, f"{suite}-updates", f"{suite}-security")
-    found = sorted({(names.index(name), uri) for uri, name in targets if name in names})
-    if not found or found[0][0] != 0:
+    sources = sorted({(names.index(name), uri) for uri, name in targets if name in names})
+    if not sources or sources[0][0] != 0:
         return ()
-    return tuple(f"deb [signed-by={KEYRING}] {uri} {names[place]} main" for place, uri in found)
+    return tuple(f"deb [signed-by={KEYRING}] {uri} {names[rank]} main" for rank, uri in sources)
 
 
 def installed_packages(status: str) -> tuple[str, ...]:
     """Parse dpkg's status file into `name=version`, sorted by name."""
-    found = []
+    packages = []
     for paragraph in status.split("\n\n"):
-        fields = dict(
-            line.split(": ", 1)
-            for line in paragraph.splitlines()
-            if re.match(r"[A-Z][\w-]*: ", line)
-        )
+        fields = dict(re.findall(r"^([A-Z][\w-]*): (.*)", paragraph, re.M))
         if fields.get("Status", "").endswith(" installed"):
-            found.append(f"{fields['Package']}={fields.get('Version', '')}")
-    return tuple(sorted(found))
+            packages.append(f"{fields['Package']}={fields.get('Version', '')}")
+    return tuple(sorted(packages))

@@ -59,7 +59,7 @@ class RecipeTable(Document):
 
 
 class PackedImage(Document):
-    """What lies beside a built image: its recipe's name, and the packages, as `name=version`."""
+    """The record of a built image: its recipe's name, and the packages as `name=version`."""
 
     recipe: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
     packages: tuple[str, ...]
@@ -69,21 +69,21 @@ class PackedImage(Document):
 class Recipe:
     """A root file system to build: Debian suite and variant, packages, paths to leave out.
 
-    `variant` is mmdebstrap's: which packages there are beside the ones that are named. `post` are
-    shell commands that run inside the tree, as its root, once all packages are there. `files` are
-    folders whose content is put on top, the last one winning. `limit_mib` bounds the finished
-    image. `extends` names the recipe that this one adds to, or is empty. `built` is the folder of
-    an image that was built elsewhere, which `packages` then lists whole.
+    `variant` is mmdebstrap's set of base packages. `post` are shell commands that run in the tree
+    after all packages are installed. `files` are folders that are copied over the tree, in order.
+    `limit_mib` bounds the finished image. `extends` is the name of the recipe that this one
+    extends, or empty. `built` is the folder of an image that was built on another host; `packages`
+    are then all its packages.
     """
 
     name: str
     file: Path
-    summary: str
-    suite: str
-    variant: str
-    packages: tuple[str, ...]
-    exclude: tuple[str, ...]
-    limit_mib: int
+    summary: str = ""
+    suite: str = ""
+    variant: str = "essential"
+    packages: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    limit_mib: int = DEFAULT_LIMIT_MIB
     extends: str = ""
     post: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -91,7 +91,7 @@ class Recipe:
 
 
 def images_dir() -> Path:
-    """Return the folder of the guest's scripts and of our own programs in every image."""
+    """Return the folder of the guest's scripts and programs in every image."""
     guest = find_input("images", "guest")
     return guest.parent if guest else shipped_dir() / "images"
 
@@ -102,41 +102,36 @@ def list_recipes() -> tuple[str, ...]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Load `images/<name>.toml`, with all that it has from the recipe it extends.
+    """Load `images/<name>.toml`, with the recipe that it extends.
 
-    A name with a slash is the folder of an image that numalab has built, here or on another host
-    (`numalab image show` prints it). Raises UserError for a name that no recipe has (with those
-    there are), and for a file that cannot be read, has an unknown key, or a value that cannot be.
+    A name with a slash is the folder of a built image, of this or another host (`numalab image
+    show` prints it). Raises UserError for an unknown name, key or value.
     """
     if "/" in name:
-        return _built_elsewhere(Path(name))
+        return _built_image(Path(name))
     if name not in (names := list_recipes()):
         hint = did_you_mean(name, names)
         raise UserError(f"no image {name!r}{hint}", choices=names)
     return _load(name, ())
 
 
-def _built_elsewhere(folder: Path) -> Recipe:
+def _built_image(folder: Path) -> Recipe:
     file = folder / "image.json"
     if not file.is_file():
         raise UserError("no image in this folder: it has no image.json", file=folder)
-    facts = check_document(read_json(file), PackedImage, file)
-    names = tuple(package.partition("=")[0] for package in facts.packages)
+    record = check_document(read_json(file), PackedImage, file)
+    names = tuple(package.partition("=")[0] for package in record.packages)
     return Recipe(
-        name=facts.recipe,
+        name=record.recipe,
         file=folder,
         summary="an image that was built elsewhere",
-        suite="",
-        variant="",
         packages=names,
-        exclude=(),
-        limit_mib=DEFAULT_LIMIT_MIB,
         built=folder.absolute(),
     )
 
 
 def declared_in(recipe: Recipe, package: str) -> Path:
-    """Return the file that names a package: the recipe's own, or that of one it extends."""
+    """Return the file that names a package: the recipe's or that of a recipe it extends."""
     if recipe.extends:
         base = load_recipe(recipe.extends)
         if package in base.packages:
@@ -145,11 +140,8 @@ def declared_in(recipe: Recipe, package: str) -> Path:
 
 
 def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
-    """Return the recipe with a folder of the user's own on top of everything else.
-
-    Raises UserError when there is no such folder, or nothing in it.
-    """
-    return replace(recipe, files=(*recipe.files, _checked_folder(folder, folder, None)))
+    """Return the recipe with one more folder on top. Raises UserError for an empty folder."""
+    return replace(recipe, files=(*recipe.files, _folder(folder, folder, None)))
 
 
 def _load(name: str, extending: tuple[str, ...]) -> Recipe:
@@ -159,13 +151,11 @@ def _load(name: str, extending: tuple[str, ...]) -> Recipe:
     if base is None:
         if table.suite is None:
             raise UserError("this key is missing", file=file, key="suite")
-        base = Recipe(name, file, "", table.suite, "essential", (), (), DEFAULT_LIMIT_MIB)
+        base = Recipe(name, file, suite=table.suite)
     elif twice := sorted({*base.packages} & {*table.packages}):
         reason = f"{base.name}, which this extends, has {twice[0]} already"
         raise UserError(reason, file=file, key="packages")
-    own = (
-        () if table.files is None else (_checked_folder(file.parent / table.files, file, "files"),)
-    )
+    own = () if table.files is None else (_folder(file.parent / table.files, file, "files"),)
     return Recipe(
         name=name,
         file=file,
@@ -182,12 +172,12 @@ def _load(name: str, extending: tuple[str, ...]) -> Recipe:
 
 
 def _extended(table: RecipeTable, file: Path, chain: tuple[str, ...]) -> Recipe | None:
-    """Return the recipe that this one extends; UserError for none of that name, or a circle."""
+    """Return the recipe that this one extends; UserError for an unknown name, or a circle."""
     if table.extends is None:
         return None
     if table.extends in chain:
         circle = " -> ".join((*chain, table.extends))
-        raise UserError(f"goes round in a circle: {circle}", file=file, key="extends")
+        raise UserError(f"extends itself: {circle}", file=file, key="extends")
     if table.extends not in (names := list_recipes()):
         raise UserError(f"no image {table.extends!r}", file=file, key="extends", choices=names)
     base = _load(table.extends, chain)
@@ -197,7 +187,7 @@ def _extended(table: RecipeTable, file: Path, chain: tuple[str, ...]) -> Recipe 
     return base
 
 
-def _checked_folder(folder: Path, file: Path, key: str | None) -> Path:
+def _folder(folder: Path, file: Path, key: str | None) -> Path:
     if not folder.is_dir():
         raise UserError(f"no such folder: {folder}", file=file if key else None, key=key)
     if not any(folder.iterdir()):

@@ -1,4 +1,4 @@
-"""A kernel that was built, and its entry in the cache."""
+"""A built kernel, and its kind of cache entry."""
 
 import re
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from numalab.source.series import SeriesInfo
 
 # Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
 _KEEPS_TRACE = (6, 12)
-# Before 6.5 an x86 machine's CPUs come up one by one, and the one that waits for them never pauses.
-# In QEMU 7.2's icount mode the others then get no time, unless this series is applied.
+# Before 6.5 an x86 machine brings up CPUs one by one, and the waiting CPU never executes `pause`.
+# In QEMU 7.2's icount mode the other CPUs then get no time, unless this series is applied.
 _RUNS_IN_ICOUNT = (6, 5)
 _PAUSES = "relax-at-bring-up"
 
@@ -21,17 +21,17 @@ class BuiltKernel:
 
     spec_name: str
     bzimage: Path
-    release: str  # what `uname -r` says
-    config: Path | None  # None where a prebuilt kernel came without
+    release: str  # of `uname -r`
+    config: Path | None  # None for a prebuilt kernel without one
     config_hash: str  # SHA-256 of the resulting .config, "" for none
     digest: str  # of all inputs; names the cache entry
     series: tuple[SeriesInfo, ...]
     source_version: str
-    seconds: float  # how long the build took
+    seconds: float  # of the build
     compiler: str
     bzimage_sha256: str
     initrd: Path | None = None  # loads the drivers of a prebuilt kernel
-    symbols: Path | None = None  # a vmlinux that is nothing but symbols, for a debugger
+    symbols: Path | None = None  # of vmlinux, for a debugger
     first_name: str = ""  # the kernel that was built first in the same build folder
     first_seconds: float = 0.0
 

@@ -1,7 +1,7 @@
-"""The kernels of `kernel-configs/kernels.toml`, and those that are named by a path."""
+"""The kernels of `kernel-configs/kernels.toml`, and kernels that are named by a path."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,11 +19,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A kernel to be: source, patch series in the order they are applied, config fragments.
+    """A kernel to build: source, patch series in the order they are applied, config fragments.
 
-    `series` are names below kernel-configs/series, or what else `find_series` takes. A prebuilt
-    kernel (a bzImage, a vmlinux or a Debian package) has neither series nor fragments.
-    `groups`: how the series has the kernel make sched groups, which the prediction has to follow.
+    `series` are arguments of `find_series`. A prebuilt kernel (a bzImage, a vmlinux or a Debian
+    package) has neither series nor fragments. `groups` is the construction of sched groups that
+    the series implements, for the prediction.
     """
 
     name: str
@@ -35,12 +35,12 @@ class KernelSpec:
 
     @property
     def is_prebuilt(self) -> bool:
-        """Tell whether the kernel only has to be found, and not to be built."""
+        """Tell whether the kernel needs no build."""
         return not self.fragments
 
     @property
     def package(self) -> str | None:
-        """The Debian package, as PACKAGE or PACKAGE/SUITE, that a prebuilt kernel is fetched in."""
+        """The Debian package of a prebuilt kernel, as PACKAGE or PACKAGE/SUITE."""
         return self.source.removeprefix(DEB) if self.source.startswith(DEB) else None
 
 
@@ -69,13 +69,13 @@ class KernelsFile(Document):
 
 
 def fragment_path(name: str) -> Path:
-    """Return where the config fragment `name` lies; UserError with those there are."""
-    return _found(f"{name}.config", f"no fragment is called {name!r}", list_fragments())
+    """Return the path of the config fragment `name`; UserError for an unknown name."""
+    return _input_path(f"{name}.config", f"no fragment is called {name!r}", list_fragments())
 
 
 def series_path(name: str) -> Path:
-    """Return the folder of the patch series `name`; UserError with those there are."""
-    return _found(f"series/{name}", f"no series is called {name!r}", list_series())
+    """Return the folder of the patch series `name`; UserError for an unknown name."""
+    return _input_path(f"series/{name}", f"no series is called {name!r}", list_series())
 
 
 def list_fragments() -> list[str]:
@@ -85,27 +85,27 @@ def list_fragments() -> list[str]:
 
 def list_series() -> list[str]:
     """Return the names of the patch series, in order."""
-    found = list_inputs("kernel-configs", "series/*/series").values()
-    return [path.parent.name for path in found]
+    files = list_inputs("kernel-configs", "series/*/series").values()
+    return [path.parent.name for path in files]
 
 
-def _found(name: str, missing: str, there: list[str]) -> Path:
+def _input_path(name: str, reason: str, choices: list[str]) -> Path:
     if path := find_input("kernel-configs", name):
         return path
-    raise UserError(missing, choices=there)
+    raise UserError(reason, choices=choices)
 
 
 def load_kernels() -> dict[str, KernelSpec]:
-    """Read all named kernels, by name, in the order of the files, those of the user's own first.
+    """Read all named kernels, by name, in the order of the files, the user's first.
 
-    Raises UserError for an unknown key, a fragment or series that is not there, one named twice,
-    a source of no known kind, and fragments or series for a kernel that is built already.
+    Raises UserError for an unknown key, fragment, series or kind of source, a name that is listed
+    twice, and fragments or series for a prebuilt kernel.
     """
     return _all_kernels()[0]
 
 
 def without_last_series(spec: KernelSpec) -> KernelSpec | None:
-    """Return the named kernel that lacks only the last patch series of `spec`, None without one."""
+    """Return the named kernel that is `spec` without its last patch series, None if none is."""
     if not spec.series:
         return None
     base = replace(spec, series=spec.series[:-1], groups=Construction.NOW)
@@ -118,26 +118,25 @@ def without_last_series(spec: KernelSpec) -> KernelSpec | None:
 def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
     """Return the kernels of every `kernels.toml`, and the default fragments.
 
-    A file that names none has those of the files after it.
+    A file without fragments uses those of the files after it.
     """
     files = list(find_inputs("kernel-configs", "kernels.toml"))
     if not files:
-        raise UserError("there is no kernels.toml", file=project_dir() / "kernel-configs")
-    found: dict[str, KernelSpec] = {}
+        raise UserError("no such file: kernels.toml", file=project_dir() / "kernel-configs")
+    specs: dict[str, KernelSpec] = {}
     fragments: tuple[str, ...] = ()
     for file in reversed(files):
         table = read_document(file, KernelsFile)
         fragments = table.fragments or fragments
-        found = _specs(table, file, fragments) | {
-            name: spec for name, spec in found.items() if name not in table.kernel
-        }
-    return found, fragments
+        later = {name: spec for name, spec in specs.items() if name not in table.kernel}
+        specs = _specs(table, file, fragments) | later
+    return specs, fragments
 
 
 def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str, KernelSpec]:
     fragments, series = list_fragments(), list_series()
     _check_names(table.fragments, fragments, file, "fragments", "fragment")
-    found = {}
+    specs = {}
     for name, kernel in table.kernel.items():
         key = f"kernel.{name}"
         if not _NAME.fullmatch(name):
@@ -149,20 +148,21 @@ def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str
         _check_names(own, fragments, file, f"{key}.fragments", "fragment")
         _check_names(kernel.series, series, file, f"{key}.series", "series")
         if prebuilt and (own or kernel.series):
-            raise UserError("a kernel that is built already takes no fragments and no series",
-                            file=file, key=key)  # fmt: skip
-        asked = () if prebuilt else (own or default)
-        if not prebuilt and not asked:
+            raise UserError(
+                "a prebuilt kernel takes no fragments and no series", file=file, key=key
+            )
+        chosen = () if prebuilt else (own or default)
+        if not prebuilt and not chosen:
             raise UserError("names no fragments", file=file, key=key, choices=fragments)
-        found[name] = KernelSpec(name, kernel.summary, source, kernel.series, asked, kernel.groups)
-    return found
+        specs[name] = KernelSpec(name, kernel.summary, source, kernel.series, chosen, kernel.groups)
+    return specs
 
 
 def find_kernel(name: str) -> KernelSpec:
-    """Return the kernel called `name`, or the one that a path or package names.
+    """Return the kernel called `name`, or the kernel of a path or package.
 
-    That is a bzImage or vmlinux, `deb:PACKAGE[/SUITE]` or a package file, or a source, which is
-    configured with the default fragments. UserError lists the names there are.
+    A path or package is a bzImage, a vmlinux, `deb:PACKAGE[/SUITE]`, a package file, or a source,
+    which gets the default fragments. Raises UserError, which lists the names.
     """
     kernels, fragments = _all_kernels()
     if name in kernels:
@@ -175,10 +175,9 @@ def find_kernel(name: str) -> KernelSpec:
 
 
 def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
-    """Return the kernel that a file from elsewhere, such as a case, calls `name`.
+    """Return the kernel called `name` for a foreign file, such as a case.
 
-    A path or package in such a file is not used: it would be built with the user's privileges.
-    Raises UserError with the names in the user's lab.
+    A path or package in such a file is refused: it would be built with the user's privileges.
     """
     kernels = load_kernels()
     require_in_lab(name, kernels, file, key)
@@ -186,7 +185,7 @@ def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
 
 
 def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
-    """Check a source's form; return it with its path made whole, and whether it is prebuilt."""
+    """Check the form of a source; return it with an absolute path, and whether it is prebuilt."""
     if text.startswith(DEB) and "/" not in text.removeprefix(DEB).partition("/")[2]:
         return text, True
     if is_package(text) and not text.endswith(ENDINGS):
@@ -202,18 +201,16 @@ def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
         )  # fmt: skip
     path = home_expanded(text.removeprefix(prefix))
     if file is not None and not path.is_absolute():
-        path = file.parent.parent / path  # the lab folder that the file is of
+        path = file.parent.parent / path  # the lab folder of the file
     if not prefix and not path.exists():
         raise UserError("no such file or folder", file=file, key=f"{key}: {text}")
     built = not prefix and path.is_file() and not path.name.endswith(ENDINGS)
     return f"{prefix}{path.absolute()}", built
 
 
-def _check_names(wanted: Iterable[str], there: list[str], file: Path, key: str, what: str) -> None:
-    seen = set()
-    for name in wanted:
-        if name not in there:
-            raise UserError(f"no {what} is called {name!r}", file=file, key=key, choices=there)
-        if name in seen:
+def _check_names(names: Sequence[str], choices: list[str], file: Path, key: str, what: str) -> None:
+    for index, name in enumerate(names):
+        if name not in choices:
+            raise UserError(f"no {what} is called {name!r}", file=file, key=key, choices=choices)
+        if name in names[:index]:
             raise UserError(f"{name!r} is named twice", file=file, key=key)
-        seen.add(name)

@@ -19,11 +19,11 @@ from numalab.topology.predict.groups import Construction
 
 
 def find_series(text: str) -> Series:
-    """Read a series by what names it, in this order.
+    """Read the series that `text` names, in this order.
 
     A name below kernel-configs/series; a folder or a file (`load_series`); a range of revisions,
-    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. With `#N` after it,
-    only the first N patches of it. Raises UserError.
+    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. `#N` at the end
+    selects the first N patches. Raises UserError.
     """
     head, _, count = text.rpartition("#")
     if head and count.isdecimal() and not home_expanded(text).exists():
@@ -40,16 +40,10 @@ def find_series(text: str) -> Series:
     if ".." in text and text[0] not in "./~":  # FROM..TO, and not ../a-file
         return _load_range(f"{git.PREFIX}.@{text}")
     raise UserError(
-        f"{text!r} is no series: there is no such file",
-        choices=[
-            "a name in kernel-configs/series",
-            "a folder",
-            "a patch",
-            "a mailbox",
-            "FROM..TO",
-            "git:PATH@FROM..TO",
-        ],
-    )
+        f"{text!r} is no series: no such file",
+        choices=["a name in kernel-configs/series", "a folder", "a patch", "a mailbox",
+                 "FROM..TO", "git:PATH@FROM..TO"],
+    )  # fmt: skip
 
 
 def _first_patches(series: Series, count: int) -> Series:
@@ -63,21 +57,21 @@ def _load_range(text: str) -> Series:
     first, dots, last = revisions.partition("..")
     if not dots:
         raise UserError(f"{revisions!r} is no range FROM..TO of revisions", file=path)
-    ends = [git.resolve(path, f"{one or 'HEAD'}^{{commit}}") for one in (first, last.lstrip("."))]
+    ends = [git.resolve(path, f"{end or 'HEAD'}^{{commit}}") for end in (first, last.lstrip("."))]
     mails = git.format_patches(path, *ends)
     if not mails:
-        raise UserError(f"there is no commit in {revisions}", file=path)
+        raise UserError(f"no commit in {revisions}", file=path)
     return load_mailbox(mails, Path(f"{path.name}@{revisions.replace('/', '-')}"))
 
 
 def with_series(base: KernelSpec, text: str) -> KernelSpec:
-    """Return `base` with one more series, which `text` names as `find_series` takes it.
+    """Return `base` with one more series, an argument of `find_series`.
 
-    Where a kernel in kernels.toml has that series and sched groups of its own kind, so has this
-    one. Raises UserError for a prebuilt base and for a series that cannot be read.
+    If a kernel in kernels.toml has that series and a construction of sched groups, the result has
+    the same. Raises UserError for a prebuilt base and for a series that cannot be read.
     """
     if base.is_prebuilt:
-        raise UserError(f"{base.name} is built already: patches need a source", key="--base")
+        raise UserError(f"{base.name} is prebuilt: patches need a source", key="--base")
     series = find_series(text)
     groups = [
         spec.groups
@@ -95,10 +89,10 @@ def with_series(base: KernelSpec, text: str) -> KernelSpec:
 
 
 def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, ...]:
-    """Renew the patches of a series so that they fit `base`; return the files that changed.
+    """Renew the line numbers in a series so that it fits `base`; return the changed files.
 
-    `text` is a name below kernel-configs/series or a folder. The series of `base` before it are
-    applied first. Raises UserError for a hunk that does not fit, and then changes no file.
+    `text` is a name below kernel-configs/series or a folder. The earlier series of `base` are
+    applied first. Raises UserError for a hunk that does not fit; no file is changed then.
     """
     folder = home_expanded(text)
     if "/" not in text and text in list_series():
@@ -107,12 +101,14 @@ def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, .
         raise UserError("only the patches of a folder can be refreshed", file=folder)
     series = load_series(folder)
     source = fetch_source(base.source, tell)
-    with locked(source.folder / "lock", lambda: tell("waiting for a build of this source", None)):
+    with locked(source.folder / "lock", lambda: tell("waiting for another build", None)):
         tell(f"unpacking {source.name}", None)
         read = original_reader(unpack(source))
         before = [find_series(name) for name in base.series]
         # A kernel that has the series already is the base without it.
-        texts = _renewed([one for one in before if one.name != series.name], series, read)
+        texts = _renewed(
+            [applied for applied in before if applied.name != series.name], series, read
+        )
     changed = [path for path, new in texts.items() if new != read_patch(path)]
     for path in changed:
         with replacing(path) as new:
@@ -125,15 +121,15 @@ def _renewed(
 ) -> dict[Path, str]:
     touched: dict[str, str | None] = {}
 
-    def now(name: str) -> str | None:
+    def current(name: str) -> str | None:
         return touched[name] if name in touched else read(name)
 
     texts = {}
-    for patch in (patch for one in [*before, series] for patch in one.patches):
+    for patch in (patch for applied in [*before, series] for patch in applied.patches):
         try:
             if patch in series.patches:
-                texts[patch.path] = renew_offsets(read_patch(patch.path), now)
+                texts[patch.path] = renew_offsets(read_patch(patch.path), current)
         except (HunkFailed, NotPlain) as error:
             raise UserError(f"does not apply: {error}", file=patch.path) from None
-        touched.update(apply_series([Series(series.name, (patch,))], now))
+        touched.update(apply_series([Series(series.name, (patch,))], current))
     return texts

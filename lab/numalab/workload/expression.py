@@ -1,7 +1,6 @@
 """The arithmetic of a workload file: `hogs_per_cpu * allowed_nodes.cpus`.
 
-Numbers, names, `+ - * / //`, parentheses, `min()` and `max()`: enough to fit a workload to a
-machine, and nothing that a file could use to do harm.
+Numbers, names, `+ - * / //`, parentheses, `min()` and `max()`. A file cannot run code with them.
 """
 
 import ast
@@ -24,7 +23,7 @@ _MAX_VALUE = 1e15
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Parse an expression. Raises ValueError with what is not allowed in it."""
+    """Parse an expression. Raises ValueError that quotes the part that is not allowed."""
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"an expression of more than {_MAX_LENGTH} characters")
     try:
@@ -36,7 +35,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def names_in(expression: ast.expr) -> tuple[str, ...]:
-    """Return the names an expression uses, `allowed_nodes.cpus` being one, in order."""
+    """Return the names in an expression, in order; `allowed_nodes.cpus` is one name."""
     match expression:
         case ast.Name(id=name):
             return (name,)
@@ -50,15 +49,14 @@ def names_in(expression: ast.expr) -> tuple[str, ...]:
 
 
 def evaluate(expression: ast.expr, values: Mapping[str, Number]) -> Number:
-    """Work out an expression of `parse_expression`.
+    """Evaluate an expression of `parse_expression`.
 
-    Raises ValueError for a name without a value, a division by zero, and a result that is out of
-    any sensible range.
+    Raises ValueError for a name without a value, a division by zero and a result out of range.
     """
     try:
         result = _value(expression, values)
     except (ZeroDivisionError, OverflowError):
-        raise ValueError(f"cannot be worked out: {ast.unparse(expression)}") from None
+        raise ValueError(f"cannot be evaluated: {ast.unparse(expression)}") from None
     if not math.isfinite(result) or abs(result) > _MAX_VALUE:
         raise ValueError(f"out of range: {ast.unparse(expression)}")
     return result
@@ -81,8 +79,8 @@ def _check(node: ast.expr, text: str) -> None:
                 _check(argument, text)
         case _:
             raise ValueError(
-                f"{ast.unparse(node)!r} is not allowed in {text!r}; there are numbers, names, "
-                "+ - * / //, min() and max()"
+                f"{ast.unparse(node)!r} is not allowed in {text!r} (valid: numbers, names, "
+                "+ - * / //, min() and max())"
             )
 
 
@@ -94,9 +92,9 @@ def _value(node: ast.expr, values: Mapping[str, Number]) -> Number:
             result: Number = _OPERATORS[type(op)](_value(left, values), _value(right, values))
             return result
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            chosen: Number = _FUNCTIONS[name](*(_value(each, values) for each in arguments))
+            chosen: Number = _FUNCTIONS[name](*(_value(argument, values) for argument in arguments))
             return chosen
     (name,) = names_in(node)
     if name not in values:
-        raise ValueError(f"nothing is called {name!r}")
+        raise ValueError(f"unknown name {name!r}")
     return values[name]

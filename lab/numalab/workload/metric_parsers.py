@@ -1,4 +1,4 @@
-"""What a workload printed -> numbers with a unit."""
+"""Reads the metrics from the output of a workload."""
 
 import math
 import re
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from numalab.errors import WorkloadFailed
-from numalab.workload.workload import MetricSpec
+from numalab.workload.workload_table import MetricTable
 
-# The output comes from a guest; more than this is not a table of results.
+# Bounds for output, which comes from a guest.
 MAX_LINES = 100_000
 MAX_LINE = 4096
 _NOT_STARTED = {
@@ -23,7 +23,7 @@ _OOM = re.compile(r"Killed process \d+ \(([^)]{1,15})\)")
 
 @dataclass(frozen=True)
 class Metric:
-    """A number a workload printed. `label` tells apart what it printed several times, or is ""."""
+    """A number that a workload printed; `label` tells several of one name apart, or is ""."""
 
     name: str
     label: str
@@ -33,30 +33,30 @@ class Metric:
     kind: str
 
 
-def parse_metrics(specs: Iterable[MetricSpec], output: str) -> tuple[Metric, ...]:
+def parse_metrics(specs: Iterable[MetricTable], output: str) -> tuple[Metric, ...]:
     """Read the metrics from a workload's standard output, in the order of `specs`, then of lines.
 
-    A line counts when the whole of it, without surrounding blanks, matches. A percentile that no
-    sample lies beyond is the largest of them under another name, and is left out. Raises
-    WorkloadFailed, quoting the output's end, when a required metric is not there or is not a finite
-    number.
+    A line counts if all of it, without surrounding blanks, matches. A percentile of too few samples
+    is left out: it would be the maximum. Raises WorkloadFailed, which quotes the end of the output,
+    for a required metric that is missing or not a finite number.
     """
     lines = [line[:MAX_LINE].strip() for line in output.splitlines()[:MAX_LINES]]
-    found: list[Metric] = []
+    metrics: list[Metric] = []
     for spec in specs:
-        of_spec = [match for line in lines if (match := spec.pattern.fullmatch(line)) is not None]
-        if spec.required and not of_spec:
+        pattern = re.compile(spec.pattern)
+        matches = [match for line in lines if (match := pattern.fullmatch(line)) is not None]
+        if spec.required and not matches:
             tail = _tail(output)
             raise WorkloadFailed(f"the workload did not print {spec.name}{tail or ': no output'}")
-        found += [_read(spec, match) for match in of_spec if _has_enough(spec, match)]
-    return tuple(found)
+        metrics += [_read(spec, match) for match in matches if _has_enough(spec, match)]
+    return tuple(metrics)
 
 
 def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -> str:
-    """Say why a workload ended with a status other than 0, with the end of what it printed.
+    """Explain why a workload ended with a status other than 0, with the end of its output.
 
-    `status` is the shell's: 125 to 127 for a command that could not be started, 128 and the number
-    of a signal. `output` is its standard error, or whatever there is.
+    `status` is the shell's: 125 to 127 for a command that could not be started, 128 plus the number
+    of a signal. `output` is its standard error.
     """
     if status in _NOT_STARTED:
         why = f"{name} {_NOT_STARTED[status]}"
@@ -77,7 +77,7 @@ def _signal_name(number: int) -> str:
 
 
 def _tail(output: str) -> str:
-    """Return the last lines that say something, indented, without what a terminal would obey."""
+    """Return the last lines that are not blank, indented, without control characters."""
     lines = [line for line in output[-MAX_LINES:].splitlines() if line.strip()]
     return "".join(f"\n  | {_shown(line[:200])}" for line in lines[-5:])
 
@@ -89,22 +89,22 @@ def _shown(text: str) -> str:
 def fewest_samples(percentile: float) -> int:
     """Return how many samples a percentile (0 to 100) needs so that one lies beyond it.
 
-    By nearest rank the percentile p of n samples is the one of rank ceil(n * p / 100) (Hyndman and
-    Fan, The American Statistician 50, 1996, 361-365, definition 1); it is not the last one from
+    By nearest rank the percentile p of n samples has rank ceil(n * p / 100) (Hyndman and Fan, The
+    American Statistician 50, 1996, 361-365, definition 1), which is below n from
     n = 100 / (100 - p) on.
     """
     # Rounded, as 100 - 99.9 is a little below 0.1.
     return math.ceil(round(100 / (100 - percentile), 6))
 
 
-def _has_enough(spec: MetricSpec, match: re.Match[str]) -> bool:
+def _has_enough(spec: MetricTable, match: re.Match[str]) -> bool:
     if spec.percentile is None:
         return True
     samples = match["samples"]
     return samples.isdecimal() and int(samples) >= fewest_samples(spec.percentile)
 
 
-def _read(spec: MetricSpec, match: re.Match[str]) -> Metric:
+def _read(spec: MetricTable, match: re.Match[str]) -> Metric:
     try:
         value = float(match["value"])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The values of a workload's parameters on one machine, worked out in the order of its file."""
+"""The values of a workload's parameters on one machine, computed in the order of its file."""
 
 import math
 import re
@@ -14,11 +14,11 @@ _INTEGERS = re.compile(r"\d+(,\d+)*")
 
 
 @dataclass
-class Fitted:
-    """Values so far, and what follows from them.
+class ParameterValues:
+    """Values so far, and the names that follow from them.
 
-    `values` are the parameters, expressions worked out. `numbers` is what an expression may use,
-    `texts` what else a command may, `nodes` the nodes of each node parameter.
+    `values` are the parameters, with expressions evaluated. An expression may use `numbers`, a
+    command also `texts`; `nodes` are the nodes of the node parameters.
     """
 
     topology: Topology
@@ -35,7 +35,7 @@ class Fitted:
         }
 
     def add(self, name: str, table: ParameterTable, value: Value) -> None:
-        """Take in a parameter. Raises ValueError for a value it cannot have, with the reason."""
+        """Add a parameter. Raises ValueError with the reason for a bad value."""
         match table.type:
             case "node" | "nodes":
                 self._add_nodes(name, table, value)
@@ -55,7 +55,7 @@ class Fitted:
         return _cpus(self.topology, chosen)
 
     def _add_nodes(self, name: str, table: ParameterTable, value: Value) -> None:
-        self.nodes[name] = _nodes(value, self.topology, one=table.type == "node")
+        self.nodes[name] = _nodes(value, self.topology, single=table.type == "node")
         cpus = self.cpus_of(name)
         self.texts[f"{name}.cpulist"] = format_cpulist(cpus)
         self.numbers[f"{name}.cpus"] = len(cpus)
@@ -85,11 +85,11 @@ def _cpus(topology: Topology, ids: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(cpu for node in topology.nodes if node.id in ids for cpu in node.cpus)
 
 
-def _nodes(value: Value, topology: Topology, *, one: bool = False) -> tuple[int, ...]:
-    """Return the nodes that a `node` or `nodes` parameter names; ValueError for any it cannot."""
+def _nodes(value: Value, topology: Topology, *, single: bool = False) -> tuple[int, ...]:
+    """Return the nodes of a `node` or `nodes` parameter; ValueError for a bad one."""
     usable = [node.id for node in topology.nodes if node.cpus]
     valid = f"nodes with CPUs on {topology.name}: {format_cpulist(usable)}"
-    if one and not isinstance(value, int):
+    if single and not isinstance(value, int):
         raise ValueError(f"needs the number of a node, found {value!r} ({valid})")
     ids = (value,) if isinstance(value, int) else parse_cpulist(str(value))
     if not ids:
@@ -109,7 +109,7 @@ def _checked_text(value: Value, table: ParameterTable) -> str:
 
 
 def _checked_number(value: Value, table: ParameterTable) -> Number:
-    """Return a number that has the parameter's type and is within its bounds; else ValueError."""
+    """Return a number if it has the parameter's type and is within its bounds; else ValueError."""
     article = "a number" if table.type == "number" else "an integer"
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise ValueError(f"needs {article}, found {value!r}")

@@ -1,7 +1,7 @@
-"""The files of a workload: what travels to the guest on the job disk.
+"""The files of a workload, which go to the guest on the job disk.
 
-A workload's folder holds `workload.toml` and whatever its command needs: C files, each of which
-becomes one static program, headers, and scripts. Nothing of it is in an image.
+A workload's folder holds `workload.toml` and the files of its command: C files, each of which
+becomes one static program, headers, and scripts. None of them is in an image.
 """
 
 from pathlib import Path
@@ -19,16 +19,13 @@ _SAMPLER = "numalab-sample.c"  # reads the sampled sources of plug-ins
 def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
     """Return the files of a workload for the guest, by name: programs built, scripts as they are.
 
-    `beside` are C files from elsewhere that it is to have as well.
-
-    Programs are kept in the cache, by the hash of sources, headers, compiler and C library. Raises
-    UserError for a folder that is too large or holds folders, BuildError for a source that does
-    not compile, HostError without a compiler.
+    `beside` are further C files. Raises UserError for a folder that is too large or holds folders,
+    BuildError for a source that does not compile, HostError without a compiler.
     """
     files = [path for path in sorted(folder.iterdir()) if path.name != TABLE]
     for path in files:
         if not path.is_file():
-            raise UserError(f"{path.name} is no file; a workload's folder is flat", file=folder)
+            raise UserError(f"{path.name} is not a file; the folder is flat", file=folder)
     if sum(path.stat().st_size for path in files) > MOST_BYTES:
         raise UserError(f"holds more than {MOST_BYTES >> 20} MiB", file=folder)
     built = {path.name: path.read_bytes() for path in files if path.suffix not in _CODE}
@@ -36,13 +33,13 @@ def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
     headers = [path for path in code if path.suffix == ".h"]
     for source in (path for path in code if path.suffix == ".c"):
         if source.stem in built:
-            raise UserError(f"{source.name} becomes {source.stem}, which is there", file=folder)
+            raise UserError(f"{source.name} becomes {source.stem}, which exists", file=folder)
         built[source.stem] = ensure_program(source, headers, shared_headers()).read_bytes()
     return built
 
 
 def shared_headers() -> list[Path]:
-    """Return the headers that any workload's C files may include, of the first lab folder each."""
+    """Return the headers that the C files of any workload may include."""
     names = (("images", "src/numalab.h"), ("workloads", "shared.h"))
     return [find_input(kind, name) or shipped_dir() / kind / name for kind, name in names]
 

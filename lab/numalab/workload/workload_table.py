@@ -147,17 +147,15 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"not a regular expression: {error}") from None
 
 
-def _check_expression(text: str, known: set[str], where: str) -> None:
+def _check_expression(text: str, valid: set[str], where: str) -> None:
     try:
         used = names_in(parse_expression(text))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    _check_names(used, known, where)
+    _check_names(used, valid, where)
 
 
-def _check_names(used: tuple[str, ...] | list[str], known: set[str], where: str) -> None:
+def _check_names(used: tuple[str, ...] | list[str], valid: set[str], where: str) -> None:
     for name in used:
-        if name not in known:
-            raise ValueError(
-                f"{where}: nothing is called {name!r} (valid: {', '.join(sorted(known))})"
-            )
+        if name not in valid:
+            raise ValueError(f"{where}: unknown name {name!r} (valid: {', '.join(sorted(valid))})")

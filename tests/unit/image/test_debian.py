@@ -100,14 +100,14 @@ def test_installed_packages_are_those_that_dpkg_calls_installed() -> None:
     assert installed_packages(status) == ("a=1", "b=1:2-3")
 
 
-def test_root_needs_no_user_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "fix it"))
+def test_root_needs_user_namespace_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "_user_namespace_failure", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert choose_mode() == "root"
 
 
 def test_without_root_and_namespaces_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_no_user_namespace", lambda: ("no namespaces", "fix it"))
+    monkeypatch.setattr(debian, "_user_namespace_failure", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(HostError, match=r"no namespaces\n  hint: fix it"):
         choose_mode()
@@ -161,7 +161,7 @@ def test_progress_follows_mmdebstraps_steps(
 def test_a_post_step_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = """E: setup failed: E: command failed: chroot "$1" sh -ec 'rm /no/file'"""
     fake_mmdebstrap(tmp_path, f"cat <<'END'\n{said}\nEND\nexit 25", monkeypatch)
-    with pytest.raises(BuildError, match="image tiny: the step of post failed: rm /no/file\n"):
+    with pytest.raises(BuildError, match="image tiny: a step of post failed: rm /no/file\n"):
         pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
 
 

@@ -71,7 +71,7 @@ def test_a_name_is_not_a_path(written: Written, name: str) -> None:
         ("tiny", 'tiny"\nlimit_mib = 1\n#', "limit_mib", "greater than or equal to 16"),
         ("tiny", 'tiny"\nvariant = "minimal"\n#', "variant", "'essential'"),
         ("tiny", 'tiny"\nextends = "bsae"\n#', "extends", "no image 'bsae' (valid: mine)"),
-        ("tiny", 'tiny"\nextends = "mine"\n#', "extends", "in a circle: mine -> mine"),
+        ("tiny", 'tiny"\nextends = "mine"\n#', "extends", "extends itself: mine -> mine"),
         ("tiny", 'tiny"\nfiles = "missing"\n#', "files", "no such folder"),
         ("tiny", 'tiny"\nfiles = "../x"\n#', "files", "should match pattern"),
     ],
@@ -146,7 +146,7 @@ def test_what_contradicts_the_extended_recipe_is_explained(
 def test_recipes_may_not_extend_each_other(written: Written) -> None:
     mine = written(GOOD.replace('suite = "bookworm"', 'extends = "more"'))
     write_more(mine.parent)
-    with pytest.raises(UserError, match="in a circle: more -> mine -> more"):
+    with pytest.raises(UserError, match="extends itself: more -> mine -> more"):
         load_recipe("more")
 
 

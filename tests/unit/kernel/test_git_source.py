@@ -195,9 +195,9 @@ def test_what_is_no_source_is_named(
     ("text", "message"),
     [
         ("git:{repository}@main", "'main' is no range FROM..TO"),
-        ("git:{repository}@main..main", "there is no commit in main..main"),
+        ("git:{repository}@main..main", "no commit in main..main"),
         ("git:{repository}@v9.9..nope", "git finds no 'nope^{{commit}}'"),
-        ("no-such-series", "'no-such-series' is no series: there is no such file"),
+        ("no-such-series", "'no-such-series' is no series: no such file"),
     ],
 )
 def test_what_is_no_range_is_named(repository: Path, text: str, message: str) -> None:

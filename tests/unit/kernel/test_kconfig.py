@@ -62,13 +62,13 @@ def test_reason_may_span_lines_and_is_not_set_means_off() -> None:
         (GUEST + "# far away\n\nCONFIG_A=y\n", "guest.config:7: CONFIG_A: has no reason"),
         (
             GUEST + "# again\nCONFIG_SMP=n\n",
-            "guest.config:6: CONFIG_SMP: was already given in line 4",
+            "guest.config:6: CONFIG_SMP: repeats line 4",
         ),
         (GUEST + "# module\nCONFIG_A=m\n", "guest.config:6: CONFIG_A: guests load no modules"),
         (GUEST + "SMP=y\n", "guest.config:5: 'SMP=y' is neither a comment nor CONFIG_NAME=value"),
         (GUEST + "CONFIG_A=yes\n", "'CONFIG_A=yes' is neither"),
         ("# only this line\n# CONFIG", "guest.config: must begin with a comment"),
-        ("\n", "guest.config: must begin with a comment that says what it is for"),
+        ("\n", "guest.config: must begin with a comment, its summary"),
     ],
 )
 def test_what_is_wrong_in_a_fragment_is_named_with_its_line(text: str, message: str) -> None:
@@ -96,7 +96,7 @@ def test_refusals_tell_missing_from_different() -> None:
     text = "# For.\n\n# a\nCONFIG_A=y\n# b\nCONFIG_B=3\n# c\nCONFIG_C=n\n# d\nCONFIG_D=n\n"
     options = parse_fragment("f", text).options
     found = refusals(options, parse_config("CONFIG_B=4\nCONFIG_D=y\n"))
-    assert [(one.option.name, one.found) for one in found] == [
+    assert [(one.option.name, one.actual) for one in found] == [
         ("CONFIG_A", None), ("CONFIG_B", "4"), ("CONFIG_D", "y"),
     ]  # fmt: skip
 

@@ -130,7 +130,7 @@ def test_a_trial_is_the_base_with_one_series_more(project: Path) -> None:
     assert with_series(base, "change").groups == "before-4.13"
     image = project.parent / "bzImage"
     image.write_bytes(b"")
-    with pytest.raises(UserError, match=r"--base: .* is built already: patches need a source"):
+    with pytest.raises(UserError, match=r"--base: .* is prebuilt: patches need a source"):
         with_series(find_kernel(str(image)), "change")
 
 

@@ -40,7 +40,7 @@ def planned(tmp_path: Path, text: str) -> str:
         ("{ mib = 0 }", "workloads[1].parameters.mib: needs at least 1, found 0"),
         (
             '{ mib = "machine.memory" }',
-            "workloads[1].parameters.mib: nothing is called 'machine.memory'",
+            "workloads[1].parameters.mib: unknown name 'machine.memory'",
         ),
         (
             "{ mib = 2000 }",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numalab.topology.load import load_topology
-from numalab.workload.parameter_values import MAX_INTEGERS, Fitted
+from numalab.workload.parameter_values import MAX_INTEGERS, ParameterValues
 from numalab.workload.workload_table import ParameterTable
 
 
@@ -16,30 +16,30 @@ def table(kind: str, **more: Any) -> ParameterTable:
 
 
 @pytest.fixture
-def fitted() -> Fitted:
-    return Fitted(load_topology("ring-4"))  # four nodes of two CPUs
+def values() -> ParameterValues:
+    return ParameterValues(load_topology("ring-4"))  # four nodes of two CPUs
 
 
-def test_nodes_give_their_cpus_to_expressions_and_commands(fitted: Fitted) -> None:
-    fitted.add("allowed", table("nodes"), "1,3")
-    assert fitted.nodes == {"allowed": (1, 3)}
-    assert fitted.texts == {"allowed.cpulist": "2-3,6-7"}
-    assert (fitted.numbers["allowed.cpus"], fitted.numbers["allowed.nodes"]) == (4, 2)
-    assert fitted.cpus_of("allowed") == (2, 3, 6, 7)
-    assert fitted.cpus_of(None) == tuple(range(8))
+def test_nodes_give_their_cpus_to_expressions_and_commands(values: ParameterValues) -> None:
+    values.add("allowed", table("nodes"), "1,3")
+    assert values.nodes == {"allowed": (1, 3)}
+    assert values.texts == {"allowed.cpulist": "2-3,6-7"}
+    assert (values.numbers["allowed.cpus"], values.numbers["allowed.nodes"]) == (4, 2)
+    assert values.cpus_of("allowed") == (2, 3, 6, 7)
+    assert values.cpus_of(None) == tuple(range(8))
 
 
-def test_an_expression_uses_the_machine_and_what_came_before(fitted: Fitted) -> None:
-    fitted.add("each", table("integer"), 3)
-    fitted.add("all", table("integer"), "each * machine.cpus")
-    assert fitted.values == {"each": 3, "all": 24}
+def test_an_expression_uses_the_machine_and_what_came_before(values: ParameterValues) -> None:
+    values.add("each", table("integer"), 3)
+    values.add("all", table("integer"), "each * machine.cpus")
+    assert values.values == {"each": 3, "all": 24}
 
 
-def test_integers_have_a_count_a_sum_and_a_greatest(fitted: Fitted) -> None:
-    fitted.add("threads", table("integers"), "1,8,4")
-    numbers = fitted.numbers
+def test_integers_have_a_count_a_sum_and_a_greatest(values: ParameterValues) -> None:
+    values.add("threads", table("integers"), "1,8,4")
+    numbers = values.numbers
     assert [numbers[f"threads.{of}"] for of in ("count", "sum", "most")] == [3, 13, 8]
-    assert fitted.values == {"threads": "1,8,4"}
+    assert values.values == {"threads": "1,8,4"}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_integers_have_a_count_a_sum_and_a_greatest(fitted: Fitted) -> None:
     ],
 )
 def test_what_a_value_cannot_be(
-    fitted: Fitted, kind: str, more: dict[str, Any], value: Any, why: str
+    values: ParameterValues, kind: str, more: dict[str, Any], value: Any, why: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
-        fitted.add("x", table(kind, **more), value)
-    assert "x" not in fitted.values
+        values.add("x", table(kind, **more), value)
+    assert "x" not in values.values

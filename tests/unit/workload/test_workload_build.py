@@ -50,7 +50,7 @@ def test_what_does_not_compile_says_why_and_leaves_nothing(folder: Path, tmp_pat
 
 def test_a_folder_in_a_workload_is_refused(folder: Path) -> None:
     (folder / "more").mkdir()
-    with pytest.raises(UserError, match="more is no file"):
+    with pytest.raises(UserError, match="more is not a file"):
         build_workload(folder)
 
 

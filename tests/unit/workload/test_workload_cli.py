@@ -17,7 +17,7 @@ def invoke(*words: str) -> str:
 
 
 def test_every_workload_is_listed_with_what_it_stresses() -> None:
-    listed = {each["name"]: each for each in json.loads(invoke("list", "--json"))}
+    listed = {row["name"]: row for row in json.loads(invoke("list", "--json"))}
     assert tuple(listed) == list_workloads()
     assert "wakeup path" in listed["schbench"]["stresses"]
     text = invoke("list")

@@ -82,7 +82,7 @@ def test_a_workload_that_names_no_nodes_may_use_every_cpu(ring: Topology) -> Non
         ({"allowed_nodes": ""}, "parameters.allowed_nodes", "at least one node"),
         ({"allowed_nodes": "one"}, "parameters.allowed_nodes", "not a cpulist"),
         ({"allowed_nodes": 1.5}, "parameters.allowed_nodes", "not a cpulist"),
-        ({"seconds": "three"}, "parameters.seconds", "nothing is called 'three'"),
+        ({"seconds": "three"}, "parameters.seconds", "unknown name 'three'"),
         ({"seconds": "3 +"}, "parameters.seconds", "not an expression: '3 +'"),
         ({"seconds": 0}, "parameters.seconds", "needs at least 0.1, found 0"),
         ({"seconds": float("inf")}, "parameters.seconds", "needs a number"),
@@ -120,9 +120,9 @@ def test_an_unknown_workload_names_those_there_are() -> None:
     [
         ('seconds = "1"', "", "seconds: this key is missing"),
         ('seconds = "1"', 'seconds = "1 +"', "not an expression: '1 +'"),
-        ('seconds = "1"', 'seconds = "m"', "seconds: nothing is called 'm' (valid: machine.cpus"),
-        ('"{n}"', '"{m}"', "command: '{m}': nothing is called 'm'"),
-        ('"integer"', '"node"', "nothing is called 'n.cpus'"),
+        ('seconds = "1"', 'seconds = "m"', "seconds: unknown name 'm' (valid: machine.cpus"),
+        ('"{n}"', '"{m}"', "command: '{m}': unknown name 'm'"),
+        ('"integer"', '"node"', "unknown name 'n.cpus'"),
         ('"integer"', '"int"', "parameters.n.type"),
         ("default = 3", "default = true", "parameters.n.default"),
         ("default", "defualt", "unknown key; did you mean default?"),
@@ -210,7 +210,7 @@ def test_a_study_may_scale_a_parameter_too(ring: Topology, written: Written) -> 
     [
         ({"threads": "machine.cpus / 3"}, "threads", "needs an integer, found 2.66"),
         ({"threads": "machine.cpus - 8"}, "threads", "needs at least 1, found 0"),
-        ({"threads": "mib"}, "threads", "nothing is called 'mib'"),
+        ({"threads": "mib"}, "threads", "unknown name 'mib'"),
         ({"sizes": "1;rm"}, "sizes", "needs integers such as 1,2,4, found '1;rm'"),
         ({"sizes": "1,0"}, "sizes", "needs at least 1, found 0"),
         ({"sizes": "5,5"}, "sizes", "names a number twice: 5,5"),
@@ -263,9 +263,9 @@ def test_more_memory_than_the_machine_has_is_refused_before_the_boot(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("machine.cpus // 2", "mib", "parameters.threads.default: nothing is called 'mib'"),
+        ("machine.cpus // 2", "mib", "parameters.threads.default: unknown name 'mib'"),
         ("machine.cpus // 2", "1 +", "parameters.threads.default: not an expression"),
-        ("threads * mib", "word", "memory_mib: nothing is called 'word'"),
+        ("threads * mib", "word", "memory_mib: unknown name 'word'"),
         ("tcp|udp", "(", "parameters.word.pattern: not a regular expression"),
     ],
 )

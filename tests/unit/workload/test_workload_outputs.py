@@ -74,14 +74,14 @@ def printed(name: str) -> str:
 
 @pytest.mark.parametrize("name", list_workloads())
 def test_what_a_workload_printed_is_read(name: str) -> None:
-    specs = load_workload(name).metrics
+    specs = load_workload(name).table.metrics
     metrics = parse_metrics(specs, printed(name))
-    found = {(metric.name, metric.label): metric.value for metric in metrics}
-    assert len(found) == len(metrics), "a metric is found twice"
+    values = {(metric.name, metric.label): metric.value for metric in metrics}
+    assert len(values) == len(metrics), "a metric appears twice"
     left_out = {spec.name for spec in specs} - {metric.name for metric in metrics}
     # Of 501 and of 569 wake-ups.
     assert left_out == ({"latency_p99_9"} if name == "schbench" else set())
-    assert found.items() >= READ[name].items()
+    assert values.items() >= READ[name].items()
 
 
 @pytest.mark.parametrize("name", list_workloads())
@@ -93,11 +93,11 @@ def test_a_workload_that_ended_early_is_noticed(name: str) -> None:
     if name in ("bound-hogs", "distances", "loaded-latency", "schbench", "tcp-stream"):
         beginning = ""
     with pytest.raises(WorkloadFailed, match=r"did not print \w+"):
-        parse_metrics(load_workload(name).metrics, beginning)
+        parse_metrics(load_workload(name).table.metrics, beginning)
 
 
 def test_the_numbers_of_workers_are_told_apart() -> None:
-    metrics = parse_metrics(load_workload("schbench").metrics, printed("schbench"))
+    metrics = parse_metrics(load_workload("schbench").table.metrics, printed("schbench"))
     medians = {metric.label: metric.value for metric in metrics if metric.name == "latency_p50"}
     assert medians == {"1": 212.5, "2": 3931.7}
     # p99 is not taken for p99.5 or p99.9.

@@ -1,10 +1,9 @@
-import re
-
 import pytest
 
 from numalab.errors import WorkloadFailed
 from numalab.workload.metric_parsers import MAX_LINE, explain_failure, fewest_samples, parse_metrics
-from numalab.workload.workload import MetricSpec, load_workload
+from numalab.workload.workload import load_workload
+from numalab.workload.workload_table import MetricTable
 
 # What the two programs printed in a guest.
 HOGS = """\
@@ -28,12 +27,15 @@ NUMA_MEM = """\
 """
 
 
-def spec(pattern: str, *, required: bool = True) -> MetricSpec:
-    return MetricSpec("speed", re.compile(pattern), "GB/s", "higher", "timing", required)
+def spec(pattern: str, *, required: bool = True) -> MetricTable:
+    return MetricTable(
+        name="speed", pattern=pattern, unit="GB/s", direction="higher", kind="timing",
+        required=required,
+    )  # fmt: skip
 
 
 def test_bound_hogs_print_a_line_for_each_hog() -> None:
-    metrics = parse_metrics(load_workload("bound-hogs").metrics, HOGS)
+    metrics = parse_metrics(load_workload("bound-hogs").table.metrics, HOGS)
     assert [(m.name, m.label, m.value) for m in metrics] == [
         ("hog_cpu_time", "0", 1.267423),
         ("hog_cpu_time", "1", 2.110142),
@@ -45,7 +47,7 @@ def test_bound_hogs_print_a_line_for_each_hog() -> None:
 
 
 def test_perf_bench_numa_mem() -> None:
-    metrics = parse_metrics(load_workload("numa-mem").metrics, NUMA_MEM)
+    metrics = parse_metrics(load_workload("numa-mem").table.metrics, NUMA_MEM)
     assert [(m.name, m.value, m.unit) for m in metrics] == [
         ("thread_runtime", 4.02, "s"),
         ("speed", 4.24, "GB/s"),
@@ -108,7 +110,7 @@ def test_what_a_guest_printed_does_nothing_to_a_terminal() -> None:
     assert "\x1b" not in said and "\x07" not in said
     assert said.count("gone") == 5
     with pytest.raises(WorkloadFailed) as caught:
-        parse_metrics(load_workload("pipe").metrics, "\x1b[2Jgone\n")
+        parse_metrics(load_workload("pipe").table.metrics, "\x1b[2Jgone\n")
     assert "\x1b" not in str(caught.value)
 
 
@@ -117,8 +119,10 @@ def test_what_a_guest_printed_does_nothing_to_a_terminal() -> None:
 )
 def test_a_percentile_needs_a_sample_beyond_it(percentile: float, fewest: int) -> None:
     assert fewest_samples(percentile) == fewest
-    pattern = re.compile(r"p (?P<value>\d+) us of (?P<samples>\d+)")
-    of = MetricSpec("p", pattern, "us", "lower", "timing", required=True, percentile=percentile)
+    of = MetricTable(
+        name="p", pattern=r"p (?P<value>\d+) us of (?P<samples>\d+)", unit="us",
+        direction="lower", kind="timing", percentile=percentile,
+    )  # fmt: skip
     (metric,) = parse_metrics([of], f"p 7 us of {fewest}\n")
     assert metric.value == 7
     assert parse_metrics([of], f"p 7 us of {fewest - 1}\n") == ()
@@ -130,6 +134,7 @@ def test_the_slowest_of_330_is_no_percentile() -> None:
     """What schbench printed of 330 wake-ups has no 99.9th percentile; the 99.5th is there."""
     lines = "".join(f"workers 1 p{p} 9.0 us of 330\n" for p in (50, 75, 90, 95, 99, 99.5, 99.9))
     printed = f"{lines}workers 1 requests 330 per_second 165.0\n"
-    names = [metric.name for metric in parse_metrics(load_workload("schbench").metrics, printed)]
+    metrics = parse_metrics(load_workload("schbench").table.metrics, printed)
+    names = [metric.name for metric in metrics]
     assert "latency_p99_5" in names
     assert "latency_p99_9" not in names

@@ -1,4 +1,4 @@
-"""`numalab workload`: what studies can run, and how it fits a machine."""
+"""`numalab workload`: the commands that studies run, fitted to a machine."""
 
 import shlex
 from collections.abc import Iterable
@@ -26,10 +26,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_all(as_json: options.Json = False) -> None:
-    """List the workloads and what each asks of the kernel."""
+    """List the workloads and the part of the kernel that they stress."""
     workloads = [load_workload(name) for name in list_workloads()]
-    rows = [(workload.name, workload.stresses) for workload in workloads]
-    facts = [picked(each, "name", "summary", "stresses") for each in workloads]
+    rows = [(workload.name, workload.table.stresses) for workload in workloads]
+    facts = [_summary(workload) for workload in workloads]
     emit(facts, as_json, _table(("name", "stresses"), rows))
 
 
@@ -39,28 +39,32 @@ def show(
     topology: Annotated[str, typer.Option(help="The machine to fit it to.")] = "ring-4",
     as_json: options.Json = False,
 ) -> None:
-    """Show a workload's parameters and metrics, and what it comes to on a machine."""
+    """Show a workload's parameters and metrics, and its values on a machine."""
     workload = load_workload(name)
     machine = load_topology(topology)
     bound = resolve(workload, {}, machine)
     facts = {
-        **picked(workload, "name", "summary", "stresses"),
+        **_summary(workload),
         "packages": bound.packages,
         "topology": machine.name,
         "argv": bound.argv,
         "parameters": dict(bound.parameters),
         "seconds": bound.seconds,
         "memory_mib": bound.memory_mib,
-        "metrics": [picked(m, "name", "unit", "direction", "kind") for m in workload.metrics],
+        "metrics": [picked(m, "name", "unit", "direction", "kind") for m in workload.table.metrics],
     }
     described = Text(_described(workload, bound, machine.name))
     emit(facts, as_json, Group(described, "", _parameters(workload, bound), "", _metrics(workload)))
 
 
+def _summary(workload: Workload) -> dict[str, str]:
+    return {"name": workload.name, **picked(workload.table, "summary", "stresses")}
+
+
 def _described(workload: Workload, bound: BoundWorkload, machine: str) -> str:
     lines = [
-        f"{workload.name}: {workload.summary}",
-        f"  stresses  {workload.stresses}",
+        f"{workload.name}: {workload.table.summary}",
+        f"  stresses  {workload.table.stresses}",
         f"  file      {workload.file}",
         f"  packages  {' '.join(bound.packages) or 'those of base'}",
         f"  {machine}: {shlex.join(bound.argv)}",
@@ -71,8 +75,8 @@ def _described(workload: Workload, bound: BoundWorkload, machine: str) -> str:
 
 def _parameters(workload: Workload, bound: BoundWorkload) -> Table:
     rows = [
-        (name, str(each.default), str(bound.parameters[name]), _valid(each), each.help)
-        for name, each in workload.table.parameters.items()
+        (name, str(table.default), str(bound.parameters[name]), _valid(table), table.help)
+        for name, table in workload.table.parameters.items()
     ]
     rows += [
         (name, expression, str(bound.parameters[name]), "derived", "")
@@ -93,7 +97,7 @@ def _valid(parameter: ParameterTable) -> str:
 
 
 def _metrics(workload: Workload) -> Table:
-    rows = [(each.name, each.unit, each.direction, each.kind) for each in workload.metrics]
+    rows = [(m.name, m.unit, m.direction, m.kind) for m in workload.table.metrics]
     return _table(("metric", "unit", "better", "kind"), rows)
 
 

@@ -1,4 +1,4 @@
-"""From fragments to a `.config` that was checked option by option."""
+"""Makes a `.config` from fragments, and checks every option."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,15 +27,15 @@ TINY = (
 
 
 def read_fragments(paths: Iterable[Path]) -> tuple[Fragment, ...]:
-    """Read and parse fragments; UserError with file and line for what is wrong in one."""
-    found = []
+    """Read and parse fragments; UserError with file and line."""
+    fragments = []
     for path in paths:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read: {error}", file=path) from None
-        found.append(parse_fragment(path.stem, text, path))
-    return tuple(found)
+        fragments.append(parse_fragment(path.stem, text, path))
+    return tuple(fragments)
 
 
 def request_config(
@@ -47,8 +47,8 @@ def request_config(
 ) -> Path:
     """Let kbuild make `.config` in `out` from the tiny configuration plus `options`; return it.
 
-    `make` runs make in the tree with the words it is given. Raises UserError for the options that
-    the result does not have, and says why: `version` lacks it, or what it depends on is off.
+    `make` runs make in the tree with further words. Raises UserError for the options that the
+    result does not have, with the reason: unknown in `version`, or an unmet dependency.
     """
     wanted = out / "numalab.config"
     base = "\n".join(text for _, text in _tiny(tree))
@@ -59,13 +59,13 @@ def request_config(
     refused = refusals(options, config)
     if refused:
         kconfig = read_kconfig(_reader(tree))
-        reasons = [explain_refusal(one, config, kconfig, version) for one in refused]
+        reasons = [explain_refusal(refusal, config, kconfig, version) for refusal in refused]
         raise _refused(refused, reasons)
     return path
 
 
 def config_origins(tree: Path, config: Path, options: Sequence[Option]) -> tuple[Origin, ...]:
-    """Say where each line of a configuration comes from that `request_config` made in `tree`."""
+    """Return the origin of each line of a configuration of `request_config`."""
     tiny = {name: file for file, text in _tiny(tree) for name in parse_config(text)}
     lines = parse_config(config.read_text(encoding="utf-8"))
     return explain_config(lines, options, tiny, read_kconfig(_reader(tree)))
@@ -87,8 +87,8 @@ def _reader(tree: Path) -> Callable[[str], str | None]:
 def _refused(refused: Sequence[Refusal], reasons: Sequence[str]) -> UserError:
     options = [refusal.option for refusal in refused]
     lines = [
-        f"{one.fragment}.config:{one.line}: {one.name}={one.value}: {reason}"
-        for one, reason in zip(options, reasons, strict=True)
+        f"{option.fragment}.config:{option.line}: {option.name}={option.value}: {reason}"
+        for option, reason in zip(options, reasons, strict=True)
     ]
     first = options[0]
     file = f"{fragment_path(first.fragment)}:{first.line}"

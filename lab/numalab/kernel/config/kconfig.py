@@ -1,10 +1,9 @@
-"""Config fragments: parse, merge, and check what the kernel made of them. Pure.
+"""Config fragments: parse, merge, and compare with the resulting configuration. Pure.
 
-A fragment is a kconfig file in which every option has its reason in a comment right above it, and
-whose first comment, followed by an empty line, says what the fragment is for. A reason that begins
-with "Since 6.7:", "Until 6.5:" or "Since 5.11 until 6.5:" says which kernels have the option; the
-others are not asked for it. Grammar of the option lines: Documentation/kbuild/kconfig.rst and
-scripts/kconfig/confdata.c, Linux 6.12.
+A fragment is a kconfig file. Its first comment, followed by an empty line, is the summary; the
+comment right above an option is its reason. A reason that begins with "Since 6.7:", "Until 6.5:" or
+"Since 5.11 until 6.5:" limits the option to these kernels. Grammar of the option lines:
+Documentation/kbuild/kconfig.rst and scripts/kconfig/confdata.c, Linux 6.12.
 """
 
 import re
@@ -20,9 +19,9 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
 @dataclass(frozen=True)
 class Option:
-    """One option that a fragment asks for: "n" means off; strings keep their quotes.
+    """One option of a fragment: "n" means off; strings keep their quotes.
 
-    `since` and `until` are the first and the last series of kernels ((6, 12)) that have it.
+    `since` and `until` are the first and the last version ((6, 12)) that has it.
     """
 
     name: str
@@ -34,7 +33,7 @@ class Option:
     until: tuple[int, int] | None = None
 
     def is_for(self, version: str) -> bool:
-        """Tell whether the kernel `version` ("6.12.117") is said to have the option."""
+        """Tell whether the option is for the kernel `version` ("6.12.117")."""
         now = _numbers(version)
         return (self.since is None or self.since <= now) and (
             self.until is None or now <= self.until
@@ -43,7 +42,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Fragment:
-    """A config fragment: what it is for and what it asks for."""
+    """A config fragment."""
 
     name: str
     summary: str
@@ -52,17 +51,17 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An option that the kernel's configuration did not take over as asked."""
+    """An option whose value in the kernel's configuration differs from the fragment."""
 
     option: Option
-    found: str | None  # None: the result does not mention the option
+    actual: str | None  # None: the configuration does not mention the option
 
 
 def parse_fragment(name: str, text: str, file: object = None) -> Fragment:
-    """Parse a fragment's text; `file` is named in errors.
+    """Parse a fragment's text; `file` is for errors.
 
-    Raises UserError with the line for anything that is not a comment or an option, an option
-    without a reason, an option given twice, and a module ("m": guests load none).
+    Raises UserError with the line for text that is no comment and no option, an option without a
+    reason, a repeated option, and a module ("m": guests load none).
     """
     where = str(file if file is not None else f"{name}.config")
     summary: list[str] | None = None
@@ -89,14 +88,14 @@ def parse_fragment(name: str, text: str, file: object = None) -> Fragment:
                 file=f"{where}:{number}",
             )
     if not summary or not any(summary):
-        raise UserError("must begin with a comment that says what it is for", file=where)
+        raise UserError("must begin with a comment, its summary", file=where)
     return Fragment(name, " ".join(summary), tuple(options.values()))
 
 
 def merge(fragments: Iterable[Fragment]) -> tuple[Option, ...]:
-    """Put the options of fragments together, in order; the first of two equal ones stays.
+    """Merge the options of fragments, in order; of equal options the first stays.
 
-    Raises UserError naming both places where two fragments want different values.
+    Raises UserError, which names both places, for different values.
     """
     merged: dict[str, Option] = {}
     for option in (option for fragment in fragments for option in fragment.options):
@@ -111,30 +110,28 @@ def merge(fragments: Iterable[Fragment]) -> tuple[Option, ...]:
 
 
 def render_request(base: str, options: Sequence[Option]) -> str:
-    """Write the file that `make allnoconfig` starts from (KCONFIG_ALLCONFIG).
+    """Return the file that `make allnoconfig` starts from (KCONFIG_ALLCONFIG).
 
-    `base` is the source's own tiny configuration; what it says about an option that a fragment
-    asks for is left out.
+    `base` is the source's own tiny configuration; options of fragments override it.
     """
-    asked = {option.name for option in options}
+    names = {option.name for option in options}
     kept = [
         line
         for line in base.splitlines()
-        if (found := _parse_option(line)) and found[0] not in asked
+        if (option := _parse_option(line)) and option[0] not in names
     ]
     return "".join(f"{line}\n" for line in [*kept, *(f"{o.name}={o.value}" for o in options)])
 
 
 def parse_config(text: str) -> dict[str, str]:
     """Read a kernel's `.config`: option name to value, "n" for "is not set"."""
-    found = (_parse_option(line) for line in text.splitlines())
-    return dict(option for option in found if option is not None)
+    return dict(filter(None, map(_parse_option, text.splitlines())))
 
 
 def refusals(options: Iterable[Option], config: Mapping[str, str]) -> tuple[Refusal, ...]:
-    """List the options whose value in the resulting `.config` is not the one asked for.
+    """Return the options whose value in the resulting `.config` differs.
 
-    An option that the result does not mention counts as off.
+    An option that the result does not mention is off.
     """
     return tuple(
         Refusal(option, config.get(option.name))
@@ -144,24 +141,24 @@ def refusals(options: Iterable[Option], config: Mapping[str, str]) -> tuple[Refu
 
 
 def _era(comment: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    found = _ERA.match(comment)
-    since, until = found.groups() if found else (None, None)
+    era = _ERA.match(comment)
+    since, until = era.groups() if era else (None, None)
     return _numbers(since) if since else None, _numbers(until) if until else None
 
 
 def _numbers(version: str) -> tuple[int, int]:
     """Return the first two numbers of a version; (7, 0) of "7-rc1"."""
-    found = re.match(r"(\d+)(?:\.(\d+))?", version)
-    if found is None:
+    numbers = re.match(r"(\d+)(?:\.(\d+))?", version)
+    if numbers is None:
         raise ValueError(f"no version: {version!r}")
-    return int(found[1]), int(found[2] or 0)
+    return int(numbers[1]), int(numbers[2] or 0)
 
 
 def _parse_option(line: str) -> tuple[str, str] | None:
-    if (found := _OPTION.fullmatch(line)) is not None:
-        return found[1], found[2]
-    if (found := _UNSET.fullmatch(line)) is not None:
-        return found[1], "n"
+    if (option := _OPTION.fullmatch(line)) is not None:
+        return option[1], option[2]
+    if (option := _UNSET.fullmatch(line)) is not None:
+        return option[1], "n"
     return None
 
 
@@ -172,6 +169,6 @@ def _check_option(
     if not any(comment):
         raise UserError("has no reason: put a comment right above it", file=at, key=name)
     if name in before:
-        raise UserError(f"was already given in line {before[name].line}", file=at, key=name)
+        raise UserError(f"repeats line {before[name].line}", file=at, key=name)
     if value == "m":
         raise UserError("guests load no modules; say y or n", file=at, key=name)

@@ -1,9 +1,10 @@
-"""A source's Kconfig files: which options there are, and on what they depend.
+"""The Kconfig files of a source: its options and their dependencies.
 
 Grammar: Documentation/kbuild/kconfig-language.rst, Linux 6.12. Macros such as $(cc-option,...) are
-not evaluated; what depends on one counts as met, so that nothing is blamed without reason.
+not evaluated; a dependency on one counts as met.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ _TYPE = re.compile(
     r"(?:\s+if\s+(?P<shown>.*))?)?|def_(?:bool|tristate)\s.*)$"
 )
 _SELECT = re.compile(r"(?:select|imply)\s+(\w+)(?:\s+if\s+(.*))?$")
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}  # fmt: skip
 _TOKEN = re.compile(r'\s*(\$\([^)]*(?:\([^)]*\)[^)]*)*\)|&&|\|\||[<>]=?|!=|[=!()]|"[^"]*"|[\w.-]+)')
 
 
 @dataclass
 class _Entry:
-    """A config, choice, menu or if while it is being read."""
+    """A config, choice, menu or if that is being parsed."""
 
     kind: str
     name: str
@@ -32,9 +35,9 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Definition:
-    """One definition of an option: where, and all that it depends on, from inside out.
+    """One definition of an option: its place and dependencies, from inside out.
 
-    `prompt`: a user may set it, if `shown` holds. `choice` names the choice that it is in.
+    `prompt`: a user may set it, if `shown` holds. `choice` is the place of the choice around it.
     """
 
     name: str
@@ -47,9 +50,9 @@ class Definition:
 
 @dataclass(frozen=True)
 class KconfigTree:
-    """All options of a source: definitions by name, and who selects an option on which condition.
+    """All options of a source, without CONFIG_: definitions, and the options that select them.
 
-    Names have no CONFIG_ prefix.
+    `selected_by` has pairs of the selecting option and its condition.
     """
 
     definitions: Mapping[str, tuple[Definition, ...]]
@@ -67,8 +70,8 @@ def read_kconfig(read: Callable[[str], str | None]) -> KconfigTree:
             if stack:
                 stack.pop()
             now = None
-        elif (found := _ENTRY.fullmatch(line)) is not None:
-            kind, rest = found[1], found[2] or ""
+        elif (head := _ENTRY.fullmatch(line)) is not None:
+            kind, rest = head[1], head[2] or ""
             now = _Entry(kind, rest.strip(), place)
             if kind == "if":
                 now.depends.append(rest)
@@ -89,23 +92,23 @@ def _tree(
     for entry, around in entries:
         if entry.kind not in ("config", "menuconfig"):
             continue
-        outer = [condition for one in reversed(around) for condition in one.depends]
-        choice = next((one.place for one in around if one.kind == "choice"), None)
-        one = Definition(
+        outer = [condition for block in reversed(around) for condition in block.depends]
+        choice = next((block.place for block in around if block.kind == "choice"), None)
+        definition = Definition(
             entry.name, entry.place, (*entry.depends, *outer), entry.prompt, entry.shown, choice
         )
-        definitions[entry.name] = (*definitions.get(entry.name, ()), one)
+        definitions[entry.name] = (*definitions.get(entry.name, ()), definition)
     return KconfigTree(definitions, {name: tuple(by) for name, by in selects.items()})
 
 
 def _property(line: str, now: _Entry, selects: dict[str, list[tuple[str, str | None]]]) -> None:
     if line.startswith("depends on "):
         now.depends.append(line.removeprefix("depends on ").strip())
-    elif (found := _SELECT.fullmatch(line)) is not None:
+    elif (select := _SELECT.fullmatch(line)) is not None:
         if line.startswith("select"):
-            selects.setdefault(found[1], []).append((now.name, found[2]))
-    elif (found := _TYPE.fullmatch(line)) is not None and found["prompt"]:
-        now.prompt, now.shown = True, found["shown"]
+            selects.setdefault(select[1], []).append((now.name, select[2]))
+    elif (kind := _TYPE.fullmatch(line)) is not None and kind["prompt"]:
+        now.prompt, now.shown = True, kind["shown"]
 
 
 def _lines(
@@ -149,15 +152,14 @@ def is_met(expression: str, config: Mapping[str, str]) -> bool:
 
 
 def unmet(expression: str, config: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options in a dependency that does not hold that would have to be otherwise."""
+    """Return the options to change so that a dependency holds."""
     names = dict.fromkeys(re.findall(r'(?<![\w."])[A-Z0-9_]*[A-Z][A-Z0-9_]*\b', expression))
-    return tuple(
+    alone = (
         name
         for name in names
-        if any(
-            is_met(expression, {**config, name: value}) for value in ("y", "n")
-        )  # this one alone would fix it
-    ) or tuple(name for name in names if config.get(name, "n") == "n")
+        if any(is_met(expression, {**config, name: value}) for value in ("y", "n"))
+    )
+    return tuple(alone) or tuple(name for name in names if config.get(name, "n") == "n")
 
 
 class _Reader:
@@ -198,16 +200,14 @@ class _Reader:
     def _compare(self, left: str, sign: str, right: str) -> bool:
         if left.startswith("$(") or right.startswith("$("):
             return True
-        one, other = self._of(left), self._of(right)
+        values = self._of(left), self._of(right)
         if sign in ("=", "!="):
-            return (one == other) == (sign == "=")
+            return (values[0] == values[1]) == (sign == "=")
         try:
-            numbers = int(one, 0), int(other, 0)
+            numbers = int(values[0], 0), int(values[1], 0)
         except ValueError:
             return True
-        less = numbers[0] < numbers[1]
-        equal = numbers[0] == numbers[1]
-        return {"<": less, "<=": less or equal, ">": not (less or equal), ">=": not less}[sign]
+        return _COMPARISONS[sign](*numbers)
 
     def _of(self, word: str) -> str:
         if word[:1] == '"' or word in ("y", "n", "m") or re.fullmatch(r"-?\d+|0x[\da-fA-F]+", word):

@@ -1,4 +1,4 @@
-"""Says where each line of a configuration comes from, and why an option was refused. Pure."""
+"""The origin of each line of a configuration, and why an option was refused. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numalab.kernel.config.kconfig_tree import Definition, KconfigTree, is_met, 
 
 @dataclass(frozen=True)
 class Origin:
-    """One line of a configuration: where its value comes from, in words, and why it is wanted."""
+    """One line of a configuration: the origin of its value, and the reason in a fragment."""
 
     name: str
     value: str
@@ -23,16 +23,16 @@ def explain_config(
     tiny: Mapping[str, str],
     tree: KconfigTree,
 ) -> tuple[Origin, ...]:
-    """Say where each line of a resulting configuration comes from, in its order.
+    """Return the origin of each line of a configuration, in its order.
 
-    Options that are off are left out, unless they were asked to be. `tiny` has the file of the
-    source's own tiny configuration that sets an option.
+    Options that are off are left out, unless a fragment sets them. `tiny` maps options to the file
+    of the source's own tiny configuration that sets them.
     """
-    asked = {option.name: option for option in options}
+    by_name = {option.name: option for option in options}
     plain = _plain(config)
     lines = []
     for name, value in config.items():
-        option = asked.get(name)
+        option = by_name.get(name)
         if option is not None:
             place = f"{option.fragment}.config:{option.line}"
             lines.append(Origin(name, value, place, option.reason))
@@ -44,7 +44,7 @@ def explain_config(
 def explain_refusal(
     refusal: Refusal, config: Mapping[str, str], tree: KconfigTree, version: str
 ) -> str:
-    """Say why an option is not what was asked for: no such option, or what it depends on."""
+    """Explain why an option has another value: no such option, or an unmet dependency."""
     name, wanted = refusal.option.name.removeprefix("CONFIG_"), refusal.option.value
     plain = _plain(config)
     definitions = tree.definitions.get(name)
@@ -53,15 +53,13 @@ def explain_refusal(
             f"Linux {version} has no such option; if others have it, let its reason begin with"
             ' "Since X.Y:" or "Until X.Y:"'
         )
-    if refusal.found not in (None, "n"):
+    if refusal.actual not in (None, "n"):
         by = _selector(name, plain, tree)
-        return f"the configuration has {refusal.found} instead" + (f", {by}" if by else "")
-    why = [_why_off(one, plain, tree) for one in definitions]
-    return (
-        "the configuration refused it: " + "; ".join(dict.fromkeys(filter(None, why)))
-        if any(why)
-        else f"the configuration refused {wanted}, for no reason that its files tell"
-    )
+        return f"the configuration has {refusal.actual} instead" + (f", {by}" if by else "")
+    reasons = filter(None, (_why_off(definition, plain, tree) for definition in definitions))
+    if text := "; ".join(dict.fromkeys(reasons)):
+        return f"the configuration refused it: {text}"
+    return f"the configuration refused {wanted}, for no reason that its files show"
 
 
 def _origin(
@@ -70,37 +68,37 @@ def _origin(
     if name in tiny:
         return tiny[name]
     short = name.removeprefix("CONFIG_")
-    places = ", ".join(one.place for one in tree.definitions.get(short, ()))
+    places = ", ".join(definition.place for definition in tree.definitions.get(short, ()))
     return _selector(short, config, tree) or f"default of {places or 'kbuild'}"
 
 
 def _selector(name: str, config: Mapping[str, str], tree: KconfigTree) -> str:
-    by = [
-        who
-        for who, condition in tree.selected_by.get(name, ())
-        if config.get(who, "n") != "n" and (condition is None or is_met(condition, config))
+    selectors = [
+        selector
+        for selector, condition in tree.selected_by.get(name, ())
+        if config.get(selector, "n") != "n" and (condition is None or is_met(condition, config))
     ]
-    return f"selected by {', '.join(by[:3])}" if by else ""
+    return f"selected by {', '.join(selectors[:3])}" if selectors else ""
 
 
-def _why_off(one: Definition, config: Mapping[str, str], tree: KconfigTree) -> str:
-    """Say in words why a definition cannot be switched on; "" where nothing is against it."""
-    failing = [each for each in one.depends if not is_met(each, config)]
-    if one.shown is not None and not is_met(one.shown, config):
-        failing.append(one.shown)
+def _why_off(definition: Definition, config: Mapping[str, str], tree: KconfigTree) -> str:
+    """Explain why a definition cannot be switched on; "" if it can."""
+    conditions = [*definition.depends, *filter(None, [definition.shown])]
+    failing = [condition for condition in conditions if not is_met(condition, config)]
     if failing:
         reasons = []
         for condition in failing:
             names = [f"{name}={config.get(name, 'n')}" for name in unmet(condition, config)]
             reasons.append(
-                f"it depends on {condition}" + (f", with {', '.join(names)}" * bool(names))
+                f"it depends on {condition}" + f", with {', '.join(names)}" * bool(names)
             )
-        return f"{', '.join(reasons)} ({one.place})"
-    if not one.prompt:
-        by = [who for who, _ in tree.selected_by.get(one.name, ())]
-        return f"nobody can set it, only {', '.join(by[:5]) or 'its default'} ({one.place})"
-    if one.choice is not None:
-        return f"another option of the choice in {one.choice} was taken"
+        return f"{', '.join(reasons)} ({definition.place})"
+    if not definition.prompt:
+        selectors = [selector for selector, _ in tree.selected_by.get(definition.name, ())]
+        setters = ", ".join(selectors[:5]) or "its default"
+        return f"only {setters} can set it ({definition.place})"
+    if definition.choice is not None:
+        return f"another option of the choice in {definition.choice} is selected"
     return ""
 
 

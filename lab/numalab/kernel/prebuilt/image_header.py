@@ -1,4 +1,4 @@
-"""What a built kernel says of itself: the header of a bzImage, the notes of a vmlinux. Pure.
+"""The header of a bzImage and the notes of a vmlinux. Pure.
 
 Formats: Documentation/arch/x86/boot.rst, Linux 6.12; the ELF specification; for the PVH entry
 include/xen/interface/elfnote.h.
@@ -17,12 +17,12 @@ _BANNER = re.compile(rb"Linux version ([0-9][!-~]{0,64}) \(")
 
 
 class NoKernel(Exception):
-    """The bytes are no kernel that QEMU could boot; says why."""
+    """The bytes are no kernel that QEMU can boot."""
 
 
 @dataclass(frozen=True)
 class KernelImage:
-    """A kernel image: its format and what `uname -r` will say."""
+    """A kernel image: its format and the output of `uname -r`."""
 
     format: Literal["bzImage", "vmlinux"]
     release: str
@@ -44,20 +44,20 @@ def _parse(data: bytes) -> KernelImage:
             raise NoKernel("it is not for x86-64")
         if not _has_pvh_entry(data):
             raise NoKernel("it has no PVH entry (CONFIG_PVH), without which QEMU boots no vmlinux")
-        found = _BANNER.search(data)
-        if found is None:
-            raise NoKernel("it does not say its version")
-        return KernelImage("vmlinux", found[1].decode())
+        banner = _BANNER.search(data)
+        if banner is None:
+            raise NoKernel("its version is unknown")
+        return KernelImage("vmlinux", banner[1].decode())
     raise NoKernel("it is neither a bzImage nor a vmlinux")
 
 
 def _bzimage_release(data: bytes) -> str:
     (offset,) = struct.unpack_from("<H", data, _VERSION)
     text = data[offset + 0x200 : offset + 0x200 + 256].partition(b"\0")[0]
-    found = re.match(rb"[0-9][!-~]{0,64}", text)
-    if not offset or found is None:
-        raise NoKernel("its header does not say its version")
-    return found[0].decode()
+    version = re.match(rb"[0-9][!-~]{0,64}", text)
+    if not offset or version is None:
+        raise NoKernel("its header has no version")
+    return version[0].decode()
 
 
 def _has_pvh_entry(data: bytes) -> bool:
@@ -67,9 +67,7 @@ def _has_pvh_entry(data: bytes) -> bool:
         at = table + number * size
         if at + 56 > len(data):
             return False
-        (kind,) = struct.unpack_from("<I", data, at)
-        (begin,) = struct.unpack_from("<Q", data, at + 8)
-        (length,) = struct.unpack_from("<Q", data, at + 32)
+        kind, begin, length = struct.unpack_from("<I4xQ16xQ", data, at)
         if kind == _PT_NOTE and _PVH_ENTRY in _xen_notes(data[begin : begin + length]):
             return True
     return False
@@ -77,10 +75,10 @@ def _has_pvh_entry(data: bytes) -> bool:
 
 def _xen_notes(notes: bytes) -> set[int]:
     """Return the types of the notes whose owner is Xen."""
-    found, at = set(), 0
+    types, at = set(), 0
     while at + 12 <= len(notes):
         owner, length, kind = struct.unpack_from("<III", notes, at)
         if notes[at + 12 : at + 12 + owner] == b"Xen\0":
-            found.add(kind)
+            types.add(kind)
         at += 12 + (owner + 3) // 4 * 4 + (length + 3) // 4 * 4
-    return found
+    return types

@@ -1,4 +1,4 @@
-"""The initramfs of a kernel whose drivers are modules: the few a guest needs, and a small init."""
+"""The initramfs of a kernel whose drivers are modules: a guest's modules, and a small init."""
 
 import gzip
 import lzma
@@ -27,15 +27,15 @@ _CONSOLE = (5, 1)  # /dev/console, which the kernel opens for init
 
 def init_source() -> Path:
     """Return the C source of the initramfs's init."""
-    found = find_input("kernel-configs", "initramfs.c")
-    return found or shipped_dir() / "kernel-configs" / "initramfs.c"
+    return find_input("kernel-configs", "initramfs.c") or (
+        shipped_dir() / "kernel-configs" / "initramfs.c"
+    )
 
 
 def choose_modules(tree: Path, kernel: str) -> tuple[Path, ...]:
     """Return the module files below `tree` (lib/modules/RELEASE) to load, in order.
 
-    None are needed where all is built in. Raises UserError that names what `kernel` has
-    neither built in nor as a module.
+    Raises UserError for drivers that `kernel` has neither built in nor as modules.
     """
     index = read_index(tree)
     order, missing = load_order(index, NEEDED)
@@ -50,7 +50,7 @@ def choose_modules(tree: Path, kernel: str) -> tuple[Path, ...]:
 
 
 def read_index(tree: Path) -> ModuleIndex:
-    """Read what depmod wrote in `tree`, or let it write that first. Raises HostError."""
+    """Read the files of depmod in `tree`, which it writes if necessary. Raises HostError."""
 
     def text(name: str) -> str:
         path = tree / name
@@ -78,7 +78,7 @@ def make_initramfs(modules: Sequence[Path]) -> bytes:
 
 
 def _plain(module: Path) -> bytes:
-    """Return a module's bytes, unpacked: not every kernel unpacks modules itself."""
+    """Return a module's bytes, unpacked: some kernels do not unpack modules."""
     data = module.read_bytes()
     try:
         if module.suffix == ".xz":

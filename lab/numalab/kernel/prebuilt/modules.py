@@ -1,4 +1,4 @@
-"""The modules of a distribution's kernel: which ones a guest needs, and in which order. Pure.
+"""The modules of a distribution's kernel that a guest needs, in order. Pure.
 
 Formats: depmod.d(5), modules.dep(5), modprobe.d(5) for "softdep"; kmod 30.
 """
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 # Without these no guest comes up: NVDIMMs from ACPI, /dev/pmemN, the root, the job disk.
 NEEDED = ("nfit", "nd_pmem", "erofs", "ext4")
-# Told the host of a panic at once; a guest that lacks them is found by its console.
+# Report a panic to the host at once. Without them the console shows it.
 WELCOME = ("pvpanic_mmio", "pvpanic_pci", "pvpanic")
 
 
 @dataclass(frozen=True)
 class ModuleIndex:
-    """What depmod wrote about a kernel's modules; names with underscores, paths relative."""
+    """The files of depmod for a kernel; names with underscores, relative paths."""
 
     paths: dict[str, str]
     needs: dict[str, tuple[str, ...]]  # paths, in the order of modules.dep
     before: dict[str, tuple[str, ...]]  # soft dependencies: names or aliases
-    aliases: dict[str, tuple[str, ...]]  # the modules that those aliases stand for
+    aliases: dict[str, tuple[str, ...]]  # modules by alias
     builtin: frozenset[str]
 
 
@@ -48,9 +48,9 @@ def module_name(path: str) -> str:
 
 
 def load_order(index: ModuleIndex, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the module files to load, each after those it needs, and the names that are missing.
+    """Return the module files to load, dependencies first, and the names that are missing.
 
-    What is built in needs no loading. Soft dependencies that a kernel lacks are left out.
+    Built-in drivers and missing soft dependencies are left out.
     """
     order: list[str] = []
     missing = []
@@ -58,9 +58,9 @@ def load_order(index: ModuleIndex, names: Iterable[str]) -> tuple[tuple[str, ...
     def add(path: str, above: tuple[str, ...]) -> None:
         if path in order or path in above:
             return
-        # modules.dep lists what is needed last first.
-        for other in reversed(index.needs[path]):
-            add(other, (*above, path))
+        # modules.dep lists dependencies in reverse order.
+        for needed in reversed(index.needs[path]):
+            add(needed, (*above, path))
         for soft in index.before.get(module_name(path), ()):
             for name in _resolve(index, soft):
                 add(index.paths[name], (*above, path))
@@ -75,13 +75,13 @@ def load_order(index: ModuleIndex, names: Iterable[str]) -> tuple[tuple[str, ...
 
 
 def _resolve(index: ModuleIndex, wanted: str) -> list[str]:
-    """Return the modules that a soft dependency names, itself or by an alias."""
+    """Return the modules that a soft dependency names, directly or by an alias."""
     name = wanted.replace("-", "_")
     if name in index.paths or name in index.builtin:
         return [name] if name in index.paths else []
-    # One way to do it is enough, and the generic one runs on every processor.
-    found = [module for module in index.aliases.get(wanted, ()) if module in index.paths]
-    return sorted(found, key=lambda module: (not module.endswith("_generic"), module))[:1]
+    # One module is enough, and the generic one runs on every processor.
+    modules = [module for module in index.aliases.get(wanted, ()) if module in index.paths]
+    return sorted(modules, key=lambda module: (not module.endswith("_generic"), module))[:1]
 
 
 def _softdeps(text: str) -> Iterable[tuple[str, tuple[str, ...]]]:

@@ -1,7 +1,7 @@
 """Kernels that were built elsewhere: a bzImage, a vmlinux, or a distribution's package.
 
-Their drivers may be modules. Then an initramfs is made that loads the few a guest needs, from the
-module tree of the package, or from the one that lies where the kernel's own installation put it.
+Their drivers may be modules. An initramfs then loads those that a guest needs, from the module tree
+of the package, or from the tree that the kernel's installation left.
 """
 
 import tempfile
@@ -28,7 +28,7 @@ from numalab.source.debian_packages import (
     fetched_packages,
 )
 
-FORMAT = 2  # raise it when what is made of the same files changes
+FORMAT = 2  # raise it when the entry of the same files changes
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
 
 
 def _digest(spec: KernelSpec) -> str:
-    """Name what a prebuilt kernel is made of. Raises NotFetched, UserError."""
+    """Return the digest of all inputs. Raises NotFetched, UserError."""
     ours = [FORMAT, hash_file(init_source()), *FLAGS]
     if spec.package is not None:
         return digest_of([*ours, fetched_packages(spec.package).digest])
@@ -102,7 +102,7 @@ def _digest(spec: KernelSpec) -> str:
 
 @contextmanager
 def _kernel_files(spec: KernelSpec, tell: Progress) -> Iterator[_KernelFiles]:
-    """Give the files of a kernel; those of a package are unpacked for as long as the block."""
+    """Yield the files of a kernel; those of a package are temporary."""
     if spec.package is not None:
         fetched = fetched_packages(spec.package)
         check_unchanged(fetched)
@@ -136,9 +136,9 @@ def _extract(package: Path, root: Path) -> None:
 
 
 def _files_beside(image: Path, release: str, root: Path | None = None) -> _KernelFiles:
-    """Find configuration and modules of a kernel image: in its package, or where it is installed.
+    """Find configuration and modules of a kernel image, in its package or beside it.
 
-    An image that lies in the root of another system (ROOT/boot) has its modules there.
+    An image in the root of another system (ROOT/boot) has its modules there.
     """
     roots = [root] if root is not None else [image.resolve().parent.parent, Path("/")]
     trees = [base / up / release for base in roots for up in ("lib/modules", "usr/lib/modules")]
