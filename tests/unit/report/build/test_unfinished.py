@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 from lxml import html as lxml_html
-from numalab.report.formats.document_format import ReportDocument
-from pydantic import TypeAdapter
 from typer.testing import Result
 
 from numalab.cli.results.report import command
@@ -110,7 +108,6 @@ def test_junit_has_a_case_for_each_run_without_a_result(mixed: Path) -> None:
 
 def test_the_document_has_numbers_and_every_run_before_the_cells(mixed: Path) -> None:
     text = report(mixed, "json").stdout
-    TypeAdapter(ReportDocument).validate_json(text)
     document = json.loads(text)
     missing = document["unfinished"]
     assert list(document)[-2:] == ["unfinished", "cells"]
