@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import boot, matrix, report, timed, topology
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.campaign.prepare import Builds, prepare
 from numalab.capture.decode import decode_trace
 from numalab.capture.spec import load_capture, render_events
@@ -30,6 +30,7 @@ from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import Job, Machine
 from numalab.qemu.hypervisor import connect
+from numalab.recording.recording import Recording
 from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
@@ -160,7 +161,7 @@ def decoding(prepared: Builds, folder: Path) -> Iterator[Row]:
     ours, reference = (median(side) for side in zip(*pairs, strict=True))
     yield Row(f"decode {events} events / trace-cmd report", ours, reference, "<= 1.0")
     ring = load_topology("ring-4")
-    analysed = _median(lambda: analyse_run(scan_events(directory), ring, tasks=()))
+    analysed = _median(lambda: analyse(Recording(scan_events(directory), ring, tasks=())))
     yield Row("take all measures and findings of them", analysed, None, "")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     yield Row("memory at the peak of all this", peak, None, "<= 1024 MiB", "MiB")

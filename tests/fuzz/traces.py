@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.capture.decode import decode_trace
 from numalab.errors import LabError
+from numalab.recording.recording import Recording
 from numalab.topology.load import load_topology
 
 CASES, FEW = 5000, 10
@@ -55,5 +56,5 @@ def case(seed: int, scratch: Path) -> str:
     lost = table.filter(pl.col("event") == "lost_events").height
     assert table["time_ns"].is_sorted()
     assert table.height == decoded.events + lost
-    assert len(analyse_run(table, ring, tasks=()).measures) > 20
+    assert len(analyse(Recording(table, ring, tasks=())).measures) > 20
     return "whole" if decoded.whole else "damage told"

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from numalab.analysis.measures.run_data import CommandData
 from numalab.capture.counters import parse_numastat, parse_schedstat, parse_vmstat
 from numalab.capture.decode import decode_trace
 from numalab.capture.perf_stat import perf_counts
@@ -11,6 +10,7 @@ from numalab.capture.times import parse_times
 from numalab.guest.run import run_guest
 from numalab.machine.model import Job
 from numalab.process import find_program, run
+from numalab.recording.recording import CommandData
 from numalab.run_dir import RunDir
 from support.guest_types import LIMITS, Boot, MakeMachine
 from support.run_sample import measures_of

@@ -25,17 +25,16 @@ from numalab.analysis.series import (
     page_series,
     waiting_series,
 )
-from numalab.capture.guest_time import JoinedTables
 from numalab.recording.migrations import who_moved
-from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, RecordedRun
+from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, Recording
 from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
 from numalab.recording.sums import MAX_LISTED
 from numalab.recording.window import Slices
 
 
-def collect_findings(run: RecordedRun, memory: JoinedTables | None = None) -> Findings:
+def collect_findings(run: Recording) -> Findings:
     """Put together everything that `Findings` holds."""
-    slices, start = run.scope.slices, run.window.start_ns
+    slices, start = run.slices, run.window.start_ns
     ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
     listed = [
         describe(each, run.machine.nodes, slices)
@@ -44,16 +43,16 @@ def collect_findings(run: RecordedRun, memory: JoinedTables | None = None) -> Fi
         if ran and run.machine.nodes
     ]
     idle = run.sums.longest.head(MAX_LISTED if waited else 0)
-    told = run.tells_movers()
+    movers = run.movers_known
     return Findings(
         nodes=run.machine.nodes,
         length_ms=run.window.length_ns / 1e6,
         slice_ends_ms=slices.ends_ms,
         convergence_percent=CONVERGED_PERCENT,
-        matrices=(*_matrices(run), *(memory_matrix(run, memory) if memory else ())),
-        series=(*(memory_series(run, memory) if memory else ()), *_series(run)),
+        matrices=(*_matrices(run), *memory_matrix(run)),
+        series=(*memory_series(run), *_series(run)),
         decisions=_decisions(run),
-        decisions_in_all=run.decided.height,
+        decisions_in_all=run.decisions.height,
         residence=tuple(listed),
         tasks_in_all=len(run.residents["task"]) if ran else 0,
         violations=tuple(
@@ -61,20 +60,24 @@ def collect_findings(run: RecordedRun, memory: JoinedTables | None = None) -> Fi
             for cpu, begin, end, busy, pid, comm in idle.iter_rows()
         ),
         violations_in_all=run.sums.violations if waited else None,
-        storms=run.storms[: MAX_LISTED if told else 0],
-        storms_in_all=len(run.storms) if told else None,
-        moves=who_moved(run.moved, run.returned) if told else (),
-        memory=task_memory(run, memory) if memory else (),
+        storms=run.storms[: MAX_LISTED if movers else 0],
+        storms_in_all=len(run.storms) if movers else None,
+        moves=who_moved(run.migrations, run.node_migrations) if movers else (),
+        memory=task_memory(run),
         notes=_notes(run),
     )
 
 
-def _matrices(run: RecordedRun) -> tuple[Matrix, ...]:
+def _matrices(run: Recording) -> tuple[Matrix, ...]:
     machine = run.machine
     tables = (
-        ("moves", "Moves by NUMA balancing", run.done.filter(pl.col("kind") == "move")),
-        ("swaps", "Tasks swapped by NUMA balancing", run.done.filter(pl.col("kind") == "swap")),
-        ("migrations", "Moves of any task between nodes", run.returned),
+        ("moves", "Moves by NUMA balancing", run.numa_moves.filter(pl.col("kind") == "move")),
+        (
+            "swaps",
+            "Tasks swapped by NUMA balancing",
+            run.numa_moves.filter(pl.col("kind") == "swap"),
+        ),
+        ("migrations", "Moves of any task between nodes", run.node_migrations),
     )
     if not machine.nodes:
         return ()
@@ -83,8 +86,8 @@ def _matrices(run: RecordedRun) -> tuple[Matrix, ...]:
     )
 
 
-def _series(run: RecordedRun) -> tuple[TimeSeries, ...]:
-    slices, machine = run.scope.slices, run.machine
+def _series(run: Recording) -> tuple[TimeSeries, ...]:
+    slices, machine = run.slices, run.machine
     lengths = slices.lengths_ns()
 
     def by_node(
@@ -121,17 +124,17 @@ def _series(run: RecordedRun) -> tuple[TimeSeries, ...]:
     return tuple(found)
 
 
-def _decisions(run: RecordedRun) -> tuple[Decision, ...]:
+def _decisions(run: Recording) -> tuple[Decision, ...]:
     start, names = run.window.start_ns, run.sums.names
     taken_back = {
         (pid, to_cpu, time): by for pid, to_cpu, time, by in _carried_out(run).iter_rows()
     }
     change = {
         (decision, pid): value
-        for decision, pid, value in run.done.select("decision", "pid", "nearer").iter_rows()
+        for decision, pid, value in run.numa_moves.select("decision", "pid", "nearer").iter_rows()
     }
     found = []
-    for number, row in enumerate(run.decided.head(MAX_DECISIONS).iter_rows(named=True)):
+    for number, row in enumerate(run.decisions.head(MAX_DECISIONS).iter_rows(named=True)):
         undone: Undone = "failed" if row["failed"] else ""
         if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
             undone = "moved back"
@@ -155,10 +158,10 @@ def _decisions(run: RecordedRun) -> tuple[Decision, ...]:
     return tuple(found)
 
 
-def _carried_out(run: RecordedRun) -> pl.DataFrame:
+def _carried_out(run: Recording) -> pl.DataFrame:
     """Return the decisions whose migration was taken back: pid, to_cpu, time_ns, back_by."""
-    back = run.returned.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
-    announced = run.done.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
+    back = run.node_migrations.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
+    announced = run.numa_moves.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
     met = back.sort("time_ns").join_asof(
         announced,
         on="time_ns",
@@ -168,7 +171,7 @@ def _carried_out(run: RecordedRun) -> pl.DataFrame:
     return met.select("pid", "to_cpu", "decided", "back_by")
 
 
-def _notes(run: RecordedRun) -> tuple[str, ...]:
+def _notes(run: Recording) -> tuple[str, ...]:
     notes = []
     if not run.machine.nodes:
         notes.append("nobody knows which node a CPU is on: nothing here is by node")
@@ -180,8 +183,8 @@ def _notes(run: RecordedRun) -> tuple[str, ...]:
         )
     if run.samples is None:
         notes.append("nothing was sampled: no locality over time, no distance to preferred nodes")
-    if run.decided.height > MAX_DECISIONS:
-        notes.append(f"the first {MAX_DECISIONS} of {run.decided.height} decisions are listed")
+    if run.decisions.height > MAX_DECISIONS:
+        notes.append(f"the first {MAX_DECISIONS} of {run.decisions.height} decisions are listed")
     return tuple(notes)
 
 

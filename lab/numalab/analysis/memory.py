@@ -6,18 +6,17 @@ import polars as pl
 
 from numalab.analysis.findings import MAX_TASKS, Matrix, TaskMemory, TimeSeries
 from numalab.capture.guest_time import JoinedTables
-from numalab.recording.events import of_interest
 from numalab.recording.memory import LINE_BYTES, sum_by_slice, sum_within, with_locality
-from numalab.recording.recording import RecordedRun
+from numalab.recording.recording import Recording
 
 LINK_SERIES, MEMORY_SERIES = "memory_link", "memory_node"
 _PAGES_OF_MIB = 256
 
 
-def memory_matrix(run: RecordedRun, memory: JoinedTables) -> tuple[Matrix, ...]:
+def memory_matrix(run: Recording) -> tuple[Matrix, ...]:
     """Return how many lines went from each node's memory and caches to each node's CPUs."""
     nodes = run.machine.nodes
-    if not nodes or not _at_times(memory):
+    if (memory := _model(run)) is None:
         return ()
     names = [f"from_{node}" for node in nodes]
     counts = with_locality(memory.counts, nodes)
@@ -31,13 +30,13 @@ def memory_matrix(run: RecordedRun, memory: JoinedTables) -> tuple[Matrix, ...]:
     return (Matrix("lines", title, "lines", cells),)
 
 
-def memory_series(run: RecordedRun, memory: JoinedTables) -> tuple[TimeSeries, ...]:
+def memory_series(run: Recording) -> tuple[TimeSeries, ...]:
     """Return over time: the local share and the stall share of the tasks of interest, where the
     pages lay that they fetched from, and what each memory and link carried."""
-    nodes, slices = run.machine.nodes, run.scope.slices
-    if not nodes or not _at_times(memory) or not slices.count:
+    nodes, slices = run.machine.nodes, run.slices
+    if (memory := _model(run)) is None or not slices.count:
         return ()
-    mine = with_locality(memory.counts.filter(of_interest(run.scope.tasks)), nodes)
+    mine = with_locality(memory.counts.filter(run.of_interest), nodes)
     values = ("lines", "local", "stalled_ps")
     sums = {row[0]: row[1:] for row in sum_by_slice(mine, slices, (), values).iter_rows()}
     cpu_ns = dict(run.sums.time.group_by("slice").agg(pl.col("ns").sum()).iter_rows())
@@ -67,16 +66,16 @@ def memory_series(run: RecordedRun, memory: JoinedTables) -> tuple[TimeSeries, .
             tuple(stall),
         ),
         *_homes(run, mine),
-        *_traffic(run, memory),
+        *_traffic(run, memory.traffic),
     )
 
 
-def _homes(run: RecordedRun, counts: pl.DataFrame) -> Iterator[TimeSeries]:
+def _homes(run: Recording, counts: pl.DataFrame) -> Iterator[TimeSeries]:
     """Yield how much memory the tasks used at a time, by home: the mean of the model's slices.
 
     Counts of an older numalab have no pages.
     """
-    nodes, slices = run.machine.nodes, run.scope.slices
+    nodes, slices = run.machine.nodes, run.slices
     names = [f"pages_{node}" for node in nodes]
     if not set(names) <= set(counts.columns):
         return
@@ -95,11 +94,11 @@ def _homes(run: RecordedRun, counts: pl.DataFrame) -> Iterator[TimeSeries]:
         yield TimeSeries("memory_home", title, "MiB", node, slices.ends_ms, mib)
 
 
-def _traffic(run: RecordedRun, memory: JoinedTables) -> list[TimeSeries]:
-    slices = run.scope.slices
+def _traffic(run: Recording, traffic: pl.DataFrame) -> list[TimeSeries]:
+    slices = run.slices
     lengths = slices.lengths_ns()
     keys = ("from_node", "to_node")
-    sums = sum_by_slice(memory.traffic, slices, keys, ("lines",))
+    sums = sum_by_slice(traffic, slices, keys, ("lines",))
     carried: dict[tuple[int, int], dict[int, float]] = {}
     for source, target, number, lines in sums.iter_rows():
         carried.setdefault((source, target), {})[number] = lines
@@ -121,12 +120,12 @@ def _traffic(run: RecordedRun, memory: JoinedTables) -> list[TimeSeries]:
     return found
 
 
-def task_memory(run: RecordedRun, memory: JoinedTables) -> tuple[TaskMemory, ...]:
+def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
     """Return what each task of interest fetched and how long it stood still, the longest first."""
     nodes, window = run.machine.nodes, run.window
-    if not nodes or not _at_times(memory):
+    if (memory := _model(run)) is None:
         return ()
-    mine = with_locality(memory.counts.filter(of_interest(run.scope.tasks)), nodes)
+    mine = with_locality(memory.counts.filter(run.of_interest), nodes)
     names = [f"from_{node}" for node in nodes]
     values = ("stalled_ps", "waited_ps", "local", *names)
     sums = sum_within(mine, window.start_ns, window.end_ns, ("pid",), values)
@@ -148,5 +147,9 @@ def task_memory(run: RecordedRun, memory: JoinedTables) -> tuple[TaskMemory, ...
     return tuple(found[:MAX_TASKS])
 
 
-def _at_times(memory: JoinedTables) -> bool:
-    return not memory.counts["start_ns"].null_count()
+def _model(run: Recording) -> JoinedTables | None:
+    """Return the model's tables if they are on the trace's clock and the nodes are known."""
+    memory = run.memory
+    if memory is None or not run.machine.nodes or memory.counts["start_ns"].null_count():
+        return None
+    return memory

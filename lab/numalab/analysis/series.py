@@ -16,8 +16,7 @@ import polars as pl
 from numalab.analysis.findings import TimeSeries
 from numalab.capture.samples import Samples, added_sources
 from numalab.measure import Number
-from numalab.recording.events import of_interest
-from numalab.recording.recording import RecordedMachine, RecordedRun
+from numalab.recording.recording import RecordedMachine, Recording
 from numalab.recording.window import Window
 
 
@@ -74,7 +73,7 @@ def page_series(
     return _by_node(named, window, times, nodes, lambda *at: total.get(at, 0) / 1024)
 
 
-def fault_nodes(run: RecordedRun) -> tuple[TimeSeries, ...]:
+def fault_nodes(run: Recording) -> tuple[TimeSeries, ...]:
     """Return the NUMA faults of the tasks of interest over time, a series for each node; none
     where there never was one."""
     if run.samples is None:
@@ -170,11 +169,11 @@ def _waiting(
     return sum(after[cpu] - before[cpu] for cpu in known) / length if known else None
 
 
-def samples_of_interest(run: RecordedRun) -> pl.DataFrame:
+def samples_of_interest(run: Recording) -> pl.DataFrame:
     """Return the samples of the tasks of interest in the window, one of each task at a time."""
     assert run.samples is not None
     inside = pl.col("time_ns").is_between(run.window.start_ns, run.window.end_ns)
-    mine = run.samples.tasks.filter(inside & of_interest(run.scope.tasks))
+    mine = run.samples.tasks.filter(inside & run.of_interest)
     return mine.unique(["pid", "time_ns"], keep="last", maintain_order=True)
 
 

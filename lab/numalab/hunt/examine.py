@@ -131,8 +131,9 @@ def _judged(
     found = [ended, _domains(differences), _splat(outcome, directory, differences)]
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
-    for run in read_loads(events, stdout, case.machine, case.loads):
-        found += judge(replace(run, far_costs=bench.choice.mode == "timed"))
+    timed = bench.choice.mode == "timed"
+    for run in read_loads(events, stdout, case.machine, case.loads, far_costs=timed):
+        found += judge(run)
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -21,8 +21,7 @@ from numalab.recording.intervals import (
     met,
     without,
 )
-from numalab.recording.spans import spans
-from numalab.recording.stays import queue_lengths, stays
+from numalab.recording.recording import Recording
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.topology.model import Topology
 
@@ -49,28 +48,45 @@ class LoadTask:
     number: int
 
 
-@dataclass(frozen=True)
-class LoadRecording:
-    """A load as it was recorded, between its marks; all times in ns of the trace clock.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadRecording(Recording):
+    """The recording of one load, between its marks; all times in ns of the trace clock.
 
-    `ran` are pid, cpu, start_ns, end_ns of its tasks; `stayed` the same with `runnable`; `queue`
-    the number of runnable tasks of anybody on each CPU. `events` are those between the marks.
-    `counters[when][name]`, `pages[part, task][node]` are what the driver printed. With `far_costs`
-    far memory takes longer than near one.
+    `table` reaches beyond the window on both sides. `counters[when][name]` and
+    `pages[part, task][node]` are what the driver printed. With `far_costs` far memory takes longer
+    than near memory.
     """
 
+    topology: Topology
     number: int
     load: Load
-    machine: Topology
-    window: Window
-    tasks: Mapping[int, LoadTask]
-    ran: pl.DataFrame
-    stayed: pl.DataFrame
-    queue: pl.DataFrame
-    events: pl.DataFrame
-    counters: Mapping[str, Mapping[str, int]]
-    pages: Mapping[tuple[int, int], Mapping[int, int]]
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pages: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     far_costs: bool = False
+
+    @cached_property
+    def load_tasks(self) -> Mapping[int, LoadTask]:
+        """The tasks of the load, by process id."""
+        named = pl.concat([self.spans.select("pid", "comm"), self.stays.select("pid", "comm")])
+        tasks: dict[int, LoadTask] = {}
+        for pid, comm in named.unique().sort("pid", "comm").iter_rows():
+            named_task = part_of_task(comm or "") if pid else None
+            if named_task is None or named_task[1] >= len(self.load.parts):
+                continue
+            # A child has its parent's name until it gets its own.
+            if pid not in tasks or named_task[0] == "child":
+                tasks[pid] = LoadTask(pid, *named_task)
+        return tasks
+
+    @cached_property
+    def load_spans(self) -> pl.DataFrame:
+        """The spans of the load's tasks."""
+        return self.spans.filter(pl.col("pid").is_in(list(self.load_tasks)))
+
+    @cached_property
+    def load_stays(self) -> pl.DataFrame:
+        """The stays of the load's tasks."""
+        return self.stays.filter(pl.col("pid").is_in(list(self.load_tasks)))
 
     @property
     def memory_users(self) -> int:
@@ -88,7 +104,7 @@ class LoadRecording:
         """When each CPU was on line and had no runnable task."""
         away = {each.cpu: each for each in self.load.hotplug}
         found = {}
-        for cpu in sorted(cpu for node in self.machine.nodes for cpu in node.cpus):
+        for cpu in sorted(cpu for node in self.topology.nodes for cpu in node.cpus):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
             free = covered(rows)
             if cpu in away:
@@ -101,15 +117,15 @@ class LoadRecording:
     @cached_property
     def runnable(self) -> Mapping[int, Spans]:
         """When each task was runnable, running or not."""
-        found = self._by_task(self.stayed.filter("runnable"))
-        return {pid: found.get(pid, NOTHING) for pid in self.tasks}
+        found = self._by_task(self.load_stays.filter("runnable"))
+        return {pid: found.get(pid, NOTHING) for pid in self.load_tasks}
 
     @cached_property
     def waits(self) -> Mapping[int, Spans]:
         """When each task was runnable and did not run."""
         found = {}
-        ran, ready = self._by_task(self.ran), self.runnable
-        for pid in self.tasks:
+        ran, ready = self._by_task(self.load_spans), self.runnable
+        for pid in self.load_tasks:
             low, high = self.window.start_ns, self.window.end_ns
             found[pid] = without(ready[pid], ran.get(pid, NOTHING), low, high)
         return found
@@ -128,9 +144,9 @@ class LoadRecording:
             full[int(cpu)] = covered(rows)
         found: defaultdict[tuple[int, int], list[Spans]] = defaultdict(list)
         for (cpu,), rows in (
-            self.stayed.filter("runnable").partition_by("cpu", as_dict=True).items()
+            self.load_stays.filter("runnable").partition_by("cpu", as_dict=True).items()
         ):
-            node = self.machine.node_of_cpu(int(cpu))
+            node = self.topology.node_of_cpu(int(cpu))
             for pid, here in self._by_task(rows).items():
                 waited = met(here, self.waits[pid])
                 found[pid, node].append(met(waited, full.get(int(cpu), NOTHING)))
@@ -140,7 +156,7 @@ class LoadRecording:
         """Return for each node when one of some CPUs of it was idle."""
         return {
             node.id: joined(self.idle[cpu] for cpu in node.cpus if cpu in cpus)
-            for node in self.machine.nodes
+            for node in self.topology.nodes
         }
 
     def _by_task(self, rows: pl.DataFrame) -> dict[int, Spans]:
@@ -172,7 +188,7 @@ class LoadRecording:
         The tasks are those of one part.
         """
         found: dict[int, list[Spans]] = {}
-        mine = [self.waits[pid] for pid, task in self.tasks.items() if task.part == part]
+        mine = [self.waits[pid] for pid, task in self.load_tasks.items() if task.part == part]
         waited = joined(mine)
         for window, at_ms in self.phases():
             low, high = window.start_ns, window.end_ns
@@ -188,67 +204,56 @@ class LoadRecording:
 
     def time_on(self, part: int, window: Window) -> pl.DataFrame:
         """Return how long each task of a part ran on each CPU in a time: pid, cpu, ns."""
-        pids = [pid for pid, task in self.tasks.items() if task.part == part]
-        inside = clip(self.ran.filter(pl.col("pid").is_in(pids)), window)
+        pids = [pid for pid, task in self.load_tasks.items() if task.part == part]
+        inside = clip(self.load_spans.filter(pl.col("pid").is_in(pids)), window)
         length = pl.col("end_ns") - pl.col("start_ns")
         return inside.group_by("pid", "cpu").agg(ns=length.sum()).sort("pid", "cpu")
 
 
 def read_loads(
-    events: pl.DataFrame, stdout: str, machine: Topology, loads: tuple[Load, ...]
+    events: pl.DataFrame,
+    stdout: str,
+    machine: Topology,
+    loads: tuple[Load, ...],
+    *,
+    far_costs: bool = False,
 ) -> tuple[LoadRecording, ...]:
     """Cut a recording into its loads.
 
-    `events` is the table that `decode_trace` wrote, `stdout` what the driver printed. A load whose
-    marks are not both there, or in which events were lost, is left out.
+    `events` is the table that `decode_trace` wrote, `stdout` the output of the driver. A load that
+    lacks a mark, or during which events were lost, is left out.
     """
     table = typed(events).collect()
     times: dict[tuple[int, str], int] = {}
     for time_ns, text in marks(table).iter_rows():
-        if found := _MARK.fullmatch(text or ""):
-            times.setdefault((int(found[1]), found[2]), int(time_ns))
+        if mark := _MARK.fullmatch(text or ""):
+            times.setdefault((int(mark[1]), mark[2]), int(time_ns))
     lost = gaps(table)
-    printed = _printed(stdout)
-    whole, since = [], 0
+    counters, pages = _printed(stdout)
+    complete, since = [], 0
     for number, load in enumerate(loads):
-        ends = times.get((number, "begin")), times.get((number, "end"))
-        if ends[0] is None or ends[1] is None or ends[1] <= ends[0]:
+        begin, end = times.get((number, "begin")), times.get((number, "end"))
+        if begin is None or end is None or end <= begin:
             continue
-        window = Window(ends[0], ends[1])
+        window = Window(begin, end)
         # From when the load before had been cleaned up: what began since then is known.
         near = table.filter(pl.col("time_ns").is_between(since, window.end_ns + 20 * MS))
         since = times.get((number, "over"), window.end_ns)
-        if clip(lost, window).is_empty():
-            whole.append(_read_load(number, load, machine, (window, near), printed))
-    return tuple(whole)
-
-
-def _read_load(
-    number: int,
-    load: Load,
-    machine: Topology,
-    recorded: tuple[Window, pl.DataFrame],
-    printed: tuple[_Counters, _Pages],
-) -> LoadRecording:
-    window, near = recorded
-    cpus = sorted(cpu for node in machine.nodes for cpu in node.cpus)
-    ran, stayed = spans(near, window, cpus), stays(near, window)
-    named = pl.concat([ran.select("pid", "comm"), stayed.select("pid", "comm")]).unique()
-    tasks: dict[int, LoadTask] = {}
-    for pid, comm in named.sort("pid", "comm").iter_rows():
-        found = part_of_task(comm or "") if pid else None
-        if found is None or found[1] >= len(load.parts):
+        if not clip(lost, window).is_empty():
             continue
-        # A child has its parent's name until it gets its own.
-        if pid not in tasks or found[0] == "child":
-            tasks[pid] = LoadTask(pid, *found)
-    mine = pl.col("pid").is_in(list(tasks))
-    inside = near.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
-    return LoadRecording(
-        number, load, machine, window, tasks, ran.filter(mine), stayed.filter(mine),
-        queue_lengths(stayed, window, cpus), inside, printed[0].get(number, {}),
-        printed[1].get(number, {}),
-    )  # fmt: skip
+        complete.append(
+            LoadRecording(
+                table=near,
+                part=window,
+                topology=machine,
+                number=number,
+                load=load,
+                counters=counters.get(number, {}),
+                pages=pages.get(number, {}),
+                far_costs=far_costs,
+            )
+        )
+    return tuple(complete)
 
 
 def _printed(text: str) -> tuple[_Counters, _Pages]:

@@ -34,10 +34,11 @@ COLUMNS = tuple(SCHEMA)
 
 
 def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Return the columns of `SCHEMA`; one that the table lacks is null."""
-    there = events.lazy().collect_schema()
-    return events.lazy().select(
-        (pl.col(name) if name in there else pl.lit(None)).cast(kind, strict=False).alias(name)
+    """Return every column, those of `SCHEMA` in their types; one that the table lacks is null."""
+    table = events.lazy()
+    names = table.collect_schema()
+    return table.with_columns(
+        (pl.col(name) if name in names else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
     )
 

@@ -1,24 +1,49 @@
-"""What was recorded of one run, in the tables that its measures and findings are taken from."""
+"""One recorded run: its events, and every table that measures, findings and hunts read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
+from numalab.capture.counters import CpuSchedstat
+from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
-from numalab.recording.chunks import event_chunks
-from numalab.recording.events import typed
+from numalab.capture.times import Times
+from numalab.measure import Number
+from numalab.recording.chunks import ROWS, event_chunks
+from numalab.recording.events import COLUMNS, of_interest, typed
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
 from numalab.recording.residence import Level, Ranges, Resident, residents
+from numalab.recording.spans import spans
+from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
-from numalab.recording.window import Window, cut, find_window
+from numalab.recording.window import Slices, Window, cut, find_window
+from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
+from numalab.workload.metric_parsers import Metric
 
 NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
 WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task")
-# Of tasks first, because of them there are always some; a process or group needs its members known.
+# Tasks come first: a recording always has some. A process or group needs its members known.
 LEVELS: tuple[Level, ...] = ("task", "process", "group")
+NodeCounters = Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class CommandData:
+    """What the workload's command printed and took, what perf counted, and counters before and
+    after it. `numastat` is None where the study did not ask for it. `memory_mib` is about what the
+    command allocates, 0 where its file does not say."""
+
+    workload: str
+    metrics: tuple[Metric, ...] = ()
+    times: Times | None = None
+    perf: Mapping[str, Number] | None = None
+    schedstat: tuple[Sequence[CpuSchedstat], Sequence[CpuSchedstat]] = ((), ())
+    numastat: tuple[NodeCounters, NodeCounters] | None = None
+    memory_mib: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,131 +94,192 @@ class RecordedMachine:
         )
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """The tables of a run, and what is known about where they are from.
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One run: its events, and all tables made of them, each computed on its first use.
 
-    `decided` are the decisions of NUMA balancing, `done` the moves and swaps of them that took
-    place, `moved` all migrations, `returned` those between nodes and who took them back, `storms`
-    many at once to one place.
-    `asked` are the events that were recorded, None for all that are looked for; `samples` is None
-    where nothing was sampled.
+    `table` is the table that `decode_trace` writes, or a scan of it. Without a `topology` the CPUs
+    are those with events, and nothing is known by node.
+    `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
+    `allowed_cpus` are the CPUs that they may use, None meaning all. `recorded` are the
+    `system:event` (or `system`) names of the recorded events, None where they are not known.
+
+    The rest is what the run left beside its trace, None where it left nothing: `vmstat`, the growth
+    of each counter of /proc/vmstat; `samples` on the trace's clock; what the `command` printed and
+    took; the counts of the `memory` model of mode timed; the `directory` of the run's files.
+
+    `part` is the window, None for the one between the run's markers. `rows` events are held in
+    memory at a time, except for `spans`, `stays` and `queue`, which are whole tables.
     """
 
-    machine: RecordedMachine
-    window: Window
-    scope: Scope
-    sums: RunSums
-    decided: pl.DataFrame
-    done: pl.DataFrame
-    moved: pl.DataFrame
-    returned: pl.DataFrame
-    storms: tuple[Storm, ...]
-    residents: Mapping[Level, tuple[Resident, ...]]
-    samples: Samples | None
-    asked: frozenset[str] | None
+    table: pl.DataFrame | pl.LazyFrame
+    topology: Topology | None = None
+    tasks: Sequence[str] = ()
+    allowed_cpus: Collection[int] | None = None
+    recorded: Collection[str] | None = None
+    vmstat: Mapping[str, int] | None = None
+    samples: Samples | None = None
+    command: CommandData | None = None
+    memory: JoinedTables | None = None
+    directory: RunDir | None = None
+    part: Window | None = None
+    rows: int = ROWS
+
+    def events(self, *names: str) -> pl.LazyFrame:
+        """Return the events of these names in the window, with every recorded column.
+
+        A name is `sched_switch` or `sched:sched_switch`; no name means all events. `SCHEMA` has the
+        types of the columns that all recordings share; other columns have the type of their field,
+        null in events that lack it. An event that was not recorded has no row; see `has`.
+        """
+        window = self.window
+        inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+        if names:
+            inside &= pl.col("event").is_in([name.rpartition(":")[2] for name in names])
+        return typed(self.table).filter(inside)
 
     def has(self, *events: str) -> bool:
         """Return whether all these events were recorded."""
-        return self.asked is None or self.asked >= set(events)
+        names = self._recorded_names
+        return names is None or all(
+            event.rpartition(":")[2] in names or event.partition(":")[0] in (self.recorded or ())
+            for event in events
+        )
 
-    def tells_movers(self) -> bool:
-        """Return whether it can be told of each move between nodes who made it."""
+    @cached_property
+    def machine(self) -> "RecordedMachine":
+        """The nodes and CPUs of the machine."""
+        return RecordedMachine.of(self.topology)
+
+    @cached_property
+    def window(self) -> Window:
+        """The part of the recording that counts."""
+        return find_window(self._typed) if self.part is None else self.part
+
+    @cached_property
+    def slices(self) -> Slices:
+        """The window cut into slices."""
+        return cut(self.window)
+
+    @cached_property
+    def cpus(self) -> tuple[int, ...]:
+        """The machine's CPUs; without a topology those with events."""
+        seen = self._typed.select("cpu").unique()
+        return self.machine.cpus or tuple(seen.collect()["cpu"].to_list())
+
+    @cached_property
+    def allowed(self) -> tuple[int, ...]:
+        """The CPUs that the tasks of interest may use, ascending."""
+        return tuple(sorted(self.cpus if self.allowed_cpus is None else self.allowed_cpus))
+
+    @property
+    def of_interest(self) -> pl.Expr:
+        """The filter for tasks of interest in a table with `pid` and `comm`."""
+        return of_interest(self.tasks)
+
+    @cached_property
+    def spans(self) -> pl.DataFrame:
+        """Which task ran on each CPU and when: cpu, node, start_ns, end_ns, pid, comm, known."""
+        return spans(self._typed.collect(), self.window, self.cpus)
+
+    @cached_property
+    def stays(self) -> pl.DataFrame:
+        """Where each task was: pid, comm, cpu, start_ns, end_ns, runnable."""
+        return stays(self._typed.collect(), self.window)
+
+    @cached_property
+    def queue(self) -> pl.DataFrame:
+        """How many tasks were runnable on each CPU and when: cpu, start_ns, end_ns, runnable."""
+        return queue_lengths(self.stays, self.window, sorted(self.cpus))
+
+    @cached_property
+    def sums(self) -> RunSums:
+        """Sums over the window."""
+        scope = Scope(tuple(self.tasks), self.allowed, self.machine.node_of, self.slices)
+        return add_up(event_chunks(self._typed, self.window, self.allowed, self.rows), scope)
+
+    @cached_property
+    def decisions(self) -> pl.DataFrame:
+        """The decisions of NUMA balancing and how they ended."""
+        return with_outcomes(pl.concat(self.sums.decided))
+
+    @cached_property
+    def numa_moves(self) -> pl.DataFrame:
+        """The moves of tasks by NUMA balancing; `nearer` is None where nothing was sampled."""
+        moves = done_moves(self.decisions)
+        if self.samples is None:
+            return moves.with_columns(nearer=pl.lit(None, pl.Int32))
+        return nearer(moves, self.samples.tasks, self.machine.distance)
+
+    @cached_property
+    def migrations(self) -> pl.DataFrame:
+        """All migrations, with who moved the task."""
+        return name_numa_moves(pl.concat(self.sums.moved), done_moves(self.decisions))
+
+    @cached_property
+    def node_migrations(self) -> pl.DataFrame:
+        """The migrations between nodes, with who took them back."""
+        return with_returns(self.migrations)
+
+    @cached_property
+    def storms(self) -> tuple[Storm, ...]:
+        """Many migrations to one CPU or node within a short time."""
+        return find_storms(self.migrations, self.machine.cpu_counts, self.window.start_ns)
+
+    @cached_property
+    def residents(self) -> Mapping[Level, tuple[Resident, ...]]:
+        """The CPU time of tasks, and of processes and NUMA groups as far as members are known.
+
+        sched_switch names no process. The decisions of NUMA balancing and the samples of tasks do;
+        the last mention of a task's group counts.
+        """
+        process: dict[int, int] = {}
+        group: dict[int, int] = {}
+        tables = [self.decisions.select("pid", "tgid", "ngid")]
+        if self.samples is not None:
+            tables.append(self.samples.tasks.select("pid", "tgid", "ngid"))
+        for pid, tgid, ngid in pl.concat(tables).iter_rows():
+            if tgid is not None and tgid > 0:
+                process[pid] = tgid
+            if ngid is not None and ngid > 0:
+                group[pid] = ngid
+        members = {"task": None, "process": process, "group": group}
+        ranges, names = Ranges(self.machine.nodes, self.slices), self.sums.names
+        return {
+            level: residents(
+                self.sums.time,
+                level,
+                ranges,
+                names=names if level != "group" else {},
+                member_of=members[level],
+            )
+            for level in LEVELS
+        }
+
+    @property
+    def movers_known(self) -> bool:
+        """Whether the recording shows who moved a task to another node."""
         moves = ("sched_move_numa", "sched_swap_numa")
         return bool(self.machine.nodes) and self.has(*WAITING_EVENTS, *moves)
 
     def if_nodes(self, value: float | None) -> float | None:
-        """Return a value that needs the nodes known, None where they are not."""
+        """Return a value that needs the nodes, None where they are not known."""
         return value if self.machine.nodes else None
 
+    @property
+    def _typed(self) -> pl.LazyFrame:
+        return typed(self.table).select(COLUMNS)
 
-def read_run(
-    events: pl.DataFrame | pl.LazyFrame,
-    topology: Topology | None,
-    *,
-    tasks: Sequence[str],
-    allowed_cpus: Sequence[int] | None,
-    recorded: Collection[str] | None,
-    samples: Samples | None,
-    rows: int,
-) -> RecordedRun:
-    """Add up what was recorded; see `analyse_run` for what comes in."""
-    events = typed(events)
-    machine = RecordedMachine.of(topology)
-    cpus = machine.cpus or tuple(events.select("cpu").unique().collect()["cpu"].to_list())
-    allowed = tuple(sorted(cpus if allowed_cpus is None else allowed_cpus))
-    window = find_window(events)
-    scope = Scope(tuple(tasks), allowed, machine.node_of, cut(window))
-    sums = add_up(event_chunks(events, window, allowed, rows), scope)
-    decided = with_outcomes(pl.concat(sums.decided))
-    done = done_moves(decided)
-    moved = name_numa_moves(pl.concat(sums.moved), done)
-    if samples is not None:
-        done = nearer(done, samples.tasks, machine.distance)
-    else:
-        done = done.with_columns(nearer=pl.lit(None, pl.Int32))
-    return RecordedRun(
-        machine,
-        window,
-        scope,
-        sums,
-        decided,
-        done,
-        moved,
-        with_returns(moved),
-        find_storms(moved, machine.cpu_counts, window.start_ns),
-        _residents(sums, scope, machine, samples, decided),
-        samples,
-        _met(events) if recorded is None else _asked(recorded),
-    )
+    @cached_property
+    def _recorded_names(self) -> frozenset[str] | None:
+        """The recorded events, None for all.
 
-
-def _met(events: pl.LazyFrame) -> frozenset[str] | None:
-    """Return which events a recording of unknown origin was made with; None for all.
-
-    Where there is no sched_switch at all, it is taken not to have been recorded.
-    """
-    names = frozenset(events.select(pl.col("event").unique()).collect()["event"].to_list())
-    return None if "sched_switch" in names else names | {*NUMA_EVENTS}
-
-
-def _asked(recorded: Collection[str]) -> frozenset[str]:
-    """Return the names of the events; all of a system's that are read here for `system` alone."""
-    names = {name.partition(":")[2] for name in recorded}
-    return frozenset(names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in recorded else names)
-
-
-def _residents(
-    sums: RunSums,
-    scope: Scope,
-    machine: RecordedMachine,
-    samples: Samples | None,
-    decided: pl.DataFrame,
-) -> dict[Level, tuple[Resident, ...]]:
-    """Return the CPU time of tasks, and of processes and NUMA groups as far as members are known.
-
-    sched_switch names no process. The decisions of NUMA balancing and the samples of tasks do; what
-    is said last about a task's group counts.
-    """
-    process: dict[int, int] = {}
-    group: dict[int, int] = {}
-    tables = [decided.select("pid", "tgid", "ngid")]
-    if samples is not None:
-        tables.append(samples.tasks.select("pid", "tgid", "ngid"))
-    for pid, tgid, ngid in pl.concat(tables).iter_rows():
-        if tgid is not None and tgid > 0:
-            process[pid] = tgid
-        if ngid is not None and ngid > 0:
-            group[pid] = ngid
-    members: dict[Level, dict[int, int] | None] = {"task": None, "process": process, "group": group}
-    names = sums.names
-    return {
-        level: residents(
-            sums.time,
-            level,
-            Ranges(machine.nodes, scope.slices),
-            names=names if level != "group" else {},
-            member_of=members[level],
-        )
-        for level in LEVELS
-    }
+        A recording of unknown origin without any sched_switch is one in which it was not recorded.
+        `sched` alone stands for all events of that system that are read here.
+        """
+        if self.recorded is None:
+            column = self._typed.select(pl.col("event").unique()).collect()["event"]
+            names = frozenset(column.to_list())
+            return None if "sched_switch" in names else names | {*NUMA_EVENTS}
+        names = frozenset(name.partition(":")[2] for name in self.recorded)
+        return names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in self.recorded else names

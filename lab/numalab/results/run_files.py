@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from numalab.analysis.analyse import analyse_run
-from numalab.analysis.measures.run_data import CommandData
+from numalab.analysis.analyse import analyse
 from numalab.capture.counters import (
     BufferStats,
     difference,
@@ -26,6 +25,7 @@ from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, utf8_path
 from numalab.measure import modelled
 from numalab.recording.events import COLUMNS
+from numalab.recording.recording import CommandData, Recording
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
@@ -76,17 +76,19 @@ class RunFiles:
         before, after = (
             parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
         )
-        analysis = analyse_run(
-            scan_events(directory),
-            topology,
-            tasks=workload.tasks,
-            allowed_cpus=workload.allowed_cpus or None,
-            recorded=self._recorded(capture),
-            counters=difference(before, after),
-            samples=self._samples(capture),
-            command=self._command(workload, capture),
-            directory=directory,
-            memory=read_memory_tables(directory),
+        analysis = analyse(
+            Recording(
+                scan_events(directory),
+                topology,
+                tasks=workload.tasks,
+                allowed_cpus=workload.allowed_cpus or None,
+                recorded=self._recorded(capture),
+                vmstat=difference(before, after),
+                samples=self._samples(capture),
+                command=self._command(workload, capture),
+                directory=directory,
+                memory=read_memory_tables(directory),
+            )
         )
         if directory.memory_parameters.exists():  # of mode timed
             measures = tuple(map(modelled, analysis.measures))

@@ -5,13 +5,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.analysis.measures.catalogue import explain, families
 from numalab.analysis.measures.placement import BUSY_SHARE
-from numalab.analysis.measures.run_data import CommandData
 from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.recording.events import COLUMNS
+from numalab.recording.recording import CommandData, Recording
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 
@@ -45,12 +45,14 @@ def values(found: tuple[Measure, ...]) -> dict[str, float | int | None]:
 
 
 def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology) -> None:
-    found = analyse_run(
-        a_run(trace),
-        three_nodes,
-        tasks=["hog"],
-        allowed_cpus=[0, 2],
-        counters={"numa_hit": 7, "nr_free_pages": -5, "pgfault": 3},
+    found = analyse(
+        Recording(
+            a_run(trace),
+            three_nodes,
+            tasks=["hog"],
+            allowed_cpus=[0, 2],
+            vmstat={"numa_hit": 7, "nr_free_pages": -5, "pgfault": 3},
+        )
     ).measures
     assert values(found) == {
         # hogs ran 100 on CPU 0 and 30 on CPU 2
@@ -103,7 +105,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology
 def test_without_names_every_task_but_the_idle_ones_is_of_interest(
     trace: Trace, three_nodes: Topology
 ) -> None:
-    found = values(analyse_run(a_run(trace), three_nodes, tasks=[]).measures)
+    found = values(analyse(Recording(a_run(trace), three_nodes, tasks=[])).measures)
     assert found["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
     assert found["task_busy_share_cpu1"] == 100
     assert "task_migrations_node1_node2" in found
@@ -111,15 +113,15 @@ def test_without_names_every_task_but_the_idle_ones_is_of_interest(
 
 def test_names_may_hold_wildcards(trace: Trace, three_nodes: Topology) -> None:
     for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
-        found = values(analyse_run(a_run(trace), three_nodes, tasks=[pattern]).measures)
+        found = values(analyse(Recording(a_run(trace), three_nodes, tasks=[pattern])).measures)
         expected = 0 if "|" in pattern else 100
         assert found["task_busy_share_cpu0"] == expected, pattern
 
 
 def test_what_was_not_recorded_is_not_zero(trace: Trace, three_nodes: Topology) -> None:
     found = values(
-        analyse_run(
-            a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"]
+        analyse(
+            Recording(a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"])
         ).measures
     )
     assert found["sched_move_numa"] == 1
@@ -136,7 +138,7 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
     events = a_run(trace)
     if recorded is None:  # a recording of which nobody says what was asked for
         events = events.filter(pl.col("event") != "sched_switch")
-    found = analyse_run(events, three_nodes, tasks=["hog"], recorded=recorded)
+    found = analyse(Recording(events, three_nodes, tasks=["hog"], recorded=recorded))
     assert found.findings.residence == ()
     assert found.findings.tasks_in_all == 0
     assert (found.findings.violations, found.findings.violations_in_all) == ((), None)
@@ -148,7 +150,7 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
 
 def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Trace, three_nodes: Topology) -> None:
     found = values(
-        analyse_run(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]).measures
+        analyse(Recording(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0])).measures
     )
     assert found["task_time_share_node0"] is None
     assert found["task_busy_share_min"] == 0
@@ -165,7 +167,9 @@ def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) 
         trace.switch(70, 0, "hog:1", "hog:2", trace.preempted),
         trace.mark(100, "numalab: end"),
     )
-    found = values(analyse_run(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]).measures)
+    found = values(
+        analyse(Recording(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2])).measures
+    )
     assert found["unknown_time"] == 40
     assert found["idle_while_overloaded"] == 100
     assert found["task_busy_share_cpu0"] == 60
@@ -175,12 +179,12 @@ def test_a_move_to_the_same_cpu_is_none(trace: Trace, three_nodes: Topology) -> 
     """set_task_cpu() traces before it looks whether the CPU changes at all."""
     moves = [trace.migrate(110, "hog:1", 0, 0), trace.migrate(120, "hog:1", 0, 1)]
     events = trace.table(trace.mark(100, "numalab: begin"), *moves)
-    found = values(analyse_run(events, three_nodes, tasks=["hog"]).measures)
+    found = values(analyse(Recording(events, three_nodes, tasks=["hog"])).measures)
     assert (found["task_migrations"], found["task_node_migrations"]) == (1, 1)
 
 
 def test_an_empty_trace_measures_nothing(trace: Trace, three_nodes: Topology) -> None:
-    found = values(analyse_run(trace.table(), three_nodes, tasks=["hog"]).measures)
+    found = values(analyse(Recording(trace.table(), three_nodes, tasks=["hog"])).measures)
     assert found["task_busy_share_min"] is None
     assert found["idle_while_overloaded"] is None
     assert found["sched_move_numa"] == 0
@@ -188,13 +192,16 @@ def test_an_empty_trace_measures_nothing(trace: Trace, three_nodes: Topology) ->
 
 def test_a_table_without_the_optional_columns_will_do(trace: Trace, three_nodes: Topology) -> None:
     events = a_run(trace).select("time_ns", "cpu", "node", "event", "pid", "comm")
-    assert values(analyse_run(events, three_nodes, tasks=["hog"]).measures)["task_migrations"] == 0
+    assert (
+        values(analyse(Recording(events, three_nodes, tasks=["hog"])).measures)["task_migrations"]
+        == 0
+    )
     assert set(events.columns) < set(COLUMNS)
 
 
 def test_every_measure_can_be_explained(trace: Trace, three_nodes: Topology) -> None:
-    for made in analyse_run(
-        a_run(trace), three_nodes, tasks=["hog"], counters={"numa_hit": 1}
+    for made in analyse(
+        Recording(a_run(trace), three_nodes, tasks=["hog"], vmstat={"numa_hit": 1})
     ).measures:
         known = explain(made.name)
         assert known == made.info
@@ -230,8 +237,8 @@ def test_passes_over_the_memory(
     trace: Trace, three_nodes: Topology, memory_mib: float, counters: dict[str, int], passes: Any
 ) -> None:
     command = CommandData("w", memory_mib=memory_mib)
-    every = analyse_run(
-        a_run(trace), three_nodes, tasks=["hog"], counters=counters, command=command
+    every = analyse(
+        Recording(a_run(trace), three_nodes, tasks=["hog"], vmstat=counters, command=command)
     ).measures
     assert values(every).get("numa_scan_passes", "not there") == passes
 
@@ -247,5 +254,5 @@ def test_passes_over_the_memory(
 def test_faults_beside_hinting_faults(
     trace: Trace, three_nodes: Topology, counters: dict[str, int], faults: int | None
 ) -> None:
-    found = analyse_run(a_run(trace), three_nodes, tasks=[], counters=counters)
+    found = analyse(Recording(a_run(trace), three_nodes, tasks=[], vmstat=counters))
     assert values(found.measures)["other_minor_faults"] == faults

@@ -8,7 +8,7 @@ import pytest
 from numalab.analysis import collect_findings as module
 from numalab.analysis.collect_findings import collect_findings
 from numalab.analysis.findings import Findings
-from numalab.recording.recording import read_run
+from numalab.recording.recording import Recording
 from numalab.topology.model import Node, Topology
 from support.small_traces import Trace
 
@@ -39,7 +39,7 @@ def a_run(trace: Trace) -> Any:
 
 def found(trace: Trace, topology: Topology | None, recorded: list[str] | None = None) -> Findings:
     return collect_findings(
-        read_run(
+        Recording(
             a_run(trace), topology, tasks=["hog"], allowed_cpus=[0, 2], recorded=recorded,
             samples=None, rows=100,
         )

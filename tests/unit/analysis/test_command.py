@@ -1,13 +1,14 @@
 """Measures of the workload's command: its times, perf's counts, and the numbers it printed."""
 
-from typing import Any, cast
+from typing import Any
 
+import polars as pl
 import pytest
 
 from numalab.analysis.measures.command import GROUPS
-from numalab.analysis.measures.run_data import CommandData, RunData
 from numalab.capture.times import Times
 from numalab.measure import Direction, Measure, MeasureKind, SourceKind
+from numalab.recording.recording import CommandData, Recording
 from numalab.workload.metric_parsers import Metric
 
 TIMES, PERF, PRINTED = GROUPS
@@ -15,7 +16,7 @@ TIMES, PERF, PRINTED = GROUPS
 
 def measures(group: Any, command: CommandData | None) -> dict[str, Measure]:
     """What one group makes of a command; none of the three looks at the trace."""
-    found = list(group.compute(RunData(cast(Any, None), command=command)))
+    found = list(group.compute(Recording(pl.DataFrame(), command=command)))
     named = {each.name: each for each in found}
     assert len(named) == len(found)
     return named

@@ -1,19 +1,19 @@
 """What the memory model counted, as measures and findings: worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.analyse import Analysis, analyse
 from numalab.analysis.findings import MAX_TASKS
 from numalab.analysis.measures.memory import GROUP
-from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.memory import memory_matrix, memory_series, task_memory
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
 from numalab.recording.memory import sum_by_slice, sum_within
-from numalab.recording.recording import RecordedRun, read_run
+from numalab.recording.recording import Recording
 from numalab.recording.window import Slices
 from numalab.topology.model import Topology
 from support.small_traces import Trace
@@ -59,7 +59,7 @@ def a_run(trace: Trace, topology: Topology | None, memory: JoinedTables | None) 
         trace.mark(100 * MS, "numalab: begin"),
         trace.mark(120 * MS, "numalab: end"),
     )
-    return analyse_run(events, topology, tasks=["hog"], memory=memory)
+    return analyse(Recording(events, topology, tasks=["hog"], memory=memory))
 
 
 @pytest.fixture
@@ -132,20 +132,20 @@ def test_what_is_not_known_is_none_and_not_0(
     assert not [each for each in run.findings.series if each.name.startswith("memory_")]
 
 
-def recorded(trace: Trace, topology: Topology, *rows: Any, end_ms: int = 120) -> RecordedRun:
+def recorded(trace: Trace, topology: Topology, *rows: Any, end_ms: int = 120) -> Recording:
     """A window from 100 ms on; what runs in it begins at its begin."""
     events = trace.table(
         *rows,
         trace.mark(100 * MS, "numalab: begin"),
         trace.mark(end_ms * MS, "numalab: end"),
     )
-    return read_run(
+    return Recording(
         events, topology, tasks=["hog"], allowed_cpus=None, recorded=None, samples=None, rows=100
     )
 
 
-def of_model(run: RecordedRun, memory: JoinedTables) -> dict[str, Any]:
-    return {each.name: each.value for each in GROUP.compute(RunData(run, memory=memory))}
+def of_model(run: Recording, memory: JoinedTables) -> dict[str, Any]:
+    return {each.name: each.value for each in GROUP.compute(replace(run, memory=memory))}
 
 
 def test_a_window_without_length_has_no_rates_and_no_counts(
@@ -155,7 +155,7 @@ def test_a_window_without_length_has_no_rates_and_no_counts(
     found = of_model(run, joined)
     assert set(found.values()) == {None}
     assert {"memory_lines", "traffic_node0", "traffic_link2to1"} <= found.keys()
-    assert memory_series(run, joined) == ()
+    assert memory_series(replace(run, memory=joined)) == ()
 
 
 def test_what_carried_nothing_in_the_window_carried_0(trace: Trace, three_nodes: Topology) -> None:
@@ -185,7 +185,7 @@ def test_a_cache_of_another_group_counts_as_a_memory_of_its_node(
     run = recorded(trace, three_nodes, trace.switch(100 * MS, 1, "idle", "hog:7"))
     assert of_model(run, memory)["memory_lines"] == 20
     assert of_model(run, memory)["memory_local_share"] == pytest.approx(100 * 14 / 20)
-    (matrix,) = memory_matrix(run, memory)
+    (matrix,) = memory_matrix(replace(run, memory=memory))
     assert matrix.cells == ((0, 6, 0), (0, 14, 0), (0, 0, 0))
 
 
@@ -205,7 +205,9 @@ def test_a_share_over_time_is_none_where_there_is_nothing_to_share(
         trace.switch(101 * MS, 1, "hog:7", "idle", trace.sleeps),
         end_ms=130,
     )
-    local, stall, *links = memory_series(run, JoinedTables(pl.DataFrame(rows), NO_TRAFFIC))
+    local, stall, *links = memory_series(
+        replace(run, memory=JoinedTables(pl.DataFrame(rows), NO_TRAFFIC))
+    )
     assert (local.name, local.values) == ("memory_local", (75.0, None, 100.0))
     assert (stall.name, stall.values) == ("memory_stall", (100.0, None, None))
     assert local.at_ms == stall.at_ms == (10.0, 20.0, 30.0)
@@ -239,7 +241,9 @@ def test_tasks_are_listed_by_how_long_they_stood_still(trace: Trace, three_nodes
     switches = [trace.switch((100 + n) * MS, 1, "idle", f"hog:{pid}")
                 for n, pid in enumerate(pids)]  # fmt: skip
     run = recorded(trace, three_nodes, *switches, end_ms=300)
-    found = task_memory(run, JoinedTables(pl.DataFrame(rows), pl.DataFrame(TRAFFIC)))
+    found = task_memory(
+        replace(run, memory=JoinedTables(pl.DataFrame(rows), pl.DataFrame(TRAFFIC)))
+    )
     assert len(found) == MAX_TASKS
     assert all(each.pid != 999 for each in found), "it never ran"
     order = sorted(pids, key=lambda pid: (-(pid // 2), pid))[:MAX_TASKS]

@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 
 from numalab.analysis.measures.numa_balancing import GROUP
-from numalab.analysis.measures.run_data import RunData
 from numalab.capture.samples import Samples, parse_samples
-from numalab.recording.recording import read_run
+from numalab.recording.recording import Recording
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 
@@ -38,11 +37,11 @@ def values(
     recorded: list[str] | None = None,
     samples: Samples | None = None,
 ) -> dict[str, Any]:
-    run = read_run(
+    run = Recording(
         events, topology, tasks=(), allowed_cpus=None, recorded=recorded or ALL, samples=samples,
         rows=100,
     )  # fmt: skip
-    return {each.name: each.value for each in GROUP.compute(RunData(run))}
+    return {each.name: each.value for each in GROUP.compute(run)}
 
 
 def test_every_decision_of_the_window_counts_once(trace: Trace, three_nodes: Topology) -> None:

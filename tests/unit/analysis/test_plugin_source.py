@@ -11,13 +11,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.campaign import prepare
 from numalab.capture import samples
 from numalab.capture.samples import SampledSource, SampledValue, parse_added, register_source
 from numalab.capture.spec import load_capture
 from numalab.errors import UserError
 from numalab.plugins import Registry
+from numalab.recording.recording import Recording
 from numalab.study.plan import plan_study
 from numalab.topology.model import Topology
 from numalab.workload.workload_files import build_workload, sampler
@@ -113,7 +114,7 @@ def test_what_it_says_becomes_series_by_node(
     ]
     events = trace.table(trace.mark(500, "numalab: begin"), trace.mark(2500, "numalab: end"))
     taken = replace(samples.parse_samples(""), added=added)
-    run = analyse_run(events, three_nodes, tasks=[], samples=taken)
+    run = analyse(Recording(events, three_nodes, tasks=[], samples=taken))
     found = [each for each in run.findings.series if each.name.startswith("node_memory")]
     # Node 63 is none of this machine.
     assert [(each.title, each.node, each.at_ms, each.values) for each in found] == [

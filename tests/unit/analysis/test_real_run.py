@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.capture.decode import decode_trace
+from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, find_window
@@ -73,7 +74,8 @@ def test_a_cpu_that_runs_a_task_has_a_runnable_one(events: pl.DataFrame, window:
 
 def test_every_change_of_node_has_a_migration(events: pl.DataFrame) -> None:
     found = {
-        each.name: each.value for each in analyse_run(events, RING_4, tasks=["thread */*"]).measures
+        each.name: each.value
+        for each in analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
     }
     assert found["task_node_changes"] == 39
     assert found["task_node_migrations"] == 41  # two of them were moved on before they ran
@@ -81,7 +83,7 @@ def test_every_change_of_node_has_a_migration(events: pl.DataFrame) -> None:
 
 
 def test_shares_add_up(events: pl.DataFrame) -> None:
-    found = analyse_run(events, RING_4, tasks=["thread */*"]).measures
+    found = analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
     values = {measure.name: measure.value for measure in found}
     shares = [values[f"task_time_share_node{node}"] or 0 for node in range(4)]
     assert sum(shares) == pytest.approx(100)

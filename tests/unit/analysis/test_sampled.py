@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from numalab.analysis.analyse import Analysis, analyse_run
-from numalab.analysis.measures.run_data import CommandData
+from numalab.analysis.analyse import Analysis, analyse
 from numalab.capture.counters import CpuSchedstat
 from numalab.capture.samples import parse_samples
 from numalab.measure import Measure
+from numalab.recording.recording import CommandData, Recording
 from numalab.topology.model import Topology
 from support.run_sample import measures_of
 from support.small_traces import Trace
@@ -45,7 +45,7 @@ def a_run(trace: Trace, topology: Topology | None, samples: str = SAMPLES) -> An
         trace.switch(390, 2, "idle", "other:9"),
         trace.mark(400, "numalab: end"),
     )
-    return analyse_run(events, topology, tasks=["hog"], samples=parse_samples(samples))
+    return analyse(Recording(events, topology, tasks=["hog"], samples=parse_samples(samples)))
 
 
 def values(run: Analysis) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.measures.work_conservation import GROUP
-from numalab.recording.recording import read_run
+from numalab.recording.recording import Recording
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, gaps
 from numalab.recording.work_conservation import joined, longest, violations
@@ -76,11 +75,11 @@ def measured(
         *more,
         trace.mark(100, "numalab: end"),
     )
-    run = read_run(
+    run = Recording(
         events, topology, tasks=["a", "b"], allowed_cpus=allowed, recorded=recorded, samples=None,
         rows=100,
     )  # fmt: skip
-    return {each.name: each.value for each in GROUP.compute(RunData(run))}
+    return {each.name: each.value for each in GROUP.compute(run)}
 
 
 def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
@@ -132,9 +131,9 @@ def test_what_was_not_recorded_or_has_no_node_is_not_known(
     assert (found["tasks_final_node0"], found["unknown_time"]) == (None, 0.0)
     lost = [trace.other(0, cpu, "x") for cpu in (0, 1)] + [trace.lost(99, cpu) for cpu in (0, 1)]
     events = trace.table(*lost)
-    run = read_run(events, three_nodes, tasks=(), allowed_cpus=None, recorded=None, samples=None,
+    run = Recording(events, three_nodes, tasks=(), allowed_cpus=None, recorded=None, samples=None,
                    rows=100)  # fmt: skip
-    found = {each.name: each.value for each in GROUP.compute(RunData(run))}
+    found = {each.name: each.value for each in GROUP.compute(run)}
     assert found["unknown_time"] == 100 and found["idle_while_overloaded"] is None
     found = measured(trace, None)
     assert found["queue_imbalance"] is None and "tasks_final_node0" not in found

@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.capture.decode import decode_trace
 from numalab.errors import LabError
 from numalab.process import find_program, run
+from numalab.recording.recording import Recording
 from numalab.topology.load import load_topology
 
 BLOCKS, EACH = 20, 50
@@ -89,6 +90,6 @@ def test_a_damaged_recording_never_crashes(
         table = pl.read_parquet(tmp_path / "events.parquet")
         lost = table.filter(pl.col("event") == "lost_events").height
         assert (table["time_ns"].is_sorted(), table.height) == (True, decoded.events + lost), seed
-        assert len(analyse_run(table, ring, tasks=()).measures) > 20
+        assert len(analyse(Recording(table, ring, tasks=())).measures) > 20
         read += decoded.events > 0
     assert read, "no damaged recording was read at all: the damage is too great to test anything"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numalab.report.build.recording import Recording, measure_recording
+from numalab.report.build.recording import MeasuredRecording, measure_recording
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 
@@ -16,7 +16,7 @@ def topology(request: pytest.FixtureRequest) -> str | None:
     return name
 
 
-def measured(tmp_path: Path, topology: str | None, data: bytes) -> Recording:
+def measured(tmp_path: Path, topology: str | None, data: bytes) -> MeasuredRecording:
     (tmp_path / "trace.dat").write_bytes(data)
     machine = load_topology(topology) if topology else None
     return measure_recording(tmp_path / "trace.dat", machine, RunDir(tmp_path / "out"))

@@ -1,16 +1,33 @@
 """Recordings made up row by row, for tests of properties."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars as pl
 
 from numalab.hunt.case import machine_of
-from numalab.hunt.load import parse_loads, part_of_task
-from numalab.hunt.recording import MS, LoadRecording, LoadTask
-from numalab.recording.stays import queue_lengths
+from numalab.hunt.load import parse_loads
+from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
 
 Row = tuple[int, str, int, float, float]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WrittenRecording(LoadRecording):
+    """A recording whose spans and stays are given, not computed from events."""
+
+    rows_of_spans: pl.DataFrame = field(default_factory=pl.DataFrame)
+    rows_of_stays: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    @cached_property
+    def spans(self) -> pl.DataFrame:
+        return self.rows_of_spans
+
+    @cached_property
+    def stays(self) -> pl.DataFrame:
+        return self.rows_of_stays
 
 
 def recording(
@@ -26,24 +43,24 @@ def recording(
     text += f"[cpu]\nsockets = {len(cpus)}\nthreads = {threads}\n" if threads > 1 else ""
     machine = machine_of(text + '[shape]\nkind = "full"\ndistances = [10, 20]\n')
     assert machine is not None
-    all_cpus = [cpu for node in machine.nodes for cpu in node.cpus]
     schema = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16} | dict.fromkeys(
         ("start_ns", "end_ns"), pl.Int64
     )
-    each = [(pid, comm.lstrip("-"), cpu, int(low * MS), int(high * MS))
-            for pid, comm, cpu, low, high in rows]  # fmt: skip
-    there = pl.DataFrame(each, schema=schema, orient="row")
-    ran = there.filter(
-        pl.Series([not comm.startswith("-") for _, comm, *_ in rows], dtype=pl.Boolean)
+    stays = pl.DataFrame(
+        [
+            (pid, comm.lstrip("-"), cpu, int(low * MS), int(high * MS))
+            for pid, comm, cpu, low, high in rows
+        ],
+        schema=schema,
+        orient="row",
     )
-    tasks = {}
-    for pid, comm, *_ in each:
-        found = part_of_task(comm)
-        assert found is not None
-        tasks[pid] = LoadTask(pid, *found)
-    stayed = there.with_columns(runnable=pl.lit(True))
-    window = Window(0, 1000 * MS)
-    return LoadRecording(
-        0, parsed, machine, window, tasks, ran, stayed,
-        queue_lengths(stayed, window, all_cpus), pl.DataFrame(), {}, {},
-    )  # fmt: skip
+    ran = pl.Series([not comm.startswith("-") for _, comm, *_ in rows], dtype=pl.Boolean)
+    return WrittenRecording(
+        table=pl.DataFrame(),
+        part=Window(0, 1000 * MS),
+        topology=machine,
+        number=0,
+        load=parsed,
+        rows_of_spans=stays.filter(ran),
+        rows_of_stays=stays.with_columns(runnable=pl.lit(value=True)),
+    )

@@ -23,7 +23,7 @@ def smt(load: str, rows: list[Row], *moves: tuple[int, int]) -> LoadRecording:
         "dst_cpu": [cpu for _, cpu in moves],
     }
     types = {"event": pl.String, "time_ns": pl.Int64, "dst_cpu": pl.Int32}
-    return replace(run, events=pl.DataFrame(columns, schema=types))
+    return replace(run, table=pl.DataFrame(columns, schema=types))
 
 
 @pytest.mark.parametrize(

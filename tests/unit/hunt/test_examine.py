@@ -24,7 +24,7 @@ BENCH = cast(
     SimpleNamespace(
         kernel=SimpleNamespace(name="k"),
         builds=SimpleNamespace(files={WORKLOAD: {}}),
-        choice=None,
+        choice=SimpleNamespace(mode="icount"),
         connection="",
         host_cpus=(),
         wall=60.0,
@@ -57,7 +57,7 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(module, "run_guest", run_guest)
         monkeypatch.setattr(module, "check_topology", lambda *_args, **_more: differences)
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
-        monkeypatch.setattr(module, "read_loads", lambda *_: ())
+        monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
         monkeypatch.setattr("time.sleep", lambda _: None)
         return examine(case, BENCH, 1)
 

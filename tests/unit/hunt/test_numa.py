@@ -69,7 +69,7 @@ def test_moves_are_those_of_the_settled_time() -> None:
     settled = run.settled
     names = ["sched_move_numa", "sched_swap_numa", "sched_move_numa", "sched_switch"]
     times = [settled.start_ns - 1, settled.start_ns + MS, settled.end_ns - 1, settled.end_ns - 1]
-    run = replace(run, events=pl.DataFrame({"event": names, "time_ns": times}))
+    run = replace(run, table=pl.DataFrame({"event": names, "time_ns": times}))
     (found,) = moves(run, TOLERANCES)
     assert found.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
     assert not list(moves(recording("time ms=1000;hog n=1 cpus=0", []), TOLERANCES))
@@ -79,7 +79,7 @@ def test_sticks_are_those_of_the_settled_time_and_never_count_alone() -> None:
     run = recording(LOAD, ROWS)
     names = ["sched_stick_numa", "sched_stick_numa", "sched_move_numa"]
     times = [run.settled.start_ns - 1, run.settled.start_ns + MS, run.settled.start_ns + MS]
-    run = replace(run, events=pl.DataFrame({"event": names, "time_ns": times}))
+    run = replace(run, table=pl.DataFrame({"event": names, "time_ns": times}))
     (found,) = sticks(run, TOLERANCES)
     assert found.value == pytest.approx(1 / 2 / (run.settled.length_ns / 1e9))
     assert found.weak

@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.analyse import Analysis, analyse
 from numalab.capture.decode import decode_trace
+from numalab.recording.recording import Recording
 from numalab.topology.load import load_topology
 
 DATA = Path(__file__).parents[2] / "data" / "capture" / "ring-4-numa.dat.xz"
@@ -23,7 +24,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def analysed(events: pl.DataFrame | pl.LazyFrame, rows: int) -> Analysis:
     ring = load_topology("ring-4")
-    return analyse_run(events, ring, tasks=["thread *"], rows=rows)
+    return analyse(Recording(events, ring, tasks=["thread *"], rows=rows))
 
 
 @pytest.mark.parametrize("rows", [97, 500, 2000])

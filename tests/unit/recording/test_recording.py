@@ -5,7 +5,7 @@ from collections.abc import Collection
 import polars as pl
 import pytest
 
-from numalab.recording.recording import NUMA_EVENTS, RecordedRun, read_run
+from numalab.recording.recording import NUMA_EVENTS, Recording
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 
@@ -15,8 +15,8 @@ MOVES = ("sched:sched_move_numa", "sched:sched_swap_numa")
 
 def read(
     events: pl.DataFrame, topology: Topology | None, recorded: Collection[str] | None
-) -> RecordedRun:
-    return read_run(
+) -> Recording:
+    return Recording(
         events, topology, tasks=["a"], allowed_cpus=None, recorded=recorded, samples=None, rows=100
     )
 
@@ -34,15 +34,31 @@ def small(trace: Trace) -> pl.DataFrame:
     return table
 
 
-def test_without_a_word_of_what_was_asked_all_was_where_tasks_took_turns(
+def test_recorded_events_of_a_recording_of_unknown_origin(
     trace: Trace, three_nodes: Topology
 ) -> None:
-    assert read(small(trace), three_nodes, None).asked is None
+    assert read(small(trace), three_nodes, None).has("sched_anything")
     quiet = trace.table(trace.wakeup(1, "a:1", 0), trace.mark(9, "x"))
-    asked = read(quiet, three_nodes, None).asked
-    assert asked is not None
-    assert "sched_switch" not in asked
-    assert asked >= {*NUMA_EVENTS, "sched_wakeup"}
+    run = read(quiet, three_nodes, None)
+    assert run.has(*NUMA_EVENTS, "sched_wakeup")
+    assert not run.has("sched_switch")
+
+
+def test_events_come_with_every_column(trace: Trace, three_nodes: Topology) -> None:
+    table = small(trace).with_columns(child_pid=pl.lit(7, pl.UInt16))
+    run = read(table, three_nodes, ["sched:sched_switch", "irq"])
+    switches = run.events("sched:sched_switch").collect()
+    assert switches["time_ns"].to_list() == [1_000, 5_001, 6_000]
+    assert switches["child_pid"].to_list() == [7, 7, 7]
+    assert switches.schema["target_cpu"] == pl.Int16  # in SCHEMA, and not in the table
+    both = run.events("sched_switch", "sched_move_numa").collect()
+    assert both["event"].value_counts().sort("event").rows() == [
+        ("sched_move_numa", 1),
+        ("sched_switch", 3),
+    ]
+    assert run.events("sched_process_fork").collect().is_empty()
+    assert not run.has("sched:sched_process_fork")
+    assert run.has("irq:softirq_entry")  # all events of that system were recorded
 
 
 @pytest.mark.parametrize(
@@ -59,22 +75,24 @@ def test_what_was_asked_for_decides_what_can_be_told(
     trace: Trace, three_nodes: Topology, recorded: list[str], ran: bool, movers: bool
 ) -> None:
     run = read(small(trace), three_nodes, recorded)
-    assert (run.has("sched_switch"), run.tells_movers()) == (ran, movers)
+    assert (run.has("sched_switch"), run.movers_known) == (ran, movers)
 
 
 def test_nothing_is_told_of_nodes_that_nobody_knows(trace: Trace, three_nodes: Topology) -> None:
     unknown, known = (read(small(trace), each, None) for each in (None, three_nodes))
     assert (unknown.if_nodes(3.0), known.if_nodes(3.0)) == (None, 3.0)
-    assert not unknown.tells_movers()
+    assert not unknown.movers_known
 
 
 def test_a_decision_a_migration_and_the_process_of_the_task(
     trace: Trace, three_nodes: Topology
 ) -> None:
     run = read(small(trace), three_nodes, None)
-    assert run.done.select("kind", "pid", "from_node", "to_node").rows() == [("move", 1, 0, 1)]
-    assert run.moved.height == run.returned.height == 1
-    assert run.returned["mover"].to_list() == ["numa"]
+    assert run.numa_moves.select("kind", "pid", "from_node", "to_node").rows() == [
+        ("move", 1, 0, 1)
+    ]
+    assert run.migrations.height == run.node_migrations.height == 1
+    assert run.node_migrations["mover"].to_list() == ["numa"]
     (task,) = run.residents["task"]
     (process,) = run.residents["process"]
     assert (task.id, process.id) == (1, 1)

@@ -4,7 +4,8 @@ from typing import Any
 
 import polars as pl
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
+from numalab.recording.recording import Recording
 from numalab.recording.timeline import MOST_MARKS, Mark, RunTimeline, timeline_of
 from support.small_traces import Trace
 
@@ -40,9 +41,9 @@ def test_times_are_since_the_window_began_and_idle_time_is_left_out(trace: Trace
 
 def test_the_analysis_has_the_same_of_one_chunk_and_none_of_several(trace: Trace) -> None:
     events = recording(trace)
-    whole = analyse_run(events, None, tasks=["b"]).timeline
+    whole = analyse(Recording(events, None, tasks=["b"])).timeline
     assert rows(whole) == rows(timeline_of(events, ["b"]))
-    assert analyse_run(events, None, tasks=["b"], rows=3).timeline is None
+    assert analyse(Recording(events, None, tasks=["b"], rows=3)).timeline is None
 
 
 def test_without_sched_switch_nobody_knows(trace: Trace) -> None:

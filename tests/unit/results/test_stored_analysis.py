@@ -5,8 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.errors import UserError
+from numalab.recording.recording import Recording
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
 from numalab.results.reader import load_domains, load_manifest, load_run, load_timeline
@@ -25,11 +26,13 @@ def copied(tmp_path: Path) -> Results:
 def store(directory: RunDir) -> None:
     """Analyse a run of an older numalab from its events."""
     workload, before = load_manifest(directory).workload, load_run(directory).measures
-    analysis = analyse_run(
-        scan_events(directory),
-        load_topology("ring-4"),
-        tasks=workload.tasks,
-        allowed_cpus=workload.allowed_cpus or None,
+    analysis = analyse(
+        Recording(
+            scan_events(directory),
+            load_topology("ring-4"),
+            tasks=workload.tasks,
+            allowed_cpus=workload.allowed_cpus or None,
+        )
     )
     kept = directory.analysis.read_bytes(), directory.measures.read_bytes()
     save_analysis(directory, analysis)

@@ -15,10 +15,10 @@ from numalab.analysis.measures import (
     work_conservation,
 )
 from numalab.analysis.measures.family import MeasureFamily, MeasureGroup
-from numalab.analysis.measures.run_data import RunData
 from numalab.errors import UserError
 from numalab.measure import Measure, MeasureInfo
 from numalab.plugins import Registry
+from numalab.recording.recording import Recording
 
 # In the order in which the measures of a run are stored and shown.
 BUILT_IN = (
@@ -83,6 +83,6 @@ def explain(name: str) -> MeasureInfo:
     )
 
 
-def compute_measures(run: RunData) -> tuple[Measure, ...]:
+def compute_measures(run: Recording) -> tuple[Measure, ...]:
     """Compute every measure of a run."""
     return tuple(measure for group in groups() for measure in group.compute(run))

@@ -10,9 +10,9 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
     guest,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.capture.perf_stat import perf_measure_name
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
+from numalab.recording.recording import Recording
 
 _COMMAND = "of the workload's command, by the guest's own clock"
 
@@ -53,36 +53,36 @@ HARDWARE = tuple(
 SOFTWARE = MeasureFamily("perf_{event}", "events", NONE, _PERF_TEXT, _PERF)
 
 
-def _times(data: RunData) -> Iterator[Measure]:
-    if data.command is None:
+def _times(run: Recording) -> Iterator[Measure]:
+    if run.command is None:
         return
-    times = data.command.times
+    times = run.command.times
     yield ELAPSED.of(times.elapsed if times else None)
     yield USER.of(times.user if times else None)
     yield SYSTEM.of(times.system if times else None)
 
 
-def _perf(data: RunData) -> Iterator[Measure]:
+def _perf(run: Recording) -> Iterator[Measure]:
     """Yield a measure for each event of perf; None stays None, for what was not counted."""
-    if data.command is None or data.command.perf is None:
+    if run.command is None or run.command.perf is None:
         return
-    for event, count in data.command.perf.items():
+    for event, count in run.command.perf.items():
         name = perf_measure_name(event)
         families = (family.explain(name) for family in (*HARDWARE, SOFTWARE))
         info = next(info for info in families if info is not None)
         yield Measure(replace(info, sources=(MeasureSource(SourceKind.PERF, event),)), count)
 
 
-def _printed(data: RunData) -> Iterator[Measure]:
+def _printed(run: Recording) -> Iterator[Measure]:
     """Yield a measure for each number that the command printed, the label behind its name.
 
     Of several with one name the last counts, as in a program that prints its state again.
     """
-    if data.command is None:
+    if run.command is None:
         return
-    workload = data.command.workload
+    workload = run.command.workload
     found = {}
-    for each in data.command.metrics:
+    for each in run.command.metrics:
         name = f"{each.name}_{each.label}" if each.label else each.name
         info = MeasureInfo(
             name,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, MeasureGroup, trace
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure, MeasureKind
+from numalab.recording.recording import Recording
 from numalab.recording.residence import Level, converged_ms, spread_ms
 
 _RAN = (trace("sched_switch"),)
@@ -62,22 +62,21 @@ EVEN_SPREAD = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
+def _compute(run: Recording) -> Iterator[Measure]:
     ran = run.has("sched_switch") and bool(run.machine.nodes)
     for level, (converged, time) in BY_LEVEL.items():
         here = run.residents[level] if ran else ()
-        since = [converged_ms(each.ns, run.scope.slices) for each in here]
+        since = [converged_ms(each.ns, run.slices) for each in here]
         there = [at for at in since if at is not None]
         yield converged.of(100 * len(there) / len(since) if since else None)
         yield time.of(max(there) / 1000 if there and len(there) == len(since) else None)
     tasks = run.residents["task"]
     spread = None
     if tasks and ran:
-        allowed = set(run.scope.allowed)
+        allowed = set(run.allowed)
         weights = [len(set(run.machine.cpus_of[node]) & allowed) for node in run.machine.nodes]
         together = np.sum([each.ns for each in tasks], axis=0)
-        spread = spread_ms(together, weights, run.scope.slices)
+        spread = spread_ms(together, weights, run.slices)
     yield EVEN_SPREAD.of(None if spread is None else spread / 1000)
 
 

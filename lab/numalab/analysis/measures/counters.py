@@ -7,9 +7,9 @@ zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-st
 from collections.abc import Iterator
 
 from numalab.analysis.measures.family import HIGHER, LOWER, NONE, MeasureFamily, MeasureGroup, guest
-from numalab.analysis.measures.run_data import RunData
 from numalab.capture.counters import difference
 from numalab.measure import Measure, MeasureKind, percent
+from numalab.recording.recording import Recording
 
 _NUMASTAT = "numastat of each node"
 WAIT_TIME = MeasureFamily(
@@ -54,14 +54,14 @@ ASTRAY = MeasureFamily(
 )
 
 
-def _waits(data: RunData) -> Iterator[Measure]:
+def _waits(run: Recording) -> Iterator[Measure]:
     """Yield how long tasks waited for a CPU: in all, and for each time slice.
 
     A CPU that the lines of /proc/schedstat lack before or after is left out; None for none.
     """
-    if data.command is None:
+    if run.command is None:
         return
-    before, after = data.command.schedstat
+    before, after = run.command.schedstat
     first = {each.cpu: each for each in before}
     pairs = [(first[each.cpu], each) for each in after if each.cpu in first]
     waited = sum(new.waiting_ns - old.waiting_ns for old, new in pairs)
@@ -70,11 +70,11 @@ def _waits(data: RunData) -> Iterator[Measure]:
     yield WAIT_MEAN.of(waited / slices / 1e6 if slices else None)
 
 
-def _allocations(data: RunData) -> Iterator[Measure]:
+def _allocations(run: Recording) -> Iterator[Measure]:
     """Yield how many pages each node gave, and the shares that were local and that went astray."""
-    if data.command is None or data.command.numastat is None:
+    if run.command is None or run.command.numastat is None:
         return
-    before, after = data.command.numastat
+    before, after = run.command.numastat
     nodes = sorted(set(before) & set(after))
     grown = {node: difference(before[node], after[node]) for node in nodes}
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import (
     Direction,
     Measure,
@@ -14,6 +13,7 @@ from numalab.measure import (
     Number,
     SourceKind,
 )
+from numalab.recording.recording import Recording
 
 LOWER, HIGHER, NONE = Direction.LOWER, Direction.HIGHER, Direction.NONE
 WINDOW = "the window (from `numalab: begin` to `numalab: end`)"
@@ -75,4 +75,4 @@ class MeasureGroup:
 
     name: str
     families: tuple[MeasureFamily, ...]
-    compute: Callable[[RunData], Iterable[Measure]]
+    compute: Callable[[Recording], Iterable[Measure]]

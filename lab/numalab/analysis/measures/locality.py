@@ -11,8 +11,8 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
     guest,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure, MeasureSource, SourceKind
+from numalab.recording.recording import Recording
 
 COUNTERS = ("numa_", "pgmigrate_", "pgpromote_", "pgdemote_", "pgfault", "pgmajfault")
 
@@ -66,17 +66,17 @@ VMSTAT = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    if data.vmstat is None:
+def _compute(run: Recording) -> Iterator[Measure]:
+    if run.vmstat is None:
         return
-    yield LOCAL_FAULTS.of(local_percent(data.vmstat))
-    yield AUTONUMA_COST.of(autonuma_cost(data.vmstat))
-    if data.command is not None and data.command.memory_mib:
-        marked = page_range_updates(data.vmstat)
-        pages = PAGES_OF_A_MIB * data.command.memory_mib
+    yield LOCAL_FAULTS.of(local_percent(run.vmstat))
+    yield AUTONUMA_COST.of(autonuma_cost(run.vmstat))
+    if run.command is not None and run.command.memory_mib:
+        marked = page_range_updates(run.vmstat)
+        pages = PAGES_OF_A_MIB * run.command.memory_mib
         yield SCAN_PASSES.of(None if marked is None else marked / pages)
-    yield OTHER_FAULTS.of(_other_faults(data.vmstat))
-    for name, value in sorted(data.vmstat.items()):
+    yield OTHER_FAULTS.of(_other_faults(run.vmstat))
+    for name, value in sorted(run.vmstat.items()):
         if name.startswith(COUNTERS):
             yield VMSTAT.of(value, counter=name)
 

@@ -12,7 +12,6 @@ from numalab.analysis.measures.family import (
     MeasureFamily,
     MeasureGroup,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import (
     Direction,
@@ -23,9 +22,8 @@ from numalab.measure import (
     SourceKind,
     percent,
 )
-from numalab.recording.events import of_interest
 from numalab.recording.memory import LINE_BYTES, sum_within, with_locality
-from numalab.recording.recording import RecordedRun
+from numalab.recording.recording import Recording
 
 _COUNTS = (MeasureSource(SourceKind.MODEL, "counts"),)
 _TRAFFIC = (MeasureSource(SourceKind.MODEL, "traffic"),)
@@ -101,10 +99,10 @@ LINK_TRAFFIC = _family(
 _OF_TASKS = ("lines", "local", "stalled_ps", "waited_ps")
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    if data.memory is None or not data.trace.machine.nodes:
+def _compute(run: Recording) -> Iterator[Measure]:
+    memory = run.memory
+    if memory is None or not run.machine.nodes:
         return
-    run, memory = data.trace, data.memory
     yield from _tasks(run, memory)
     loads = _sums(run, memory.counts, ("loads", "far_loads"))
     yield LOADS.of(_whole(loads["loads"]))
@@ -112,8 +110,8 @@ def _compute(data: RunData) -> Iterator[Measure]:
     yield from _traffic(run, memory)
 
 
-def _tasks(run: RecordedRun, memory: JoinedTables) -> Iterator[Measure]:
-    mine = with_locality(memory.counts.filter(of_interest(run.scope.tasks)), run.machine.nodes)
+def _tasks(run: Recording, memory: JoinedTables) -> Iterator[Measure]:
+    mine = with_locality(memory.counts.filter(run.of_interest), run.machine.nodes)
     sums = _sums(run, mine, _OF_TASKS)
     cpu_ns = int(run.sums.time["ns"].sum())
     stalled, waited, lines = sums["stalled_ps"], sums["waited_ps"], sums["lines"]
@@ -124,7 +122,7 @@ def _tasks(run: RecordedRun, memory: JoinedTables) -> Iterator[Measure]:
     yield LINES.of(_whole(lines))
 
 
-def _traffic(run: RecordedRun, memory: JoinedTables) -> Iterator[Measure]:
+def _traffic(run: Recording, memory: JoinedTables) -> Iterator[Measure]:
     seconds = run.window.length_ns / 1e9
     keys = ("from_node", "to_node")
     found = {
@@ -140,9 +138,7 @@ def _traffic(run: RecordedRun, memory: JoinedTables) -> Iterator[Measure]:
         yield LINK_TRAFFIC.of(value, source=source, target=target)
 
 
-def _sums(
-    run: RecordedRun, table: pl.DataFrame, values: tuple[str, ...]
-) -> dict[str, float | None]:
+def _sums(run: Recording, table: pl.DataFrame, values: tuple[str, ...]) -> dict[str, float | None]:
     """Sum columns over the window; None where the tables lie at no time of the trace."""
     if run.window.length_ns == 0 or table["start_ns"].null_count():
         return dict.fromkeys(values)
@@ -151,7 +147,7 @@ def _sums(
 
 
 def _within(
-    run: RecordedRun, table: pl.DataFrame, keys: tuple[str, ...], values: tuple[str, ...]
+    run: Recording, table: pl.DataFrame, keys: tuple[str, ...], values: tuple[str, ...]
 ) -> pl.DataFrame:
     return sum_within(table, run.window.start_ns, run.window.end_ns, keys, values)
 

@@ -14,10 +14,9 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
     trace,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure
-from numalab.recording.events import of_interest
 from numalab.recording.migrations import Mover
+from numalab.recording.recording import Recording
 
 _MIGRATED = (trace("sched_migrate_task"),)
 _BY_WHOM = (trace("sched_migrate_task", "sched_move_numa", "sched_swap_numa", "sched_switch"),)
@@ -102,22 +101,21 @@ REBALANCED = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
-    mine = of_interest(run.scope.tasks)
-    moved = run.moved.filter(mine)
-    allowed = set(run.scope.allowed)
+def _compute(run: Recording) -> Iterator[Measure]:
+    mine = run.of_interest
+    moved = run.migrations.filter(mine)
+    allowed = set(run.allowed)
     nodes = [node for node in run.machine.nodes if set(run.machine.cpus_of[node]) & allowed]
     between: Counter[frozenset[int | None]] = Counter()
     for a, b, moves in moved.group_by("from_node", "to_node").agg(moves=pl.len()).iter_rows():
         between[frozenset((a, b))] += moves
     known = run.has("sched_migrate_task")
     across = sum(moves for pair, moves in between.items() if len(pair) == 2)
-    by_mover = Counter(run.returned["mover"].to_list())
-    returned = run.returned.filter(pl.col("back_by").is_not_null())
+    by_mover = Counter(run.node_migrations["mover"].to_list())
+    returned = run.node_migrations.filter(pl.col("back_by").is_not_null())
     numa = returned.filter(pl.col("mover") == "numa")
     by_balancer = numa.filter(pl.col("back_by").is_in(["load balancer", "stopper"]))
-    told = run.tells_movers()
+    told = run.movers_known
     yield TASK_MIGRATIONS.of(moved.height if known else None)
     yield TASK_NODE_MIGRATIONS.of(run.if_nodes(across if known else None))
     for a, b in combinations(nodes, 2):

@@ -13,7 +13,6 @@ from numalab.analysis.measures.family import (
     guest,
     trace,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Direction, Measure
 from numalab.recording.numa_decisions import (
     FAILED,
@@ -22,7 +21,7 @@ from numalab.recording.numa_decisions import (
     NOT_ALLOWED,
     success_percent,
 )
-from numalab.recording.recording import NUMA_EVENTS
+from numalab.recording.recording import NUMA_EVENTS, Recording
 
 _MOVED = trace("sched_move_numa", "sched_swap_numa")
 _STUCK = (trace("sched_stick_numa"),)
@@ -92,23 +91,22 @@ AS_NEAR = _to_preferred("as_near", NONE, "without a change in distance to")
 FARTHER = _to_preferred("farther", LOWER, "farther from")
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
-    kinds = Counter(run.decided["kind"].to_list())
-    reasons = Counter(run.decided["reason"].to_list())
+def _compute(run: Recording) -> Iterator[Measure]:
+    kinds = Counter(run.decisions["kind"].to_list())
+    reasons = Counter(run.decisions["reason"].to_list())
     stuck = run.has("sched_stick_numa")
     all_three = run.has(*NUMA_EVENTS)
     for event, family in EVENTS.items():
         yield family.of(kinds[KINDS[event]] if run.has(event) else None)
-    yield SUCCESS.of(success_percent(run.decided) if all_three else None)
+    yield SUCCESS.of(success_percent(run.decisions) if all_three else None)
     yield STICKS_NO_DESTINATION.of(reasons[NO_DESTINATION] if stuck else None)
     yield STICKS_FAILED.of(reasons[FAILED] + reasons[NOT_ALLOWED] if stuck else None)
-    pairs = run.done.select("from_node", "to_node").iter_rows()
+    pairs = run.numa_moves.select("from_node", "to_node").iter_rows()
     hops = [run.machine.hops[pair] for pair in pairs if pair in run.machine.hops]
     yield HOPS.of(sum(hops) / len(hops) if hops and all_three else None)
     if run.samples is None:
         return
-    change = run.done["nearer"].drop_nulls()
+    change = run.numa_moves["nearer"].drop_nulls()
     for family, those in ((NEARER, change > 0), (AS_NEAR, change == 0), (FARTHER, change < 0)):
         yield family.of(int(those.sum()) if all_three else None)
 

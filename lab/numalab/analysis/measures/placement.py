@@ -12,8 +12,8 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
     trace,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure
+from numalab.recording.recording import Recording
 
 _RAN = (trace("sched_switch"),)
 TIME_SHARE = MeasureFamily(
@@ -49,8 +49,7 @@ NODE_CHANGES = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
+def _compute(run: Recording) -> Iterator[Measure]:
     known = run.has("sched_switch")
     time = run.sums.time.group_by("node").agg(pl.col("ns").sum())
     by_node = {node: ns for node, ns in time.iter_rows() if node is not None} if known else {}
@@ -58,10 +57,10 @@ def _compute(data: RunData) -> Iterator[Measure]:
     length = run.window.length_ns
     share = {}
     if known and length:
-        share = {cpu: 100 * run.sums.busy_cpu[cpu] / length for cpu in run.scope.allowed}
+        share = {cpu: 100 * run.sums.busy_cpu[cpu] / length for cpu in run.allowed}
     for node in run.machine.nodes:
         yield TIME_SHARE.of(100 * by_node.get(node, 0) / total if total else None, node=node)
-    for cpu in run.scope.allowed:
+    for cpu in run.allowed:
         yield BUSY_SHARE.of(share.get(cpu), cpu=cpu)
     yield BUSY_SHARE_MIN.of(min(share.values()) if share else None)
     yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if known else None))

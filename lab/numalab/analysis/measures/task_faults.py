@@ -13,9 +13,9 @@ from numalab.analysis.measures.family import (
     guest,
     trace,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.analysis.series import faults_of, samples_of_interest, sum_of
 from numalab.measure import Measure, percent
+from numalab.recording.recording import Recording
 
 _SCHED = guest("/proc/PID/sched")
 _FOLLOWED = ("sched_switch", "sched_wakeup", "sched_migrate_task")
@@ -44,8 +44,7 @@ TASKS_ON_PREFERRED = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
+def _compute(run: Recording) -> Iterator[Measure]:
     if run.samples is None or run.samples.tasks.is_empty():
         return
     tasks = samples_of_interest(run).group_by("pid").agg(pl.all().sort_by("time_ns").last())

@@ -13,10 +13,8 @@ from numalab.analysis.measures.family import (
     MeasureGroup,
     trace,
 )
-from numalab.analysis.measures.run_data import RunData
 from numalab.measure import Measure, MeasureKind
-from numalab.recording.events import of_interest
-from numalab.recording.recording import WAITING_EVENTS, RecordedRun
+from numalab.recording.recording import WAITING_EVENTS, Recording
 
 _FOLLOWED = ("sched_switch", "sched_wakeup", "sched_migrate_task")
 _WAITED = (trace(*WAITING_EVENTS),)
@@ -65,8 +63,7 @@ TASKS_FINAL = MeasureFamily(
 )
 
 
-def _compute(data: RunData) -> Iterator[Measure]:
-    run = data.trace
+def _compute(run: Recording) -> Iterator[Measure]:
     sums, length = run.sums, run.window.length_ns
     known = length - sums.lost_ns
     told = run.has(*WAITING_EVENTS) and known > 0
@@ -75,19 +72,19 @@ def _compute(data: RunData) -> Iterator[Measure]:
     yield LONGEST.of((longest or 0) / 1e6 if told else None)
     yield QUEUE_IMBALANCE.of(run.if_nodes(_imbalance(run) if told else None))
     yield UNKNOWN_TIME.of(100 * sums.lost_ns / length if length else 0.0)
-    mine = sums.final.filter(of_interest(run.scope.tasks))["cpu"].to_list()
+    mine = sums.final.filter(run.of_interest)["cpu"].to_list()
     last = Counter(run.machine.node_of.get(cpu) for cpu in mine)
     followed = any(map(run.has, _FOLLOWED))
     for node in run.machine.nodes:
         yield TASKS_FINAL.of(last[node] if followed else None, node=node)
 
 
-def _imbalance(run: RecordedRun) -> float | None:
+def _imbalance(run: Recording) -> float | None:
     """Return the mean over slices of the fullest node's queue less the emptiest's, for each CPU."""
-    allowed = set(run.scope.allowed)
+    allowed = set(run.allowed)
     cpus = {node: len(allowed & set(run.machine.cpus_of[node])) for node in run.machine.nodes}
     used = [node for node, count in cpus.items() if count]
-    lengths = run.scope.slices.lengths_ns()
+    lengths = run.slices.lengths_ns()
     if len(used) < 2 or not lengths:
         return None
     queued = {(node, number): ns for node, number, ns in run.sums.queued.iter_rows()}

@@ -16,7 +16,11 @@ from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
 from numalab.report import figures
-from numalab.report.build.recording import Recording, measure_recording, read_recorded_machine
+from numalab.report.build.recording import (
+    MeasuredRecording,
+    measure_recording,
+    read_recorded_machine,
+)
 from numalab.report.build.recording_report import recording_report
 from numalab.report.page.html import render_html
 from numalab.results.layout import Results
@@ -93,7 +97,7 @@ def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
 
 
 def _text(
-    found: Recording, machine: Topology | None, written: Path | None, page: Path | None
+    found: MeasuredRecording, machine: Topology | None, written: Path | None, page: Path | None
 ) -> RenderableType:
     window, decoded = found.analysis.window, found.decoded
     marked = "between the markers" if window.begun and window.ended else "see the notes"

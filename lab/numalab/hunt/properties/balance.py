@@ -33,7 +33,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             continue
         ran = run.time_on(place, window)
         idle = run.avoidable(place, window)
-        for node in run.machine.nodes:
+        for node in run.topology.nodes:
             mine = sorted(set(part.cpus) & set(node.cpus))
             if not mine or window.length_ns <= 0:
                 continue
@@ -45,7 +45,7 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 f"tasks that may run on node {node.id} (CPUs {_list(mine)}) never did in"
                 f" {window.length_ns / MS:.0f} ms, of which it was idle for"
                 f" {100 * share:.0f} % while one of them waited elsewhere",
-                weak=part.count <= run.machine.cpu_count,
+                weak=part.count <= run.topology.cpu_count,
             )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def neighbours(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     worst, text = 0, "nobody waited beside an idle CPU of the node"
     for place, part in enumerate(load.parts):
         free = run.free_on(part.cpus)
-        mine = {pid for pid, task in run.tasks.items() if task.part == place}
+        mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
         for (pid, node), spans in run.waits_behind.items():
             if pid not in mine or part.later:
                 continue
@@ -100,7 +100,7 @@ def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     for place, part in enumerate(run.load.parts):
         if part.later:
             continue
-        mine = {pid for pid, task in run.tasks.items() if task.part == place}
+        mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
         free = joined(run.free_on(part.cpus).values())
         ready = sum(total(run.runnable[pid]) for pid in mine)
         waits = [spans for (pid, _), spans in run.waits_behind.items() if pid in mine]
@@ -129,7 +129,7 @@ def affinity(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 continue
             pid, cpu, ns = ran.sort("ns", descending=True).row(0)
             if ns > worst:
-                task = run.tasks[pid]
+                task = run.load_tasks[pid]
                 worst = ns
                 text = (
                     f"{task.kind} {task.number}, which may run on CPUs {_list(sorted(masks))}, ran"

@@ -20,7 +20,7 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     The value is the longest such time, as a share of the settled time. Across nodes the kernel may
     leave it so (imb_numa_nr).
     """
-    packaging = run.machine.packaging
+    packaging = run.topology.packaging
     parts = run.load.parts
     if packaging.threads < 2 or len(parts) != 1 or parts[0].kind != "hog" or parts[0].later:
         return
@@ -29,7 +29,7 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     window, part = run.settled, parts[0]
     low, high = window.start_ns, window.end_ns
     worst = 0
-    for node in run.machine.nodes:
+    for node in run.topology.nodes:
         members: dict[int, list[int]] = {}
         for cpu in node.cpus:
             members.setdefault(packaging.core_of(cpu), []).append(cpu)
@@ -55,15 +55,15 @@ def choice(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     The value is how many such moves there were for each memory user. Always weak: cores are looked
     at one after the other, and may change meanwhile.
     """
-    packaging, users = run.machine.packaging, run.memory_users
+    packaging, users = run.topology.packaging, run.memory_users
     if packaging.threads < 2 or not users or run.load.hotplug:
         return
     there = pl.col("dst_cpu").is_in(list(run.idle))
-    moved = run.events.filter((pl.col("event") == "sched_move_numa") & there)
+    moved = run.events("sched_move_numa").filter(there).collect()
     wrong = 0
     for time_ns, cpu in moved.select("time_ns", "dst_cpu").iter_rows():
         busy: dict[int, bool] = {}  # of each core of the node, but for the CPU that was chosen
-        for other in run.machine.nodes[run.machine.node_of_cpu(cpu)].cpus:
+        for other in run.topology.nodes[run.topology.node_of_cpu(cpu)].cpus:
             if other != cpu:
                 core = packaging.core_of(other)
                 busy[core] = busy.get(core, False) or not _within(run.idle[other], time_ns)
@@ -82,7 +82,7 @@ def _within(spans: Spans, at: int) -> bool:
 
 
 def _busy(run: LoadRecording, cpu: int, low: int, high: int) -> Spans:
-    rows = run.ran.filter(pl.col("cpu") == cpu)
+    rows = run.load_spans.filter(pl.col("cpu") == cpu)
     spans = covered(rows)
     return met(spans, (np.array([low], np.int64), np.array([high], np.int64)))
 

@@ -17,7 +17,7 @@ def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
     Weak in every other load: tasks in turns on a CPU too few, or woken elsewhere, do change nodes.
     """
-    nodes = {cpu: node.id for node in run.machine.nodes for cpu in node.cpus}
+    nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
     if (found := _changes(run, nodes)) is not None:
         moved, rate = found
         parts = run.load.parts
@@ -32,7 +32,7 @@ def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
 
 def wandering(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """Tasks do not change CPUs all the time; how often they may depends on the load alone."""
-    cpus = {cpu: cpu for node in run.machine.nodes for cpu in node.cpus}
+    cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
     if (found := _changes(run, cpus)) is not None:
         moved, rate = found
         yield limits.cpu_moves.found(
@@ -53,7 +53,7 @@ def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | 
     if load.hotplug or load.cpuset or any(part.later for part in load.parts):
         return None
     window = run.settled
-    inside = run.ran.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
+    inside = run.load_spans.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
     where = pl.col("cpu").replace_strict(places, return_dtype=pl.Int64)
     changed = (where != where.shift(1)).over("pid").sum()
     moved = int(inside.select(changed).item() or 0)

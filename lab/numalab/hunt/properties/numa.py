@@ -25,7 +25,7 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     its pages elsewhere. Always weak: now and then nothing has converged after seconds.
     """
     load = run.load
-    if len(run.machine.nodes) < 2 or load.cpuset:
+    if len(run.topology.nodes) < 2 or load.cpuset:
         return
     end = run.window.end_ns
     late = Window(end - run.window.length_ns // 4, end)
@@ -34,7 +34,7 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             continue
         time = run.time_on(place, late)
         far = whole = 0.0
-        for pid, task in run.tasks.items():
+        for pid, task in run.load_tasks.items():
             if task.part != place or task.number >= part.count:
                 continue
             pages = run.pages.get((place, 0 if part.threads else task.number))
@@ -42,8 +42,8 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             if not pages or not ran:
                 continue
             for cpu, ns in ran.items():
-                node = run.machine.node_of_cpu(cpu)
-                if not run.machine.nodes[node].memory_mib:
+                node = run.topology.node_of_cpu(cpu)
+                if not run.topology.nodes[node].memory_mib:
                     continue
                 away = sum(count for at, count in pages.items() if at != node)
                 far += ns * away / sum(pages.values())
@@ -119,7 +119,7 @@ def _settled(run: LoadRecording, *events: str) -> int:
     """Return how many of some events there were in the settled time."""
     window = run.settled
     when = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    return run.events.filter(pl.col("event").is_in(events) & when).height
+    return run.events(*events).filter(when).collect().height
 
 
 def throughput(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:

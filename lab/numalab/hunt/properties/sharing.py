@@ -35,10 +35,10 @@ def fairness(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     if load.hotplug or load.cpuset:
         return
     window = run.settled
-    inside = clip(run.ran, window).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    inside = clip(run.load_spans, window).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     ran = dict(inside.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
     even = window.length_ns / _fullest(load)
-    least = min((ran.get(pid, 0) for pid in run.tasks), default=0)
+    least = min((ran.get(pid, 0) for pid in run.load_tasks), default=0)
     value = even / max(least, even / 100)
     yield limits.unfair.found(
         FAIRNESS, run.number, value,
@@ -71,13 +71,13 @@ def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     if load.hotplug or load.cpuset or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
-    ran, there = _by_cpu(run.ran), _by_cpu(run.stayed.filter("runnable"))
+    ran, there = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
     for cpu, hogs in there.items():
         for low, high, pids in _together(hogs):
             length = high - low
             if length < _LONG_MS * MS or len(pids) < 2:
                 continue
-            weights = {pid: _STEP ** -load.parts[run.tasks[pid].part].nice for pid in pids}
+            weights = {pid: _STEP ** -load.parts[run.load_tasks[pid].part].nice for pid in pids}
             for pid, weight in weights.items():
                 due = weight / sum(weights.values())
                 got = total(between(ran[cpu].get(pid, NOTHING), low, high)) / length

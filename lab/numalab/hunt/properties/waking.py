@@ -22,7 +22,7 @@ def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     they were was idle and allowed, of all their turns: wake-ups look no further than a cache. Weak
     where more CPUs are wanted.
     """
-    weak = 2 * run.load.tasks > run.machine.cpu_count
+    weak = 2 * run.load.tasks > run.topology.cpu_count
     for place, part in _parts(run):
         if (value := _late(run, place, near=True)) is not None:
             yield limits.late_ms.found(
@@ -61,7 +61,7 @@ def _late(run: LoadRecording, place: int, *, near: bool) -> float | None:
 
     With `near` only what they waited beside an idle CPU of the node that they might use.
     """
-    mine = {pid for pid, task in run.tasks.items() if task.part == place}
+    mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
     turns = sum(len(run.runnable[pid][0]) for pid in mine)
     if turns < _FEWEST:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.analysis.analyse import Analysis, analyse_run
+from numalab.analysis.analyse import Analysis, analyse
 from numalab.analysis.measures.catalogue import (
     families_of_nodes,
     families_that_may_be_never,
@@ -13,6 +13,7 @@ from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.measure import Measure
+from numalab.recording.recording import Recording
 from numalab.recording.window import Window
 from numalab.results.run_files import scan_events
 from numalab.results.stored_analysis import save_analysis
@@ -23,7 +24,7 @@ from numalab.topology.model import Topology
 
 
 @dataclass(frozen=True)
-class Recording:
+class MeasuredRecording:
     """What a recording gave. `notes` say what a reader of the measures should know."""
 
     decoded: Decoded
@@ -38,7 +39,7 @@ def measure_recording(
     *,
     tasks: Sequence[str] = (),
     allowed_cpus: Sequence[int] | None = None,
-) -> Recording:
+) -> MeasuredRecording:
     """Decode `trace` into `directory`, measure it, and write what was found there.
 
     That is events.parquet, measures.json, analysis.json and timeline.parquet.
@@ -64,12 +65,12 @@ def measure_recording(
     # What never happened was perhaps not recorded: the file does not say which events were asked
     # for. A 0 would claim that it was.
     recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
-    analysis = analyse_run(
-        events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded
+    analysis = analyse(
+        Recording(events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded)
     )
     save_analysis(directory, analysis)
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
-    return Recording(decoded, analysis, notes)
+    return MeasuredRecording(decoded, analysis, notes)
 
 
 def _check_cpus(

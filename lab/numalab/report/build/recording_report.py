@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from numalab.report import document
-from numalab.report.build.recording import Recording
+from numalab.report.build.recording import MeasuredRecording
 from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
 from numalab.report.timeline import timeline_of
@@ -27,7 +27,7 @@ KEYS = (
 
 
 def recording_report(
-    trace: Path, found: Recording, topology: Topology, tasks: Sequence[str]
+    trace: Path, found: MeasuredRecording, topology: Topology, tasks: Sequence[str]
 ) -> document.CellReport:
     """Put together the report of a recording that `measure_recording` took."""
     infos = tuple(each.info for each in found.analysis.measures)
@@ -58,7 +58,7 @@ def recording_report(
     )
 
 
-def _verdict(found: Recording) -> str:
+def _verdict(found: MeasuredRecording) -> str:
     decoded, seconds = found.decoded, found.analysis.window.length_ns / 1e9
     lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
     return (
@@ -67,7 +67,7 @@ def _verdict(found: Recording) -> str:
     )
 
 
-def _run(trace: Path, found: Recording) -> document.Run:
+def _run(trace: Path, found: MeasuredRecording) -> document.Run:
     return document.Run(
         id=trace.name,
         variant=VARIANT,

@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 from typer.testing import Result
 
-from numalab.analysis.analyse import analyse_run
+from numalab.analysis.analyse import analyse
 from numalab.analysis.measures.catalogue import families_of_nodes
 from numalab.cli.results.trace import command
 from numalab.errors import UserError
+from numalab.recording.recording import Recording
 from numalab.report.build.recording import read_recorded_machine
 from numalab.results.reader import load_findings
 from numalab.run_dir import RunDir
@@ -59,7 +60,7 @@ def test_it_gives_the_measures_and_the_table_that_a_study_gives(
 ) -> None:
     given = measured(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
     events = pl.read_parquet(tmp_path / "events.parquet")
-    expected = analyse_run(events, load_topology("ring-4"), tasks=("thread *",)).measures
+    expected = analyse(Recording(events, load_topology("ring-4"), tasks=("thread *",))).measures
     assert given == {each.name: each.value for each in expected}
     assert given["sched_move_numa"]
     stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
