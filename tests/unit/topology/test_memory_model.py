@@ -187,7 +187,7 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
     table=st.lists(
         st.lists(st.integers(30, 2000), min_size=3, max_size=3), min_size=3, max_size=3
     ).filter(lambda rows: all(row[i] == min(row) for i, row in enumerate(rows))),
-    told=st.none() | st.lists(st.integers(1 << 20, 1 << 30), min_size=3, max_size=3),
+    bandwidths=st.none() | st.lists(st.integers(1 << 20, 1 << 30), min_size=3, max_size=3),
     cpus=st.sampled_from([1, 2, 8]),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
