@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from lxml import html as lxml_html
 from typer.testing import Result
 
@@ -23,6 +24,7 @@ from numalab.report.build.publish import publish
 from numalab.report.build.runs import LONGEST_REASON, described
 from numalab.report.build.study import gather
 from numalab.report.formats.annotations import problems, render_github, render_lines
+from numalab.report.formats.json import report_schema
 from numalab.report.formats.junit import render_junit
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
@@ -109,6 +111,7 @@ def test_junit_has_a_case_for_each_run_without_a_result(mixed: Path) -> None:
 def test_the_document_has_numbers_and_every_run_before_the_cells(mixed: Path) -> None:
     text = report(mixed, "json").stdout
     document = json.loads(text)
+    Draft202012Validator(report_schema()).validate(document)
     missing = document["unfinished"]
     assert list(document)[-2:] == ["unfinished", "cells"]
     assert [missing[key] for key in ("runs_planned", "runs_finished")] == [50, 2]
