@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from numalab.report import page
-from numalab.report.page.charts import DARK, LIGHT, Spec
-from numalab.report.page.diagrams import curve_chart, heat_map
+from numalab.report.page.charts import DARK, LIGHT, Spec, curve_chart, heat_map
 
 CELLS: list[Spec] = [
     {"from": a, "to": b, "mean": 3.0 * a + b, "text": "", "runs": "", "distance": 10}
@@ -22,13 +21,13 @@ def test_rows_are_where_something_left_and_columns_where_it_went() -> None:
     assert (axes["y"]["field"], axes["y"]["axis"]["title"]) == ("from", "from node")
     assert (axes["x"]["field"], axes["x"]["axis"]["title"]) == ("to", "to node")
     assert axes["x"]["axis"]["orient"] == "top" and "orient" not in axes["y"]["axis"]
-    assert spec["data"]["values"] is CELLS
+    assert spec["data"]["values"] == CELLS
     told = [(each["field"], each["title"]) for each in axes["tooltip"]]
     assert told == [
         ("from", "from node"),
         ("to", "to node"),
-        ("mean", "mean of a run"),
-        ("runs", "each run"),
+        ("mean", "mean per run"),
+        ("runs", "all runs"),
         ("distance", "distance"),
     ]
     assert set(CELLS[0]) >= {field for field, _ in told}
@@ -92,8 +91,8 @@ def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
         "label": "of",
         "start": "until [ms]",
         "mean": "mean [MB/s]",
-        "low": "least",
-        "high": "most",
+        "low": "minimum",
+        "high": "maximum",
         "runs": "runs",
     }
     assert spec["encoding"]["x"]["scale"]["domain"] == [0, 20.0]

@@ -1,27 +1,33 @@
-"""Vega-Lite specifications of the timelines: who ran on each CPU, and where each task was.
+"""Vega-Lite charts of a page: timelines, heat maps between nodes, and curves over time.
 
-Colours are signals (`params`), so the page can change them for a dark screen or for paper without
-building the chart again. The palette is Okabe and Ito's, made for every kind of colour vision.
+The specifications are `templates/*.json`. Colours are signals (`params`), so the page can change
+them for a dark screen or for paper. The palette is Okabe and Ito's: it suits every kind of colour
+vision.
 """
 
+import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+import jinja2
+from markupsafe import Markup
 
 from numalab.analysis.findings import Decision
 from numalab.recording.timeline import Mark
 from numalab.report.figures import printable
+from numalab.report.page.page import TEMPLATES
 from numalab.report.timeline import Span, Timeline
 from numalab.topology.model import Topology
 
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VEGA_LITE = "6.1"
 STEP, NARROWEST, TALLEST = 17, 6, 680  # pixels: a row, a row of many, a chart of many rows
 MOST_TASKS = 48
 
 # Orange, sky blue, green, purple, vermilion, blue, yellow; and a violet for eight nodes.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#6F4E9B")
-VARIANTS = 6  # that have a colour of their own; the seventh has the first one's again (style.css)
+VARIANTS = 6  # with a colour of their own; the seventh has the first one's again (style.css)
 LIGHT = {
     "fg": "#1b2733",
     "muted": "#55636f",
@@ -49,34 +55,47 @@ DARK = {
     "v5": "#d6c84a",
 }
 
-# All charts give their labels the same room, so that their time axes lie below each other.
-LABEL_ROOM = {"minExtent": 104, "maxExtent": 104, "labelLimit": 98, "labelOverlap": True}
-
 Spec = dict[str, Any]
 
 DIGITS = re.compile(r"(\d+)")
+HOVERED: Spec = {"param": "hover", "empty": False, "value": {"expr": "fg"}}
 OTHERS_GREY: Spec = {"test": "!datum.own", "value": {"expr": "other"}}
+_SPECS = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
+)
+
+
+def _spec(name: str, **values: object) -> Spec:
+    text = _SPECS.get_template(name).render(colors=LIGHT, **values)
+    spec: Spec = json.loads(text)
+    return spec
+
+
+@cache
+def chart_library() -> Markup:
+    """Return the charting library as one script."""
+    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine; text reports need none
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE)
+    return Markup(bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
 def cpu_label(cpu: int, node: int | None) -> str:
-    """Name a CPU's row: its node first, because the rows are read in blocks of nodes."""
+    """Name the row of a CPU, its node first: the rows are in blocks of nodes."""
     return f"N{node} CPU {cpu}"
 
 
 def cpu_labels(topology: Topology) -> list[str]:
-    """Return the rows of the CPU chart, all CPUs by node, those that never ran included."""
+    """Return the rows of the CPU chart: all CPUs by node, idle ones included."""
     return [cpu_label(cpu, node.id) for node in topology.nodes for cpu in node.cpus]
 
 
 def own_tasks(timeline: Timeline) -> list[str]:
-    """Return the names of the tasks of interest of a timeline; none if they are too many.
-
-    Sorted as people count: hog-9 before hog-10.
-    """
-    found = {span.task for span in timeline.spans if span.of_interest}
-    if len(found) > MOST_TASKS:
+    """Return the tasks of interest in natural order (hog-9 before hog-10); none if too many."""
+    tasks = {span.task for span in timeline.spans if span.of_interest}
+    if len(tasks) > MOST_TASKS:
         return []
-    return sorted((printable(name) for name in found), key=_natural)
+    return sorted((printable(name) for name in tasks), key=_natural)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -84,23 +103,23 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def node_color(topology: Topology, node: int) -> str:
-    """Return the colour of a node in all charts; the palette starts again after eight nodes."""
-    places = {each.id: place for place, each in enumerate(topology.nodes)}
+    """Return the colour of a node in all charts; the palette repeats after eight nodes."""
+    places = {member.id: place for place, member in enumerate(topology.nodes)}
     return PALETTE[places.get(node, 0) % len(PALETTE)]
 
 
 def longest_ms(timelines: Sequence[Timeline]) -> float:
-    """Return where the time axis of all charts ends."""
+    """Return the end of the time axis of all charts."""
     return max((timeline.length_ms for timeline in timelines), default=0.0)
 
 
 def inner_marks(timeline: Timeline) -> tuple[Mark, ...]:
-    """Return the marks inside the window; those at its very ends would only repeat what it is."""
+    """Return the marks inside the window; those at its ends only repeat its limits."""
     return tuple(mark for mark in timeline.marks if 0 < mark.at_ms < timeline.length_ms)
 
 
 def rows(spans: Sequence[Span]) -> list[Spec]:
-    """Return spans as the records that the charts draw."""
+    """Return spans as the records of a chart."""
     return [
         {
             "row": cpu_label(span.cpu, span.node),
@@ -116,44 +135,72 @@ def rows(spans: Sequence[Span]) -> list[Spec]:
 
 
 def cpu_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
-    """Draw who ran on each CPU: tasks of interest in the node's colour, others grey, idle blank.
+    """Draw the tasks on each CPU: tasks of interest in the node's colour, others grey, idle blank.
 
-    The time axis ends at `until_ms`, the longest timeline's length, so that charts compare. The
-    spans are the data set `spans`, which whoever embeds the chart fills (see `rows`).
+    The time axis ends at `until_ms`, the longest timeline's length. The page fills the data set
+    `spans`.
     """
-    hovered = {"param": "hover", "empty": False, "value": {"expr": "fg"}}
-    color = _node_scale(topology) | {"condition": [hovered, OTHERS_GREY]}
-    return _chart(timeline, until_ms, cpu_labels(topology), "row", color, params=[zoom(), _hover()])
+    return _timeline(
+        timeline, topology, until_ms, "row", cpu_labels(topology),
+        conditions=[HOVERED, OTHERS_GREY], hovers=True,
+    )  # fmt: skip
 
 
 def still_cpu_chart(
     timeline: Timeline, topology: Topology, until_ms: float, spans: Sequence[Span]
 ) -> Spec:
-    """Draw the CPU chart for a picture: with its spans, without what needs a pointer."""
-    color = _node_scale(topology) | {"condition": [OTHERS_GREY]}
-    chart = _chart(timeline, until_ms, cpu_labels(topology), "row", color, params=[])
-    chart["layer"][0]["data"] = {"values": rows(spans)}
-    return chart
+    """Draw the CPU chart for a picture: with its spans, without pointer interaction."""
+    return _timeline(
+        timeline, topology, until_ms, "row", cpu_labels(topology),
+        conditions=[OTHERS_GREY], spans=rows(spans), zooms=False,
+    )  # fmt: skip
 
 
 def task_chart(
     timeline: Timeline, topology: Topology, until_ms: float, decisions: Sequence[Decision] = ()
 ) -> Spec:
-    """Draw the stays (`timeline.stays`) of the tasks of interest on nodes, coloured by node.
+    """Draw the node of each task of interest over time (`timeline.stays`), coloured by node.
 
-    Decisions of NUMA balancing about them are marks: a move points up, a swap is a diamond, a stick
-    a cross.
+    A triangle marks a move by NUMA balancing, a diamond a swap, a cross a stick.
     """
     tasks = own_tasks(timeline)
-    chart = _chart(timeline, until_ms, tasks, "task", _node_scale(topology), params=[zoom()])
-    marks = [mark for each in decisions if (mark := decision_mark(each))["task"] in tasks]
-    if marks:
-        chart["layer"].append(_decisions(marks))
-    return chart
+    marks = [mark for decision in decisions if (mark := decision_mark(decision))["task"] in tasks]
+    return _timeline(timeline, topology, until_ms, "task", tasks, decisions=marks)
+
+
+def _timeline(
+    timeline: Timeline,
+    topology: Topology,
+    until_ms: float,
+    field: str,
+    labels: list[str],
+    *,
+    conditions: Sequence[Spec] = (),
+    spans: list[Spec] | None = None,
+    zooms: bool = True,
+    hovers: bool = False,
+    decisions: Sequence[Spec] = (),
+) -> Spec:
+    nodes = [node.id for node in topology.nodes]
+    return _spec(
+        "timeline.json",
+        until_ms=until_ms,
+        field=field,
+        labels=labels,
+        height=max(NARROWEST, min(STEP, TALLEST // max(1, len(labels)))) * len(labels),
+        nodes=nodes,
+        node_colors=[node_color(topology, node) for node in nodes],
+        marks=[{"at": mark.at_ms, "text": printable(mark.text)} for mark in inner_marks(timeline)],
+        conditions=conditions,
+        spans=spans,
+        zooms=zooms,
+        hovers=hovers,
+        decisions=decisions,
+    )
 
 
 def decision_mark(decision: Decision) -> Spec:
-    """Return a decision as the record that the chart draws, with all that it says as one text."""
+    """Return a decision of NUMA balancing as a record of a chart, with its details as one text."""
     route = f"CPU {decision.from_cpu} (node {decision.from_node})"
     if decision.to_cpu is not None:
         route += f" to CPU {decision.to_cpu} (node {decision.to_node})"
@@ -174,160 +221,19 @@ def decision_mark(decision: Decision) -> Spec:
     }
 
 
-def _decisions(marks: list[Spec]) -> Spec:
-    shapes = {"domain": ["move", "swap", "stick"], "range": ["triangle-up", "diamond", "cross"]}
-    return {
-        "data": {"values": marks},
-        "mark": {"type": "point", "filled": True, "size": 90, "clip": True, "opacity": 1},
-        "encoding": {
-            "x": {"field": "start", "type": "quantitative"},
-            "y": {"field": "task", "type": "nominal"},
-            "shape": {"field": "kind", "type": "nominal", "scale": shapes, "legend": None},
-            "fill": {"value": {"expr": "fg"}},
-            "stroke": {"value": {"expr": "bg"}},
-            "strokeWidth": {"value": 0.7},
-            "tooltip": [
-                {"field": "what", "type": "nominal", "title": "decision"},
-                {"field": "task", "type": "nominal", "title": "task"},
-                {"field": "start", "type": "quantitative", "title": "at [ms]", "format": ",.3f"},
-            ],
-        },
-    }
+def heat_map(cells: list[Spec], nodes: int, most: float) -> Spec:
+    """Draw a matrix from node (row) to node (column); `most` is the darkest value.
+
+    The figures stand in the cells while there is room.
+    """
+    step = 40 if nodes <= 8 else max(14, 320 // nodes)
+    return _spec("heat_map.json", rows=cells, step=step, most=most)
 
 
-def framed(chart: Spec) -> Spec:
-    """Add what all charts share: the schema, the signals of colours, and the axes' style."""
-    return {
-        "$schema": SCHEMA,
-        "padding": {"left": 0, "right": 12, "top": 2, "bottom": 2},
-        "params": [{"name": name, "value": value} for name, value in LIGHT.items()],
-        "config": _config(),
-        **chart,
-    }
+def curve_chart(unit: str, until_ms: float, most: float) -> Spec:
+    """Draw curves with bands over time. The page fills the data set `points`.
 
-
-def _node_scale(topology: Topology) -> Spec:
-    nodes = [node.id for node in topology.nodes]
-    colors = [node_color(topology, node) for node in nodes]
-    scale = {"domain": nodes, "range": colors}
-    return {"field": "node", "type": "nominal", "scale": scale, "legend": None}
-
-
-def _chart(
-    timeline: Timeline,
-    until_ms: float,
-    labels: list[str],
-    field: str,
-    color: Spec,
-    *,
-    params: list[Spec],
-) -> Spec:
-    spans: Spec = {
-        "data": {"name": "spans"},
-        "params": params,
-        "mark": {"type": "rect", "clip": True},
-        "encoding": {
-            "x": time_axis(until_ms),
-            "x2": {"field": "end"},
-            "y": _row_axis(field, labels),
-            "fill": color,
-            # Slices that touch would show a pale seam between them; half a pixel closes it.
-            "stroke": color,
-            "strokeWidth": {"value": 0.5},
-            "tooltip": _tooltip(),
-        },
-    }
-    return framed(
-        {
-            "width": "container",
-            "height": max(NARROWEST, min(STEP, TALLEST // max(1, len(labels)))) * len(labels),
-            "autosize": {"type": "fit-x", "contains": "padding"},
-            "layer": [spans, *_marks(timeline)],
-        }
-    )
-
-
-def time_axis(until_ms: float) -> Spec:
-    """Return the time axis that all charts over time share."""
-    return {
-        "field": "start",
-        "type": "quantitative",
-        "scale": {"domain": [0, until_ms], "nice": False},
-        "axis": {"title": "ms after the window's begin", "format": ",~f", "tickCount": 8},
-    }
-
-
-def _row_axis(field: str, labels: list[str]) -> Spec:
-    return {
-        "field": field,
-        "type": "nominal",
-        "sort": labels,
-        "scale": {"domain": labels, "paddingInner": 0.18, "paddingOuter": 0.1},
-        "axis": {"title": None, "grid": True, "tickBand": "extent", **LABEL_ROOM},
-    }
-
-
-def _tooltip() -> list[Spec]:
-    return [
-        {"field": "task", "type": "nominal", "title": "task"},
-        {"field": "cpu", "type": "nominal", "title": "CPU"},
-        {"field": "node", "type": "nominal", "title": "node"},
-        {"field": "start", "type": "quantitative", "title": "from [ms]", "format": ",.3f"},
-        {"field": "end", "type": "quantitative", "title": "to [ms]", "format": ",.3f"},
-    ]
-
-
-def _hover() -> Spec:
-    """Picking a task under the pointer shows everywhere it ran."""
-    return {
-        "name": "hover",
-        "select": {"type": "point", "fields": ["task"], "on": "pointerover", "clear": "pointerout"},
-    }
-
-
-def zoom() -> Spec:
-    """Zoom needs the shift key, so that a wheel over a chart still moves the page."""
-    return {
-        "name": "zoom",
-        "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.shiftKey]"},
-        "bind": "scales",
-    }
-
-
-def _marks(timeline: Timeline) -> list[Spec]:
-    marks = inner_marks(timeline)
-    if not marks:
-        return []
-    values = [{"at": mark.at_ms, "text": printable(mark.text)} for mark in marks]
-    return [
-        {
-            "data": {"values": values},
-            "mark": {"type": "rule", "color": {"expr": "fg"}, "strokeDash": [3, 3], "clip": True},
-            "encoding": {
-                "x": {"field": "at", "type": "quantitative"},
-                "tooltip": [
-                    {"field": "text", "type": "nominal", "title": "mark"},
-                    {"field": "at", "type": "quantitative", "title": "at [ms]", "format": ",.3f"},
-                ],
-            },
-        }
-    ]
-
-
-def _config() -> Spec:
-    muted = {"expr": "muted"}
-    return {
-        "background": None,
-        "font": "system-ui, sans-serif",
-        "view": {"stroke": None},
-        "axis": {
-            "labelColor": muted,
-            "titleColor": muted,
-            "domainColor": {"expr": "grid"},
-            "tickColor": {"expr": "grid"},
-            "gridColor": {"expr": "grid"},
-            "labelFontSize": 11,
-            "titleFontSize": 11,
-            "titleFontWeight": "normal",
-        },
-    }
+    A point has `start`, `mean`, `low`, `high`, `runs` and `label`, and a colour: the `place` of a
+    variant, or a `color` of its own.
+    """
+    return _spec("curves.json", unit=unit, until_ms=until_ms, most=most, variants=VARIANTS)

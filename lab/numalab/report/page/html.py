@@ -11,12 +11,10 @@ from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
-from numalab.report.page.diagrams import curve_chart
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measured import measure_row, run_values
 from numalab.report.page.page import (
-    chart_library,
     data_uri,
     embedded_json,
     own,
@@ -53,7 +51,7 @@ def render_html(report: CellReport) -> str:
     keys = [by_measure[name] for name in report.key_measures if name in by_measure]
     booted = [run for run in report.runs if run.provenance.image]
     kinds, series = traffic(report), curves(report)
-    scripts = (chart_library(), own("table.js"), own("charts.js"))
+    scripts = (charts.chart_library(), own("table.js"), own("charts.js"))
     values = {
         "report": report,
         "unfinished": unfinished_facts(study),
@@ -162,7 +160,7 @@ def _chart_data(
     until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
     for each in series:
         for place, diagram in enumerate(each.diagrams):
-            spec = curve_chart(each.unit, until, each.most)
+            spec = charts.curve_chart(each.unit, until, each.most)
             lined = [by_column(line) for line in diagram.lines]
             drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "lines": lined, "zooms": True}
     return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}

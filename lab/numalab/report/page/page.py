@@ -7,7 +7,6 @@ hostile name from a guest could not run even if it were not escaped; and it is.
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from markupsafe import Markup
 
 from numalab.report import figures
 from numalab.report.document import StudyResults
-from numalab.report.page import charts
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text, first_line
 
 MOST_LISTED = 1000  # runs without a result; report.json has all
@@ -72,15 +70,6 @@ def embedded_json(value: object) -> Markup:
 def data_uri(svg: str) -> str:
     """Make a drawing an image: it can then neither run a script nor restyle the page."""
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
-
-
-@cache
-def chart_library() -> Markup:
-    """Return the charting library as one script."""
-    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine; text reports need none
-
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", charts.VEGA_LITE)
-    return Markup(bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
 def _finalize(value: Any) -> Any:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
 from numalab.report.document import CellReport
-from numalab.report.page.charts import Spec
-from numalab.report.page.diagrams import heat_map
+from numalab.report.page.charts import Spec, heat_map
 from numalab.topology.model import Topology
 from numalab.topology.view.drawing import Flow, render_svg
 
