@@ -132,7 +132,9 @@ def _judged(
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
-    for run in read_loads(events, stdout, case.machine, case.loads, far_costs=timed):
+    for run in read_loads(
+        events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
+    ):
         found += judge(run)
     return tuple(found)
 

@@ -23,6 +23,7 @@ from numalab.recording.intervals import (
 )
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window, clip, gaps, marks
+from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 
 MS = 1_000_000
@@ -217,6 +218,7 @@ def read_loads(
     loads: tuple[Load, ...],
     *,
     far_costs: bool = False,
+    directory: RunDir | None = None,
 ) -> tuple[LoadRecording, ...]:
     """Cut a recording into its loads.
 
@@ -251,6 +253,7 @@ def read_loads(
                 counters=counters.get(number, {}),
                 pages=pages.get(number, {}),
                 far_costs=far_costs,
+                directory=directory,
             )
         )
     return tuple(complete)

@@ -10,6 +10,7 @@ from numalab.capture.counters import CpuSchedstat
 from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
 from numalab.capture.times import Times
+from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.recording.chunks import ROWS, event_chunks
 from numalab.recording.events import COLUMNS, of_interest, typed
@@ -22,6 +23,8 @@ from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Slices, Window, cut, find_window
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
+from numalab.topology.observed.sched_log import SchedLog, parse_domains, parse_sched_verbose
+from numalab.topology.sched_domains import CpuDomains
 from numalab.workload.metric_parsers import Metric
 
 NUMA_EVENTS = ("sched_move_numa", "sched_swap_numa", "sched_stick_numa")
@@ -29,6 +32,8 @@ WAITING_EVENTS = ("sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_mig
 # Tasks come first: a recording always has some. A process or group needs its members known.
 LEVELS: tuple[Level, ...] = ("task", "process", "group")
 NodeCounters = Mapping[int, Mapping[str, int]]
+_DOMAINS_BYTES, _DOMAINS_VALUES = 32 << 20, 1_000_000
+_LOG_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,14 @@ class Recording:
         return queue_lengths(self.stays, self.window, sorted(self.cpus))
 
     @cached_property
+    def domains(self) -> tuple[CpuDomains, ...]:
+        """The sched domains of each CPU, as the kernel printed them; none without the run's files.
+
+        Raises ValueError for a damaged file, and OSError.
+        """
+        return () if self.directory is None else read_domains(self.directory).cpus
+
+    @cached_property
     def sums(self) -> RunSums:
         """Sums over the window."""
         scope = Scope(tuple(self.tasks), self.allowed, self.machine.node_of, self.slices)
@@ -283,3 +296,15 @@ class Recording:
             return None if "sched_switch" in names else names | {*NUMA_EVENTS}
         names = frozenset(name.partition(":")[2] for name in self.recorded)
         return names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in self.recorded else names
+
+
+def read_domains(directory: RunDir) -> SchedLog:
+    """Read the sched domains of a run, from its kernel log where they are not stored.
+
+    Raises ValueError for a damaged file, and OSError.
+    """
+    if directory.domains.exists():
+        stored = read_regular(directory.domains, _DOMAINS_BYTES, follow=False)
+        return parse_domains(bound_json(stored, _DOMAINS_VALUES))
+    log = read_regular(directory.dmesg, _LOG_BYTES, follow=False)
+    return parse_sched_verbose(log.decode("utf-8", "replace"))

@@ -20,16 +20,17 @@ from numalab.files import bound_json, read_regular
 from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
+from numalab.recording.recording import read_domains
 from numalab.recording.timeline import RunTimeline, timeline_of
 from numalab.results.cell import Cell
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.stored import FORMAT, READABLE, StoredMeasure
-from numalab.results.stored_analysis import parse_domains, read_timeline
+from numalab.results.stored_analysis import read_timeline
 from numalab.results.upgrade import MANIFEST, PLAN, Step, upgraded
 from numalab.run_dir import RunDir
-from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
+from numalab.topology.observed.sched_log import SchedLog
 
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
 _PLAIN = TypeAdapter(dict[str, Any])
@@ -100,9 +101,7 @@ class _Limits:
 # errors. The plan of most runs, and the findings of 64 tasks on 64 nodes, have room.
 _PLAN = _Limits(128 << 20, 4_000_000)
 _OF_RUN = _Limits(8 << 20, 200_000)
-_DOMAINS = _Limits(32 << 20, 1_000_000)
 _FINDINGS = _Limits(64 << 20, 2_000_000)
-_LARGEST_LOG = 16 << 20  # bytes of a kernel log
 _MOST_ERRORS = 1000  # that are explained: each takes a kilobyte
 _MOST_EVENTS = 4 << 20  # that a timeline is made of
 _EVENTS_BYTES = 640 << 20
@@ -208,13 +207,7 @@ def load_all_events(directory: RunDir) -> pl.DataFrame:
 
 
 def load_domains(directory: RunDir) -> SchedLog:
-    """Read the sched domains that a run's kernel printed, from its log where they are not stored.
-
-    Raises UserError.
-    """
-    if directory.domains.exists():
-        with damage_explained(directory.domains):
-            return parse_domains(_DOMAINS.read(directory.domains))
-    with damage_explained(directory.dmesg):
-        log = read_regular(directory.dmesg, _LARGEST_LOG, follow=False)
-        return parse_sched_verbose(log.decode("utf-8", "replace"))
+    """Read the sched domains that a run's kernel printed. Raises UserError."""
+    stored = directory.domains.exists()
+    with damage_explained(directory.domains if stored else directory.dmesg):
+        return read_domains(directory)

@@ -7,60 +7,25 @@ then taken out of the kernel log and the events (`reader`).
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import polars as pl
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationInfo
+from pydantic import TypeAdapter
 
 from numalab.analysis.analyse import Analysis
 from numalab.analysis.findings import read_findings
-from numalab.cpulist import Cpulists, format_cpulist
-from numalab.document import Listed
 from numalab.errors import WorkloadFailed
 from numalab.files import bound_json, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER
 from numalab.parquet import collect, scan_parquet
 from numalab.recording.timeline import SPANS, Mark, RunTimeline
-from numalab.results.stored import Count, Stored, StoredMeasure
+from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
-from numalab.topology.observed.sched_log import SchedLog
-from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+from numalab.topology.observed.sched_log import SchedLog, render_domains
 
 _MARKS = TypeAdapter(tuple[Mark, ...])
 _MOST_SPANS = 2_000_000
 _MOST_MARK_VALUES = 10_000
 _NEVER_NULL = ("cpu", "start_ns", "end_ns", "pid", "of_interest")
-
-
-def _cpus(value: object, info: ValidationInfo) -> object:
-    lists: Cpulists | None = info.context
-    return lists.parse(value) if lists and isinstance(value, str) else value
-
-
-_Cpus = Annotated[tuple[int, ...], BeforeValidator(_cpus), PlainSerializer(format_cpulist)]
-
-
-class _Group(Stored):
-    span: _Cpus
-    mask: _Cpus
-    capacity: Count
-
-
-class _Domain(Stored):
-    level: Count
-    name: str
-    span: _Cpus
-    groups: Listed[_Group]
-
-
-class _Cpu(Stored):
-    cpu: Count
-    domains: Listed[_Domain]
-
-
-class _Log(Stored):
-    cpus: Listed[_Cpu]
-    errors: Listed[str]
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:
@@ -114,19 +79,4 @@ def read_timeline(directory: RunDir) -> RunTimeline:
 
 def save_domains(directory: RunDir, log: SchedLog) -> None:
     """Write domains.json: the sched domains that a guest's kernel printed."""
-    write_text(directory.domains, _Log.model_validate(asdict(log)).model_dump_json() + "\n")
-
-
-def parse_domains(text: bytes) -> SchedLog:
-    """Read what `save_domains` wrote. Raises ValueError for a damaged file."""
-    stored = _Log.model_validate_json(text, context=Cpulists())
-    return SchedLog(tuple(_cpu(each) for each in stored.cpus), stored.errors)
-
-
-def _cpu(stored: _Cpu) -> CpuDomains:
-    return CpuDomains(stored.cpu, tuple(_domain(each) for each in stored.domains))
-
-
-def _domain(stored: _Domain) -> SchedDomain:
-    groups = tuple(SchedGroup(each.span, each.mask, each.capacity) for each in stored.groups)
-    return SchedDomain(stored.level, stored.name, stored.span, (), groups)
+    write_text(directory.domains, render_domains(log))

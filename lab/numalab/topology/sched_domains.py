@@ -1,12 +1,29 @@
 """The scheduler's view of a machine: the sched domains of each CPU, and their groups.
 
-The log parser, the sysfs parser and the prediction all give these values, so that they can be
-compared.
+The log parser, the sysfs parser and the prediction give these values, results store them as JSON,
+and reports draw them.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo
+
+from numalab.cpulist import Cpulists, format_cpulist
+from numalab.document import Listed
+
+STORED = ConfigDict(extra="ignore", strict=True)
 SCHED_CAPACITY_SCALE = 1024  # include/linux/sched.h: the capacity of one CPU
+
+
+def _cpus(value: object, info: ValidationInfo) -> object:
+    lists: Cpulists | None = info.context
+    return lists.parse(value) if lists and isinstance(value, str) else value
+
+
+# In JSON a set of CPUs is a cpulist; it is read with `Cpulists()` as the context.
+CpuSet = Annotated[tuple[int, ...], BeforeValidator(_cpus), PlainSerializer(format_cpulist)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 @dataclass(frozen=True)
@@ -17,9 +34,10 @@ class SchedGroup:
     same as `span` unless groups overlap. `capacity` is 1024 for each whole CPU.
     """
 
-    span: tuple[int, ...]
-    mask: tuple[int, ...]
-    capacity: int
+    __pydantic_config__ = STORED
+    span: CpuSet
+    mask: CpuSet
+    capacity: Count
 
 
 @dataclass(frozen=True)
@@ -30,16 +48,18 @@ class SchedDomain:
     empty when the source (a log) does not say.
     """
 
-    level: int
+    __pydantic_config__ = STORED
+    level: Count
     name: str
-    span: tuple[int, ...]
-    flags: tuple[str, ...]
-    groups: tuple[SchedGroup, ...]
+    span: CpuSet
+    flags: Annotated[tuple[str, ...], Field(default=(), exclude=True)]
+    groups: Listed[SchedGroup]
 
 
 @dataclass(frozen=True)
 class CpuDomains:
     """The domains of one CPU, smallest first; none for a CPU that is not balanced."""
 
-    cpu: int
-    domains: tuple[SchedDomain, ...]
+    __pydantic_config__ = STORED
+    cpu: Count
+    domains: Listed[SchedDomain]

@@ -1,11 +1,13 @@
 """What a recording can tell, by the events that it was made of."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from numalab.recording.recording import NUMA_EVENTS, Recording
+from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 from support.small_traces import Trace
 
@@ -97,3 +99,15 @@ def test_a_decision_a_migration_and_the_process_of_the_task(
     (process,) = run.residents["process"]
     assert (task.id, process.id) == (1, 1)
     assert run.residents["group"] == ()
+
+
+def test_domains_come_from_the_kernel_log_of_the_run(trace: Trace, tmp_path: Path) -> None:
+    run = Recording(small(trace), directory=RunDir(tmp_path))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "dmesg.txt").write_text(
+        "CPU0 attaching sched-domain(s):\n domain-0: span=0-1 level=MC\n"
+        "  groups: 0:{ span=0 }, 1:{ span=1 }\n"
+    )
+    ((domain,),) = (cpu.domains for cpu in run.domains)
+    assert (domain.name, domain.span, len(domain.groups)) == ("MC", (0, 1), 2)
+    assert Recording(small(trace)).domains == ()

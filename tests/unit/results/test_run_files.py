@@ -8,9 +8,10 @@ from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import WorkloadFailed
 from numalab.results.reader import load_findings, load_run, load_timeline
 from numalab.results.run_files import RunFiles
-from numalab.results.stored_analysis import parse_domains, read_timeline
+from numalab.results.stored_analysis import read_timeline
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
+from numalab.topology.observed.sched_log import parse_domains
 from numalab.workload.workload import load_workload, resolve
 from support.example_results import RUNS, copy_example
 

@@ -9,10 +9,20 @@ as several records, and an `ERROR:` in the middle of a list splits it.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from numalab.cpulist import Cpulists
+from numalab.document import Listed
 from numalab.topology.predict.numa_levels import NUMA_TYPES, NumaType
-from numalab.topology.sched_domains import SCHED_CAPACITY_SCALE, CpuDomains, SchedDomain, SchedGroup
+from numalab.topology.sched_domains import (
+    SCHED_CAPACITY_SCALE,
+    STORED,
+    CpuDomains,
+    SchedDomain,
+    SchedGroup,
+)
 
 MAX_ERRORS = 1000  # a guest may print without end
 MAX_LIST = 1 << 20  # characters of one list of groups
@@ -36,10 +46,13 @@ class SchedLog:
     domain levels and `numa_type` only a kernel with the series `show-predicted` prints.
     """
 
-    cpus: tuple[CpuDomains, ...]
-    errors: tuple[str, ...]
-    imb_numa_nr: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    numa_type: NumaType | None = None
+    __pydantic_config__ = STORED
+    cpus: Listed[CpuDomains]
+    errors: Listed[str]
+    imb_numa_nr: Annotated[Mapping[tuple[int, int], int], Field(exclude=True)] = field(
+        default_factory=dict
+    )
+    numa_type: Annotated[NumaType | None, Field(exclude=True)] = None
 
 
 @dataclass
@@ -117,3 +130,16 @@ def parse_sched_verbose(text: str) -> SchedLog:
     reader.end_list()
     cpus = tuple(CpuDomains(cpu, tuple(domains)) for cpu, domains in sorted(reader.cpus.items()))
     return SchedLog(cpus, tuple(reader.errors), reader.imb_numa_nr, reader.numa_type)
+
+
+_STORED = TypeAdapter(SchedLog)
+
+
+def render_domains(log: SchedLog) -> str:
+    """Render the domains and errors of a log as JSON."""
+    return _STORED.dump_json(log).decode() + "\n"
+
+
+def parse_domains(text: bytes) -> SchedLog:
+    """Parse what `render_domains` wrote. Raises ValueError for a damaged text."""
+    return _STORED.validate_json(text, context=Cpulists())
