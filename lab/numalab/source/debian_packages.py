@@ -1,8 +1,8 @@
-"""Debian packages from the suites around the host's own, without touching the host's apt.
+"""Debian packages of any suite, without a change of the host's apt.
 
-apt gets folders and a list of sources of its own, all in the cache. The mirror is the one that the
-host's apt is configured with, and apt checks the suite's signature with Debian's keyring. What has
-been fetched stays until it is taken out of the cache: the same package gives the same kernel.
+apt gets folders and a list of sources of its own in the cache. The mirror is that of the host's
+apt, and apt checks the suite's signature with Debian's keyring. A fetched package stays until it is
+removed from the cache: the same package gives the same kernel.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from numalab.artifact.digest import hash_file
+from numalab.artifact.kinds import entry_lock
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import replacing, write_json, write_text
@@ -26,19 +27,19 @@ from numalab.scratch import scratch_folder
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?:/([a-z0-9][a-z0-9-]*))?")
-# What a kernel or its source may be spread over. Debian's metapackages depend on the real ones.
+# The packages of a kernel or its source. Debian's metapackages depend on the real ones.
 _PARTS = re.compile(r"linux-(?:image|binary|modules|source|base-[0-9])-?[a-z0-9+.-]*")
 _MOST_PARTS = 8
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Where the host's apt gets Debian from: address, suite and the keyring it is signed with."""
+    """The Debian mirror of the host's apt: address, suite and keyring."""
 
     uri: str
     suite: str
     keyring: Path = KEYRING
-    security: str | None = None  # the address of the suite's security fixes
+    security: str | None = None  # the address of security fixes
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Fetched:
     """Package files in the cache, in the order in which they were fetched."""
 
     files: tuple[Path, ...]
-    versions: tuple[str, ...]  # "package=version" of each
+    versions: tuple[str, ...]  # "package=version"
     digest: str
 
 
@@ -58,33 +59,33 @@ class _Record:
 
 
 class NotFetched(HostError):
-    """A package that is not in the cache yet, and will be fetched by the first build."""
+    """A package that is not in the cache; the first build fetches it."""
 
 
 def split_package(text: str) -> tuple[str, str | None]:
-    """Split apt's `package/suite`; the suite may be left out. Raises UserError."""
-    found = _PACKAGE.fullmatch(text)
-    if found is None:
+    """Split apt's `package/suite`; the suite is optional. Raises UserError."""
+    names = _PACKAGE.fullmatch(text)
+    if names is None:
         raise UserError(f"{text!r} is not PACKAGE or PACKAGE/SUITE, as apt writes it")
-    return found[1], found[2]
+    return names[1], names[2]
 
 
 def read_fetched(record: Path, what: str, command: str) -> Fetched:
-    """Return the files that lie beside their record in the cache. Raises NotFetched."""
-    facts = read_record(record, _Record)
-    if facts is None:
+    """Return the files beside their record in the cache. Raises NotFetched."""
+    content = read_record(record, _Record)
+    if content is None:
         hint = f"{command} fetches it from the mirror that apt uses"
-        raise NotFetched(f"{what} is not here", hint=hint)
+        raise NotFetched(f"{what} is not in the cache", hint=hint)
     try:
-        files = tuple(record.with_name(name) for name in facts.files)
+        files = tuple(record.with_name(name) for name in content.files)
         whole = all(file.is_file() for file in files)
     except (OSError, ValueError):  # not a name, or one that is too long
         whole = False
     if not whole:
-        raise NotFetched(f"{what} is no longer whole", hint=f"rm -r {record.parent}")
+        raise NotFetched(f"files of {what} are missing", hint=f"rm -r {record.parent}")
     with suppress(OSError):
-        os.utime(record.parent)  # when it was last used, for `numalab cache prune`
-    return Fetched(files, facts.versions, facts.digest)
+        os.utime(record.parent)  # the time of last use, for `numalab cache prune`
+    return Fetched(files, content.versions, content.digest)
 
 
 def fetch_once(
@@ -92,12 +93,12 @@ def fetch_once(
     record: Path,
     download: Callable[[Path], tuple[list[Path], list[str]]],
 ) -> Fetched:
-    """Return what is `fetched`, or `download` it into the record's folder, whole or not at all.
+    """Return the result of `fetched`, or `download` into the record's folder, whole or not at all.
 
     `download` returns the files and their versions.
     """
     folder = record.parent
-    with locked(folder.with_name(f"{folder.name}.lock")):
+    with locked(entry_lock(folder)):
         with suppress(NotFetched):
             return fetched()
         with replacing(folder) as new:
@@ -110,15 +111,17 @@ def fetch_once(
 
 
 def check_unchanged(fetched: Fetched, hashes: Mapping[Path, str] | None = None) -> None:
-    """Raise HostError unless the files in the cache are those that apt has verified.
+    """Raise HostError if a file in the cache differs from the one that apt verified.
 
-    `hashes` are the SHA-256 of files that need not be read again.
+    `hashes` are SHA-256 of files that need not be read again.
     """
     try:
-        found = [(hashes or {}).get(path) or hash_file(path) for path in fetched.files]
+        digest = _digest_of_files(
+            (hashes or {}).get(path) or hash_file(path) for path in fetched.files
+        )
     except OSError:
-        found = []
-    if _digest_of_files(found) != fetched.digest:
+        digest = ""
+    if digest != fetched.digest:
         raise HostError(
             f"the files of {', '.join(fetched.versions)} changed after they were fetched",
             hint=f"rm -r {fetched.files[0].parent}",
@@ -130,15 +133,15 @@ def _digest_of_files(hashes: Iterable[str]) -> str:
 
 
 def fetched_packages(text: str) -> Fetched:
-    """Return what was fetched for `package/suite`. Raises NotFetched."""
+    """Return the fetched files of `package/suite`. Raises NotFetched."""
     return read_fetched(_record(text), f"the package {text}", "numalab kernel build NAME")
 
 
 def fetch_packages(text: str, tell: Progress) -> Fetched:
-    """Fetch `package/suite` (the host's own suite where none is said) unless the cache has it.
+    """Fetch `package/suite` (by default the host's suite) unless the cache has it.
 
-    A metapackage brings the kernel packages that it depends on. Raises UserError for a package or
-    a suite that the mirror lacks, HostError without apt, a mirror or a signature that holds.
+    The kernel packages that a metapackage depends on are fetched as well. Raises UserError for a
+    package or suite that the mirror lacks, HostError without apt, a mirror or a valid signature.
     """
     package, suite = split_package(text)
 
@@ -165,43 +168,43 @@ def parse_targets(text: str) -> list[tuple[str, str]]:
 
 
 def host_targets() -> list[tuple[str, str]]:
-    """Return what this host's apt knows of Debian, as `parse_targets` does. Raises HostError."""
+    """Return the targets of this host's apt, as `parse_targets` does. Raises HostError."""
     wanted = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ARCHITECTURE)"
     words = ["indextargets", "--format", wanted, "Created-By: Packages"]
     return parse_targets(run([find_program("apt-get", "apt"), *words], check=False).stdout)
 
 
 def own_mirror(targets: list[tuple[str, str]]) -> Mirror | None:
-    """Return Debian's own suite with its security fixes, None where apt knows none.
+    """Return the host's Debian suite with its security fixes, None without one.
 
     The shortest suite name is the suite itself: `bookworm`, and not `bookworm-updates`.
     """
     plain = [(uri, suite) for uri, suite in targets if "-security" not in suite and "debian" in uri]
     if not plain:
         return None
-    uri, suite = min(plain, key=lambda each: len(each[1]))
-    security = (each for each, name in targets if name == f"{suite}-security")
-    return Mirror(uri, suite, security=next(security, None))
+    uri, suite = min(plain, key=lambda target: len(target[1]))
+    security = {name: address for address, name in reversed(targets)}
+    return Mirror(uri, suite, security=security.get(f"{suite}-security"))
 
 
 def host_mirror() -> Mirror:
-    """Return the Debian mirror that this host's apt is configured with. Raises HostError."""
+    """Return the Debian mirror of this host's apt. Raises HostError."""
     targets = host_targets()
     check_keyring()
     mirror = own_mirror(targets)
     if mirror is None:
         raise HostError(
-            "this host's apt knows no Debian mirror to fetch kernel packages from",
+            "this host's apt has no Debian mirror to fetch kernel packages from",
             hint="name a tarball, a git tree or a package file as the source",
         )
     return mirror
 
 
 def check_keyring() -> None:
-    """Raise HostError where Debian's keyring, which verifies every suite, is missing."""
+    """Raise HostError where Debian's keyring is missing."""
     if not KEYRING.is_file():
         raise HostError(
-            "Debian's keyring is not here, without which nothing fetched can be trusted",
+            "Debian's keyring is missing, which verifies all packages",
             hint="apt-get install debian-archive-keyring",
         )
 
@@ -209,7 +212,7 @@ def check_keyring() -> None:
 def render_sources(mirror: Mirror, suite: str, kind: str = "deb") -> str:
     """Render apt's list of sources (deb822, sources.list(5)) for one suite of a mirror.
 
-    `kind` is deb for packages, deb-src for the sources that they are built from.
+    `kind` is deb for packages, deb-src for their sources.
     """
     blocks = [(mirror.uri, suite)]
     if suite == mirror.suite and mirror.security is not None:
@@ -221,7 +224,7 @@ def render_sources(mirror: Mirror, suite: str, kind: str = "deb") -> str:
     )
 
 
-# The host's hooks and extra indexes are for the host, not for a private list of one suite.
+# Without the host's hooks and extra indexes.
 _CONFIGURATION = """\
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -254,7 +257,7 @@ APT::Architectures "amd64";
 def update_lists(suite: str | None, tell: Progress, kind: str = "deb") -> list[str]:
     """Fetch the suite's list of packages (`deb`) or sources (`deb-src`).
 
-    Returns apt's options to use it. Raises UserError for a suite that the mirror lacks, HostError.
+    Returns the options for apt to use it. Raises UserError for an unknown suite, HostError.
     """
     mirror = host_mirror()
     suite = suite or mirror.suite
@@ -265,7 +268,7 @@ def update_lists(suite: str | None, tell: Progress, kind: str = "deb") -> list[s
     write_text(folder / "debian.sources", render_sources(mirror, suite, kind))
     write_text(folder / "apt.conf", _CONFIGURATION)
     options = {
-        "Dir::State::Status": "/dev/null",  # what is installed here does not matter
+        "Dir::State::Status": "/dev/null",  # installed packages do not matter
         "Dir::State::Lists": folder / "lists",
         "Dir::Cache": folder,
         "Dir::Cache::Archives": folder / "archives",
@@ -277,7 +280,7 @@ def update_lists(suite: str | None, tell: Progress, kind: str = "deb") -> list[s
     if os.geteuid() == 0:
         options["APT::Sandbox::User"] = "root"  # the cache is this user's alone
     apt = ["-c", str(folder / "apt.conf"), *(f"-o{name}={to}" for name, to in options.items())]
-    tell(f"asking the mirror for {suite}", None)
+    tell(f"fetching the lists of {suite}", None)
     try:
         run([find_program("apt-get", "apt"), *apt, "--quiet", "update"], env={"LC_ALL": "C"})
     except CommandFailed as failed:
@@ -289,11 +292,7 @@ def update_lists(suite: str | None, tell: Progress, kind: str = "deb") -> list[s
 
 
 def _download(
-    apt: list[str],
-    package: str,
-    suite: str | None,
-    folder: Path,
-    tell: Progress,
+    apt: list[str], package: str, suite: str | None, folder: Path, tell: Progress
 ) -> list[Path]:
     """Download a package and the kernel packages it depends on into `folder`."""
     files: list[Path] = []
@@ -315,42 +314,44 @@ def _download(
             raise apt_failed(f"cannot download {name}", text) from None
         [file] = [path for path in folder.glob("*.deb") if path not in files]
         files.append(file)
-        wanted += [each for each in _needed_parts(_field(file, "${Depends}")) if each not in wanted]
+        parts = _needed_parts(_field(file, "${Depends}"))
+        wanted += [part for part in parts if part not in wanted]
     return files
 
 
 def _needed_parts(depends: str) -> list[str]:
     """Return the kernel packages among a package's dependencies, alternatives left out."""
-    first = (each.split("|")[0].split("(")[0].strip() for each in depends.split(","))
+    first = (words.split("|")[0].split("(")[0].strip() for words in depends.split(","))
     return [name for name in first if _PARTS.fullmatch(name)]
 
 
 def _no_package(apt: list[str], name: str, suite: str | None) -> UserError:
     stem = re.sub(r"-[0-9].*", "", name)
-    there = run([find_program("apt-cache", "apt"), *apt, "pkgnames", stem], check=False).stdout
-    names = sorted(one for one in there.split() if not one.endswith(("-dbg", "-unsigned")))
+    done = run([find_program("apt-cache", "apt"), *apt, "pkgnames", stem], check=False)
+    packages = done.stdout.split()
+    names = sorted(name for name in packages if not name.endswith(("-dbg", "-unsigned")))
     return UserError(
         f"{suite or 'the suite of this host'} has no package {name!r}", choices=names[:30]
     )
 
 
 def apt_failed(what: str, stderr: str) -> HostError:
-    """Say what apt could not do, with the lines in which it says why."""
-    said = [line for line in stderr.splitlines() if line.startswith(("E:", "W:", "Err:"))]
-    return HostError("\n  | ".join([what, *said[-5:]]))
+    """Return the error of a failed apt, with the lines of its errors."""
+    lines = [line for line in stderr.splitlines() if line.startswith(("E:", "W:", "Err:"))]
+    return HostError("\n  | ".join([what, *lines[-5:]]))
 
 
 def _source_tarball(file: Path) -> Path | None:
-    """Take the tarball out of a source package, in whose place it stays; None for other packages.
+    """Replace a source package by its tarball, and return that; None for other packages.
 
-    So a package that is installed and one that was fetched are the same source.
+    An installed package and a fetched one are then the same source.
     """
     with scratch_folder(file.parent, ".tarball.") as scratch:
         run([find_program("dpkg-deb", "dpkg"), "--extract", file, scratch])
-        found = sorted((scratch / "usr/src").glob("linux-source-*.tar.*"))
-        if not found:
+        tarballs = sorted((scratch / "usr/src").glob("linux-source-*.tar.*"))
+        if not tarballs:
             return None
-        tarball = found[0].replace(file.with_name(found[0].name))
+        tarball = tarballs[0].replace(file.with_name(tarballs[0].name))
     file.unlink()
     return tarball
 

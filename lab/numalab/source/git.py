@@ -1,9 +1,9 @@
 """Kernel sources out of git: one tree for a repository, switched from revision to revision.
 
-To switch to another revision, git writes the files that differ and no others, so that `make`
-compiles little. The repository itself is only read: what numalab needs to write (an index, the
-objects of uncommitted changes) lies in a bare repository of its own in the cache, which borrows the
-other one's objects (gitrepository-layout(5), objects/info/alternates).
+To switch to another revision, git writes only the files that differ, so `make` compiles little.
+The repository itself is only read: an index and the objects of uncommitted changes go to a bare
+repository in the cache, which borrows the objects of the other (gitrepository-layout(5),
+objects/info/alternates).
 """
 
 import shutil
@@ -37,14 +37,13 @@ class GitTree:
 
     folder: Path  # the cache folder of this repository
     tree: str
-    revision: str  # in words, for results
+    revision: str  # a name for results
 
 
 def split_git(text: str) -> tuple[Path, str]:
-    """Split `git:PATH[@REVISION]` into the path and the revision (HEAD where none is said).
+    """Split `git:PATH[@REVISION]` into the path and the revision (by default HEAD).
 
-    Both may hold an "@" (`HEAD@{1}`): the path is the shortest one that is a folder. Raises
-    UserError.
+    Both may hold an "@" (`HEAD@{1}`): the path is the shortest folder. Raises UserError.
     """
     rest = text.removeprefix(PREFIX)
     parts = rest.split("@")
@@ -68,20 +67,17 @@ def find_revision(text: str) -> GitTree:
 
 def resolve(path: Path, revision: str) -> str:
     """Return git's id of a revision in the repository at `path`. Raises UserError."""
-    done = git(
-        ["rev-parse", "--verify", "--end-of-options", f"{revision}"], cwd=path, check=False
-    )  # fmt: skip
+    done = git(["rev-parse", "--verify", "--end-of-options", revision], cwd=path, check=False)
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise UserError(f"git finds no {revision!r}: {said[-1] if said else ''}", file=path)
+        reason = done.stderr.strip().rpartition("\n")[2]
+        raise UserError(f"git finds no {revision!r}: {reason}", file=path)
     return done.stdout.strip()
 
 
 def snapshot(path: Path) -> GitTree:
-    """Take a folder as it is now: a git work tree with its uncommitted changes, or any folder.
+    """Return a folder in its present state: a work tree with uncommitted changes, or any folder.
 
-    Files that its .gitignore names (objects of a build in the tree) are left out. Raises
-    UserError, HostError.
+    Files that its .gitignore names are left out. Raises UserError, HostError.
     """
     folder = _own_folder(path)
     inside = git(["rev-parse", "--show-toplevel"], cwd=path, check=False)
@@ -108,8 +104,8 @@ def snapshot(path: Path) -> GitTree:
 
 
 def format_patches(path: Path, first: str, last: str) -> bytes:
-    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" where there is none."""
-    # Into files, because a kernel's lines need not be UTF-8.
+    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" for none."""
+    # Into files, because lines of a kernel may not be UTF-8.
     with tempfile.TemporaryDirectory() as scratch:
         words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-U3", "-o", scratch]
         git([*words, f"{first}..{last}"], cwd=path)
@@ -117,7 +113,7 @@ def format_patches(path: Path, first: str, last: str) -> bytes:
 
 
 def is_ancestor(path: Path, first: str, last: str) -> bool:
-    """Tell whether `last` (ids of commits) is `first` or has it in its history."""
+    """Tell whether the commit `first` is `last` or in its history (ids)."""
     return git(["merge-base", "--is-ancestor", first, last], cwd=path, check=False).returncode == 0
 
 
@@ -125,18 +121,18 @@ def commits_between(path: Path, first: str, last: str) -> tuple[Commit, ...]:
     """Return the commits of `last` that `first` lacks (ids), parents before their children."""
     words = ["log", "--topo-order", "--reverse", "--no-show-signature", "--format=%H%x09%P%x09%s"]
     lines = git([*words, f"{first}..{last}"], cwd=path).stdout.split("\n")
-    found = (line.split("\t", 2) for line in lines if line)
-    return tuple(Commit(name, tuple(above.split()), subject) for name, above, subject in found)
+    rows = (line.split("\t", 2) for line in lines if line)
+    return tuple(Commit(name, tuple(parents.split()), subject) for name, parents, subject in rows)
 
 
 def read_blob(tree: GitTree, name: str) -> str:
-    """Return the text of a file of the tree, "" where it has none."""
+    """Return the text of a file of the tree, "" for no file."""
     done = git(["show", f"{tree.tree}:{name}"], env=_reading(tree), check=False)
     return done.stdout if done.returncode == 0 else ""
 
 
 def check_out(tree: GitTree) -> Path:
-    """Make the repository's folder of sources this revision, and return it.
+    """Check out a revision into the repository's folder of sources, and return it.
 
     The caller holds the lock of the source. Raises HostError when the disk is full.
     """
@@ -171,10 +167,9 @@ def check_out(tree: GitTree) -> Path:
 
 
 def _start_over(folder: Path, source: Path, index: Path) -> None:
-    """Make ready for the first time, or after git was interrupted while it wrote.
+    """Prepare the folder for the first time, or after an interruption of git.
 
-    The index is what git had before it. It writes each file again that is not as there, so builds
-    in the tree need not be thrown away with it.
+    git rewrites all files that differ from the index, so that builds in the tree can stay.
     """
     if not index.is_file():
         shutil.rmtree(source, ignore_errors=True)
@@ -190,9 +185,9 @@ def git(
     env: dict[str, str] | None = None,
     check: bool = True,
 ) -> Completed:
-    """Run git without what the user's own settings or a git above us would change."""
+    """Run git without settings of the user or of a git above this process."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    # A repository's own settings may name programs for hooks and for its monitor of files.
+    # Settings of a repository may name programs for hooks and a monitor of files.
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
     options += ["-c", "core.fsmonitor=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
@@ -208,7 +203,7 @@ def _own_folder(path: Path) -> Path:
 
 
 def _own_repository(folder: Path, lender: Path | None) -> Path:
-    """Make the bare repository in the cache, which borrows the objects of `lender`."""
+    """Return the bare repository in the cache, which borrows the objects of `lender`."""
     repository = folder / "repository.git"
     if not (repository / "HEAD").is_file():
         git(["init", "--quiet", "--bare", "--template=", str(repository)])

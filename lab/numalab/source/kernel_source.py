@@ -25,10 +25,10 @@ ENDINGS = (".tar", ".tar.xz", ".tar.zst", ".tar.gz", ".tar.bz2", ".tgz")
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel source that is at hand: a tarball or a git tree.
+    """A kernel source on this host: a tarball or a git tree.
 
-    `digest` names the content; `version` is what the Makefile says, such as "6.12.117"; `origin`
-    says where it comes from, for results.
+    `digest` is that of the content; `version` is that of the Makefile, such as "6.12.117"; `origin`
+    describes the source in results.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Source:
 
     @property
     def tree_digest(self) -> str:
-        """Names what shares one tree and its builds: a tarball, or a whole repository."""
+        """The digest of a tarball or the name of a repository: they share a tree and its builds."""
         return self.folder.name if self.tree is not None else self.digest
 
 
@@ -59,9 +59,9 @@ def is_package(text: str) -> bool:
 def find_source(text: str) -> Source:
     """Find a source: `PACKAGE[/SUITE]`, `git:PATH[@REVISION]`, a tarball or a folder.
 
-    A package without a suite is looked for in /usr/src first. Raises UserError for what is no
-    source, NotFetched for a package that has to be fetched, HostError for a tool that is missing
-    and for a fetched package that changed.
+    /usr/src comes first for a package without a suite. Raises UserError for another text,
+    NotFetched for a package that is not in the cache, HostError for a missing tool and for a
+    fetched package that changed.
     """
     if text.startswith(git.PREFIX):
         return _git_source(text, git.find_revision(text))
@@ -79,7 +79,7 @@ def find_source(text: str) -> Source:
 
 
 def fetch_source(text: str, tell: Progress) -> Source:
-    """Find a source, and fetch it first where it is a Debian package that is not here."""
+    """Find a source; fetch a Debian package that is not in the cache."""
     try:
         return find_source(text)
     except NotFetched:
@@ -88,10 +88,9 @@ def fetch_source(text: str, tell: Progress) -> Source:
 
 
 def unpack(source: Source) -> Path:
-    """Bring a source into the cache unless it is there, and return the folder of the tree.
+    """Unpack a source into the cache unless it is there; return the folder of the tree.
 
-    A tarball's folder appears only when it is whole. Raises BuildError for a damaged tarball,
-    HostError when the disk is full.
+    Raises BuildError for a damaged tarball, HostError when the disk is full.
     """
     if source.tree is not None:
         return git.check_out(source.tree)
@@ -109,13 +108,13 @@ def unpack(source: Source) -> Path:
                 env={"LC_ALL": "C"},
             )  # fmt: skip
         except CommandFailed as error:
-            said = error.completed.stderr
-            raise unpack_failed(source.name, source.tarball, source.folder, said) from None
+            text = error.completed.stderr
+            raise unpack_failed(source.name, source.tarball, source.folder, text) from None
     return tree
 
 
 def unpack_failed(what: str, archive: Path, folder: Path, stderr: str) -> HostError | BuildError:
-    """Say why an archive could not be unpacked."""
+    """Return the error of an archive that could not be unpacked."""
     if "No space left on device" in stderr:
         return HostError(
             f"no space left on the disk of {folder} to unpack {what}",
@@ -126,14 +125,14 @@ def unpack_failed(what: str, archive: Path, folder: Path, stderr: str) -> HostEr
 
 
 def parse_version(makefile: str) -> str:
-    """Return the version that a kernel's Makefile gives, such as "6.12.117"; "" if it is none."""
-    found: dict[str, str] = dict(
+    """Return the version in a kernel's Makefile, such as "6.12.117"; "" for another Makefile."""
+    values: dict[str, str] = dict(
         re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", makefile[:4096], re.M)
     )
-    if "VERSION" not in found:
+    if "VERSION" not in values:
         return ""
-    numbers = [found.get(key, "0") for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
-    return ".".join(numbers) + found.get("EXTRAVERSION", "")
+    numbers = [values.get(key, "0") for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+    return ".".join(numbers) + values.get("EXTRAVERSION", "")
 
 
 def _package_source(text: str) -> Source:
@@ -165,12 +164,12 @@ def _makefile_version(tarball: Path) -> dict[str, str]:
     version = parse_version(done.stdout)
     if not version:
         tail = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise BuildError(f"{tarball} holds no kernel: there is no Makefile of one in it", tail=tail)
+        raise BuildError(f"{tarball} holds no kernel: it has no Makefile of one", tail=tail)
     return {"version": version}
 
 
 def _git_source(text: str, tree: git.GitTree) -> Source:
     version = parse_version(git.read_blob(tree, "Makefile"))
     if not version:
-        raise UserError(f"{text!r} holds no kernel: there is no Makefile of one in it")
+        raise UserError(f"{text!r} holds no kernel: it has no Makefile of one")
     return Source(text, tree.tree, version, f"git {tree.revision}", tree=tree)

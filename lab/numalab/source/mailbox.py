@@ -1,4 +1,4 @@
-"""Patches out of a mailbox: what `git format-patch --stdout`, b4 and a list's archive give. Pure.
+"""Patches of a mailbox from `git format-patch --stdout`, b4 or a list's archive. Pure.
 
 Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects as in RFC 2045, 2047.
 """
@@ -17,7 +17,7 @@ MAX_MAILS = 10_000
 _MAX_PARTS, _MAX_DEPTH = 20, 5  # of one message
 _MAX_SUBJECT = 1000
 # The line that begins a message, followed by a header; git's own has a commit and a fixed date.
-# What is before the time is bounded, or a long line would be searched from each of its places.
+# The text before the time is bounded, or the search of a long line would take quadratic time.
 _BEGIN = re.compile(
     rb"^From \S[^\n]{1,200}?\d\d:\d\d:\d\d \d{4}[^\n]*\n(?=[A-Za-z-]+:)", re.MULTILINE
 )
@@ -33,31 +33,32 @@ def is_mailbox(data: bytes) -> bool:
 def split_mailbox(data: bytes) -> tuple[str, ...]:
     """Return the patches of a mailbox in the order in which they are to be applied.
 
-    Messages without a diff (cover letters) and answers are left out. Of several versions of a
-    series the newest is taken. The order is that of the numbers in "[PATCH 2/5]", otherwise that
-    of the mailbox. A text is the message's subject and its decoded body, and can hold undecodable
-    bytes as surrogates. Raises PatchError for too many messages.
+    Messages without a diff (cover letters) and answers are left out, and all but the newest version
+    of a series. The order is that of the numbers in "[PATCH 2/5]", else that of the mailbox. A text
+    is the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
+    PatchError for too many messages.
     """
     lines = list(_BEGIN.finditer(data))
     if len(lines) > MAX_MAILS:
         raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")
     ends = [*(line.start() for line in lines[1:]), len(data)]
-    found = []
+    patches = []
     for line, end in zip(lines, ends, strict=True):
         subject, body = _decode(data[line.end() : end])
         if _DIFF.search(body) and not re.match(r"(?i)\s*(re|aw|fwd?):", subject):
-            found.append((*_place(subject), f"Subject: {subject}\n\n{body}"))
-    newest = max((version for version, _, _ in found), default=1)
-    chosen = [(number, text) for version, number, text in found if version == newest]
+            patches.append((*_rank(subject), f"Subject: {subject}\n\n{body}"))
+    newest = max((version for version, _, _ in patches), default=1)
+    chosen = [(number, text) for version, number, text in patches if version == newest]
     if all(number is not None for number, _ in chosen):
-        chosen.sort(key=lambda one: one[0] or 0)
+        chosen.sort(key=lambda patch: patch[0] or 0)
     return tuple(text for _, text in chosen)
 
 
 def _decode(message: bytes) -> tuple[str, str]:
-    """Return a message's subject and its text; what needs no decoding stays as it is."""
+    """Return a message's subject and its decoded text."""
     headers, body = _parse(message)
-    subject = _unfold(next((text for name, text in headers.raw_items() if _is_subject(name)), ""))
+    subjects = (text for name, text in headers.raw_items() if name.lower() == "subject")
+    subject = _unfold(next(subjects, ""))
     plain = _plain_part(headers, body, depth=0)
     if plain is None and headers.get_content_maintype() == "multipart":
         return subject, ""
@@ -74,8 +75,8 @@ def _decode(message: bytes) -> tuple[str, str]:
 def _parse(message: bytes) -> tuple[Message, bytes]:
     """Split a message into its headers and its body.
 
-    The standard library's parser takes the parts of a body recursively, and its newer policies
-    parse a header in the square of its length.
+    The standard library parses the parts of a body recursively, and its newer policies parse a
+    header in quadratic time.
     """
     head, _, body = (b"\n" + message).partition(b"\n\n")
     return BytesHeaderParser(policy=email.policy.compat32).parsebytes(head[1:] + b"\n\n"), body
@@ -96,10 +97,6 @@ def _plain_part(headers: Message, body: bytes, depth: int) -> tuple[Message, byt
     return next((part for part in below if part is not None), None)
 
 
-def _is_subject(name: str) -> bool:
-    return name.lower() == "subject"
-
-
 def _unfold(raw: str) -> str:
     """Return a subject in one line, encoded words (RFC 2047) decoded."""
     text = raw[:_MAX_SUBJECT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -108,8 +105,8 @@ def _unfold(raw: str) -> str:
     return " ".join(text.split())
 
 
-def _place(subject: str) -> tuple[int, int | None]:
-    """Return the version and the number that a subject such as "[PATCH v2 3/5] x" gives."""
+def _rank(subject: str) -> tuple[int, int | None]:
+    """Return the version and the number in a subject such as "[PATCH v2 3/5] x"."""
     words = next((tag for tag in _TAG.findall(subject) if "patch" in tag.lower()), "")
     version = re.search(r"\bv(\d+)\b", words, re.IGNORECASE)
     number = re.search(r"\b(\d+)/\d+\b", words)

@@ -1,6 +1,6 @@
 """Unified diffs: parse one, and apply it to text without fuzz. Pure.
 
-What `git format-patch`, b4 and quilt write: new, deleted, renamed files and changed modes included;
+Patches of `git format-patch`, b4 and quilt: new, deleted and renamed files, and changed modes;
 binary patches, copies, symbolic links and submodules are refused. Format: "Detailed Unified" in the
 GNU diffutils manual; git-diff(1), "Generating patch text with -p".
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
 _NO_NEWLINE = "\\ No newline at end of file"
-_NEARBY = 400  # lines up and down in which a failing hunk's place is looked for
+_NEARBY = 400  # lines up and down to search for the place of a failing hunk
 _SHOWN = 200  # lines of a failing hunk
-_MAX_EFFORT = 20_000_000  # compared lines; a hostile patch asks for the square of its lines
+_MAX_EFFORT = 20_000_000  # compared lines; a hostile patch needs quadratic time
 _MAX_NAME, _MAX_PART, _MAX_DEPTH = 2000, 255, 64  # bytes of a name and of a part of it; parts
 _KINDS = {0o120000: "a symbolic link", 0o160000: "a submodule"}
 _ESCAPE = r'\\(?:[abtnvfr"\\]|[0-3][0-7]{2})'
@@ -22,18 +22,18 @@ _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34,
 
 
 class PatchError(Exception):
-    """The text is not a patch that can be read; says in which line."""
+    """The text is no readable patch; the message names the line."""
 
 
 class HunkFailed(Exception):
-    """A hunk does not fit the file. The text shows the file's own lines."""
+    """A hunk does not fit the file; the message shows the file's lines."""
 
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk: the old file's line (from 1) where it begins; its lines, first character kept.
+    """One hunk: its first line (from 1) in the old file; its lines with their first character.
 
-    `header` is the line (from 0) of the patch that holds its "@@".
+    `header` is the line (from 0) of its "@@" in the patch.
     """
 
     start: int
@@ -43,18 +43,18 @@ class Hunk:
 
     @property
     def old(self) -> tuple[str, ...]:
-        """The lines that the file must have."""
+        """The lines of the old file."""
         return tuple(line[1:] for line in self.lines if line[0] != "+")
 
     @property
     def new(self) -> tuple[str, ...]:
-        """The lines that take their place."""
+        """The lines of the new file."""
         return tuple(line[1:] for line in self.lines if line[0] != "-")
 
 
 @dataclass(frozen=True)
 class FilePatch:
-    """What a patch does to one file; `old` is None for a new file, `new` for a deleted one."""
+    """The changes of one file; `old` is None for a new file, `new` for a deleted one."""
 
     old: str | None
     new: str | None
@@ -63,7 +63,7 @@ class FilePatch:
 
 @dataclass
 class _Effort:
-    """How many lines may still be compared to find the hunks of a patch."""
+    """The number of lines that may still be compared to find the hunks of a patch."""
 
     left: int = _MAX_EFFORT
 
@@ -83,7 +83,7 @@ class _Open:
 
 
 def parse_patch(text: str) -> tuple[FilePatch, ...]:
-    """Parse a patch, mail headers and signature and all. Raises PatchError."""
+    """Parse a patch with mail headers and signature. Raises PatchError."""
     lines = text.split("\n")
     files: list[_Open] = []
     at = 0
@@ -114,10 +114,10 @@ def apply_patch(
     read: Callable[[str], str | None],
     on_place: Callable[[Hunk, int, int], None] = lambda _hunk, _old, _new: None,
 ) -> Mapping[str, str | None]:
-    """Apply a parsed patch; `read` gives a file's text, None if it does not exist.
+    """Apply a parsed patch; `read` returns a file's text, None for no file.
 
-    Returns the new text of each touched file, None for a deleted one. `on_place` is told where
-    each hunk fits: the numbers that belong into its header. Raises HunkFailed.
+    Returns the new text of each touched file, None for a deleted one. `on_place` gets the correct
+    line numbers of each hunk's header. Raises HunkFailed.
     """
     result: dict[str, str | None] = {}
     effort = _Effort()
@@ -143,9 +143,9 @@ def apply_patch(
 
 
 def renew_offsets(text: str, read: Callable[[str], str | None]) -> str:
-    """Return a patch whose hunk headers say where the hunks fit what `read` gives.
+    """Return a patch with the line numbers at which its hunks fit the files of `read`.
 
-    Nothing else changes. Raises PatchError, HunkFailed.
+    Raises PatchError, HunkFailed.
     """
     lines = text.split("\n")
 
@@ -168,7 +168,7 @@ def _apply_hunks(
     shift = grown = 0
     for number, hunk in enumerate(file.hunks, 1):
         wanted = max(hunk.start - 1, 0) + shift + (1 if not hunk.old and hunk.start else 0)
-        effort.spend(len(lines) // 100)  # the lines behind the hunk move
+        effort.spend(len(lines) // 100)  # the lines after the hunk move
         place = _find(lines, hunk.old, wanted, effort)
         if place is None:
             raise HunkFailed(_explain(file, number, lines, wanted, effort))
@@ -183,7 +183,7 @@ def _apply_hunks(
 
 
 def _find(lines: list[str], old: tuple[str, ...], wanted: int, effort: _Effort) -> int | None:
-    """Return where `old` stands: at `wanted`, or else at the nearest place, however far."""
+    """Return the line of `old` that is nearest to `wanted`."""
     if not old:
         return min(wanted, len(lines))
     last = len(lines) - len(old)
@@ -198,7 +198,7 @@ def _find(lines: list[str], old: tuple[str, ...], wanted: int, effort: _Effort) 
 
 
 def _explain(file: FilePatch, number: int, lines: list[str], wanted: int, effort: _Effort) -> str:
-    """Show what the hunk wants beside what the file has where the hunk fits best."""
+    """Show the lines of the hunk and those of the file where the hunk fits best."""
     hunk = file.hunks[number - 1]
     old = hunk.old[:_SHOWN]
 
@@ -212,8 +212,8 @@ def _explain(file: FilePatch, number: int, lines: list[str], wanted: int, effort
         text[0] += "; it seems to be applied already"
     text += ["the patch wants:", *(f"    {line}" for line in old)]
     text.append(f"the file has, from line {place + 1} (> differs):")
-    for index, found in enumerate(lines[place : place + len(old)]):
-        text.append(f"  {'>' if found != old[index] else ' '} {found}")
+    for index, line in enumerate(lines[place : place + len(old)]):
+        text.append(f"  {'>' if line != old[index] else ' '} {line}")
     return "\n".join(text)
 
 
@@ -259,10 +259,10 @@ def _git_names(line: str, at: int) -> _Open:
     names = line.removeprefix("diff --git ")
     middle = len(names) // 2
     old, new = names[:middle], names[middle + 1 :]
-    # Names that are alike may hold " b/". Those of a rename come again behind "rename from".
+    # Equal names may hold " b/". The names of a rename are repeated after "rename from".
     if (old[:2], new[:2]) != ("a/", "b/") or old[2:] != new[2:]:
-        if found := re.match(_QUOTED, names):
-            old, new = found[0], names[found.end() + 1 :]
+        if quoted := re.match(_QUOTED, names):
+            old, new = quoted[0], names[quoted.end() + 1 :]
         elif names.endswith('"'):
             old, _, new = names.partition(' "')
             new = f'"{new}'
@@ -276,10 +276,8 @@ def _git_names(line: str, at: int) -> _Open:
 
 
 def _extended_header(file: _Open, line: str, at: int) -> None:
-    if found := re.match(
-        r"(?:(?:new file|deleted file|old|new) mode|index \S+\.\.\S+) (\d+)", line
-    ):
-        _check_mode(file, found[1], at)
+    if mode := re.match(r"(?:(?:new file|deleted file|old|new) mode|index \S+\.\.\S+) (\d+)", line):
+        _check_mode(file, mode[1], at)
     if line.startswith("new file mode "):
         file.old = None
     elif line.startswith("deleted file mode "):
@@ -308,7 +306,7 @@ def _name(line: str, at: int) -> str | None:
 
 
 def _name_below(path: str, at: int) -> str:
-    """Return a name without the folder that -p1 takes off."""
+    """Return a name without the folder that -p1 removes."""
     head, slash, rest = path.partition("/")
     if not slash or not head:
         raise PatchError(f"line {at + 1}: {path!r} has no leading a/ or b/ (only -p1 works)")
@@ -316,14 +314,14 @@ def _name_below(path: str, at: int) -> str:
 
 
 def _unquote(text: str, at: int) -> str:
-    """Return a name that git may have quoted as C does (core.quotePath in git-config(1))."""
+    """Return a name without the quotes of C that git may use (core.quotePath in git-config(1))."""
     if not text.startswith('"'):
         return text
-    found = re.match(_QUOTED, text[: 8 * _MAX_NAME])
-    if found is None:
+    quoted = re.match(_QUOTED, text[: 8 * _MAX_NAME])
+    if quoted is None:
         raise PatchError(f"line {at + 1}: cannot read the name in {text[:80]!r}")
     data = bytearray()
-    for escape in re.finditer(rf"{_ESCAPE}|.", found[1], re.DOTALL):
+    for escape in re.finditer(rf"{_ESCAPE}|.", quoted[1], re.DOTALL):
         if len(escape[0]) == 1:
             data += escape[0].encode("utf-8", "surrogateescape")
         else:

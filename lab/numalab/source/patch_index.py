@@ -1,7 +1,7 @@
 """Patches applied by git to an index: files and modes without a file tree.
 
-`git apply --cached` (git-apply(1)) changes an index and objects. A link that a patch makes is an
-entry there like any other, and nothing can be read or written through it.
+`git apply --cached` (git-apply(1)) changes an index and objects. A link that a patch creates is an
+entry there, and nothing can be read or written through it.
 """
 
 import signal
@@ -14,7 +14,7 @@ from numalab.process import CommandFailed, find_program, run
 from numalab.source.plain_files import SourceFile
 
 PLAIN, EXECUTABLE = "100644", "100755"
-MAX_CPU_SECONDS = 60  # of one git process: it looks for each hunk in the whole file
+MAX_CPU_SECONDS = 60  # of one git process: it searches the whole file for every hunk
 _ALL = 512 << 20  # bytes of all files
 
 
@@ -27,7 +27,7 @@ class IndexEntry:
 
 
 class PatchIndex:
-    """An index and a store of objects of its own in a scratch folder."""
+    """An index and a store of objects in a scratch folder."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -74,18 +74,18 @@ class PatchIndex:
     def read(self, entries: Mapping[str, IndexEntry]) -> Mapping[str, SourceFile]:
         """Return the files of some entries. Raises UserError where they are too large."""
         ids = sorted({entry.id for entry in entries.values()})
-        asked = "".join(f"{one}\n" for one in ids)
+        lines = "".join(f"{name}\n" for name in ids)
         words = ["cat-file", "--buffer"]
-        sizes = self._git([*words, "--batch-check=%(objectsize)"], stdin=asked).split()
+        sizes = self._git([*words, "--batch-check=%(objectsize)"], stdin=lines).split()
         size = dict(zip(ids, map(int, sizes), strict=True))
         if (total := sum(size.values())) > _ALL:
             raise UserError(f"the patched files have {total} bytes (at most {_ALL})")
-        data = self._git([*words, "--batch"], stdin=asked).encode("utf-8", "surrogateescape")
+        data = self._git([*words, "--batch"], stdin=lines).encode("utf-8", "surrogateescape")
         texts, at = {}, 0
-        for one in ids:
-            at = data.index(b"\n", at) + 1  # behind the line with id, kind and size
-            texts[one] = data[at : at + size[one]].decode("utf-8", "surrogateescape")
-            at += size[one] + 1
+        for name in ids:
+            at = data.index(b"\n", at) + 1  # after the line with id, kind and size
+            texts[name] = data[at : at + size[name]].decode("utf-8", "surrogateescape")
+            at += size[name] + 1
         return {
             name: SourceFile(texts[entry.id], entry.mode == EXECUTABLE)
             for name, entry in entries.items()
@@ -95,7 +95,7 @@ class PatchIndex:
         scratch = self._scratch
         argv: list[str | Path] = [find_program("prlimit", "util-linux"), f"--cpu={MAX_CPU_SECONDS}"]
         argv += [find_program("git", "git"), *words]
-        # Not in a repository that happens to be above, and by nobody's settings.
+        # Not in a repository above the folder, and without settings.
         env = {
             "GIT_DIR": str(scratch / "repository"),
             "GIT_WORK_TREE": str(scratch / "empty"),

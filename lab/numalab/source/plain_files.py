@@ -1,7 +1,7 @@
 """Files below a folder, read and written without following a symbolic link.
 
-Every folder of a name is opened relative to the one above it with O_NOFOLLOW (open(2)). So neither
-a patch nor an earlier build can plant a link that leads a read or a write elsewhere.
+Every folder of a name is opened relative to its parent with O_NOFOLLOW (open(2)), so that no link
+of a patch or an earlier build redirects a read or a write.
 """
 
 import os
@@ -22,14 +22,14 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as git stores it; bytes of its text that are not UTF-8 are surrogates."""
+    """A file as git stores it; bytes that are not UTF-8 are surrogates."""
 
     text: str
     executable: bool = False
 
 
 class NotPlain(Exception):
-    """A name leads to something that is no plain file, or through a link."""
+    """A name of something that is no plain file, or that leads through a link."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.is_folder = kind == "a folder"
@@ -37,7 +37,7 @@ class NotPlain(Exception):
 
 
 def read_file(root: Path, name: str) -> SourceFile | None:
-    """Return a file below `root`, None where there is none. Raises NotPlain, OSError."""
+    """Return a file below `root`, None for no file. Raises NotPlain, OSError."""
     with _parent(root, name) as (folder, last):
         status = None if folder is None else _status(folder, last)
         if status is None:
@@ -53,7 +53,7 @@ def read_file(root: Path, name: str) -> SourceFile | None:
 
 
 def read_permissions(root: Path, name: str) -> int | None:
-    """Return the permissions of a plain file below `root`, None where there is none."""
+    """Return the permissions of a plain file below `root`, None for no file."""
     with _parent(root, name) as (folder, last):
         status = None if folder is None else _status(folder, last)
     if status is None or not stat.S_ISREG(status.st_mode):
@@ -64,7 +64,7 @@ def read_permissions(root: Path, name: str) -> int | None:
 def write_file(root: Path, name: str, file: SourceFile, permissions: int | None = None) -> None:
     """Write a file below `root` whole or not at all; a link in its place is replaced.
 
-    `permissions` are those of the umask where there are none. Raises NotPlain, OSError.
+    The umask applies without `permissions`. Raises NotPlain, OSError.
     """
     temporary = root.with_name(f".{root.name}.writing")
     temporary.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def write_file(root: Path, name: str, file: SourceFile, permissions: int | None 
 
 
 def remove_file(root: Path, name: str) -> None:
-    """Remove a file below `root`, or a link in its place, and the folders that it leaves empty."""
+    """Remove a file below `root`, or a link in its place, and folders that become empty."""
     while name:
         with _parent(root, name) as (folder, last):
             if folder is not None and (status := _status(folder, last)) is not None:
@@ -97,17 +97,17 @@ def remove_file(root: Path, name: str) -> None:
 
 
 def names_below(root: Path, name: str = "") -> Iterator[str]:
-    """Give the name of everything below a folder that is no folder; no link is followed."""
+    """Yield the names of all files and links below a folder; no link is followed."""
     top = root / name
     for path, folders, files, opened in os.fwalk(top):
-        links = (one for one in folders if stat.S_ISLNK(_mode(opened, one)))
+        links = (link for link in folders if stat.S_ISLNK(_mode(opened, link)))
         for last in (*files, *links):
             yield str((Path(path) / last).relative_to(root))
 
 
 @contextmanager
 def _parent(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
-    """Open the folder of `name`; None where there is none. `make` makes it.
+    """Open the folder of `name`; None for no folder. `make` creates it.
 
     Raises HostError where `root` itself is a link.
     """
@@ -117,7 +117,7 @@ def _parent(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int 
     try:
         opened = _open(None, str(root), str(root), make=make)
     except NotPlain as error:
-        raise HostError(str(error), hint="remove it: it is made again") from None
+        raise HostError(str(error), hint="remove it; the next build creates it") from None
     try:
         for depth, part in enumerate(folders, 1):
             if opened is None:
@@ -152,8 +152,8 @@ def _open(above: int | None, part: str, name: str, *, make: bool) -> int | None:
 
 def _remove_empty(folder: int, last: str) -> None:
     for _, below, _, opened in os.fwalk(last, topdown=False, dir_fd=folder):
-        for one in below:
-            os.rmdir(one, dir_fd=opened)
+        for folder_name in below:
+            os.rmdir(folder_name, dir_fd=opened)
     os.rmdir(last, dir_fd=folder)
 
 

@@ -26,7 +26,7 @@ _MAX_SUBJECT = 1000
 
 @dataclass(frozen=True)
 class SeriesInfo:
-    """What a result says about a series: its name, a digest of the patches, their subjects."""
+    """The record of a series in results: name, digest of the patches, their subjects."""
 
     name: str
     digest: str
@@ -46,14 +46,14 @@ class Patch:
 
 @dataclass(frozen=True)
 class Series:
-    """A series that was read and parsed."""
+    """A parsed series."""
 
     name: str
     patches: tuple[Patch, ...]
 
     @property
     def info(self) -> SeriesInfo:
-        """Return the short form that results keep."""
+        """The record for results."""
         digest = hashlib.sha256("".join(patch.digest for patch in self.patches).encode())
         return SeriesInfo(
             self.name, digest.hexdigest(), tuple(patch.subject for patch in self.patches)
@@ -63,8 +63,8 @@ class Series:
 def parse_series(text: str, file: Path | None = None) -> tuple[str, ...]:
     """Return the patch names of a quilt `series` file, in order.
 
-    Comments begin with "#". Raises UserError for a name that leads elsewhere, for one given twice
-    and for a strip level other than -p1.
+    Comments begin with "#". Raises UserError for a name outside the folder, a repeated name and a
+    strip level other than -p1.
     """
     names: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -86,8 +86,8 @@ def parse_series(text: str, file: Path | None = None) -> tuple[str, ...]:
 def load_series(path: Path) -> Series:
     """Read a series from a folder or a file.
 
-    A folder has a file `series` (quilt) or holds patches that are applied in the order of their
-    names; a file is a mailbox or one patch. UserError for what is missing, unreadable or too large.
+    A folder has a file `series` (quilt), or patches that are applied in the order of their names;
+    a file is a mailbox or one patch. Raises UserError.
     """
     with reading(path):
         is_folder = path.is_dir()
@@ -99,16 +99,15 @@ def load_series(path: Path) -> Series:
     names = parse_series(_read_in(file, path), file)
     if not names:
         raise UserError("lists no patch", file=file)
-    listed = (path / name for name in names)
-    return Series(
-        path.name, _parse_patches(((one, _read_in(one, path, file)) for one in listed), file)
-    )
+    patches = (path / name for name in names)
+    texts = ((patch, _read_in(patch, path, file)) for patch in patches)
+    return Series(path.name, _parse_patches(texts, file))
 
 
 def _load_folder(path: Path) -> Series:
-    """Read a folder without a file `series`, such as `git format-patch` leaves behind."""
+    """Read a folder without a file `series`, such as that of `git format-patch`."""
     files = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
-    # A cover letter holds no diff, which nothing but its name says before it is read.
+    # A cover letter holds no diff.
     listed = (file for file in files if "cover-letter" not in file.name)
     patches = _parse_patches(((file, _read_in(file, path)) for file in listed), path)
     if not patches:
@@ -128,21 +127,21 @@ def _load_file(path: Path) -> Series:
 
 
 def load_mailbox(data: bytes, path: Path) -> Series:
-    """Read the patches of a mailbox; `path` is named in errors. Raises UserError."""
+    """Read the patches of a mailbox; `path` is for errors. Raises UserError."""
     try:
         texts = split_mailbox(data)
     except PatchError as error:
         raise UserError(str(error), file=path) from None
     if not texts:
         raise UserError("is a mailbox without a patch", file=path)
-    # A message has no file of its own; errors say which one it is.
+    # A message has no file; errors name its number.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
     named = zip([path] if len(texts) == 1 else names, texts, strict=True)
     return Series(path.stem, _parse_patches(named, path))
 
 
 def _unzipped(path: Path) -> bytes:
-    """Unpack a mailbox as lists archive them (t.mbox.gz), no further than a patch may be large."""
+    """Unpack a mailbox of a list's archive (t.mbox.gz), up to the largest patch."""
     try:
         with gzip.open(path) as file:
             return _limited(file.read(MAX_PATCH_BYTES + 1), path)
@@ -153,7 +152,7 @@ def _unzipped(path: Path) -> bytes:
 def apply_series(
     series: Iterable[Series], read: Callable[[str], str | None]
 ) -> Mapping[str, str | None]:
-    """Apply series to texts that `read` gives, as `patch_files` does to files."""
+    """Apply series to texts that `read` returns, as `patch_files` does to files."""
 
     def read_source(name: str) -> SourceFile | None:
         text = read(name)
@@ -166,13 +165,13 @@ def apply_series(
 def patch_files(
     series: Iterable[Series], read: Callable[[str], SourceFile | None]
 ) -> Mapping[str, SourceFile | None]:
-    """Apply series one after the other, with git-apply(1), to files that `read` gives.
+    """Apply series in order, with git-apply(1), to files that `read` returns.
 
-    `read` returns None where there is no such file, and raises NotPlain for a link. Returns every
-    touched file, None for a deleted one. Raises UserError that names the patch and shows the
-    file's own lines where a hunk does not fit, HostError without git.
+    `read` returns None for no file, and raises NotPlain for a link. Returns every touched file,
+    None for a deleted one. Raises UserError that names the patch and shows the file's lines where a
+    hunk does not fit, HostError without git.
     """
-    patches = [patch for one in series for patch in one.patches]
+    patches = [patch for applied in series for patch in applied.patches]
     files = {name: _read(name, patch, read) for name, patch in _touched(patches).items()}
     if not patches:
         return files
@@ -183,13 +182,13 @@ def patch_files(
         entries = index.entries()
         for name, entry in entries.items():
             if name not in files or entry.mode not in (PLAIN, EXECUTABLE):
-                # git and parse_patch() read a patch differently, which no tool's patch makes them.
+                # git and parse_patch() read a crafted patch differently.
                 raise UserError(f"git changes {name!r} in another way", file=patches[-1].path)
         return {**dict.fromkeys(files), **index.read(entries)}
 
 
 def _touched(patches: list[Patch]) -> dict[str, Patch]:
-    """Return the names of all files that patches touch, with the first patch that does."""
+    """Return the names of all files that patches touch, with the first patch."""
     touched: dict[str, Patch] = {}
     for patch in patches:
         for file in patch.files:
@@ -209,7 +208,7 @@ def _read(name: str, patch: Patch, read: Callable[[str], SourceFile | None]) -> 
 
 
 def _apply(index: PatchIndex, patches: list[Patch]) -> None:
-    """Apply all patches in as few calls of git as possible; UserError for the first that fails."""
+    """Apply all patches with few calls of git; UserError for the first that fails."""
     done, count = 0, len(patches)
     while done < len(patches):
         reason = index.apply(patch.text for patch in patches[done : done + count])
@@ -222,7 +221,7 @@ def _apply(index: PatchIndex, patches: list[Patch]) -> None:
 
 
 def _explain(index: PatchIndex, patch: Patch, reason: str) -> str:
-    """Say why a patch does not apply, with the file's own lines where a hunk does not fit."""
+    """Explain why a patch does not apply, with the file's lines where a hunk does not fit."""
     names = {name for file in patch.files for name in (file.old, file.new) if name}
     entries = index.entries()
     before = index.read({name: entries[name] for name in names & entries.keys()})
@@ -236,23 +235,23 @@ def _explain(index: PatchIndex, patch: Patch, reason: str) -> str:
 def parse_subject(text: str) -> str:
     """Return a patch's subject without "[PATCH 1/3]"; "" where it has none."""
     head = re.split(r"^(?:---|diff --git |Index: )", text, maxsplit=1, flags=re.MULTILINE)[0]
-    found = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
-    if found is None:
+    subject = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
+    if subject is None:
         return ""
-    return re.sub(r"^(\[[^]]*\]\s*)+", "", " ".join(found[1][:_MAX_SUBJECT].split()))
+    return re.sub(r"^(\[[^]]*\]\s*)+", "", " ".join(subject[1][:_MAX_SUBJECT].split()))
 
 
 def _read_in(path: Path, folder: Path, listed_in: Path | None = None) -> str:
-    """Read a file of a series folder, which may be a stranger's: no link may lead out of it."""
+    """Read a file of a series folder, which is foreign: no link may lead out of it."""
     if listed_in is not None and not os.path.lexists(path):
-        raise UserError(f"{path.name} is listed but not there", file=listed_in)
+        raise UserError(f"{path.name} is listed but missing", file=listed_in)
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise UserError("is a link that leads out of the series", file=path)
     return read_patch(path)
 
 
 def _parse_patches(texts: Iterable[tuple[Path, str]], path: Path) -> tuple[Patch, ...]:
-    """Parse patches, each with its file; UserError when all of them together are too large."""
+    """Parse patches with their files; UserError when they are too large in total."""
     patches: list[Patch] = []
     size = lines = 0
     for file, text in texts:
@@ -280,7 +279,7 @@ def _parse_patch(text: str, path: Path) -> Patch:
 
 def read_patch(path: Path) -> str:
     """Return a patch's text, bytes that are not UTF-8 as surrogates. Raises UserError."""
-    # Kernel sources are UTF-8 with a few exceptions, which must come through unchanged.
+    # Kernel sources are UTF-8 with a few exceptions, which must stay unchanged.
     return read_bounded(path, MAX_PATCH_BYTES).decode("utf-8", "surrogateescape")
 
 

@@ -20,7 +20,7 @@ from numalab.source.kernel_source import unpack_failed
 
 
 def fetched_source(text: str) -> Fetched:
-    """Return what was fetched of the source package `PACKAGE[/SUITE]`; the .dsc comes first.
+    """Return the fetched files of the source package `PACKAGE[/SUITE]`, the .dsc first.
 
     Raises NotFetched.
     """
@@ -30,8 +30,8 @@ def fetched_source(text: str) -> Fetched:
 def fetch_source_package(text: str, tell: Progress) -> Fetched:
     """Fetch the source package `PACKAGE[/SUITE]` unless the cache has it.
 
-    apt checks it against the suite's signature. It stays as it is until it is taken out of the
-    cache. Raises UserError for a package or suite that the mirror lacks, HostError.
+    apt checks it against the suite's signature. Raises UserError for a package or suite that the
+    mirror lacks, HostError.
     """
     package, suite = split_package(text)
 
@@ -40,7 +40,7 @@ def fetch_source_package(text: str, tell: Progress) -> Fetched:
         tell(f"downloading the source of {package}", None)
         _download(apt, package, folder)
         [dsc] = folder.glob("*.dsc")
-        files = [dsc, *sorted(one for one in folder.iterdir() if one != dsc)]
+        files = [dsc, *sorted(path for path in folder.iterdir() if path != dsc)]
         return files, [f"{package}={_version(dsc)}"]
 
     return fetch_once(lambda: fetched_source(text), _record(text), download)
@@ -81,8 +81,8 @@ def _download(apt: list[str], package: str, folder: Path) -> None:
 
 def _version(dsc: Path) -> str:
     lines = dsc.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = (line.partition(":")[2].strip() for line in lines if line.startswith("Version:"))
-    return next(found, "")
+    versions = (line.partition(":")[2].strip() for line in lines if line.startswith("Version:"))
+    return next(versions, "")
 
 
 def _record(text: str) -> Path:

@@ -1,11 +1,8 @@
-"""One source tree that becomes any variant: only files whose text differs are written.
+"""One source tree for all variants: a switch writes only files whose text differs.
 
-`make` rebuilds what is newer than its objects. So a switch from one series to another touches the
-files in which the two differ and no others, and a variant costs seconds.
-
-The first time a file is changed its original is kept in `originals/` beside the tree; the names of
-files that series add are kept in `added.json`. Together they say what may differ from the source,
-whatever happened in between.
+`make` rebuilds objects that are older than their files, so a variant takes seconds. `originals/`
+beside the tree keeps the original of every changed file, and `added.json` the names of files that
+series add. Together they list all possible differences from the source.
 """
 
 import re
@@ -33,7 +30,7 @@ _BUILD = re.compile(r"build-[0-9a-f]{12}(/|$)")  # builds are kept in the tree
 
 @dataclass(frozen=True)
 class _Originals:
-    """The source as it was unpacked, whatever the tree holds now."""
+    """The source as it was unpacked."""
 
     tree: Path
     kept: Path
@@ -65,9 +62,9 @@ class _Originals:
 
 
 def original_reader(tree: Path) -> Callable[[str], str | None]:
-    """Return a function that gives the text of a file as the source has it, None for no file.
+    """Return a function that reads the text of a file in the source, None for no file.
 
-    It raises NotPlain for a name that is a link, or leads through one.
+    It raises NotPlain for a name that is a link or leads through a link.
     """
     originals = _originals(tree)
 
@@ -83,17 +80,17 @@ def _originals(tree: Path) -> _Originals:
     added = read_record(memory, frozenset[str])
     if added is None and memory.exists():
         raise HostError(
-            f"{memory} is damaged: which files of the tree are the source's is not known",
+            f"{memory} is damaged: it lists the files that series added",
             hint=f"rm -r {tree.parent}",
         )
     return _Originals(tree, tree.parent / "originals", added or frozenset())
 
 
 def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
-    """Make `tree` the source plus `series`; return the names of the files that were written.
+    """Change `tree` to the source plus `series`; return the names of the written files.
 
-    Raises UserError for a series that does not apply (nothing is changed then), HostError when
-    the tree cannot be written, or holds a link that the source does not have.
+    Raises UserError for a series that does not apply (nothing is changed then), HostError when the
+    tree cannot be written or holds a foreign link.
     """
     originals, memory = _originals(tree), tree.parent / "added.json"
     added = originals.added
@@ -107,7 +104,7 @@ def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
         return _write(originals, dict.fromkeys(added | new) | dict(wanted))
     except NotPlain as error:
         raise HostError(
-            f"cannot write {tree}: {error}", hint=f"remove {tree.parent}: it is made again"
+            f"cannot write {tree}: {error}", hint=f"remove {tree.parent}; the next build creates it"
         ) from None
     except OSError as error:
         raise HostError(
@@ -117,9 +114,9 @@ def switch_tree(tree: Path, series: Iterable[Series]) -> tuple[str, ...]:
 
 
 def forget_series(tree: Path) -> None:
-    """Put every file back as the source has it, and forget what was changed.
+    """Restore every file of the source, and delete the records of changes.
 
-    For a tree that is about to become another source.
+    For a tree that becomes another source.
     """
     switch_tree(tree, ())
     shutil.rmtree(tree.parent / "originals", ignore_errors=True)
@@ -127,7 +124,7 @@ def forget_series(tree: Path) -> None:
 
 
 def _write(originals: _Originals, wanted: Mapping[str, SourceFile | None]) -> tuple[str, ...]:
-    """Write what differs: `wanted` has the new files, None for no such file."""
+    """Write the files that differ; `wanted` has the new files, None for no file."""
     tree, changes = originals.tree, {}
     for name in originals.names() | wanted.keys():
         file = wanted[name] if name in wanted else originals.read(name)
@@ -147,7 +144,7 @@ def _write(originals: _Originals, wanted: Mapping[str, SourceFile | None]) -> tu
 
 
 def _holds(tree: Path, name: str, file: SourceFile | None) -> bool:
-    """Tell whether the tree has this file; with None, whether it has no file of this name."""
+    """Tell whether the tree has this file, or no file of this name for None."""
     try:
         return read_file(tree, name) == file
     except NotPlain as error:

@@ -178,9 +178,9 @@ def test_a_range_of_commits_is_a_series(repository: Path, monkeypatch: pytest.Mo
         ("git:/no/such/folder@v1", "'/no/such/folder' is no folder (git:PATH@REVISION)"),
         ("git:{repository}@v8", "git finds no 'v8'"),
         ("git:{repository}@--help", "git finds no '--help'"),
-        ("git:{repository}@HEAD:kernel", "holds no kernel: there is no Makefile of one"),
+        ("git:{repository}@HEAD:kernel", "holds no kernel: it has no Makefile of one"),
         ("git:{project}", "git finds no 'HEAD'"),
-        ("{project}", "holds no kernel: there is no Makefile of one in it"),
+        ("{project}", "holds no kernel: it has no Makefile of one"),
     ],
 )
 def test_what_is_no_source_is_named(

@@ -57,7 +57,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_package_is_fetched_once(mirror: list[str]) -> None:
-    with pytest.raises(NotFetched, match="the source package small/old is not here"):
+    with pytest.raises(NotFetched, match="the source package small/old is not in the cache"):
         fetched_source("small/old")
     first = fetch_source_package("small/old", quiet)
     assert mirror == ["old", "small"]

@@ -73,7 +73,7 @@ def test_series_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="series: lists no patch"):
         load_series(tmp_path)
     (tmp_path / "series").write_text("gone.patch\n")
-    with pytest.raises(UserError, match=r"series: gone\.patch is listed but not there"):
+    with pytest.raises(UserError, match=r"series: gone\.patch is listed but missing"):
         load_series(tmp_path)
     (tmp_path / "gone.patch").write_text("words\n")
     with pytest.raises(UserError, match=r"gone\.patch: holds no diff"):
