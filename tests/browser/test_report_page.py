@@ -30,7 +30,7 @@ pytestmark = pytest.mark.browser
 
 
 @dataclass
-class Seen:
+class WatchedPage:
     """A page, and everything it did that a reader would not see."""
 
     page: Page
@@ -65,15 +65,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(context: BrowserContext, path: Path) -> Seen:
-    seen = Seen(context.new_page())
-    seen.page.on("console", lambda message: seen.console.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
-    seen.page.on("dialog", lambda dialog: seen.console.append(f"dialog: {dialog.message}"))
-    seen.page.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.goto(path.as_uri())
-    seen.page.wait_for_selector("html[data-ready]")
-    return seen
+def opened(context: BrowserContext, path: Path) -> WatchedPage:
+    watched = WatchedPage(context.new_page())
+    watched.page.on("console", lambda message: watched.console.append(message.text))
+    watched.page.on("pageerror", lambda error: watched.console.append(str(error)))
+    watched.page.on("dialog", lambda dialog: watched.console.append(f"dialog: {dialog.message}"))
+    watched.page.on("request", lambda request: watched.requests.append(request.url))
+    watched.page.goto(path.as_uri())
+    watched.page.wait_for_selector("html[data-ready]")
+    return watched
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def sample(context: BrowserContext, pages: Path) -> Seen:
+def sample(context: BrowserContext, pages: Path) -> WatchedPage:
     return opened(context, pages / "sample.html")
 
 
@@ -96,14 +96,14 @@ def column(page: Page, table: str, place: int) -> list[str]:
 def test_nothing_is_requested_and_nothing_complained_of(
     context: BrowserContext, pages: Path, name: str
 ) -> None:
-    seen = opened(context, pages / f"{name}.html")
-    seen.page.mouse.move(640, 800)
-    seen.page.wait_for_timeout(100)
-    assert seen.console == []
-    assert seen.requests == [(pages / f"{name}.html").as_uri()]
+    watched = opened(context, pages / f"{name}.html")
+    watched.page.mouse.move(640, 800)
+    watched.page.wait_for_timeout(100)
+    assert watched.console == []
+    assert watched.requests == [(pages / f"{name}.html").as_uri()]
 
 
-def test_a_request_would_be_refused(sample: Seen, pages: Path) -> None:
+def test_a_request_would_be_refused(sample: WatchedPage, pages: Path) -> None:
     sample.page.evaluate("() => { new Image().src = 'no-such.png'; }")
     sample.page.wait_for_timeout(100)
     assert any("Content Security Policy" in line for line in sample.console)
@@ -116,18 +116,18 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
         viewport={"width": width, "height": 900},
         color_scheme="dark" if scheme == "dark" else "light",
     )
-    seen = opened(context, pages / "sample.html")
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert seen.page.locator(".chart canvas").count() == 7  # CPUs, tasks, a curve, curves by node
-    assert seen.page.locator(".heat canvas").count() == 4
-    for box in (each.bounding_box() for each in seen.page.locator("canvas").all()):
+    watched = opened(context, pages / "sample.html")
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert watched.page.locator(".chart canvas").count() == 7  # CPUs, tasks, curves
+    assert watched.page.locator(".heat canvas").count() == 4
+    for box in (canvas.bounding_box() for canvas in watched.page.locator("canvas").all()):
         assert box is not None
         assert box["width"] <= width
-    assert seen.console == []
+    assert watched.console == []
     context.close()
 
 
-def test_the_first_screen_answers_the_question(sample: Seen) -> None:
+def test_the_first_screen_answers_the_question(sample: WatchedPage) -> None:
     for selector in ("h1", ".verdict", ".first img >> nth=0", ".first img >> nth=1", "#keys"):
         box = sample.page.locator(selector).bounding_box()
         assert box is not None
@@ -151,7 +151,7 @@ def contrast(page: Page, selector: str) -> float:
     return ratio
 
 
-def test_the_page_and_its_charts_follow_the_colour_scheme(sample: Seen) -> None:
+def test_the_page_and_its_charts_follow_the_colour_scheme(sample: WatchedPage) -> None:
     page = sample.page
     grounds = []
     pictures = []
@@ -166,7 +166,7 @@ def test_the_page_and_its_charts_follow_the_colour_scheme(sample: Seen) -> None:
     assert pictures[0] != pictures[1]
 
 
-def test_a_table_sorts_both_ways_and_by_number(sample: Seen) -> None:
+def test_a_table_sorts_both_ways_and_by_number(sample: WatchedPage) -> None:
     page = sample.page
     head = page.locator("#values th[data-name='before 1']")
     button = head.locator("button")
@@ -180,7 +180,7 @@ def test_a_table_sorts_both_ways_and_by_number(sample: Seen) -> None:
     assert head.get_attribute("aria-sort") == "descending"
 
 
-def test_missing_figures_sort_last_both_ways(sample: Seen) -> None:
+def test_missing_figures_sort_last_both_ways(sample: WatchedPage) -> None:
     page = sample.page
     button = page.locator("#all thead tr:last-child th button", has_text="mean").first
     for _ in range(2):
@@ -188,7 +188,7 @@ def test_missing_figures_sort_last_both_ways(sample: Seen) -> None:
         assert column(page, "all", 2)[-1] == "n/s"
 
 
-def test_sorting_works_from_the_keyboard(sample: Seen) -> None:
+def test_sorting_works_from_the_keyboard(sample: WatchedPage) -> None:
     page = sample.page
     page.locator("#each-run th button").first.focus()
     page.keyboard.press("Enter")
@@ -196,7 +196,7 @@ def test_sorting_works_from_the_keyboard(sample: Seen) -> None:
     assert column(page, "each-run", 0)[0] == "before-s3"
 
 
-def test_a_table_is_copied_as_aligned_text(context: BrowserContext, sample: Seen) -> None:
+def test_a_table_is_copied_as_aligned_text(context: BrowserContext, sample: WatchedPage) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = sample.page
     page.locator("button[data-copy=all]").click()
@@ -210,7 +210,7 @@ def test_a_table_is_copied_as_aligned_text(context: BrowserContext, sample: Seen
         assert line[end : end + 2].strip() == ""
 
 
-def test_the_changelog_is_copied_as_it_is(context: BrowserContext, sample: Seen) -> None:
+def test_the_changelog_is_copied_as_it_is(context: BrowserContext, sample: WatchedPage) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = sample.page
     page.locator("button[data-copy=changelog]").click()
@@ -220,7 +220,7 @@ def test_the_changelog_is_copied_as_it_is(context: BrowserContext, sample: Seen)
     assert "mean  stddev" in text
 
 
-def test_copying_works_where_the_clipboard_is_refused(sample: Seen) -> None:
+def test_copying_works_where_the_clipboard_is_refused(sample: WatchedPage) -> None:
     page = sample.page
     page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     page.evaluate(
@@ -232,7 +232,7 @@ def test_copying_works_where_the_clipboard_is_refused(sample: Seen) -> None:
     assert page.locator("textarea").count() == 0
 
 
-def test_pointing_at_a_bar_names_task_cpu_node_and_time(sample: Seen) -> None:
+def test_pointing_at_a_bar_names_task_cpu_node_and_time(sample: WatchedPage) -> None:
     page = sample.page
     canvas = page.locator(".chart canvas").first
     box = canvas.bounding_box()
@@ -249,7 +249,7 @@ def test_pointing_at_a_bar_names_task_cpu_node_and_time(sample: Seen) -> None:
         assert word in text
 
 
-def test_pointing_at_a_curve_gives_its_mean_and_band(sample: Seen) -> None:
+def test_pointing_at_a_curve_gives_its_mean_and_band(sample: WatchedPage) -> None:
     page = sample.page
     canvas = page.locator("[data-chart=curve-local_faults-0] canvas")
     canvas.scroll_into_view_if_needed()
@@ -262,18 +262,18 @@ def test_pointing_at_a_curve_gives_its_mean_and_band(sample: Seen) -> None:
         if tip.count():
             break
     keys, values = (tip.locator(f"td.{name}").all_inner_texts() for name in ("key", "value"))
-    told = dict(zip(keys, values, strict=True))
+    tips = dict(zip(keys, values, strict=True))
     (local, _) = curves(sample_report())
     lines = {line.label: line for line in local.diagrams[0].lines}
     shown = [
         (f"{at:,.0f}", f"{mean:g}", f"{low:g}", f"{high:g}", f"{runs}")
-        for at, mean, low, high, runs in lines[told["of"]].points
+        for at, mean, low, high, runs in lines[tips["of"]].points
     ]
     words = ("until [ms]", "mean [%]", "least", "most", "runs")
-    assert tuple(told[word] for word in words) in shown, told
+    assert tuple(tips[word] for word in words) in shown, tips
 
 
-def test_all_charts_zoom_together_and_back(sample: Seen) -> None:
+def test_all_charts_zoom_together_and_back(sample: WatchedPage) -> None:
     page = sample.page
     charts = page.locator(".chart canvas").all()
     before = [chart.screenshot() for chart in charts]
@@ -286,11 +286,11 @@ def test_all_charts_zoom_together_and_back(sample: Seen) -> None:
 
 
 def test_hostile_names_stay_text_in_page_and_tooltip(context: BrowserContext, pages: Path) -> None:
-    seen = opened(context, pages / "hostile.html")
-    page = seen.page
+    watched = opened(context, pages / "hostile.html")
+    page = watched.page
     assert page.locator("h1").inner_text().startswith(HOSTILE[1])
     assert page.locator("img").count() == 4  # drawings, and no image of a hostile text
-    found = set()
+    names = set()
     canvas = page.locator(".chart canvas").first
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -299,11 +299,11 @@ def test_hostile_names_stay_text_in_page_and_tooltip(context: BrowserContext, pa
         page.mouse.move(box["x"] + 100 + step * 17, box["y"] + 2 + 17 * (2.5 + step % 2))
         tip = page.locator("#vg-tooltip-element.visible td.value")
         if tip.count():
-            found.add(tip.first.inner_text())
+            names.add(tip.first.inner_text())
             assert page.locator("#vg-tooltip-element :is(script, img)").count() == 0
-    assert HOSTILE[0] in found
-    assert HOSTILE[1] in found
-    assert seen.console == []
+    assert HOSTILE[0] in names
+    assert HOSTILE[1] in names
+    assert watched.console == []
 
 
 def tooltip_at(page: Page, canvas: Locator, x: float, y: float) -> str:
@@ -317,7 +317,7 @@ def tooltip_at(page: Page, canvas: Locator, x: float, y: float) -> str:
     return tip.inner_text()
 
 
-def test_pointing_at_a_cell_of_a_heat_map_tells_every_run(sample: Seen) -> None:
+def test_pointing_at_a_cell_of_a_heat_map_tells_every_run(sample: WatchedPage) -> None:
     page = sample.page
     canvas = page.locator("[data-chart=heat-moves-1] canvas")
     box = canvas.bounding_box()
@@ -328,7 +328,7 @@ def test_pointing_at_a_cell_of_a_heat_map_tells_every_run(sample: Seen) -> None:
     assert "from node" in text
 
 
-def test_pointing_at_a_decision_tells_the_event(sample: Seen) -> None:
+def test_pointing_at_a_decision_tells_the_event(sample: WatchedPage) -> None:
     page = sample.page
     canvas = page.locator("[data-chart=task-0] canvas")
     box = canvas.bounding_box()
@@ -343,7 +343,7 @@ def test_pointing_at_a_decision_tells_the_event(sample: Seen) -> None:
     assert "900.000" in text
 
 
-def test_a_drawing_for_each_kind_of_flow_can_be_picked(sample: Seen) -> None:
+def test_a_drawing_for_each_kind_of_flow_can_be_picked(sample: WatchedPage) -> None:
     page = sample.page
     shown = page.locator(".first img:visible")
     first = [image.get_attribute("alt") for image in shown.all()]
@@ -380,7 +380,7 @@ def test_the_overview_is_quiet_fits_and_copies(browser: Browser, pages: Path, wi
     context.close()
 
 
-def test_every_control_is_reached_by_the_keyboard_and_named(sample: Seen) -> None:
+def test_every_control_is_reached_by_the_keyboard_and_named(sample: WatchedPage) -> None:
     page = sample.page
     controls = page.locator("button, a, summary, [tabindex]")
     unnamed = controls.evaluate_all(
@@ -394,13 +394,13 @@ def test_every_control_is_reached_by_the_keyboard_and_named(sample: Seen) -> Non
 
 def test_the_page_prints_dark_on_white(browser: Browser, pages: Path, tmp_path: Path) -> None:
     context = browser.new_context(color_scheme="dark")
-    seen = opened(context, pages / "sample.html")
-    page = seen.page
+    watched = opened(context, pages / "sample.html")
+    page = watched.page
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert contrast(page, "body") > 10
     assert not page.locator(".tools").first.is_visible()
     page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
-    assert seen.console == []
+    assert watched.console == []
     context.close()

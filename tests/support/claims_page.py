@@ -23,15 +23,15 @@ def render(page: str) -> str:
     """Return the page with a table of each study between `<!-- claims: NAME -->` and
     `<!-- end -->`."""
 
-    def table(found: re.Match[str]) -> str:
-        return "\n".join([found[1] + _HEAD, *_rows(found[2]), found[3]])
+    def table(match: re.Match[str]) -> str:
+        return "\n".join([match[1] + _HEAD, *_rows(match[2]), match[3]])
 
     return _TABLE.sub(table, page)
 
 
 def studies_of(page: str) -> list[str]:
     """Return the studies that a page has a table of."""
-    return [found[2] for found in _TABLE.finditer(page)]
+    return [match[2] for match in _TABLE.finditer(page)]
 
 
 def _rows(study: str) -> Iterator[str]:
@@ -49,25 +49,25 @@ def _rows(study: str) -> Iterator[str]:
     for claim in plan.study.claims:
         for cell in plan.cells:
             if claim.is_about(cell.topology, cell.label):
-                found = outcomes.get((cell, claim.text))
-                yield _row(claim, cell, found, modes.get(cell, ""), study)
+                outcome = outcomes.get((cell, claim.text))
+                yield _row(claim, cell, outcome, modes.get(cell, ""), study)
 
 
-def _row(claim: Claim, cell: Cell, found: ClaimOutcome | None, mode: str, study: str) -> str:
+def _row(claim: Claim, cell: Cell, outcome: ClaimOutcome | None, mode: str, study: str) -> str:
     text = claim.text if cell.label in claim.text else f"{cell}: {claim.text}"
-    if found is None:
+    if outcome is None:
         return f"| {text} | {claim.published} | | not run |"
-    measured = re.sub(r", difference .*|, \d+ and \d+ runs?$", "", found.measured)
-    interval = re.search(r"difference (\S+ to \S+) \(95 %\)", found.measured)
-    told = f"{measured}; {interval[1]}" if interval else measured
+    measured = re.sub(r", difference .*|, \d+ and \d+ runs?$", "", outcome.measured)
+    interval = re.search(r"difference (\S+ to \S+) \(95 %\)", outcome.measured)
+    text_of = f"{measured}; {interval[1]}" if interval else measured
     link = f"../../reports/examples/{study}/changelog.txt"
-    return f"| {text} | {found.published} | {told} | [{_verdict(found, mode)}]({link}) |"
+    return f"| {text} | {outcome.published} | {text_of} | [{_verdict(outcome, mode)}]({link}) |"
 
 
-def _verdict(found: ClaimOutcome, mode: str) -> str:
-    if not found.verdict:
-        return "holds" if found.holds else "does not hold"
-    verdict = found.verdict.partition(" in this mode")[0]
+def _verdict(outcome: ClaimOutcome, mode: str) -> str:
+    if not outcome.verdict:
+        return "holds" if outcome.holds else "does not hold"
+    verdict = outcome.verdict.partition(" in this mode")[0]
     if verdict == "cannot be seen":
         return f"{verdict} ({mode})"
-    return f"{verdict} (modelled)" if found.kind == "modelled" else verdict
+    return f"{verdict} (modelled)" if outcome.kind == "modelled" else verdict

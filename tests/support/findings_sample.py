@@ -96,18 +96,18 @@ def _residence(variant: str) -> tuple[Residence, ...]:
     return (Residence("process", 100, "hog", 9600.0, share, (share,) * 20, settled, 1), *tasks)
 
 
-def hostile_findings(found: Findings, texts: Sequence[str]) -> Findings:
+def hostile_findings(findings: Findings, texts: Sequence[str]) -> Findings:
     """The same with hostile names for every task, and in every text that rests on one."""
     return replace(
-        found,
+        findings,
         decisions=tuple(
-            replace(each, task=texts[place % len(texts)], other_task=texts[0])
-            for place, each in enumerate(found.decisions)
+            replace(item, task=texts[place % len(texts)], other_task=texts[0])
+            for place, item in enumerate(findings.decisions)
         ),
         residence=tuple(
-            replace(each, name=texts[place % len(texts)])
-            for place, each in enumerate(found.residence)
+            replace(item, name=texts[place % len(texts)])
+            for place, item in enumerate(findings.residence)
         ),
-        violations=tuple(replace(each, task=texts[1]) for each in found.violations),
+        violations=tuple(replace(item, task=texts[1]) for item in findings.violations),
         notes=tuple(texts),
     )

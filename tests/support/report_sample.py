@@ -96,18 +96,18 @@ def domains(variant: Literal["before", "after"]) -> SchedDomains:
     def group(span: tuple[int, ...], mask: tuple[int, ...]) -> SchedGroup:
         return SchedGroup(span=span, mask=mask, capacity=1024 * len(span))
 
-    found = []
+    per_cpu = []
     for cpu in range(8):
         node = cpu // 2
         near = cpus((node - 1) % 4, node, (node + 1) % 4)
         old = (2, 0) if node == 2 else (0, 2)
         centres = (node, (node + 2) % 4) if variant == "after" else old
-        alone = tuple(group((each,), (each,)) for each in (cpu, cpu ^ 1))
+        alone = tuple(group((member,), (member,)) for member in (cpu, cpu ^ 1))
         wide = [
             group(cpus((centre - 1) % 4, centre, (centre + 1) % 4), cpus(centre))
             for centre in centres
         ]
-        found.append(
+        per_cpu.append(
             CpuDomains(
                 cpu=cpu,
                 domains=(
@@ -117,7 +117,7 @@ def domains(variant: Literal["before", "after"]) -> SchedDomains:
                 ),
             )
         )
-    return SchedDomains(variant=variant, cpus=tuple(found))
+    return SchedDomains(variant=variant, cpus=tuple(per_cpu))
 
 
 def timeline(variant: Literal["before", "after"], seed: int = 1) -> Timeline:
@@ -288,12 +288,12 @@ def _thread_cell(threads: int, before: float, after: float) -> CellReport:
     }
     runs = tuple(
         replace(
-            each,
+            run_,
             measures={
-                name: values[SEEDS.index(each.seed)] for name, values in sides[each.variant].items()
+                name: values[SEEDS.index(run_.seed)] for name, values in sides[run_.variant].items()
             },
         )
-        for each in report.runs
+        for run_ in report.runs
     )
     claim = ClaimOutcome(
         text="the patch speeds it up", expected="from before to after: higher", holds=True,

@@ -24,8 +24,8 @@ def axis(reports: Sequence[CellReport]) -> CellAxis:
     machines under one use, or both.
     """
     machines = {report.topology.name for report in reports}
-    if len(machines) == 1 and (found := _parameter(reports)) is not None:
-        return found
+    if len(machines) == 1 and (parameter := _parameter(reports)) is not None:
+        return parameter
     if len(machines) == 1:
         return CellAxis(
             "Workload", tuple(report.workload.label or report.study for report in reports)
@@ -40,10 +40,10 @@ def alike(reports: Sequence[CellReport]) -> list[list[CellReport]]:
 
     A study's `exclude` may take a variant out of one cell and not of another.
     """
-    found: dict[tuple[str, ...], list[CellReport]] = {}
+    groups: dict[tuple[str, ...], list[CellReport]] = {}
     for report in reports:
-        found.setdefault(tuple(variant.name for variant in report.variants), []).append(report)
-    return list(found.values())
+        groups.setdefault(tuple(variant.name for variant in report.variants), []).append(report)
+    return list(groups.values())
 
 
 def _parameter(reports: Sequence[CellReport]) -> CellAxis | None:
@@ -55,13 +55,13 @@ def _parameter(reports: Sequence[CellReport]) -> CellAxis | None:
         for name in names
         if len({str(report.workload.parameters.get(name)) for report in reports}) == len(reports)
     ]
-    others = [
+    varying = [
         name
         for name in names
         if name not in differing
         and len({str(report.workload.parameters.get(name)) for report in reports}) > 1
     ]
-    if len(differing) != 1 or others:
+    if len(differing) != 1 or varying:
         return None
     labels = tuple(str(report.workload.parameters[differing[0]]) for report in reports)
     return CellAxis(differing[0].replace("_", " ").capitalize(), labels)
@@ -103,13 +103,13 @@ def headlines(report: CellReport) -> list[MeasureComparison]:
     What the workload printed and the study's key measures; all with a better direction where there
     are none of these. Times, counts and counters have tables of their own.
     """
-    there = [each for each in report.comparisons if not has_a_table(report.measure(each.measure))]
-    told = [
-        each
-        for each in there
-        if each.measure in report.key_measures or is_metric(report.measure(each.measure))
+    rows = [row for row in report.comparisons if not has_a_table(report.measure(row.measure))]
+    chosen = [
+        row
+        for row in rows
+        if row.measure in report.key_measures or is_metric(report.measure(row.measure))
     ]
-    return told or [each for each in there if report.measure(each.measure).direction != "none"]
+    return chosen or [row for row in rows if report.measure(row.measure).direction != "none"]
 
 
 def has_a_table(info: MeasureInfo) -> bool:
@@ -123,14 +123,14 @@ def told_apart(report: CellReport) -> list[MeasureComparison]:
     The key measures, what the workload printed, and what differs between the variants; of a single
     variant all but the counters of /proc/vmstat.
     """
-    return [each for each in report.comparisons if _is_told(report, each)]
+    return [row for row in report.comparisons if _is_told(report, row)]
 
 
-def _is_told(report: CellReport, each: MeasureComparison) -> bool:
-    info = report.measure(each.measure)
-    if each.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
+def _is_told(report: CellReport, row: MeasureComparison) -> bool:
+    info = report.measure(row.measure)
+    if row.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
         return True
     if len(report.variants) == 1:
         return not is_vm_counter(info)
     places = range(1, len(report.variants))
-    return any(each.outcome_of(index) in SHOWN for index in places)
+    return any(row.outcome_of(index) in SHOWN for index in places)

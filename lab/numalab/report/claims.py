@@ -19,12 +19,12 @@ def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
     Below a line with the study and the cell are the claims about it. Why something cannot be seen
     is said once, below the table.
     """
-    told = [report for report in reports if report.claims]
-    if not told:
+    claimed = [report for report in reports if report.claims]
+    if not claimed:
         return None
     reasons: dict[str, int] = {}
     parts: list[RenderableType] = [_columns(headed=True)]
-    for number, report in enumerate(told):
+    for number, report in enumerate(claimed):
         if len(reports) > 1:
             place = f"{report.study}, {report.cell}" if report.cell else report.study
             parts += [Text()] * (number > 0) + [Text(figures.printable(place), "bold")]

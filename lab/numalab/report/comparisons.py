@@ -97,9 +97,9 @@ def compare_variants(
     for info in measures:
         families[info.name not in key_measures].append(info)
     base, *compared_sides = variants.values()
-    found: dict[str, MeasureComparison] = {}
+    compared: dict[str, MeasureComparison] = {}
     for family in families:
-        compared = compare_table(
+        results = compare_table(
             [
                 (base.get(info.name, ()), other.get(info.name, ()), info.direction)
                 for other in compared_sides
@@ -107,8 +107,8 @@ def compare_variants(
             ]
         )
         for place, info in enumerate(family):
-            found[info.name] = _row(info.name, variants, compared[place :: len(family)])
-    return tuple(found[info.name] for info in measures)
+            compared[info.name] = _row(info.name, variants, results[place :: len(family)])
+    return tuple(compared[info.name] for info in measures)
 
 
 def _row(
@@ -117,8 +117,8 @@ def _row(
     last = versus[-1] if versus else None
     return MeasureComparison(
         measure=name,
-        summaries=tuple(summarise(each.get(name, ())) for each in variants.values()),
-        changes=(None, *(each.change for each in versus)),
+        summaries=tuple(summarise(item.get(name, ())) for item in variants.values()),
+        changes=(None, *(item.change for item in versus)),
         outcome=last.outcome if last else "not comparable",
         verdict=last.verdict if last else "only one variant has run",
         versus=(None, *versus),

@@ -90,12 +90,12 @@ class PlacementFact:
 
     subject: str
     asked: str
-    found: str
+    read_back: Annotated[str, Field(serialization_alias="found")]
 
     @property
     def agrees(self) -> bool:
         """Whether the placement is as requested."""
-        return self.asked in (ANY, ANY_NODE, self.found)
+        return self.asked in (ANY, ANY_NODE, self.read_back)
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ def decimals(values: Iterable[float | None]) -> int:
 
     All figures of a row get the same number, so that they line up and none looks more exact.
     """
-    known = [abs(value) for value in values if value is not None]
-    if all(value == int(value) for value in known):
+    numbers = [abs(value) for value in values if value is not None]
+    if all(value == int(value) for value in numbers):
         return 0
-    largest = max(known)
+    largest = max(numbers)
     return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest <= limit), 0)
 
 
@@ -48,10 +48,10 @@ def row_decimals(summaries: Iterable[Summary | None]) -> int:
     Enough for the means, and more where a standard deviation would otherwise read as 0; never
     more than 3, and none for means of 1000 and above.
     """
-    known = [summary for summary in summaries if summary is not None]
-    places = decimals([summary.mean for summary in known])
-    spreads = [summary.stddev for summary in known if summary.stddev]
-    if not spreads or max(abs(summary.mean) for summary in known) >= 1000:
+    present = [summary for summary in summaries if summary is not None]
+    places = decimals([summary.mean for summary in present])
+    spreads = [summary.stddev for summary in present if summary.stddev]
+    if not spreads or max(abs(summary.mean) for summary in present) >= 1000:
         return places
     return max(places, min(3, ceil(-log10(min(spreads)))))
 
@@ -202,16 +202,16 @@ def seeds_line(report: CellReport) -> str:
 
 def notes(report: CellReport) -> list[str]:
     """Say below a table what its figures are worth, and what is missing from them."""
-    kinds = {report.measure(each.measure).kind for each in report.comparisons}
-    found = [*report.remarks, *(report.mode.note(kind) for kind in sorted(kinds))]
-    if any(each.versus for each in report.comparisons):
-        found.append(STATISTICS_NOTE)
-    if any(None in each.summaries for each in report.comparisons):
-        found.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
+    kinds = {report.measure(row.measure).kind for row in report.comparisons}
+    lines = [*report.remarks, *(report.mode.note(kind) for kind in sorted(kinds))]
+    if any(row.versus for row in report.comparisons):
+        lines.append(STATISTICS_NOTE)
+    if any(None in row.summaries for row in report.comparisons):
+        lines.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
     if lost := sum(run.provenance.lost_events for run in report.runs):
-        found.append(f"{lost} trace events were lost; figures from the trace may be too low")
+        lines.append(f"{lost} trace events were lost; figures from the trace may be too low")
     if unfinished := len(report.unfinished):
-        found.append(
+        lines.append(
             f"{unfinished} of {runs_of(len(report.runs))} gave no result; no figure has them"
         )
-    return found
+    return lines

@@ -29,22 +29,22 @@ def test_two_parameters_that_differ_do_not() -> None:
 
 
 def test_other_machines_name_the_cells_of_one_use_and_both_name_the_rest() -> None:
-    here = with_(sample_report(), "w")
-    there = replace(here, topology=replace(here.topology, name="mesh-8"), cell="mesh-8, w")
-    assert axis([here, there]) == CellAxis("Machine", (here.topology.name, "mesh-8"))
-    other = replace(there, workload=replace(there.workload, label="v"), cell="mesh-8, v")
-    assert axis([here, other]) == CellAxis("Cell", ("ring-4, w", "mesh-8, v"))
+    on_ring = with_(sample_report(), "w")
+    on_mesh = replace(on_ring, topology=replace(on_ring.topology, name="mesh-8"), cell="mesh-8, w")
+    assert axis([on_ring, on_mesh]) == CellAxis("Machine", (on_ring.topology.name, "mesh-8"))
+    other = replace(on_mesh, workload=replace(on_mesh.workload, label="v"), cell="mesh-8, v")
+    assert axis([on_ring, other]) == CellAxis("Cell", ("ring-4, w", "mesh-8, v"))
 
 
 def test_a_short_table_has_the_key_measures_and_what_was_printed() -> None:
     """Times, counts of perf and counters of /proc/vmstat have tables of their own."""
     report = replace(thread_cells()[0], key_measures=("throughput", "elapsed_time"))
-    assert [each.measure for each in headlines(report)] == ["throughput", "wakeup_p99_5"]
+    assert [row.measure for row in headlines(report)] == ["throughput", "wakeup_p99_5"]
 
 
 def test_what_differs_is_told_of_two_variants() -> None:
     report = replace(sample_report(), key_measures=("sched_swap_numa",))
-    assert [each.measure for each in told_apart(report)] == [
+    assert [row.measure for row in told_apart(report)] == [
         "idle_while_overloaded",
         "task_time_share_node1",
         "task_time_share_node3",
@@ -57,9 +57,9 @@ def test_what_differs_is_told_of_two_variants() -> None:
 
 def test_of_one_variant_all_but_counters_is_told() -> None:
     report = sample_report()
-    told = [each.measure for each in told_apart(replace(report, variants=report.variants[:1]))]
-    every = [each.measure for each in report.comparisons]
-    assert told == [name for name in every if name != "vmstat_numa_pages_migrated"]
+    listed = [row.measure for row in told_apart(replace(report, variants=report.variants[:1]))]
+    every = [row.measure for row in report.comparisons]
+    assert listed == [name for name in every if name != "vmstat_numa_pages_migrated"]
 
 
 def test_cells_of_different_variants_have_tables_of_their_own() -> None:
@@ -70,8 +70,8 @@ def test_cells_of_different_variants_have_tables_of_their_own() -> None:
         cell="ring-4, other",
         variants=(whole.variants[0],),
         comparisons=tuple(
-            replace(each, summaries=each.summaries[:1], changes=each.changes[:1], versus=())
-            for each in whole.comparisons
+            replace(row, summaries=row.summaries[:1], changes=row.changes[:1], versus=())
+            for row in whole.comparisons
         ),
     )
     assert alike([part, whole, part]) == [[part, part], [whole]]

@@ -68,13 +68,13 @@ def times_of(block: str) -> list[tuple[str, str, Summary]]:
     for line in block.splitlines()[2:]:
         case, which, *printed = line.split()
         least, most, mean, stddev = map(float, printed[:4])
-        found = Summary(5, mean, least, most, stddev * sqrt(5 / 4))
-        rows.append((case, which.removesuffix(":"), found))
+        summary = Summary(5, mean, least, most, stddev * sqrt(5 / 4))
+        rows.append((case, which.removesuffix(":"), summary))
     return rows
 
 
 def test_the_times_print_as_in_the_2018_mail() -> None:
-    rows = [(case, which, found, None) for case, which, found in times_of(BEFORE_TIMES)]
+    rows = [(case, which, summary, None) for case, which, summary in times_of(BEFORE_TIMES)]
     assert collapsed(table_of_times("v4.17-rc5", rows)) == f"{BEFORE_TIMES}\n"
 
 
@@ -111,8 +111,8 @@ def test_the_counts_print_as_in_the_2018_mail(block: str) -> None:
             sides = [summary(int(value) / 5, None) for value in values]
         else:
             pairs = re.findall(r"([\d,.]+)(?: \( \+- *([\d.]+)% \))?", figures)
-            known = [(float(mean.replace(",", "")), float(error or 0)) for mean, error in pairs]
-            sides = [summary(mean, mean * error / 100 * sqrt(5)) for mean, error in known]
+            counts = [(float(mean.replace(",", "")), float(error or 0)) for mean, error in pairs]
+            sides = [summary(mean, mean * error / 100 * sqrt(5)) for mean, error in counts]
         rows.append((name, sides[0], sides[1]))
     names = ("v4.17-rc5", "v4.17-rc5+patches")
     if title.startswith("vmstat"):

@@ -22,15 +22,15 @@ def test_rows_are_where_something_left_and_columns_where_it_went() -> None:
     assert (axes["x"]["field"], axes["x"]["axis"]["title"]) == ("to", "to node")
     assert axes["x"]["axis"]["orient"] == "top" and "orient" not in axes["y"]["axis"]
     assert spec["data"]["values"] == CELLS
-    told = [(each["field"], each["title"]) for each in axes["tooltip"]]
-    assert told == [
+    tips = [(tip["field"], tip["title"]) for tip in axes["tooltip"]]
+    assert tips == [
         ("from", "from node"),
         ("to", "to node"),
         ("mean", "mean per run"),
         ("runs", "all runs"),
         ("distance", "distance"),
     ]
-    assert set(CELLS[0]) >= {field for field, _ in told}
+    assert set(CELLS[0]) >= {field for field, _ in tips}
 
 
 def test_a_cell_is_as_dark_as_its_part_of_the_largest() -> None:
@@ -75,19 +75,19 @@ def test_figures_are_left_out_where_cells_get_too_small(
 def test_a_curve_is_a_band_a_line_and_points_to_point_at() -> None:
     spec = curve_chart("MB/s", 20.0, 5.0)
     band, line, points = spec["layer"]
-    assert [each["mark"]["type"] for each in (band, line, points)] == ["area", "line", "point"]
+    assert [part["mark"]["type"] for part in (band, line, points)] == ["area", "line", "point"]
     low, high = band["encoding"]["y"], band["encoding"]["y2"]
     assert (low["field"], high["field"], line["encoding"]["y"]["field"]) == ("low", "high", "mean")
-    for each in (low, line["encoding"]["y"], points["encoding"]["y"]):
-        assert each["scale"] == {"domain": [0, 5.0], "nice": True}
-        assert each["axis"]["title"] == "MB/s"
+    for part in (low, line["encoding"]["y"], points["encoding"]["y"]):
+        assert part["scale"] == {"domain": [0, 5.0], "nice": True}
+        assert part["axis"]["title"] == "MB/s"
     # A value is that of the time up to its end.
     assert {band["mark"]["interpolate"], line["mark"]["interpolate"]} == {"step-before"}
     assert points["mark"]["opacity"] == 0
     # What leaves the time axis when it is zoomed is not drawn beside it.
-    assert all(each["mark"]["clip"] for each in (band, line, points))
-    told = {each["field"]: each["title"] for each in points["encoding"]["tooltip"]}
-    assert told == {
+    assert all(part["mark"]["clip"] for part in (band, line, points))
+    tips = {part["field"]: part["title"] for part in points["encoding"]["tooltip"]}
+    assert tips == {
         "label": "of",
         "start": "until [ms]",
         "mean": "mean [MB/s]",

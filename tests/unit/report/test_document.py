@@ -38,8 +38,8 @@ def test_documents_are_as_the_schema_says(reports: Sequence[CellReport]) -> None
 
 def test_a_comparison_says_how_sure_it_is() -> None:
     document = report_document(StudyResults.of(sample_report()))["cells"][0]
-    found = next(c for c in document["comparisons"] if c["measure"] == "idle_while_overloaded")
-    before, after = found["variants"]["before"], found["variants"]["after"]
+    comparison = next(c for c in document["comparisons"] if c["measure"] == "idle_while_overloaded")
+    before, after = comparison["variants"]["before"], comparison["variants"]["after"]
     assert (before["n"], before["p_value"], before["outcome"]) == (3, None, None)
     assert after["test"] == "Welch's t"
     assert after["interval"][0] < after["difference"] < after["interval"][1] < 0

@@ -12,7 +12,7 @@ from numalab.statistics.summary import Summary
 from support.report_sample import HOSTILE, sample_report
 
 
-def one(mean: float, stddev: float | None = 0.0) -> Summary:
+def summary_of(mean: float, stddev: float | None = 0.0) -> Summary:
     return Summary(n=3, mean=mean, minimum=mean, maximum=mean, stddev=stddev)
 
 
@@ -40,9 +40,9 @@ def test_decimals_follow_the_largest_figure(values: list[float | None], places: 
 
 
 def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
-    assert figures.row_decimals([one(5.011, 0.001), one(5.012, 0.002)]) == 3
-    assert figures.row_decimals([one(5.0, 0.0), one(5.5, 0.0)]) == 2
-    assert figures.row_decimals([one(1500, 0.4), None]) == 0
+    assert figures.row_decimals([summary_of(5.011, 0.001), summary_of(5.012, 0.002)]) == 3
+    assert figures.row_decimals([summary_of(5.0, 0.0), summary_of(5.5, 0.0)]) == 2
+    assert figures.row_decimals([summary_of(1500, 0.4), None]) == 0
     assert figures.row_decimals([None, None]) == 0
 
 
@@ -61,15 +61,15 @@ def test_numbers_can_be_grouped() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "change", "text"),
     [
-        (one(22801), one(27059), 18.67, "+19%"),
-        (one(100), one(97), -3.0, "-3.0%"),
-        (one(100), one(100.01), 0.01, "0%"),
-        (one(100), one(999), 899, "+899%"),
-        (one(0.7), one(87), 12057, "x122"),
-        (one(0), one(5), None, "from 0"),
-        (one(0), one(0), None, "0%"),
-        (None, one(5), None, "n/s"),
-        (one(5), None, None, "n/s"),
+        (summary_of(22801), summary_of(27059), 18.67, "+19%"),
+        (summary_of(100), summary_of(97), -3.0, "-3.0%"),
+        (summary_of(100), summary_of(100.01), 0.01, "0%"),
+        (summary_of(100), summary_of(999), 899, "+899%"),
+        (summary_of(0.7), summary_of(87), 12057, "x122"),
+        (summary_of(0), summary_of(5), None, "from 0"),
+        (summary_of(0), summary_of(0), None, "0%"),
+        (None, summary_of(5), None, "n/s"),
+        (summary_of(5), None, None, "n/s"),
     ],
 )
 def test_change(
@@ -80,7 +80,7 @@ def test_change(
 
 def test_samples_tell_where_variants_differ_in_number() -> None:
     assert figures.samples(sample_report().comparisons[0]) == "3"
-    assert figures.samples(pair(one(1), None)) == "3/0"
+    assert figures.samples(pair(summary_of(1), None)) == "3/0"
 
 
 @pytest.mark.parametrize("kind", [MeasureKind.TIMING, MeasureKind.PLACEMENT])

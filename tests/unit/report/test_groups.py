@@ -76,8 +76,8 @@ def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:
 
 def test_every_cpu_and_domain_is_listed_and_equal_ones_share_a_row() -> None:
     rows = all_domain_rows(sample_report())
-    found = sorted((cpu, row.level) for row in rows for cpu in row.cpus)
-    assert found == [(cpu, level) for cpu in range(8) for level in range(3)]
+    levels = sorted((cpu, row.level) for row in rows for cpu in row.cpus)
+    assert levels == [(cpu, level) for cpu in range(8) for level in range(3)]
     assert [(row.cpus, row.level) for row in rows if row.node == 1] == [
         ((2,), 0),
         ((3,), 0),

@@ -30,7 +30,7 @@ TIMED = RunMode("timed", model=("2 ns <each>", "caches", "more"))
 @pytest.fixture
 def report() -> CellReport:
     """After, node 0's memory is read over the link to node 1 in the first half of 5 s only."""
-    found = []
+    runs = []
     for run in sample_report().findings:
         rates = (400.0, 0.0) if run.variant == "after" else (100.0, 100.0)
         more = (
@@ -39,10 +39,10 @@ def report() -> CellReport:
             series((0.0, 0.0), node=None, link=(1, 0)),
         )
         every = (*run.findings.series, *more)
-        found.append(replace(run, findings=replace(run.findings, series=every, memory=(TASK,))))
+        runs.append(replace(run, findings=replace(run.findings, series=every, memory=(TASK,))))
     return replace(
         sample_report(),
-        findings=tuple(found),
+        findings=tuple(runs),
         mode=TIMED,
     )
 
@@ -52,8 +52,8 @@ def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: C
     assert list(shown) == [variant.name for variant in report.variants]
     first, *_, last = shown["after"]
     assert first.title == "0 to 1,250 ms"
-    assert first.told == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
-    assert last.told == "memory of node 0 0 MB/s"
+    assert first.text == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
+    assert last.text == "memory of node 0 0 MB/s"
     drawing = b64decode(first.image.partition(",")[2]).decode()
     assert ">400 MB/s<" in drawing
     assert drawing.count(">400<") == drawing.count('class="flow"') == 1
@@ -76,5 +76,5 @@ def test_the_page_says_what_the_model_is_made_of(report: CellReport) -> None:
     assert "&lt;hog&gt;/7" in text
     row = stalled_rows(report)[0]
     assert (row.stall_percent, row.local_percent) == (75.0, 25.0)
-    links = next(each for each in curves(report) if each.name == "memory_link")
+    links = next(curve for curve in curves(report) if curve.name == "memory_link")
     assert [line.label for line in links.diagrams[0].lines] == ["link 0-1", "link 1-0"]

@@ -80,11 +80,11 @@ def seed(name: str) -> tuple[list[str], list[str]]:
 def parsed(line: str) -> tuple[MmtestsRow, list[float]]:
     """Return a printed line as a row, and the percentages that it prints."""
     statistic, operation, _ = line.split(maxsplit=2)
-    found = VALUE.findall(line)
+    cells = VALUE.findall(line)
     way: Direction = Direction.HIGHER if statistic == "Hmean" else Direction.LOWER
-    values = tuple(float(value) for value, _, _ in found)
-    starred = tuple(mark == "*" for _, mark, _ in found)
-    return MmtestsRow(statistic, operation, values, way, starred), [float(p) for _, _, p in found]
+    values = tuple(float(value) for value, _, _ in cells)
+    starred = tuple(mark == "*" for _, mark, _ in cells)
+    return MmtestsRow(statistic, operation, values, way, starred), [float(p) for _, _, p in cells]
 
 
 def differences(lines: list[str]) -> dict[tuple[str, str, int], float]:
@@ -92,7 +92,7 @@ def differences(lines: list[str]) -> dict[tuple[str, str, int], float]:
 
     Fails where rounding the figures they are made of does not explain a difference.
     """
-    found = {}
+    worst = {}
     for line in lines:
         row, printed = parsed(line)
         base = row.values[0]
@@ -104,12 +104,12 @@ def differences(lines: list[str]) -> dict[tuple[str, str, int], float]:
             if f"{ours:.2f}" == f"{theirs:.2f}":
                 continue
             assert place > 0
-            found[row.statistic, row.operation, place] = round(round(ours, 2) - theirs, 2)
+            worst[row.statistic, row.operation, place] = round(round(ours, 2) - theirs, 2)
             ends = [gain_percent(b, v, row.direction) for b in (base - HALF, base + HALF)
                     for v in (value - HALF, value + HALF)]  # fmt: skip
-            known = [end for end in ends if end is not None]
-            assert min(known) - HALF <= theirs <= max(known) + HALF, line
-    return found
+            finite = [end for end in ends if end is not None]
+            assert min(finite) - HALF <= theirs <= max(finite) + HALF, line
+    return worst
 
 
 def test_percentages_of_2015_come_out_as_printed_or_differ_by_the_rounding() -> None:
@@ -195,7 +195,7 @@ def test_the_derived_counters_of_2015_come_out_as_printed() -> None:
 
 def test_the_counters_of_2020_come_out_as_printed() -> None:
     theirs = seed("mmtests-2020.txt")[1]
-    given = {line[4:].rsplit(maxsplit=2)[0].strip(): line.split()[-2:] for line in theirs}
+    printed = {line[4:].rsplit(maxsplit=2)[0].strip(): line.split()[-2:] for line in theirs}
     names = {
         "numa_pte_updates": "Ops NUMA PTE updates",
         "numa_huge_pte_updates": "Ops NUMA PMD updates",
@@ -206,12 +206,12 @@ def test_the_counters_of_2020_come_out_as_printed() -> None:
     sides = [
         dict(
             numa_lines(
-                {n: float(given[label.removeprefix("Ops ")][side]) for n, label in names.items()}
+                {n: float(printed[label.removeprefix("Ops ")][side]) for n, label in names.items()}
             )
         )
         for side in (0, 1)
     ]
-    lines = [(label, [sides[0][label], sides[1][label]]) for label in given]
+    lines = [(label, [sides[0][label], sides[1][label]]) for label in printed]
     assert table_of_operations(["baseline", "lbnuma-v3"], lines)[1:] == theirs
 
 

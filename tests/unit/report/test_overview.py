@@ -44,10 +44,10 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
 
 def test_its_head_has_the_variants_of_every_cell_once() -> None:
     first, second, *rest = thread_cells()
-    renamed = tuple(replace(each, name=f"{each.name}-too") for each in second.variants)
+    renamed = tuple(replace(variant, name=f"{variant.name}-too") for variant in second.variants)
     other = replace(second, variants=renamed)
     head = parsed(render_overview([overview(first, other, *rest)])).xpath("//p[@class='meta']/span")
-    names = [each.name for each in first.variants]
+    names = [variant.name for variant in first.variants]
     assert [span.text for span in head] == [*names, *(f"{n}-too" for n in names)]
 
 

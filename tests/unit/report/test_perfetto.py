@@ -15,8 +15,8 @@ BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 
 def rendered(report: CellReport, place: int = 1) -> pb.Trace:
     timeline = report.timelines[place]
-    found = next(run.findings for run in report.findings if run.run == timeline.run)
-    parts = list(render_perfetto(report.topology, timeline, found))
+    findings = next(run.findings for run in report.findings if run.run == timeline.run)
+    parts = list(render_perfetto(report.topology, timeline, findings))
     assert len(parts) > len(timeline.spans) // PACKETS_IN_PART
     trace = pb.Trace.FromString(b"".join(parts))
     assert trace.IsInitialized()
@@ -24,23 +24,23 @@ def rendered(report: CellReport, place: int = 1) -> pb.Trace:
 
 
 def tracks(trace: pb.Trace) -> dict[int, Any]:
-    found = [each.track_descriptor for each in trace.packet if each.HasField("track_descriptor")]
-    return {each.uuid: each for each in found}
+    descriptors = [p.track_descriptor for p in trace.packet if p.HasField("track_descriptor")]
+    return {p.uuid: p for p in descriptors}
 
 
 def test_every_event_is_on_a_track_that_was_described_before() -> None:
-    seen = set()
+    described = set()
     packets = rendered(sample_report()).packet
     assert packets[0].sequence_flags == pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
     for packet in packets:
         assert packet.trusted_packet_sequence_id == 1
         if packet.HasField("track_descriptor"):
             about = packet.track_descriptor
-            assert about.uuid not in seen
-            assert not about.HasField("parent_uuid") or about.parent_uuid in seen
-            seen.add(about.uuid)
+            assert about.uuid not in described
+            assert not about.HasField("parent_uuid") or about.parent_uuid in described
+            described.add(about.uuid)
         else:
-            assert packet.track_event.track_uuid in seen
+            assert packet.track_event.track_uuid in described
 
 
 def test_slices_of_a_track_follow_each_other() -> None:
@@ -61,9 +61,11 @@ def test_slices_of_a_track_follow_each_other() -> None:
 
 
 def test_cpus_lie_below_their_nodes_and_tasks_below_each_other() -> None:
-    found = tracks(rendered(sample_report()))
+    by_uuid = tracks(rendered(sample_report()))
     below = {
-        (found[each.parent_uuid].name, each.name) for each in found.values() if each.parent_uuid
+        (by_uuid[track.parent_uuid].name, track.name)
+        for track in by_uuid.values()
+        if track.parent_uuid
     }
     assert ("node 2", "CPU 5") in below
     assert ("ring-4: CPUs by node", "node 2") in below
@@ -74,12 +76,12 @@ def test_cpus_lie_below_their_nodes_and_tasks_below_each_other() -> None:
 def test_a_move_flows_to_the_tasks_next_slice_on_its_new_node() -> None:
     report = sample_report()
     trace = rendered(report)
-    events = [(each.timestamp, each.track_event) for each in trace.packet if each.timestamp]
+    events = [(item.timestamp, item.track_event) for item in trace.packet if item.timestamp]
     starts = {flow: (at, event) for at, event in events for flow in event.flow_ids}
     ends = {flow: (at, event) for at, event in events for flow in event.terminating_flow_ids}
     assert set(ends) <= set(starts)
     decisions = report.findings[3].findings.decisions
-    assert len(starts) == sum(each.kind != "stick" for each in decisions)
+    assert len(starts) == sum(item.kind != "stick" for item in decisions)
     names = tracks(trace)
     for flow, (at, event) in ends.items():
         assert at >= starts[flow][0]
@@ -92,8 +94,8 @@ def test_a_move_flows_to_the_tasks_next_slice_on_its_new_node() -> None:
 
 def test_curves_are_counters_that_change_when_their_step_begins() -> None:
     trace = rendered(sample_report())
-    found = tracks(trace)
-    (local,) = (each for each in found.values() if each.counter.unit_name == "%")
+    by_uuid = tracks(trace)
+    (local,) = (track for track in by_uuid.values() if track.counter.unit_name == "%")
     values = [
         (packet.timestamp, packet.track_event.double_counter_value)
         for packet in trace.packet
@@ -104,7 +106,7 @@ def test_curves_are_counters_that_change_when_their_step_begins() -> None:
 
 
 def test_hostile_names_are_shown_as_what_they_are() -> None:
-    names = {each.name for each in tracks(rendered(hostile_report(), 0)).values()}
+    names = {track.name for track in tracks(rendered(hostile_report(), 0)).values()}
     assert HOSTILE[0] in names
     assert "\\u202egnp.exe\\u2066" in names
 
@@ -122,6 +124,6 @@ def test_a_cpu_that_the_machine_lacks_has_no_node() -> None:
     spans = tuple(replace(span, node=None) for span in timeline.spans)
     parts = render_perfetto(report.topology, replace(timeline, spans=spans))
     trace = pb.Trace.FromString(b"".join(parts))
-    names = {each.track_event.name for each in trace.packet if each.track_event.name}
+    names = {packet.track_event.name for packet in trace.packet if packet.track_event.name}
     assert any(name.startswith("CPU ") for name in names)
     assert not any(name.startswith("node ") for name in names)

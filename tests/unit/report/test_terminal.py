@@ -31,8 +31,8 @@ def test_three_variants_have_room() -> None:
     report = sample_report()
     third = replace(report.variants[1], name="third")
     comparisons = tuple(
-        replace(each, summaries=(*each.summaries, None), changes=(*each.changes, None))
-        for each in report.comparisons
+        replace(row, summaries=(*row.summaries, None), changes=(*row.changes, None))
+        for row in report.comparisons
     )
     text = shown(replace(report, variants=(*report.variants, third), comparisons=comparisons))
     assert re.findall(r"^ +before +(\w+) *$", text, re.MULTILINE) == ["after", "third"]

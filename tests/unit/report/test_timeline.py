@@ -63,8 +63,8 @@ spans = st.builds(
 
 
 @given(st.lists(spans, min_size=1, max_size=30))
-def test_merged_spans_stay_in_the_window_and_apart(found: list[Span]) -> None:
-    drawn = on_cpus(line(*found, length=100.0), most=0).spans
+def test_merged_spans_stay_in_the_window_and_apart(drawn_spans: list[Span]) -> None:
+    drawn = on_cpus(line(*drawn_spans, length=100.0), most=0).spans
     for cpu in range(4):
         mine = [span for span in drawn if span.cpu == cpu]
         assert all(0 <= s.start_ms < s.end_ms <= 100.001 for s in mine)
@@ -72,7 +72,7 @@ def test_merged_spans_stay_in_the_window_and_apart(found: list[Span]) -> None:
 
 
 def test_a_stay_lasts_until_the_first_run_on_another_node() -> None:
-    found = stays(
+    result = stays(
         line(
             Span(2, 1, 0, 10, "hog", True),
             Span(3, 1, 40, 50, "hog", True),
@@ -81,7 +81,7 @@ def test_a_stay_lasts_until_the_first_run_on_another_node() -> None:
             Span(0, 0, 0, 5, "other", False),
         )
     )
-    assert [(s.task, s.node, s.start_ms, s.end_ms) for s in found] == [
+    assert [(s.task, s.node, s.start_ms, s.end_ms) for s in result] == [
         ("hog", 1, 0, 70),
         ("hog", 3, 70, 95),
     ]

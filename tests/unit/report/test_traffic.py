@@ -51,11 +51,11 @@ def test_arrows_of_all_variants_share_one_scale() -> None:
 def test_only_the_largest_flows_are_drawn() -> None:
     report = sample_report()
     cells = tuple(tuple(float(10 * a + b + 1) for b in range(4)) for a in range(4))
-    found = [
+    kinds = [
         replace(run, findings=replace(run.findings, matrices=(Matrix("m", "M", "moves", cells),)))
         for run in report.findings
     ]
-    report = replace(report, findings=tuple(found))
+    report = replace(report, findings=tuple(kinds))
     (kind,) = traffic(report)
     drawing = draw_flows(report.topology, kind, kind.sides[0])
     assert drawing.count('class="flow"') == MOST_FLOWS
@@ -97,7 +97,7 @@ def test_a_curve_has_the_mean_and_the_band_of_its_runs() -> None:
     first = diagram.lines[0].points[0]
     assert first == (50.0, 22.0, 21.0, 23.0, 3)
     assert local.most == 100
-    assert [each.heading for each in runnable.diagrams] == ["before", "after"]
+    assert [diagram.heading for diagram in runnable.diagrams] == ["before", "after"]
     assert [line.label for line in runnable.diagrams[0].lines] == [f"node {n}" for n in range(4)]
 
 
@@ -114,8 +114,8 @@ def test_a_run_that_ends_early_leaves_its_curve() -> None:
 def test_curves_are_valid_vega_lite() -> None:
     import vl_convert  # noqa: PLC0415
 
-    for each in curves(sample_report()):
-        spec = curve_chart(each.unit, 5000.0, each.most)
+    for curve in curves(sample_report()):
+        spec = curve_chart(curve.unit, 5000.0, curve.most)
         assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
 
 
@@ -123,16 +123,16 @@ def test_a_curve_has_each_column_once() -> None:
     named = ("start", "mean", "low", "high", "runs")
     lines = [
         line
-        for each in curves(sample_report())
-        for diagram in each.diagrams
+        for item in curves(sample_report())
+        for diagram in item.diagrams
         for line in diagram.lines
     ]
     assert lines
     for line in lines:
-        found = by_column(line)
-        assert set(found) == {*named, "label", "color", "place"}
-        columns = [found[name] for name in named]
-        assert all(isinstance(each, list) and len(each) == len(line.points) for each in columns)
+        packed_line = by_column(line)
+        assert set(packed_line) == {*named, "label", "color", "place"}
+        columns = [packed_line[name] for name in named]
+        assert all(isinstance(item, list) and len(item) == len(line.points) for item in columns)
 
 
 def test_a_decision_says_what_was_decided() -> None:
@@ -156,21 +156,21 @@ def test_decisions_about_tasks_without_a_row_have_no_mark() -> None:
 
 
 def test_movers_and_moments_are_of_all_runs() -> None:
-    found = balance(sample_report())
-    assert found is not None
-    rows = {(row.variant, row.mover): row for row in found.movers}
+    result = balance(sample_report())
+    assert result is not None
+    rows = {(row.variant, row.mover): row for row in result.movers}
     assert rows["after", "numa"].moves == 5
     assert rows["after", "numa"].taken_back == (("load balancer", 1.0),)
     assert rows["before", "numa"].taken_back == ()
-    assert (found.violation_count, len(found.violations)) == (120, 3)
-    assert found.violations[0].what == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
-    assert found.storms[0].what == "4 moves of 4 tasks to node 3"
-    assert len(found.notes) == 6
+    assert (result.violation_count, len(result.violations)) == (120, 3)
+    assert result.violations[0].what == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
+    assert result.storms[0].what == "4 moves of 4 tasks to node 3"
+    assert len(result.notes) == 6
 
 
 def test_residence_is_that_of_one_run_of_each_variant() -> None:
     rows = residence_rows(sample_report())
-    assert [row.found.level for row in rows] == ["process"] * 2 + ["task"] * 16
+    assert [row.residence.level for row in rows] == ["process"] * 2 + ["task"] * 16
     assert [row.variant for row in rows[:2]] == ["before", "after"]
 
 
@@ -182,8 +182,8 @@ def alone() -> CellReport:
         variants=report.variants[:1],
         runs=report.runs[:1],
         comparisons=tuple(
-            replace(each, summaries=each.summaries[:1], changes=(None,), versus=(None,))
-            for each in report.comparisons
+            replace(row, summaries=row.summaries[:1], changes=(None,), versus=(None,))
+            for row in report.comparisons
         ),
         sched_domains=report.sched_domains[:1],
         timelines=report.timelines[:1],
@@ -232,8 +232,8 @@ def test_many_curves_have_fewer_steps_each() -> None:
         TimeSeries("links", "Links", "MB/s", None, (10.0, 20.0), (1.0, 2.0), link=(0, n))
         for n in range(1, 33)
     )
-    found = replace(first, findings=replace(first.findings, series=many, length_ms=20.0))
-    (links,) = curves(replace(report, findings=(found,)))
+    crowded = replace(first, findings=replace(first.findings, series=many, length_ms=20.0))
+    (links,) = curves(replace(report, findings=(crowded,)))
     for line in links.diagrams[0].lines:
         assert len(line.points) == MOST_POINTS // 32
         assert [point[1] for point in line.points] == [1.0] * 25 + [2.0] * 25

@@ -35,13 +35,13 @@ def test_runs_that_failed_alike_are_one_cause(first: str, second: str) -> None:
 
 def test_the_most_frequent_cause_is_first_and_what_never_started_last() -> None:
     waiting = [failed(n, "", "not run") for n in range(9)]
-    found = causes([*waiting, failed(10, "x"), failed(11, "y"), failed(12, "y")])
-    assert [(cause.status, cause.text) for cause in found] == [
+    groups = causes([*waiting, failed(10, "x"), failed(11, "y"), failed(12, "y")])
+    assert [(cause.status, cause.text) for cause in groups] == [
         ("failed", "y"),
         ("failed", "x"),
         ("not run", ""),
     ]
-    assert found[1].line == "run ring-4_hogs-10_a_1 failed: x"
+    assert groups[1].line == "run ring-4_hogs-10_a_1 failed: x"
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "x" * 10**6, "\n\n", "\x1b[2J\u2028::error::"])
@@ -53,10 +53,10 @@ def test_a_cause_is_one_short_printable_line(text: str) -> None:
 
 
 def test_the_rest_of_the_causes_is_counted() -> None:
-    found = causes([failed(n, "xyzuvw"[n % 6] * 5) for n in range(12)])
-    assert cause_lines(found, 5)[-1] == "  2 more runs without a result (other reasons: 1)"
-    assert len(cause_lines(found, 5)) == 11
-    assert len(cause_lines(found, 5, places=False)) == 6
+    groups = causes([failed(n, "xyzuvw"[n % 6] * 5) for n in range(12)])
+    assert cause_lines(groups, 5)[-1] == "  2 more runs without a result (other reasons: 1)"
+    assert len(cause_lines(groups, 5)) == 11
+    assert len(cause_lines(groups, 5, places=False)) == 6
 
 
 def test_names_are_joined_while_they_fit() -> None:

@@ -97,8 +97,8 @@ def _pairs(
 
     def cell(near: int, far: int) -> str:
         name = f"{metric}_{near}-{far}"
-        found = [run.measures[name].value for run in runs if name in run.measures]
-        values = [value for value in found if value is not None]
+        recorded = [run.measures[name].value for run in runs if name in run.measures]
+        values = [value for value in recorded if value is not None]
         if not values:
             return ""
         beside = f"{expected(near, far):.0f} / " if expected else ""

@@ -32,10 +32,12 @@ def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[document.Pla
 
 
 def _thread(thread: ThreadProof) -> document.PlacementFact:
-    asked, found = (f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed))
+    planned, allowed = (
+        f"host CPU {format_cpulist(cpus)}" for cpus in (thread.planned, thread.allowed)
+    )
     # QEMU's other threads may run on fewer CPUs than they were given.
     within = not thread.vcpus and set(thread.allowed) <= set(thread.planned)
-    return document.PlacementFact(thread.role, asked, asked if within else found)
+    return document.PlacementFact(thread.role, planned, planned if within else allowed)
 
 
 def _memory(memory: MemoryProof) -> document.PlacementFact:
@@ -44,9 +46,9 @@ def _memory(memory: MemoryProof) -> document.PlacementFact:
         where = f"host node {planned}"
         size = f"{pages.get(planned, 0)} pages of {memory.page_kib} KiB"
         return document.PlacementFact(f"{subject}, {size}", where, where)
-    each = (f"{n} pages of {memory.page_kib} KiB on host node {at}" for at, n in pages.items())
+    counts = (f"{n} pages of {memory.page_kib} KiB on host node {at}" for at, n in pages.items())
     asked = document.ANY_NODE if planned is None else f"host node {planned}"
-    return document.PlacementFact(subject, asked, ", ".join(each) or "no page touched")
+    return document.PlacementFact(subject, asked, ", ".join(counts) or "no page touched")
 
 
 def _usage(usage: Usage | None) -> Iterable[document.PlacementFact]:
@@ -54,15 +56,15 @@ def _usage(usage: Usage | None) -> Iterable[document.PlacementFact]:
     if usage is None:
         return
     vcpus = [thread for thread in usage.threads if thread.vcpus]
-    others = [thread for thread in usage.threads if not thread.vcpus]
-    for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", others)):
+    helpers = [thread for thread in usage.threads if not thread.vcpus]
+    for what, threads in (("vCPUs", vcpus), ("QEMU's other threads", helpers)):
         if threads:
             used = _used(threads, usage.seconds)
             yield document.PlacementFact(f"{what} while the workload ran", document.ANY, used)
     stolen = [f"{ms} ms of host CPU {cpu}" for cpu, ms in usage.stolen_ms.items() if ms]
     if usage.stolen_ms:
-        found = ", ".join(stolen) or "nothing"
-        yield document.PlacementFact("stolen by a hypervisor below", document.ANY, found)
+        text = ", ".join(stolen) or "nothing"
+        yield document.PlacementFact("stolen by a hypervisor below", document.ANY, text)
 
 
 def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
@@ -99,7 +101,7 @@ def _timing(timing: Timing | None, proof: Proof) -> Iterable[document.PlacementF
     if timing is None:
         return
     if timing.means:
-        found = "; ".join(["mean something", *map(str, timing.disturbs)])
+        text = "; ".join(["mean something", *map(str, timing.disturbs)])
     else:
-        found = f"mean nothing: {'; '.join(against(timing, proof))}"
-    yield document.PlacementFact("timing figures", document.ANY, found)
+        text = f"mean nothing: {'; '.join(against(timing, proof))}"
+    yield document.PlacementFact("timing figures", document.ANY, text)

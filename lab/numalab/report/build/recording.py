@@ -56,9 +56,9 @@ def measure_recording(
         raise UserError("is not a folder", file=directory.path)
     decoded = decode_trace(trace, topology, directory.events)
     events = scan_events(directory)
-    seen = set(events.select("cpu").unique().collect()["cpu"].to_list())
+    cpus = set(events.select("cpu").unique().collect()["cpu"].to_list())
     try:
-        _check_cpus(trace, seen, topology, allowed_cpus)
+        _check_cpus(trace, cpus, topology, allowed_cpus)
     except UserError:
         directory.events.unlink()
         raise
@@ -74,20 +74,20 @@ def measure_recording(
 
 
 def _check_cpus(
-    trace: Path, seen: set[int], topology: Topology | None, allowed: Sequence[int] | None
+    trace: Path, recorded: set[int], topology: Topology | None, allowed: Sequence[int] | None
 ) -> None:
-    known = seen
+    cpus = recorded
     if topology is not None:
-        known = {cpu for node in topology.nodes for cpu in node.cpus}
-        if seen - known:
+        cpus = {cpu for node in topology.nodes for cpu in node.cpus}
+        if recorded - cpus:
             raise UserError(
-                f"was recorded on CPUs {format_cpulist(seen)}, "
-                f"and {topology.name} only has {format_cpulist(known)}",
+                f"was recorded on CPUs {format_cpulist(recorded)}, "
+                f"and {topology.name} only has {format_cpulist(cpus)}",
                 file=trace,
             )
-    if allowed is not None and (missing := set(allowed) - known):
+    if allowed is not None and (missing := set(allowed) - cpus):
         raise UserError(
-            f"there are no CPUs {format_cpulist(missing)} (there are {format_cpulist(known)})",
+            f"there are no CPUs {format_cpulist(missing)} (there are {format_cpulist(cpus)})",
             key="--cpus",
         )
 
@@ -122,7 +122,9 @@ def _notes(
         )
     if not (window.begun and window.ended):
         missing = [
-            text for text, there in (("begin", window.begun), ("end", window.ended)) if not there
+            text
+            for text, present in (("begin", window.begun), ("end", window.ended))
+            if not present
         ]
         notes.append(
             f"no marker numalab: {' nor '.join(missing)}; the recording's own stands for it"
@@ -134,7 +136,7 @@ def _notes(
             f"the nodes of the CPUs are not known, which these need: {', '.join(of_nodes)}"
         )
         excused = (*excused, *of_nodes)
-    absent = [each.name for each in measures if each.value is None and each.name not in excused]
+    absent = [m.name for m in measures if m.value is None and m.name not in excused]
     if absent:
         notes.append(
             "an event that these need never happened, or was not recorded: " + ", ".join(absent)

@@ -27,19 +27,19 @@ KEYS = (
 
 
 def recording_report(
-    trace: Path, found: MeasuredRecording, topology: Topology, tasks: Sequence[str]
+    trace: Path, recording: MeasuredRecording, topology: Topology, tasks: Sequence[str]
 ) -> document.CellReport:
     """Put together the report of a recording that `measure_recording` took."""
-    infos = tuple(each.info for each in found.analysis.measures)
-    samples = {each.name: [each.value] for each in found.analysis.measures}
-    there = [name for name in KEYS if samples.get(name, [None])[0] is not None]
-    ran = found.analysis.timeline if found.decoded.events <= MOST_DRAWN else None
+    infos = tuple(measure.info for measure in recording.analysis.measures)
+    samples = {measure.name: [measure.value] for measure in recording.analysis.measures}
+    keys = [name for name in KEYS if samples.get(name, [None])[0] is not None]
+    ran = recording.analysis.timeline if recording.decoded.events <= MOST_DRAWN else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     words = [f"--tasks '{name}'" for name in tasks]
     return document.CellReport(
         study=trace.name,
         question=f"What does {trace.name} show?",
-        verdict=_verdict(found),
+        verdict=_verdict(recording),
         reference="",
         axis="recording",
         mode=RunMode("recording"),
@@ -49,31 +49,31 @@ def recording_report(
         topology=topology,
         variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
         measures=infos,
-        key_measures=tuple(there),
-        runs=(_run(trace, found),),
-        comparisons=compare_variants(infos, tuple(there), {VARIANT: samples}),
+        key_measures=tuple(keys),
+        runs=(_run(trace, recording),),
+        comparisons=compare_variants(infos, tuple(keys), {VARIANT: samples}),
         timelines=() if ran is None else (timeline_of(ran, VARIANT, trace.name),),
-        findings=(document.RunFindings(VARIANT, trace.name, found.analysis.findings),),
-        remarks=found.notes,
+        findings=(document.RunFindings(VARIANT, trace.name, recording.analysis.findings),),
+        remarks=recording.notes,
     )
 
 
-def _verdict(found: MeasuredRecording) -> str:
-    decoded, seconds = found.decoded, found.analysis.window.length_ns / 1e9
+def _verdict(recording: MeasuredRecording) -> str:
+    decoded, seconds = recording.decoded, recording.analysis.window.length_ns / 1e9
     lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
     return (
         f"{decoded.events:,} events{lost}; NUMA balancing decided "
-        f"{found.analysis.findings.decisions_in_all} times in {seconds:.3f} s."
+        f"{recording.analysis.findings.decisions_in_all} times in {seconds:.3f} s."
     )
 
 
-def _run(trace: Path, found: MeasuredRecording) -> document.Run:
+def _run(trace: Path, recording: MeasuredRecording) -> document.Run:
     return document.Run(
         id=trace.name,
         variant=VARIANT,
         seed=0,
         status=RunStatus.OK,
-        measures={each.name: each.value for each in found.analysis.measures},
+        measures={measure.name: measure.value for measure in recording.analysis.measures},
         provenance=document.Provenance(
             qemu="none",
             libvirt="none",
@@ -81,7 +81,7 @@ def _run(trace: Path, found: MeasuredRecording) -> document.Run:
             image="none",
             image_digest="",
             placement="recorded elsewhere",
-            events=found.decoded.events,
-            lost_events=found.decoded.lost,
+            events=recording.decoded.events,
+            lost_events=recording.decoded.lost,
         ),
     )

@@ -142,18 +142,18 @@ def _key_measures(
     study: Study, about: Sequence[Claim], infos: Sequence[MeasureInfo]
 ) -> tuple[str, ...]:
     """Return the measures to show first, those that the cell has: the study's or its claims'."""
-    there = {info.name for info in infos}
+    names = {info.name for info in infos}
     named = study.key_measures or tuple(dict.fromkeys(claim.measure for claim in about))
-    return tuple(name for name in named if name in there)
+    return tuple(name for name in named if name in names)
 
 
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
     """Describe every measure that some run has, in the order in which they were taken."""
-    found: dict[str, MeasureInfo] = {}
+    infos: dict[str, MeasureInfo] = {}
     for run in runs:
-        for name, each in run.measures.items():
-            found.setdefault(name, each.info)
-    return tuple(found.values())
+        for name, measure in run.measures.items():
+            infos.setdefault(name, measure.info)
+    return tuple(infos.values())
 
 
 def _samples(
@@ -193,17 +193,17 @@ def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[T
     """Draw the first run of each variant; the table says how the others compare."""
     for name in variants:
         for run in of_variant(runs, name)[:1]:
-            found = load_timeline(run.directory, run.manifest.workload.tasks)
-            if found is not None:
-                yield timeline_of(found, name, run.id)
+            recorded = load_timeline(run.directory, run.manifest.workload.tasks)
+            if recorded is not None:
+                yield timeline_of(recorded, name, run.id)
 
 
 def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
     """Give what the analysis of each run found; results of an older numalab have none."""
     for run in runs:
-        found = load_findings(run.directory)
-        if found is not None:
-            yield document.RunFindings(run.manifest.variant, run.id, found)
+        findings = load_findings(run.directory)
+        if findings is not None:
+            yield document.RunFindings(run.manifest.variant, run.id, findings)
 
 
 def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: int) -> str:
@@ -219,9 +219,9 @@ def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: in
         where = f"{finished} of" if lacking > 0 else "all"
         return f"Seen in {where} {runs_of(planned)}: {texts}{missing}."
     if claims:
-        told: dict[str, list[str]] = {}
+        texts_of: dict[str, list[str]] = {}
         for claim in claims:
-            told.setdefault(claim.verdict_text, []).append(claim.text)
-        parts = [f"{said[:1].upper()}{said[1:]}: {'; '.join(of)}" for said, of in told.items()]
+            texts_of.setdefault(claim.verdict_text, []).append(claim.text)
+        parts = [f"{said[:1].upper()}{said[1:]}: {'; '.join(of)}" for said, of in texts_of.items()]
         return f"{'. '.join(parts)}{missing}."
     return f"{finished} of {runs_of(planned)} finished{missing}."

@@ -48,8 +48,8 @@ def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
 
     A time of mode timed is its model's, and is judged as such.
     """
-    found = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
-    unit, kind = next(((each.info.unit, each.info.kind) for each in found), ("", ""))
+    measures = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
+    unit, kind = next(((measure.info.unit, measure.info.kind) for measure in measures), ("", ""))
     if kind == MeasureKind.TIMING and {run.manifest.mode for run in runs} == {"timed"}:
         return unit, MeasureKind.MODELLED
     return unit, kind
@@ -57,9 +57,11 @@ def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
 
 def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
     values = [run.value(claim.measure) for run in runs]
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     unit, kind = _unit_and_kind(claim, runs)
-    measured = f"{_figure(min(known))} to {_figure(max(known))} {unit}" if known else "not measured"
+    measured = (
+        f"{_figure(min(numbers))} to {_figure(max(numbers))} {unit}" if numbers else "not measured"
+    )
     return document.ClaimOutcome(
         text=claim.text,
         expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
@@ -72,7 +74,7 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Judgement:
     """A verdict, and where it cannot be given, why."""
 
     verdict: ClaimVerdict
@@ -110,20 +112,20 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.
     if claim.statistic == "spread":
         sides = map(deviations, sides)
     # Whether more is better is not asked here, only where the mean went.
-    found = compare_samples(*sides, direction=Direction.HIGHER, family=family)
+    versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
-    seen = _seen(claim, found, kind, [*before, *after])
+    judgement = _judged(claim, versus, kind, [*before, *after])
     return document.ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
-        measured=_measured(found, unit, claim.statistic),
-        holds=(not claim.expect or seen.verdict in claim.expect)
-        and (not claim.bounds or claim.holds(_change(found))),
+        measured=_measured(versus, unit, claim.statistic),
+        holds=(not claim.expect or judgement.verdict in claim.expect)
+        and (not claim.bounds or claim.holds(_change(versus))),
         measure=claim.measure,
         kind=kind,
         published=claim.published,
-        verdict=seen.verdict if claim.direction else "",
-        reason=seen.reason if claim.direction else "",
+        verdict=judgement.verdict if claim.direction else "",
+        reason=judgement.reason if claim.direction else "",
         required=bool(claim.expect or claim.bounds),
     )
 
@@ -135,19 +137,19 @@ def _expected(claim: Claim) -> str:
     return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
 
 
-def _measured(found: Comparison, unit: str, statistic: str) -> str:
-    if found.before is None or found.after is None:
-        return found.verdict
-    change = f" ({found.change:+.1f}%)" if found.change is not None else ""
+def _measured(versus: Comparison, unit: str, statistic: str) -> str:
+    if versus.before is None or versus.after is None:
+        return versus.verdict
+    change = f" ({versus.change:+.1f}%)" if versus.change is not None else ""
     interval = ""
-    if found.interval is not None:
-        low, high = (_figure(end, sign="+") for end in found.interval)
+    if versus.interval is not None:
+        low, high = (_figure(end, sign="+") for end in versus.interval)
         interval = f", difference {low} to {high} (95 %)"
-    means = f"{_figure(found.before.mean)} to {_figure(found.after.mean)} {unit}"
+    means = f"{_figure(versus.before.mean)} to {_figure(versus.after.mean)} {unit}"
     if statistic == "spread":
-        counts = f"{found.before.n} and {found.after.n} deviations from the median"
+        counts = f"{versus.before.n} and {versus.after.n} deviations from the median"
         return f"{means} of spread{change}{interval}, {counts}"
-    return f"{means}{change}{interval}, {found.before.n} and {runs_of(found.after.n)}"
+    return f"{means}{change}{interval}, {versus.before.n} and {runs_of(versus.after.n)}"
 
 
 def _figure(value: float, sign: str = "") -> str:
@@ -156,32 +158,36 @@ def _figure(value: float, sign: str = "") -> str:
     return format(value, sign + digits)
 
 
-def _change(found: Comparison) -> float | None:
+def _change(versus: Comparison) -> float | None:
     """Return the change in percent; of two equal means it is 0, also where they are 0."""
-    if found.before is not None and found.after is not None:
-        return 0.0 if found.before.mean == found.after.mean else found.change
+    if versus.before is not None and versus.after is not None:
+        return 0.0 if versus.before.mean == versus.after.mean else versus.change
     return None
 
 
-def _seen(claim: Claim, found: Comparison, kind: str, runs: Sequence[StoredRun]) -> _Seen:
-    if found.outcome == "not comparable":
-        return _Seen("cannot be seen", found.verdict)
+def _judged(claim: Claim, versus: Comparison, kind: str, runs: Sequence[StoredRun]) -> _Judgement:
+    if versus.outcome == "not comparable":
+        return _Judgement("cannot be seen", versus.verdict)
     if kind == MeasureKind.TIMING and (why := untimed(runs)):
-        return _Seen("cannot be seen", str(why))
-    if found.outcome == "no difference shown":
-        same = claim.direction == "same" and _same(found)
-        return _Seen("reproduced" if same else "no difference shown")
-    went: Direction = Direction.HIGHER if found.outcome == "better" else Direction.LOWER
-    return _Seen("reproduced" if claim.direction == went else "opposite")
+        return _Judgement("cannot be seen", str(why))
+    if versus.outcome == "no difference shown":
+        same = claim.direction == "same" and _same(versus)
+        return _Judgement("reproduced" if same else "no difference shown")
+    went: Direction = Direction.HIGHER if versus.outcome == "better" else Direction.LOWER
+    return _Judgement("reproduced" if claim.direction == went else "opposite")
 
 
-def _same(found: Comparison) -> bool:
+def _same(versus: Comparison) -> bool:
     """Say whether the runs leave no room for a difference; that they show none is not enough."""
-    if found.before is None or found.after is None or min(found.before.n, found.after.n) < FEWEST:
+    if (
+        versus.before is None
+        or versus.after is None
+        or min(versus.before.n, versus.after.n) < FEWEST
+    ):
         return False
-    if found.interval is None:  # every run gave the same value
+    if versus.interval is None:  # every run gave the same value
         return True
-    ends = [found.percent(end) for end in found.interval]
+    ends = [versus.percent(end) for end in versus.interval]
     return all(end is not None and abs(end) <= PRECISION for end in ends)
 
 

@@ -37,27 +37,27 @@ def _problems(studies: Sequence[StudyResults]) -> Iterator[Problem]:
     for report in (report for study in studies for report in study.reports):
         for claim in report.claims:
             if not claim.holds:
-                found = f"expected {claim.expected}, measured {claim.measured}"
+                text = f"expected {claim.expected}, measured {claim.measured}"
                 verdict = f" ({claim.verdict_text})" if claim.verdict else ""
                 title = f"{report.study}, {report.cell}: {claim.text}"
-                yield Problem(report.study, title, found + verdict)
+                yield Problem(report.study, title, text + verdict)
 
 
-def render_github(found: Sequence[Problem]) -> str:
+def render_github(problems: Sequence[Problem]) -> str:
     """Render workflow commands, a line each, that GitHub Actions shows as annotations.
 
     Source: "Workflow commands for GitHub Actions", and their escapes in actions/toolkit.
     """
     return "".join(
-        f"::error file=studies/{_property(each.study)}.toml,title={_property(each.title)}"
-        f"::{_data(each.text)}\n"
-        for each in found
+        f"::error file=studies/{_property(problem.study)}.toml,title={_property(problem.title)}"
+        f"::{_data(problem.text)}\n"
+        for problem in problems
     )
 
 
-def render_lines(found: Sequence[Problem]) -> str:
+def render_lines(problems: Sequence[Problem]) -> str:
     """Render a line for each problem."""
-    return "".join(f"{_one_line(each.title)}: {_one_line(each.text)}\n" for each in found)
+    return "".join(f"{_one_line(fault.title)}: {_one_line(fault.text)}\n" for fault in problems)
 
 
 def _one_line(text: str) -> str:
@@ -77,17 +77,17 @@ def _identity(problem: Problem) -> bytes:
     return "\n".join((problem.study, problem.title, problem.text)).encode("utf-8", "replace")
 
 
-def render_code_quality(found: Sequence[Problem]) -> str:
+def render_code_quality(problems: Sequence[Problem]) -> str:
     """Render GitLab's Code Quality report, which a merge request shows ("Code Quality" in its
     documentation, format of the CodeClimate engine's issues)."""
     issues = [
         {
-            "description": f"{figures.printable(each.title)}: {figures.printable(each.text)}",
+            "description": f"{figures.printable(problem.title)}: {figures.printable(problem.text)}",
             "check_name": "numalab",
-            "fingerprint": hashlib.sha256(_identity(each)).hexdigest(),
+            "fingerprint": hashlib.sha256(_identity(problem)).hexdigest(),
             "severity": "major",
-            "location": {"path": f"studies/{each.study}.toml", "lines": {"begin": 1}},
+            "location": {"path": f"studies/{problem.study}.toml", "lines": {"begin": 1}},
         }
-        for each in found
+        for problem in problems
     ]
     return json.dumps(issues, indent=1) + "\n"

@@ -50,7 +50,7 @@ def register(name: str, form: Format) -> None:
 
 def find_format(name: str) -> Format:
     """Return the form of this name. Raises UserError, with the names there are, for another."""
-    there = _REGISTRY.all()
-    if name not in there:
-        raise UserError(f"there is no format {name!r}", choices=list(there))
-    return there[name]
+    formats = _REGISTRY.all()
+    if name not in formats:
+        raise UserError(f"there is no format {name!r}", choices=list(formats))
+    return formats[name]

@@ -54,12 +54,12 @@ def _header(reports: Sequence[CellReport]) -> list[str]:
         cell = f"{report.cell}: " if len(reports) > 1 else ""
         lines += _field("Verdict", f"{cell}{report.verdict}")
     lines.append("")
-    lines += _each("Machine", (f"{figures.machine_line(each)} (virtual)" for each in reports))
+    lines += _fields("Machine", (f"{figures.machine_line(report)} (virtual)" for report in reports))
     lines += _field("Mode", first.mode.title)
     for variant in first.variants:
         lines += _field(variant.name.capitalize(), _kernel(variant))
-    lines += _each("Workload", (each.workload.command for each in reports))
-    return [*lines, *_each("Runs", map(_runs_line, reports))]
+    lines += _fields("Workload", (report.workload.command for report in reports))
+    return [*lines, *_fields("Runs", map(_runs_line, reports))]
 
 
 def _runs_line(report: CellReport) -> str:
@@ -67,7 +67,7 @@ def _runs_line(report: CellReport) -> str:
     return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
 
-def _each(name: str, texts: Iterable[str]) -> list[str]:
+def _fields(name: str, texts: Iterable[str]) -> list[str]:
     """Write a field for each different text."""
     return [line for text in dict.fromkeys(texts) for line in _field(name, text)]
 
@@ -118,11 +118,11 @@ def _pair(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
 def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
     rows = []
     for report, label in zip(reports, cells.axis(reports).labels, strict=True):
-        found = {each.measure: each.summaries for each in report.comparisons}
+        summaries = {row.measure: row.summaries for row in report.comparisons}
         rows += [
-            (label, which, found[name][0], found[name][index])
+            (label, which, summaries[name][0], summaries[name][index])
             for name, which in TIMES.items()
-            if name in found
+            if name in summaries
         ]
     if not any(before or after for _, _, before, after in rows):
         return
@@ -136,23 +136,23 @@ def _mean_rows(reports: Sequence[CellReport]) -> list[tuple[str, MeasureComparis
     """Return the rows of the table of means: what is told of one cell, the headlines of several."""
     if len(reports) == 1:
         return [
-            (_title(reports[0], each), each)
-            for each in cells.told_apart(reports[0])
-            if not cells.has_a_table(reports[0].measure(each.measure))
+            (_title(reports[0], row), row)
+            for row in cells.told_apart(reports[0])
+            if not cells.has_a_table(reports[0].measure(row.measure))
         ]
     labels = cells.axis(reports).labels
     rows = [
-        (each.measure, f"{label}: {_title(report, each)}", each)
+        (row.measure, f"{label}: {_title(report, row)}", row)
         for report, label in zip(reports, labels, strict=True)
-        for each in cells.headlines(report)
+        for row in cells.headlines(report)
     ]
     order = list(dict.fromkeys(name for name, _, _ in rows))
     rows.sort(key=lambda row: order.index(row[0]))
-    return [(title, each) for _, title, each in rows]
+    return [(title, row) for _, title, row in rows]
 
 
-def _title(report: CellReport, each: MeasureComparison) -> str:
-    info = report.measure(each.measure)
+def _title(report: CellReport, row: MeasureComparison) -> str:
+    info = report.measure(row.measure)
     return f"{info.name} ({info.unit}){_STARS.get(info.kind, '')}"
 
 
@@ -160,9 +160,9 @@ def _counts(
     report: CellReport, index: int, names: tuple[str, str], label: str
 ) -> Iterator[list[str]]:
     perf, counts, sums, elapsed = [], [], [], []
-    for each in report.comparisons:
-        info = report.measure(each.measure)
-        pair = (each.summaries[0], each.summaries[index])
+    for row in report.comparisons:
+        info = report.measure(row.measure)
+        pair = (row.summaries[0], row.summaries[index])
         if is_vm_counter(info):
             sums.append((info.name.removeprefix("vmstat_"), *pair))
         elif is_perf_count(info):
@@ -194,28 +194,28 @@ def _runs(report: CellReport, index: int) -> str:
     return " and ".join(map(str, sorted(set(counts))))
 
 
-def _untold(report: CellReport) -> int:
+def _hidden(report: CellReport) -> int:
     """Count the measures of a cell that are in no table here."""
-    told = {each.measure for each in cells.told_apart(report)}
+    shown = {row.measure for row in cells.told_apart(report)}
     return sum(
-        each.measure not in told and not cells.has_a_table(report.measure(each.measure))
-        for each in report.comparisons
+        row.measure not in shown and not cells.has_a_table(report.measure(row.measure))
+        for row in report.comparisons
     )
 
 
 def _footer(reports: Sequence[CellReport]) -> list[str]:
-    every = [(report, each) for report in reports for each in report.comparisons]
+    every = [(report, row) for report in reports for row in report.comparisons]
     remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
     notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
-    if any(report.measure(each.measure).kind == "timing" for report, each in every):
+    if any(report.measure(row.measure).kind == "timing" for report, row in every):
         notes.append(f"* {reports[0].mode.timing}.")
-    if any(report.measure(each.measure).kind == "modelled" for report, each in every):
+    if any(report.measure(row.measure).kind == "modelled" for report, row in every):
         notes.append(f"+ {MODELLED_NOTE}.")
-    if any(each.measure in TIMES for _, each in every):
+    if any(row.measure in TIMES for _, row in every):
         notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
-    if any(None in each.summaries for _, each in every):
+    if any(None in row.summaries for _, row in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0).")
-    if len(reports) == 1 and (hidden := _untold(reports[0])):
+    if len(reports) == 1 and (hidden := _hidden(reports[0])):
         notes.append(f"{hidden} more measures, no difference shown, are in report.json.")
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):

@@ -84,13 +84,13 @@ def _properties(report: CellReport) -> list[tuple[str, str]]:
 
 
 def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
-    told = f"expected {claim.expected}, measured {claim.measured}"
+    text = f"expected {claim.expected}, measured {claim.measured}"
     if claim.verdict:
-        told = f"{told}: {claim.verdict_text}"
+        text = f"{text}: {claim.verdict_text}"
     if claim.holds:
-        ET.SubElement(case, "system-out").text = _text(told)
+        ET.SubElement(case, "system-out").text = _text(text)
     else:
-        ET.SubElement(case, "failure", {"message": _text(told), "type": "claim"})
+        ET.SubElement(case, "failure", {"message": _text(text), "type": "claim"})
 
 
 def _case(suite: ET.Element, classname: str, name: str) -> ET.Element:

@@ -21,7 +21,9 @@ def render_markdown(study: StudyResults) -> str:
     reports = study.reports
     blocks = [[f"# {escaped(study.study)}: {escaped(study.question)}"], *_unfinished(study)]
     if len(reports) > 1:
-        blocks.append([f"- {escaped(each.cell)}: **{escaped(each.verdict)}**" for each in reports])
+        blocks.append(
+            [f"- {escaped(report.cell)}: **{escaped(report.verdict)}**" for report in reports]
+        )
     for report in reports:
         if len(reports) > 1:
             blocks.append([f"## {escaped(report.cell)}"])
@@ -46,12 +48,12 @@ def _unfinished(study: StudyResults) -> list[list[str]]:
 
 def _cell(report: CellReport) -> list[list[str]]:
     counters = [c for c in report.comparisons if is_vm_counter(report.measure(c.measure))]
-    kept = [each for each in report.comparisons if each not in counters]
+    kept = [row for row in report.comparisons if row not in counters]
     return [
         [f"**{escaped(report.verdict)}**"],
         _facts(report),
         _claims(report),
-        _table(_heads(report), [_cells(report, each) for each in kept]),
+        _table(_heads(report), [_cells(report, row) for row in kept]),
         _folded(report, counters),
     ]
 
@@ -104,24 +106,24 @@ def _heads(report: CellReport) -> list[str]:
     return ["measure", *means, *changes, "n:", "outcome", "kind"]
 
 
-def _cells(report: CellReport, each: MeasureComparison) -> list[str]:
-    info = report.measure(each.measure)
-    places = figures.row_decimals(each.summaries)
+def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
+    info = report.measure(row.measure)
+    places = figures.row_decimals(row.summaries)
     cells = [escaped(figures.label(info))]
-    for summary in each.summaries:
+    for summary in row.summaries:
         text = figures.number(summary.mean if summary else None, places, grouped=True)
         if summary is not None and summary.stddev is not None:
             text += f" ± {figures.number(summary.stddev, places, grouped=True)}"
         cells.append(text)
     for index in range(1, len(report.variants)):
-        versus = each.versus[index] if each.versus else None
-        cells += [figures.change(each, index), figures.interval(versus)]
-    return [*cells, figures.samples(each), each.outcome, info.kind]
+        versus = row.versus[index] if row.versus else None
+        cells += [figures.change(row, index), figures.interval(versus)]
+    return [*cells, figures.samples(row), row.outcome, info.kind]
 
 
 def _folded(report: CellReport, counters: Sequence[MeasureComparison]) -> list[str]:
     if not counters:
         return []
-    table = _table(_heads(report), [_cells(report, each) for each in counters])
+    table = _table(_heads(report), [_cells(report, row) for row in counters])
     title = f"<summary>{len(counters)} counters of /proc/vmstat</summary>"
     return ["<details>", title, "", *table, "", "</details>"]

@@ -68,8 +68,8 @@ def _text(reports: Sequence[CellReport]) -> str:
         blocks.append(table_of_values(names, rows))
     if durations := _durations(reports):
         blocks.append(table_of_operations(names, durations, "Duration"))
-    told, counters = _told(reports), _counter_lines(reports)
-    blocks.extend(table_of_operations(names, lines) for lines in (told, counters) if lines)
+    operations, counters = _operations(reports), _counter_lines(reports)
+    blocks.extend(table_of_operations(names, lines) for lines in (operations, counters) if lines)
     blocks.append(_notes(reports))
     text = "\n\n".join("\n".join(block) for block in blocks)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
@@ -108,11 +108,11 @@ def table_of_operations(
         for index, name in enumerate(names)
     ]
     heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
-    found = [f" {'':{width + len(title) + 1}}{heads}"]
+    table = [f" {'':{width + len(title) + 1}}{heads}"]
     for (label, _), line in zip(lines, texts, strict=True):
         values = "".join(f"{text:>{size}}" for text, size in zip(line, sizes, strict=True))
-        found.append(f" {title} {label:{width}}{values}")
-    return found
+        table.append(f" {title} {label:{width}}{values}")
+    return table
 
 
 def _cell(row: MmtestsRow, index: int) -> str:
@@ -134,22 +134,22 @@ def mmtests_rows(reports: Sequence[CellReport]) -> list[MmtestsRow]:
     """
     labels = cells.axis(reports).labels if len(reports) > 1 else ("",)
     alone = _only_headline(reports)
-    found: dict[tuple[str, str], list[MmtestsRow]] = {}
+    groups: dict[tuple[str, str], list[MmtestsRow]] = {}
     for report, label in zip(reports, labels, strict=True):
         shown = report.comparisons if len(reports) == 1 else _of_many(report)
-        for each in shown:
-            info = report.measure(each.measure)
+        for comparison in shown:
+            info = report.measure(comparison.measure)
             if info.direction != "none":
                 name = _operation(info, label, alone=alone is not None)
-                for row in _rows_of(report, each, name):
+                for row in _rows_of(report, comparison, name):
                     # Cells are together in a statistic, but all percentiles of one load.
                     group = info.name
                     if match := PERCENTILE.fullmatch(info.name):
                         group = f"{label} {match['label']}"
-                    found.setdefault((row.statistic, group), []).append(row)
+                    groups.setdefault((row.statistic, group), []).append(row)
     order = ("Min", "Hmean", "Amean", "Stddev", "CoeffVar", "Max", "Time", "Lat")
-    keys = sorted(found, key=lambda key: order.index(key[0]))
-    return [row for key in keys for row in found[key]]
+    keys = sorted(groups, key=lambda key: order.index(key[0]))
+    return [row for key in keys for row in groups[key]]
 
 
 def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
@@ -157,14 +157,14 @@ def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
     infos = {
         info.name: info
         for report in reports
-        for each in cells.headlines(report)
-        if not PERCENTILE.fullmatch((info := report.measure(each.measure)).name)
+        for row in cells.headlines(report)
+        if not PERCENTILE.fullmatch((info := report.measure(row.measure)).name)
     }
     return next(iter(infos.values())) if len(reports) > 1 and len(infos) == 1 else None
 
 
 def _of_many(report: CellReport) -> list[MeasureComparison]:
-    times = [each for each in report.comparisons if each.measure in TIMES]
+    times = [row for row in report.comparisons if row.measure in TIMES]
     return [*cells.headlines(report), *times]
 
 
@@ -180,42 +180,42 @@ def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
     return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
 
 
-def _rows_of(report: CellReport, each: MeasureComparison, name: str) -> list[MmtestsRow]:
-    info = report.measure(each.measure)
+def _rows_of(report: CellReport, row: MeasureComparison, name: str) -> list[MmtestsRow]:
+    info = report.measure(row.measure)
     way = info.direction
-    plain = (False,) * len(each.summaries)
+    plain = (False,) * len(row.summaries)
     starred = tuple(
-        index > 0 and each.outcome_of(index) in SHOWN for index in range(len(each.summaries))
+        index > 0 and row.outcome_of(index) in SHOWN for index in range(len(row.summaries))
     )
-    means = _of(each, "mean")
+    means = _of(row, "mean")
     if info.name in TIMES or PERCENTILE.fullmatch(info.name):
         return [MmtestsRow("Time" if info.name in TIMES else "Lat", name, means, way, starred)]
     # Of rates (higher is better) that are all above 0, mmtests takes the harmonic mean.
-    harmonic = _of(each, "harmonic_mean")
+    harmonic = _of(row, "harmonic_mean")
     rates = way == "higher" and all(
         value is not None for value, mean in zip(harmonic, means, strict=True) if mean is not None
     )
     return [
-        MmtestsRow("Min", name, _of(each, "minimum"), way, plain),
+        MmtestsRow("Min", name, _of(row, "minimum"), way, plain),
         MmtestsRow("Hmean" if rates else "Amean", name, harmonic if rates else means, way, starred),
-        MmtestsRow("Stddev", name, _of(each, "stddev"), Direction.LOWER, plain),
-        MmtestsRow("CoeffVar", name, _of(each, "variation"), Direction.LOWER, plain),
-        MmtestsRow("Max", name, _of(each, "maximum"), way, plain),
+        MmtestsRow("Stddev", name, _of(row, "stddev"), Direction.LOWER, plain),
+        MmtestsRow("CoeffVar", name, _of(row, "variation"), Direction.LOWER, plain),
+        MmtestsRow("Max", name, _of(row, "maximum"), way, plain),
     ]
 
 
-def _of(each: MeasureComparison, what: str) -> tuple[float | None, ...]:
-    return tuple(getattr(summary, what) if summary else None for summary in each.summaries)
+def _of(comparison: MeasureComparison, what: str) -> tuple[float | None, ...]:
+    return tuple(getattr(summary, what) if summary else None for summary in comparison.summaries)
 
 
-def _told(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
+def _operations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Make the `Ops` lines of one cell; of several there is no room for them."""
     if len(reports) > 1:
         return []
-    infos = [(reports[0].measure(each.measure), each) for each in reports[0].comparisons]
+    infos = [(reports[0].measure(row.measure), row) for row in reports[0].comparisons]
     return [
-        (figures.cut(figures.label(info), LONGEST_MEASURE), _of(each, "mean"))
-        for info, each in infos
+        (figures.cut(figures.label(info), LONGEST_MEASURE), _of(row, "mean"))
+        for info, row in infos
         if info.direction == "none" and not is_vm_counter(info)
     ]
 
@@ -228,11 +228,11 @@ def _durations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | N
 
 def _counter_lines(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Make the fault and `NUMA` lines of the mean of all runs, without those no variant has."""
-    found = {
+    counters = {
         name.removeprefix("vmstat_"): means for name, means in _sums(reports, is_vm_counter).items()
     }
     sides = [
-        numa_lines({name: means[index] for name, means in found.items()})
+        numa_lines({name: means[index] for name, means in counters.items()})
         for index in range(len(reports[0].variants))
     ]
     lines = [(line[0][0], tuple(value for _, value in line)) for line in zip(*sides, strict=True)]
@@ -243,26 +243,26 @@ def _sums(
     reports: Sequence[CellReport], wanted: Callable[[MeasureInfo], bool]
 ) -> dict[str, tuple[float | None, ...]]:
     """Add up the means of some measures over all cells; None where a cell could not measure it."""
-    found: dict[str, list[tuple[float | None, ...]]] = {}
+    means: dict[str, list[tuple[float | None, ...]]] = {}
     for report in reports:
-        for each in report.comparisons:
-            if wanted(report.measure(each.measure)):
-                found.setdefault(each.measure, []).append(_of(each, "mean"))
+        for row in report.comparisons:
+            if wanted(report.measure(row.measure)):
+                means.setdefault(row.measure, []).append(_of(row, "mean"))
     return {
         name: tuple(
             None if None in side else sum(filter(None, side)) for side in zip(*rows, strict=True)
         )
-        for name, rows in found.items()
+        for name, rows in means.items()
     }
 
 
 def _notes(reports: Sequence[CellReport]) -> list[str]:
-    every = [(report, each) for report in reports for each in report.comparisons]
-    kinds = {report.measure(each.measure).kind for report, each in every}
+    every = [(report, row) for report in reports for row in report.comparisons]
+    kinds = {report.measure(row.measure).kind for report, row in every}
     notes = ["positive percentages are better; * the difference from the first is shown"]
     if len(reports) > 1:
         notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
     notes += [reports[0].mode.note(kind) for kind in sorted(kinds)]
-    if any(None in each.summaries for _, each in every):
+    if any(None in row.summaries for _, row in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]

@@ -78,7 +78,7 @@ def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType
     only counted, and all other forms of the report list them. `notes` say below the table what its
     figures are worth; of several cells, the last one has them.
     """
-    told = [each for each in report.comparisons if each.measure in report.key_measures]
+    keys = [row for row in report.comparisons if row.measure in report.key_measures]
     listed = told_apart(report)
     hidden = len(report.comparisons) - len(listed)
     parts: list[RenderableType] = [
@@ -90,7 +90,7 @@ def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType
         *(_line("" if place else "model", text) for place, text in enumerate(report.mode.model)),
         _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),
         *_measures(report, listed),
-        *[_verdict(comparison) for comparison in told],
+        *[_verdict(comparison) for comparison in keys],
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
@@ -122,8 +122,8 @@ def _reason(report: CellReport) -> str:
 
 def _measures(report: CellReport, comparisons: Sequence[MeasureComparison]) -> list[RenderableType]:
     """Lay out one table for each variant beside the first, so that three or more have room."""
-    others = range(1, len(report.variants))
-    sides: list[tuple[int, ...]] = [(0, index) for index in others] or [(0,)]
+    patched = range(1, len(report.variants))
+    sides: list[tuple[int, ...]] = [(0, index) for index in patched] or [(0,)]
     return [part for side in sides for part in (_table(report, comparisons, side), Text())]
 
 
@@ -176,8 +176,8 @@ def _verdict(comparison: MeasureComparison) -> RenderableType:
 def _claims(report: CellReport) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for claim in report.claims:
-        told = bool(claim.verdict) and not claim.required
-        style = "" if told else "bold blue" if claim.holds else "bold dark_orange"
+        compared = bool(claim.verdict) and not claim.required
+        style = "" if compared else "bold blue" if claim.holds else "bold dark_orange"
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.

@@ -42,16 +42,16 @@ def _text(reports: Sequence[CellReport]) -> str:
 def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
-        infos = [(report.measure(each.measure), each) for each in cells.told_apart(report)]
-        rows = [(figures.label(info), each) for info, each in infos if not is_vm_counter(info)]
+        infos = [(report.measure(row.measure), row) for row in cells.told_apart(report)]
+        rows = [(figures.label(info), row) for info, row in infos if not is_vm_counter(info)]
         if rows:
             yield "", "Measure", rows
         return
     axis = cells.axis(reports)
-    found: dict[str, Rows] = {}
+    tables: dict[str, Rows] = {}
     for report, label in zip(reports, axis.labels, strict=True):
-        for each in cells.headlines(report):
-            title = figures.plain_ascii(figures.label(report.measure(each.measure)))
-            found.setdefault(title, []).append((label, each))
-    for title, rows in found.items():
+        for row in cells.headlines(report):
+            title = figures.plain_ascii(figures.label(report.measure(row.measure)))
+            tables.setdefault(title, []).append((label, row))
+    for title, rows in tables.items():
         yield title, axis.title, rows

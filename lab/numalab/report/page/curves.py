@@ -47,7 +47,12 @@ class Curves:
     def most(self) -> float:
         """The largest value in any band."""
         return max(
-            (point[3] for each in self.diagrams for line in each.lines for point in line.points),
+            (
+                point[3]
+                for diagram in self.diagrams
+                for curve in diagram.lines
+                for point in curve.points
+            ),
             default=0.0,
         )
 
@@ -59,10 +64,10 @@ def curves(report: CellReport) -> list[Curves]:
     diagram for each variant, with nodes as lines.
     """
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
-    found: dict[str, dict[Place, dict[str, list[TimeSeries]]]] = {}
+    kinds: dict[str, dict[Place, dict[str, list[TimeSeries]]]] = {}
     for run in report.findings:
         for series in run.findings.series:
-            variants = found.setdefault(series.name, {}).setdefault((series.node, series.link), {})
+            variants = kinds.setdefault(series.name, {}).setdefault((series.node, series.link), {})
             variants.setdefault(run.variant, []).append(series)
     return [
         Curves(
@@ -71,7 +76,7 @@ def curves(report: CellReport) -> list[Curves]:
             first.unit,
             _diagrams(report, nodes, _grid(length, len(nodes))),
         )
-        for name, nodes in found.items()
+        for name, nodes in kinds.items()
         for first in [next(iter(next(iter(nodes.values())).values()))[0]]
     ]
 
@@ -112,8 +117,8 @@ def _diagrams(
     )
 
 
-def _color(report: CellReport, found: Place, place: int) -> int | str:
-    node, link = found
+def _color(report: CellReport, owner: Place, place: int) -> int | str:
+    node, link = owner
     if link is not None:
         return PALETTE[place % len(PALETTE)]
     return place if node is None else node_color(report.topology, node)

@@ -57,8 +57,8 @@ def last_domain_rows(report: CellReport) -> list[DomainRow]:
     rows = []
     for node in report.topology.nodes:
         if node.cpus:
-            found = _rows_of_cpu(report, min(node.cpus), node.id)
-            rows.extend(found[-1:])
+            levels = _rows_of_cpu(report, min(node.cpus), node.id)
+            rows.extend(levels[-1:])
     return rows
 
 
@@ -68,14 +68,14 @@ def all_domain_rows(report: CellReport) -> list[DomainRow]:
     CPUs of one node that have the very same domain share a row.
     """
     nodes = _node_of(report.topology)
-    cpus = sorted({each.cpu for variant in report.sched_domains for each in variant.cpus})
+    cpus = sorted({member.cpu for variant in report.sched_domains for member in variant.cpus})
     rows = [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
     merged: dict[DomainRow, tuple[int, ...]] = {}
     for row in rows:
         key = replace(row, cpus=())
         merged[key] = (*merged.get(key, ()), *row.cpus)
-    found = [replace(row, cpus=cpus) for row, cpus in merged.items()]
-    return sorted(found, key=lambda row: (row.node, row.level, row.cpus))
+    shared = [replace(row, cpus=cpus) for row, cpus in merged.items()]
+    return sorted(shared, key=lambda row: (row.node, row.level, row.cpus))
 
 
 def domain_text(domain: DomainShown | None) -> str:
@@ -92,10 +92,10 @@ def _node_of(topology: Topology) -> dict[int, int]:
 
 def _rows_of_cpu(report: CellReport, cpu: int, node: int) -> list[DomainRow]:
     nodes = _node_of(report.topology)
-    found = [_domains_of(variant.cpus, cpu) for variant in report.sched_domains]
+    variants = [_domains_of(variant.cpus, cpu) for variant in report.sched_domains]
     rows = []
-    for level in range(max((len(domains) for domains in found), default=0)):
-        here = [domains[level] if level < len(domains) else None for domains in found]
+    for level in range(max((len(domains) for domains in variants), default=0)):
+        here = [domains[level] if level < len(domains) else None for domains in variants]
         shown = tuple(_shown(domain, nodes) if domain else None for domain in here)
         differs = _difference(here)
         rows.append(DomainRow((cpu,), node, level, shown, differs))
@@ -103,7 +103,7 @@ def _rows_of_cpu(report: CellReport, cpu: int, node: int) -> list[DomainRow]:
 
 
 def _domains_of(cpus: tuple[CpuDomains, ...], cpu: int) -> tuple[SchedDomain, ...]:
-    return next((each.domains for each in cpus if each.cpu == cpu), ())
+    return next((member.domains for member in cpus if member.cpu == cpu), ())
 
 
 def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:

@@ -57,13 +57,13 @@ def render_html(report: CellReport) -> str:
         "unfinished": unfinished_facts(study),
         "drawings": _drawings(report, kinds),
         "wide": is_wide(report.topology),
-        "keys": [measure_row(report, each) for each in keys],
-        "rows": [measure_row(report, each) for each in report.comparisons],
+        "keys": [measure_row(report, row) for row in keys],
+        "rows": [measure_row(report, row) for row in report.comparisons],
         "last_domains": last_domain_rows(report),
         "all_domains": all_domain_rows(report),
         "node_ids": [node.id for node in report.topology.nodes],
         "charts": _chart_notes(report, lines),
-        "traffic": [(each, Markup.escape(as_text(report.topology, each))) for each in kinds],
+        "traffic": [(row, Markup.escape(as_text(report.topology, row))) for row in kinds],
         "curves": series,
         "links": link_traffic(report),
         "stalled": stalled_rows(report),
@@ -91,25 +91,29 @@ def render_html(report: CellReport) -> str:
 
 def _drawings(report: CellReport, kinds: Sequence[Traffic]) -> list[Json]:
     """Return the drawings of the machine: with each variant's flows, by kind, or bare."""
-    shown = [each for each in kinds if each.most_between]
+    shown = [kind for kind in kinds if kind.most_between]
     if not shown:
         return [
             {"title": "", "name": "", "sides": [("", data_uri(render_svg(report.topology)), "")]}
         ]
     return [
         {
-            "title": each.title,
-            "name": each.name,
+            "title": kind.title,
+            "name": kind.name,
             "sides": [
-                (side.variant, data_uri(draw_flows(report.topology, each, side)), _told(each, side))
-                for side in each.sides
+                (
+                    side.variant,
+                    data_uri(draw_flows(report.topology, kind, side)),
+                    _flow_text(kind, side),
+                )
+                for side in kind.sides
             ],
         }
-        for each in shown
+        for kind in shown
     ]
 
 
-def _told(kind: Traffic, side: Side) -> str:
+def _flow_text(kind: Traffic, side: Side) -> str:
     """Say how much went between nodes in a run, and how far in all."""
     words = [
         f"{count_text(side.total)} {kind.unit}",
@@ -149,18 +153,18 @@ def _chart_data(
         spec = charts.cpu_chart(timeline, report.topology, until)
         drawn[f"cpu-{place}"] = {"spec": spec, "spans": packed(line.spans), "zooms": True}
         if charts.own_tasks(timeline):
-            found = [each for run in report.findings if run.run == timeline.run
-                     for each in run.findings.decisions]  # fmt: skip
-            spec = charts.task_chart(timeline, report.topology, until, found)
+            decisions = [curve for run in report.findings if run.run == timeline.run
+                     for curve in run.findings.decisions]  # fmt: skip
+            spec = charts.task_chart(timeline, report.topology, until, decisions)
             stays = packed(of_tasks(timeline).spans)
             drawn[f"task-{place}"] = {"spec": spec, "spans": stays, "zooms": True}
     for kind in kinds:
         for place, spec in enumerate(heat_maps(report.topology, kind)):
             drawn[f"heat-{kind.name}-{place}"] = {"spec": spec}
     until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
-    for each in series:
-        for place, diagram in enumerate(each.diagrams):
-            spec = charts.curve_chart(each.unit, until, each.most)
+    for curve in series:
+        for place, diagram in enumerate(curve.diagrams):
+            spec = charts.curve_chart(curve.unit, until, curve.most)
             lined = [by_column(line) for line in diagram.lines]
-            drawn[f"curve-{each.name}-{place}"] = {"spec": spec, "lines": lined, "zooms": True}
+            drawn[f"curve-{curve.name}-{place}"] = {"spec": spec, "lines": lined, "zooms": True}
     return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}

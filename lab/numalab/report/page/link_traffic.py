@@ -26,7 +26,7 @@ class PartShown:
 
     title: str
     image: str
-    told: str
+    text: str
 
 
 def link_traffic(report: CellReport) -> list[tuple[str, list[PartShown]]]:
@@ -46,15 +46,15 @@ def link_traffic(report: CellReport) -> list[tuple[str, list[PartShown]]]:
         return []
     step = length / PARTS
     return [
-        (name, [_shown(report.topology, found, most, place * step, (place + 1) * step)
-                for place, found in enumerate(parts)])
+        (name, [_shown(report.topology, part, most, place * step, (place + 1) * step)
+                for place, part in enumerate(parts)])
         for name, parts in rates.items()
     ]  # fmt: skip
 
 
 def _rates(runs: Sequence[RunFindings], length: float, part: int) -> dict[Ends, float]:
     """Return the mean rate of each memory (its node twice) and link in one part of the window."""
-    found: dict[Ends, float] = {}
+    rates: dict[Ends, float] = {}
     for run in runs:
         for series in run.findings.series:
             if series.name in SERIES:
@@ -62,8 +62,8 @@ def _rates(runs: Sequence[RunFindings], length: float, part: int) -> dict[Ends, 
                 ends = series.link if node is None else (node, node)
                 if ends is not None:
                     mean = _mean(series, part * length / PARTS, (part + 1) * length / PARTS)
-                    found[ends] = found.get(ends, 0.0) + mean / len(runs)
-    return found
+                    rates[ends] = rates.get(ends, 0.0) + mean / len(runs)
+    return rates
 
 
 def _mean(series: TimeSeries, begin: float, end: float) -> float:
@@ -84,10 +84,10 @@ def _shown(
     topology: Topology, rates: dict[Ends, float], most: float, begin: float, end: float
 ) -> PartShown:
     nodes = range(len(topology.nodes))
-    known = [(ends, rate) for ends, rate in rates.items() if set(ends) <= set(nodes)]
-    memories = [each for each in known if each[0][0] == each[0][1]]
-    links = sorted((each for each in known if each[0][0] != each[0][1]), key=lambda e: -e[1])
-    drawn = [each for each in links[:MOST_ARROWS] if each[1] >= LEAST * most]
+    carried = [(ends, rate) for ends, rate in rates.items() if set(ends) <= set(nodes)]
+    memories = [flow for flow in carried if flow[0][0] == flow[0][1]]
+    links = sorted((flow for flow in carried if flow[0][0] != flow[0][1]), key=lambda e: -e[1])
+    drawn = [flow for flow in links[:MOST_ARROWS] if flow[1] >= LEAST * most]
     flows = [Flow(*ends, f"{rate:,.0f}", rate / most) for ends, rate in drawn]
     flows += [Flow(*ends, f"{rate:,.0f} MB/s") for ends, rate in memories]
     words = [f"memory of node {a} {rate:,.0f} MB/s" for (a, _), rate in memories]

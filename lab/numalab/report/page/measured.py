@@ -83,11 +83,11 @@ def run_values(report: CellReport) -> Json:
         dict.fromkeys([*(v.name for v in report.variants), *(r.variant for r in report.runs)])
     )
     runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
-    found = [run.measures for run in runs]
+    measures = [run.measures for run in runs]
     rows = []
-    summaries = {each.measure: each.summaries for each in report.comparisons}
+    summaries = {row.measure: row.summaries for row in report.comparisons}
     for info in report.measures:
-        values = [values.get(info.name) for values in found]
+        values = [values.get(info.name) for values in measures]
         places = figures.decimals(values)
         if places:  # not for counts, whose stddev alone needs decimals
             places = max(places, figures.row_decimals(summaries.get(info.name, ())))

@@ -51,16 +51,16 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     return render_template("overview.html", (own("table.js"),), values)
 
 
-def _told(report: CellReport) -> list[MeasureComparison]:
+def _key_rows(report: CellReport) -> list[MeasureComparison]:
     """Return the comparisons that the overview shows of a cell: its key measures, or headlines."""
-    keys = [each for each in report.comparisons if each.measure in report.key_measures]
+    keys = [row for row in report.comparisons if row.measure in report.key_measures]
     return keys or headlines(report)
 
 
 def _table(reports: Sequence[CellReport]) -> Json:
     """Return one table of measures, of cells that compare the same variants."""
     rows = [
-        (report.cell, measure_row(report, each)) for report in reports for each in _told(report)
+        (report.cell, measure_row(report, row)) for report in reports for row in _key_rows(report)
     ]
     return {
         "variants": reports[0].variants,
@@ -72,11 +72,11 @@ def _table(reports: Sequence[CellReport]) -> Json:
 
 def _variants(reports: Sequence[CellReport]) -> list[tuple[int, VariantInfo]]:
     """Return the variants of all cells, each with its number where it is first compared."""
-    found: dict[str, tuple[int, VariantInfo]] = {}
+    variants: dict[str, tuple[int, VariantInfo]] = {}
     for report in reports:
         for number, variant in enumerate(report.variants):
-            found.setdefault(variant.name, (number, variant))
-    return list(found.values())
+            variants.setdefault(variant.name, (number, variant))
+    return list(variants.values())
 
 
 def _study(place: int, study: OverviewStudy) -> Json:

@@ -109,8 +109,8 @@ def _check_address_space() -> None:
 
 
 def _kernel(report: CellReport, variant: str) -> str:
-    found = (f"{v.kernel} ({v.release})" for v in report.variants if v.name == variant)
-    return next(found, "unknown kernel")
+    kernels = (f"{v.kernel} ({v.release})" for v in report.variants if v.name == variant)
+    return next(kernels, "unknown kernel")
 
 
 def _text(x: float, y: float, text: str, style: str) -> str:
@@ -126,7 +126,7 @@ def _fixed_colors(svg: str) -> str:
     values: dict[str, str] = {}
     for name, value in VARIABLE.findall(text):
         values.setdefault(name, value.strip())
-    return USE.sub(lambda found: values.get(found[1], found[0]), text)
+    return USE.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:

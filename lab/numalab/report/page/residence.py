@@ -16,7 +16,7 @@ class ResidenceRow:
 
     variant: str
     place: int
-    found: Residence
+    residence: Residence
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def residence_rows(report: CellReport) -> list[ResidenceRow]:
     """Return where everything stayed in one run of each variant: groups, processes, then tasks."""
     order = ("group", "process", "task")
     rows = [
-        ResidenceRow(first.variant, place, each)
+        ResidenceRow(first.variant, place, residence)
         for place, first in report.first_findings()
-        for each in first.findings.residence
+        for residence in first.findings.residence
     ]
-    return sorted(rows, key=lambda row: order.index(row.found.level))
+    return sorted(rows, key=lambda row: order.index(row.residence.level))
 
 
 def balance(report: CellReport) -> Balance | None:
@@ -90,34 +90,34 @@ def balance(report: CellReport) -> Balance | None:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    recorded = [count for count in counts if count is not None]
+    return sum(recorded) if recorded else None
 
 
 def _violations(run: RunFindings) -> list[Moment]:
     return [
         Moment(
-            run.variant, run.run, each.at_ms, each.length_ms,
-            f"CPU {each.cpu} idle, CPU {each.busy_cpu} overloaded"
-            + (f"; {each.task}/{each.pid} waited there" if each.pid is not None else ""),
+            run.variant, run.run, idle.at_ms, idle.length_ms,
+            f"CPU {idle.cpu} idle, CPU {idle.busy_cpu} overloaded"
+            + (f"; {idle.task}/{idle.pid} waited there" if idle.pid is not None else ""),
         )
-        for each in run.findings.violations
+        for idle in run.findings.violations
     ]  # fmt: skip
 
 
 def _storms(run: RunFindings) -> list[Moment]:
     return [
         Moment(
-            run.variant, run.run, each.at_ms, each.length_ms,
-            f"{each.moves} moves of {each.tasks} tasks to {'CPU' if each.to == 'cpu' else 'node'} "
-            f"{each.id}",
+            run.variant, run.run, storm.at_ms, storm.length_ms,
+            f"{storm.moves} moves of {storm.tasks} tasks to "
+            f"{'CPU' if storm.to == 'cpu' else 'node'} {storm.id}",
         )
-        for each in run.findings.storms
+        for storm in run.findings.storms
     ]  # fmt: skip
 
 
 def _longest(moments: list[Moment]) -> tuple[Moment, ...]:
-    return tuple(sorted(moments, key=lambda each: -each.length_ms)[:MOST_ROWS])
+    return tuple(sorted(moments, key=lambda moment: -moment.length_ms)[:MOST_ROWS])
 
 
 def _movers(report: CellReport) -> list[MoverRow]:
@@ -126,19 +126,19 @@ def _movers(report: CellReport) -> list[MoverRow]:
         runs = [run.findings for run in report.findings if run.variant == variant.name]
         by_mover: dict[str, list[Moves]] = {}
         for run in runs:
-            for each in run.moves:
-                by_mover.setdefault(each.mover, []).append(each)
-        for mover, found in by_mover.items():
+            for moves in run.moves:
+                by_mover.setdefault(moves.mover, []).append(moves)
+        for mover, residence in by_mover.items():
             back: dict[str, float] = {}
-            for each in found:
-                for other, count in each.taken_back_by.items():
+            for moves in residence:
+                for other, count in moves.taken_back_by.items():
                     back[other] = back.get(other, 0) + count / len(runs)
             rows.append(
                 MoverRow(
                     variant.name,
                     mover,
-                    sum(each.moves for each in found) / len(runs),
-                    sum(each.between_nodes for each in found) / len(runs),
+                    sum(moves.moves for moves in residence) / len(runs),
+                    sum(moves.between_nodes for moves in residence) / len(runs),
                     tuple((other, count) for other, count in back.items() if count),
                 )
             )

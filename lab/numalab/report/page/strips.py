@@ -16,12 +16,12 @@ def render_strip(report: CellReport, comparison: MeasureComparison) -> Markup:
     """
     info = report.measure(comparison.measure)
     values = [report.values(variant.name, info.name) for variant in report.variants]
-    known = [value for line in values for value in line]
-    low, high = min([0.0, *known]), max([0.0, *known])
+    every = [value for line in values for value in line]
+    low, high = min([0.0, *every]), max([0.0, *every])
     if info.unit.startswith("%") and low >= 0 and high <= 100:
         high = 100.0
     scale = (WIDTH - 2 * EDGE) / (high - low or 1.0)
-    parts, told = [], []
+    parts, texts_of = [], []
     for place, (variant, line) in enumerate(zip(report.variants, values, strict=True)):
         y = place * LINE + LINE / 2
         parts.append(f'<path class="base" d="M{EDGE} {y}H{WIDTH - EDGE}"/>')
@@ -34,9 +34,9 @@ def render_strip(report: CellReport, comparison: MeasureComparison) -> Markup:
             parts.append(f'<circle class="dot v{place}" cx="{x:.1f}" cy="{y}" r="3.2"/>')
         places = figures.decimals(line) if line else 0
         texts = ", ".join(figures.number(value, places) for value in line) or "none"
-        told.append(f"{variant.name}: {texts}")
+        texts_of.append(f"{variant.name}: {texts}")
     text = Markup.escape(
-        figures.printable(f"{'; '.join(told)} {info.unit}; from {low:g} to {high:g}")
+        figures.printable(f"{'; '.join(texts_of)} {info.unit}; from {low:g} to {high:g}")
     )
     height = LINE * len(report.variants)
     return Markup(

@@ -45,16 +45,16 @@ def stays(timeline: Timeline) -> tuple[Span, ...]:
     The span's CPU is the first of the stay. The last stay ends with the task's last run.
     """
     by_task = _by(tuple(s for s in timeline.spans if s.of_interest), lambda span: span.task)
-    found: list[Span] = []
+    spans_of: list[Span] = []
     for spans in by_task.values():
         ran = sorted(spans, key=lambda span: span.start_ms)
         begin = ran[0]
         for before, after in pairwise(ran):
             if after.node != begin.node:
-                found.append(replace(begin, end_ms=max(before.end_ms, after.start_ms)))
+                spans_of.append(replace(begin, end_ms=max(before.end_ms, after.start_ms)))
                 begin = after
-        found.append(replace(begin, end_ms=ran[-1].end_ms))
-    return tuple(sorted(found, key=lambda span: (span.task, span.start_ms)))
+        spans_of.append(replace(begin, end_ms=ran[-1].end_ms))
+    return tuple(sorted(spans_of, key=lambda span: (span.task, span.start_ms)))
 
 
 def packed(spans: Sequence[Span]) -> dict[str, list[object]]:
@@ -76,10 +76,10 @@ def packed(spans: Sequence[Span]) -> dict[str, list[object]]:
 
 
 def _by(spans: Iterable[Span], row: Row) -> dict[Hashable, list[Span]]:
-    found: dict[Hashable, list[Span]] = defaultdict(list)
+    groups: dict[Hashable, list[Span]] = defaultdict(list)
     for span in spans:
-        found[row(span)].append(span)
-    return found
+        groups[row(span)].append(span)
+    return groups
 
 
 def _thinned(spans: tuple[Span, ...], length_ms: float, most: int, row: Row) -> Drawn:
@@ -101,18 +101,18 @@ def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
         for index in range(first, min(bins - 1, int(span.end_ms / width)) + 1):
             begin, end = max(span.start_ms, index * width), min(span.end_ms, (index + 1) * width)
             shares[index][who] += max(0.0, end - begin)
-    found: list[tuple[int, int, Who]] = []
+    merged: list[tuple[int, int, Who]] = []
     for index, share in enumerate(shares):
         winner = _winner(share, width)
         if winner is None:
             continue
-        if found and found[-1][1] == index and found[-1][2] == winner:
-            found[-1] = (found[-1][0], index + 1, winner)
+        if merged and merged[-1][1] == index and merged[-1][2] == winner:
+            merged[-1] = (merged[-1][0], index + 1, winner)
         else:
-            found.append((index, index + 1, winner))
+            merged.append((index, index + 1, winner))
     return [
         Span(cpu, node, first * width, end * width, task, own)
-        for first, end, (cpu, node, task, own) in found
+        for first, end, (cpu, node, task, own) in merged
     ]
 
 

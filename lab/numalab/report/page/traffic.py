@@ -32,10 +32,10 @@ class Side:
     def between(self) -> list[tuple[float, int, int]]:
         """The mean of each pair of different nodes, with where it left and where it went."""
         return [
-            (value, here, there)
-            for here, row in enumerate(self.means)
-            for there, value in enumerate(row)
-            if here != there
+            (value, near, far)
+            for near, row in enumerate(self.means)
+            for far, value in enumerate(row)
+            if near != far
         ]
 
     @property
@@ -66,48 +66,48 @@ class Traffic:
 
 def traffic(report: CellReport) -> list[Traffic]:
     """Return each kind of traffic that all variants have a matrix of, the plain ones."""
-    found: dict[str, dict[str, list[Matrix]]] = {}
+    kinds: dict[str, dict[str, list[Matrix]]] = {}
     for run in report.findings:
         for matrix in run.findings.matrices:
             if len(matrix.cells) == len(report.topology.nodes):
-                found.setdefault(matrix.name, {}).setdefault(run.variant, []).append(matrix)
+                kinds.setdefault(matrix.name, {}).setdefault(run.variant, []).append(matrix)
     names = [variant.name for variant in report.variants]
     return [
         Traffic(
             name,
             first.title,
             first.unit,
-            tuple(_side(name, variant, found) for variant in names),
+            tuple(_side(name, variant, kinds) for variant in names),
         )
-        for name, variants in found.items()
+        for name, variants in kinds.items()
         for first in [next(iter(variants.values()))[0]]
         if not first.weighted and set(variants) >= set(names)
     ]
 
 
-def _side(name: str, variant: str, found: dict[str, dict[str, list[Matrix]]]) -> Side:
-    runs = tuple(matrix.cells for matrix in found[name][variant])
+def _side(name: str, variant: str, kinds: dict[str, dict[str, list[Matrix]]]) -> Side:
+    runs = tuple(matrix.cells for matrix in kinds[name][variant])
     weighted = []
     for weight in Weight:
-        others = found.get(weight.of(name), {}).get(variant, [])
-        if others:
-            total = sum(sum(map(sum, matrix.cells)) for matrix in others) / len(others)
-            weighted.append((others[0].unit, total))
+        weights = kinds.get(weight.of(name), {}).get(variant, [])
+        if weights:
+            total = sum(sum(map(sum, matrix.cells)) for matrix in weights) / len(weights)
+            weighted.append((weights[0].unit, total))
     return Side(variant, _mean(runs), runs, tuple(weighted))
 
 
 def _mean(runs: Sequence[Means]) -> Means:
     size = range(len(runs[0]))
     return tuple(
-        tuple(sum(run[here][there] for run in runs) / len(runs) for there in size) for here in size
+        tuple(sum(run[near][far] for run in runs) / len(runs) for far in size) for near in size
     )
 
 
-def draw_flows(topology: Topology, found: Traffic, side: Side) -> str:
+def draw_flows(topology: Topology, kind: Traffic, side: Side) -> str:
     """Draw the machine with the largest flows of one variant; arrows of all variants compare."""
     flows = [
-        Flow(here, there, short_text(value), value / found.most_between)
-        for value, here, there in sorted(side.between, reverse=True)[:MOST_FLOWS]
+        Flow(near, far, short_text(value), value / kind.most_between)
+        for value, near, far in sorted(side.between, reverse=True)[:MOST_FLOWS]
         if value > 0
     ]
     return render_svg(topology, flows=flows)
@@ -122,36 +122,36 @@ def short_text(value: float) -> str:
     """Write a mean of counts in five characters, for a cell: `731`, `9,214`, `14k`, `3.2M`."""
     if value < 9999.5:
         return count_text(value)
-    size, unit = next(each for each in _LARGE if value >= 0.9995 * each[0])
+    size, unit = next(scale for scale in _LARGE if value >= 0.9995 * scale[0])
     return f"{value / size:.0f}{unit}" if value >= 9.95 * size else f"{value / size:.1f}{unit}"
 
 
-def heat_maps(topology: Topology, found: Traffic) -> list[Spec]:
+def heat_maps(topology: Topology, kind: Traffic) -> list[Spec]:
     """Return a heat map for each variant, all on one scale."""
-    return [heat_map(_rows(topology, side), len(side.means), found.most) for side in found.sides]
+    return [heat_map(_rows(topology, side), len(side.means), kind.most) for side in kind.sides]
 
 
 def _rows(topology: Topology, side: Side) -> list[Spec]:
     size = range(len(side.means))
     return [
         {
-            "from": topology.nodes[here].id,
-            "to": topology.nodes[there].id,
-            "mean": side.means[here][there],
-            "text": short_text(side.means[here][there]) if side.means[here][there] else "·",
-            "runs": ", ".join(count_text(run[here][there]) for run in side.runs),
-            "distance": topology.distances[here][there],
+            "from": topology.nodes[near].id,
+            "to": topology.nodes[far].id,
+            "mean": side.means[near][far],
+            "text": short_text(side.means[near][far]) if side.means[near][far] else "·",
+            "runs": ", ".join(count_text(run[near][far]) for run in side.runs),
+            "distance": topology.distances[near][far],
         }
-        for here in size
-        for there in size
+        for near in size
+        for far in size
     ]
 
 
-def as_text(topology: Topology, found: Traffic) -> str:
+def as_text(topology: Topology, kind: Traffic) -> str:
     """Write the matrices of all variants as aligned text for a mail: from a row to a column."""
     heads = [f"to {node.id}" for node in topology.nodes]
-    lines = [figures.plain_ascii(f"{found.title} [{found.unit}], mean of a run")]
-    for side in found.sides:
+    lines = [figures.plain_ascii(f"{kind.title} [{kind.unit}], mean of a run")]
+    for side in kind.sides:
         rows = [[count_text(value) for value in row] for row in side.means]
         size = max(len(text) for text in [*heads, *(t for row in rows for t in row)])
         lines.append("")

@@ -16,7 +16,7 @@ from numalab.report.formats.json import render_document
 from numalab.report.page.html import MOST_BYTES, render_html
 from numalab.results.layout import Results
 
-EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
+EXAMPLES = sorted(path.parent for path in project_dir().glob("reports/examples/*/plan.json"))
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 WITH_DOCUMENT = ("group-construction", "what-balancing-gains")  # without and with a memory model
 
@@ -81,7 +81,7 @@ def test_the_old_groups_are_those_of_the_post() -> None:
 
 def test_why_something_cannot_be_seen_is_said_once() -> None:
     reports = gather(Results(EXAMPLE.parent / "vma-grouping"))
-    report = next(each for each in reports if "xfsrepair" in each.cell)
+    report = next(path for path in reports if "xfsrepair" in path.cell)
     assert [claim.verdict for claim in report.claims].count("cannot be seen") > 1
     assert report.verdict.count("icount counts instructions") == 1
     assert all(claim.text in report.verdict for claim in report.claims)

@@ -53,7 +53,7 @@ def test_nothing_is_expected_of_a_model_that_would_be_another_today() -> None:
 
 def test_a_pair_that_was_not_measured_is_left_empty() -> None:
     (run, *_) = runs_of("what-distance-costs")
-    measures = {name: each for name, each in run.measures.items() if name != "chase_ns_0-1"}
+    measures = {name: value for name, value in run.measures.items() if name != "chase_ns_0-1"}
     lines = measured_lines([replace(run, measures=measures)], RING)
     assert lines[0].endswith("stock, 1 run")
     assert "".join(lines[2].split(":")[1].split()) == "90/90.3270/270.3180/180.3"

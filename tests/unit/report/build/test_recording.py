@@ -52,19 +52,19 @@ def numalab(*words: object) -> Result:
 
 def measured(*words: object) -> dict[str, float | None]:
     document = json.loads(numalab(*words, "--json").stdout)
-    return {each["name"]: each["value"] for each in document["measures"]}
+    return {row["name"]: row["value"] for row in document["measures"]}
 
 
 def test_it_gives_the_measures_and_the_table_that_a_study_gives(
     trace: Path, tmp_path: Path
 ) -> None:
-    given = measured(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
+    values = measured(trace, "--topology", "ring-4", "--tasks", "thread *", "--output", tmp_path)
     events = pl.read_parquet(tmp_path / "events.parquet")
     expected = analyse(Recording(events, load_topology("ring-4"), tasks=("thread *",))).measures
-    assert given == {each.name: each.value for each in expected}
-    assert given["sched_move_numa"]
+    assert values == {row.name: row.value for row in expected}
+    assert values["sched_move_numa"]
     stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
-    assert {each["name"]: each["value"] for each in stored} == given
+    assert {row["name"]: row["value"] for row in stored} == values
     assert events["node"].null_count() == 0
 
 
@@ -76,20 +76,20 @@ def test_numactl_describes_the_same_machine(trace: Path, tmp_path: Path) -> None
 
 
 def test_without_a_machine_it_says_what_needs_one(trace: Path) -> None:
-    plain, known = measured(trace), measured(trace, "--topology", "ring-4")
+    plain, on_ring = measured(trace), measured(trace, "--topology", "ring-4")
     assert not [name for name in plain if name.startswith("task_time_share_node")]
     assert plain["task_node_migrations"] is None
     assert plain["task_node_changes"] is None
     same = [name for name in plain if name not in families_of_nodes() and "node" not in name]
-    assert [plain[name] for name in same] == [known[name] for name in same]
+    assert [plain[name] for name in same] == [on_ring[name] for name in same]
     text = " ".join(numalab(trace).stdout.split())
     assert "the nodes of the CPUs are not known" in text
     assert all(name in text for name in families_of_nodes())
 
 
 def test_cpus_limit_what_is_measured(trace: Path) -> None:
-    given = measured(trace, "--cpus", "2-3")
-    busy = [name for name in given if name.startswith("task_busy_share_cpu")]
+    values = measured(trace, "--cpus", "2-3")
+    busy = [name for name in values if name.startswith("task_busy_share_cpu")]
     assert busy == ["task_busy_share_cpu2", "task_busy_share_cpu3"]
 
 
@@ -154,10 +154,10 @@ def test_cpus_keep_their_own_numbers_gaps_included(trace: Path, tmp_path: Path) 
     machine, notes = read_recorded_machine(path)
     assert machine.nodes[1].cpus == (2, 3, 100, 101)
     assert not any("numbered CPUs" in note for note in notes)
-    given, known = measured(trace, "--numactl", path), measured(trace, "--topology", "ring-4")
-    of_tasks = [name for name in known if name.startswith("task_") and "cpu" not in name]
-    assert [given[name] for name in of_tasks if not name.endswith("min")] == [
-        known[name] for name in of_tasks if not name.endswith("min")
+    imported, on_ring = measured(trace, "--numactl", path), measured(trace, "--topology", "ring-4")
+    of_tasks = [name for name in on_ring if name.startswith("task_") and "cpu" not in name]
+    assert [imported[name] for name in of_tasks if not name.endswith("min")] == [
+        on_ring[name] for name in of_tasks if not name.endswith("min")
     ]
 
 
@@ -174,6 +174,6 @@ def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: P
 
 
 def test_without_a_machine_there_is_no_page(trace: Path, tmp_path: Path) -> None:
-    given = json.loads(numalab(trace, "--output", tmp_path, "--json").stdout)
-    assert given["page"] is None
+    document = json.loads(numalab(trace, "--output", tmp_path, "--json").stdout)
+    assert document["page"] is None
     assert not (tmp_path / "index.html").exists()

@@ -87,9 +87,9 @@ def test_timing_figures_that_mean_nothing() -> None:
     timing = Timing(False, (Doubt.PLAN, Doubt.MISPLACED), ())
     gone = Misplaced(MisplacedKind.GONE, "12")
     (row,) = proof_rows(replace(EMPTY, note="overcommitted", differs=(gone,)), timing)
-    assert row.found == "mean nothing: overcommitted; vCPU thread 12 is gone"
+    assert row.read_back == "mean nothing: overcommitted; vCPU thread 12 is gone"
     (row,) = proof_rows(EMPTY, Timing(False, (Doubt.MODE,), ()))
-    assert row.found == "mean nothing: not in kvm mode"
+    assert row.read_back == "mean nothing: not in kvm mode"
 
 
 def test_a_run_without_a_proof_says_so() -> None:

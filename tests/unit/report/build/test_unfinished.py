@@ -175,8 +175,8 @@ def test_500_failed_cells_fit_on_a_screen(tmp_path: Path, kinds: int, words: int
     lines = report(path).stdout.splitlines()
     assert "2 of 1002 runs finished, in 1 of 501 cells" in lines[0]
     assert any("verdict" in line for line in lines[:SCREEN])
-    counted = [int(found[1]) for line in lines[:SCREEN]
-               if (found := re.match(r"  (\d+) (more )?runs", line))]  # fmt: skip
+    counted = [int(match[1]) for line in lines[:SCREEN]
+               if (match := re.match(r"  (\d+) (more )?runs", line))]  # fmt: skip
     assert sum(counted) + sum(line.startswith("  run ") for line in lines[:SCREEN]) == 1000
     for form in TEXTS[1:]:
         assert len(report(path, form).stdout) < 60_000
@@ -235,11 +235,11 @@ def test_a_reason_of_a_guest_is_bounded_text_in_every_form(tmp_path: Path, text:
         tree = parsed(page)
         assert not tree.xpath("//*[@onmouseover] | //img[@onerror]")
         assert not any("alert" in (script.text or "")[:200] for script in tree.xpath("//script"))
-    found = problems([gather(Results(path))])
-    assert len(render_github(found)) + len(render_lines(found)) < 40_000
-    for line in render_github(found).splitlines():
+    faults = problems([gather(Results(path))])
+    assert len(render_github(faults)) + len(render_lines(faults)) < 40_000
+    for line in render_github(faults).splitlines():
         assert line.startswith("::error file=studies/group-construction.toml,title=")
-    assert len(render_lines(found).splitlines()) == len(found)
+    assert len(render_lines(faults).splitlines()) == len(faults)
     state = invoke(status_command, path).stdout
     assert all(char.isprintable() or char == "\n" for char in state)
 

@@ -57,9 +57,9 @@ LOW, HIGH = [1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 9.2, 9.0]
     ],
 )
 def test_verdicts(direction: str, before: list[float], after: list[float], verdict: str) -> None:
-    found = judge(compared(direction=direction, published="+14%"), runs(before, after))
-    assert (found.verdict, found.holds, found.required) == (verdict, True, False)
-    assert found.published == "+14%"
+    outcome = judge(compared(direction=direction, published="+14%"), runs(before, after))
+    assert (outcome.verdict, outcome.holds, outcome.required) == (verdict, True, False)
+    assert outcome.published == "+14%"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_verdicts(direction: str, before: list[float], after: list[float], verdi
 def test_time_is_not_judged_where_it_is_not_that_of_hardware(
     mode: str, kind: str, verdict: str
 ) -> None:
-    found = judge(compared(), runs(LOW, HIGH, mode=mode, kind=kind))
-    assert found.verdict_text.startswith(verdict)
-    assert found.kind == ("modelled" if mode == "timed" else kind)
+    outcome = judge(compared(), runs(LOW, HIGH, mode=mode, kind=kind))
+    assert outcome.verdict_text.startswith(verdict)
+    assert outcome.kind == ("modelled" if mode == "timed" else kind)
     change = "1 to 9.075 moves (+807.5%), difference +7.92 to +8.23 (95 %), 4 and 4 runs"
-    assert found.measured == change
+    assert outcome.measured == change
 
 
 def test_a_claim_without_an_interval() -> None:
@@ -134,8 +134,8 @@ def test_a_claim_about_large_numbers() -> None:
 
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
-    found = judge(compared(), [stored("before", None), stored("after", 3)])
-    assert found.verdict_text.startswith("cannot be seen in this mode because no run before")
+    outcome = judge(compared(), [stored("before", None), stored("after", 3)])
+    assert outcome.verdict_text.startswith("cannot be seen in this mode because no run before")
 
 
 def test_an_expected_verdict_and_a_threshold_are_conditions() -> None:
@@ -163,8 +163,8 @@ def test_a_claim_about_the_spread_is_not_about_the_mean() -> None:
 
 
 def test_three_runs_show_nothing_of_their_spread() -> None:
-    found = judge(compared(direction="lower", statistic="spread"), runs(WIDE[:3], NARROW[:3]))
-    assert found.verdict == "no difference shown"
+    outcome = judge(compared(direction="lower", statistic="spread"), runs(WIDE[:3], NARROW[:3]))
+    assert outcome.verdict == "no difference shown"
 
 
 def test_a_claim_that_nothing_measured_makes_no_family_larger() -> None:
