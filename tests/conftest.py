@@ -1,11 +1,13 @@
 """What every test shares: golden files and where they lie."""
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from numalab.plugins import unload_plugins
 
 # No deadline: a busy host must not fail a test. CI has the same examples every time, a developer
 # new ones; a failure prints how to repeat it.
@@ -39,6 +41,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def without_plugins() -> Iterator[None]:
+    """Give the registries without plug-ins, and remove those that the test adds."""
+    unload_plugins()
+    yield
+    unload_plugins()
 
 
 @pytest.hookimpl(wrapper=True)

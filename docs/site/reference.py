@@ -20,25 +20,22 @@ import typer
 from pydantic import BaseModel
 
 from numalab import errors
-from numalab.analysis.measures.catalogue import BUILT_IN as MEASURE_GROUPS
+from numalab.api import FORMATS, MEASURES, PROPERTIES, SHAPES
 from numalab.capture.spec import CaptureTable
 from numalab.cli.main import COMMANDS, application
 from numalab.emulator.emulator_specs import EmulatorsFile
 from numalab.errors import LabError
 from numalab.host.read import HostFile
-from numalab.hunt.properties.catalogue import NAMES as PROPERTIES
-from numalab.hunt.properties.catalogue import meaning
+from numalab.hunt.property import OF_BOOT
 from numalab.image.recipe import RecipeTable, list_recipes, load_recipe
 from numalab.kernel.kernel_specs import KernelsFile
 from numalab.places import list_inputs
-from numalab.report.formats.catalogue import BUILT_IN as FORMATS
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.study.model import Study
 from numalab.topology.file_format import TopologyFile
-from numalab.topology.shapes.shape import SHAPES
 from numalab.workload.workload_table import WorkloadTable
 
 Schema = dict[str, Any]
@@ -188,7 +185,7 @@ def _attribute_docs(cls: type) -> dict[str, str]:
 def shapes(_: str) -> str:
     """Render the shapes of the registry and their keys."""
     lines = []
-    for name, shape in SHAPES.all().items():
+    for name, shape in SHAPES.built_in().items():
         own = [key for key in shape.model_fields if key not in ("kind", "distances")]
         named = f" Keys: {', '.join(f'`{key}`' for key in own)}." if own else ""
         lines.append(_item(f"`{name}`: {_first_paragraph(shape)}{named}"))
@@ -222,7 +219,8 @@ def images(_: str) -> str:
 
 def measures(name: str) -> str:
     """Render a group of measures, or all groups under headings."""
-    groups = [group for group in MEASURE_GROUPS if group.families and name in ("", group.name)]
+    groups = [group for group in MEASURES.built_in().values() if group.families]
+    groups = [group for group in groups if name in ("", group.name)]
     lines = []
     for group in groups:
         lines += ["", f"### {group.name[:1].upper()}{group.name[1:]}", ""] if not name else []
@@ -236,14 +234,13 @@ def measures(name: str) -> str:
 
 def properties(_: str) -> str:
     """Render the properties that a hunt checks."""
-    return "\n".join(_item(f"`{name}`: {meaning(name)}") for name in PROPERTIES)
+    described = {**OF_BOOT, **{name: PROPERTIES.describe(name) for name in PROPERTIES.built_in()}}
+    return "\n".join(_item(f"`{name}`: {text}") for name, text in described.items())
 
 
 def formats(_: str) -> str:
     """Render the formats of a report."""
-    return "\n".join(
-        _item(f"`{name}`: {_first_paragraph(type(form))}") for name, form in FORMATS.items()
-    )
+    return "\n".join(_item(f"`{name}`: {FORMATS.describe(name)}") for name in FORMATS.built_in())
 
 
 def exit_codes(_: str) -> str:

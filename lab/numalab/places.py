@@ -4,8 +4,9 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir
@@ -18,6 +19,8 @@ PLUGINS, HUNTS, EMULATORS = "plugins", "hunts", "emulator-configs"
 BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS, EMULATORS})
 _OTHER_CACHE = "set NUMALAB_CACHE to a folder of your own"
 _MOST_LINKS = 40  # of a path: MAXSYMLINKS in Linux' include/linux/namei.h
+T = TypeVar("T")
+_skipped: dict[str, UserError] = {}  # by file
 _RESULTS = "plan.json"  # the file that every folder of results has
 
 
@@ -85,16 +88,51 @@ def require_in_lab(name: str, choices: Collection[str], file: Path, key: str) ->
         raise UserError(reason, file=file, key=key, choices=choices)
 
 
-def list_inputs(kind: str, pattern: str) -> dict[str, Path]:
+def list_inputs(kind: str, pattern: str, *, strict: bool = False) -> dict[str, Path]:
     """Return what matches a pattern below `<lab folder>/<kind>`, by its path there, in order.
 
-    Raises UserError for a match that another user can change.
+    A match that another user can change is left out (`skip_input`); with `strict`, it raises
+    UserError.
     """
     matches: dict[str, Path] = {}
     for folder in reversed(lab_folders()):
         base = folder / kind
-        matches |= {str(path.relative_to(base)): _own(path, folder) for path in base.glob(pattern)}
+        for path in base.glob(pattern):
+            name = str(path.relative_to(base))
+            try:
+                matches[name] = _own(path, folder)
+            except UserError as error:
+                if strict:
+                    raise
+                matches.pop(name, None)  # not the file that this one overrides
+                skip_input(error)
     return dict(sorted(matches.items()))
+
+
+def skip_input(error: UserError) -> None:
+    """Leave out an input that cannot be used; the command line warns of it at the end."""
+    _skipped.setdefault(str(error.file), error)
+
+
+def skipped_inputs() -> tuple[UserError, ...]:
+    """Return why inputs were left out, in the order in which that was noticed."""
+    return tuple(_skipped.values())
+
+
+def forget_skipped() -> None:
+    """Forget which inputs were left out."""
+    _skipped.clear()
+
+
+def load_usable(paths: Iterable[Path], load: Callable[[Path], T]) -> list[T]:
+    """Load each file of a listing; a file that is not valid is left out (`skip_input`)."""
+    loaded = []
+    for path in paths:
+        try:
+            loaded.append(load(path))
+        except UserError as error:
+            skip_input(error if error.file else UserError(str(error), file=path))
+    return loaded
 
 
 def _own(path: Path, folder: Path) -> Path:

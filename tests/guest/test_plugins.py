@@ -35,8 +35,8 @@ sample_ms = 200
 
 
 def test_what_plug_ins_add_reaches_the_guest(tmp_path: Path) -> None:
-    """The examples of docs/plugins.md, as they stand there."""
-    page = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+    """The examples of docs/how-to/write-a-plug-in.md, as they stand there."""
+    page = (ROOT / "docs/how-to/write-a-plug-in.md").read_text(encoding="utf-8")
     (tmp_path / "plugins").mkdir()
     for name, code in re.findall(r"```python\n# plugins/(\w+)\.py\n(.*?)```", page, re.DOTALL):
         (tmp_path / f"plugins/{name}.py").write_text(code)

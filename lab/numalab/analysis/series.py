@@ -14,7 +14,7 @@ from itertools import pairwise
 import polars as pl
 
 from numalab.analysis.findings import TimeSeries
-from numalab.capture.samples import Samples, added_sources
+from numalab.capture.samples import SOURCES, Samples
 from numalab.measure import Number
 from numalab.recording.recording import RecordedMachine, Recording
 from numalab.recording.window import Window
@@ -131,7 +131,7 @@ def added_series(
     ):
         if node is not None and node not in nodes:
             continue
-        source = added_sources()[str(name)]
+        source = SOURCES.all()[str(name)]
         of = dict(rows["time_ns", "value"].iter_rows())
         times, values = [*of], [*of.values()]
         if source.grows:

@@ -106,19 +106,32 @@ class SampledSource:
             raise UserError(f"{self.name}: {self.path[:80]!r} is no file below /proc or /sys")
 
 
-_ADDED: Registry[SampledSource] = Registry("sampled source")
+SOURCES: Registry[SampledSource] = Registry("sampled source", "numalab.capture.sources")
 
 
-def register_source(source: SampledSource) -> None:
-    """Add a sampled source, as a plug-in does. Raises UserError for a name that is taken."""
-    if source.name in SAMPLED:
-        raise UserError(f"there is a sampled source called {source.name!r} already")
-    _ADDED.add(source.name, source)
+def register_source(
+    name: str, *, title: str, unit: str, path: str, grows: bool = False
+) -> Callable[[Reader], Reader]:
+    """Add a source that studies sample with `sample = ["NAME"]`; a decorator of its reader.
 
+    The reader gets the texts of the files at one moment by path, and yields their values. See
+    `SampledSource` for the other arguments.
 
-def added_sources() -> Mapping[str, SampledSource]:
-    """Return the sources that plug-ins added, by name."""
-    return _ADDED.all()
+        @register_source("loadavg", title="Load average", unit="tasks", path="/proc/loadavg")
+        def loadavg(texts: Mapping[str, str]) -> Iterator[SampledValue]:
+            '''The load average of the last minute.'''
+            yield SampledValue("one_minute", float(texts["/proc/loadavg"].split()[0]))
+
+    Raises UserError for a name that is taken and a path that is not below /proc or /sys.
+    """
+
+    def add(reader: Reader) -> Reader:
+        if name in SAMPLED:
+            raise UserError(f"there is a {SOURCES.kind} called {name!r} already")
+        SOURCES.add(name, SampledSource(name, title, unit, path, reader, grows), reader)
+        return reader
+
+    return add
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from numalab.capture.samples import SAMPLED, SampledSource, added_sources
+from numalab.capture.samples import SAMPLED, SOURCES, SampledSource
 from numalab.document import Document, check_document
 
 _SWITCHES = (
@@ -92,7 +92,7 @@ def _checked_perf_event(text: str) -> str:
 
 
 def _checked_source(name: str) -> str:
-    valid = [*SAMPLED, *added_sources()]
+    valid = [*SAMPLED, *SOURCES.all()]
     if name not in valid:
         raise ValueError(f"nothing to sample is called {name[:60]!r} (valid: {', '.join(valid)})")
     return name
@@ -191,7 +191,7 @@ class CaptureSpec:
     @property
     def added(self) -> tuple[SampledSource, ...]:
         """What is sampled of the sources that plug-ins added."""
-        return tuple(added_sources()[name] for name in self.sample if name not in SAMPLED)
+        return tuple(SOURCES.all()[name] for name in self.sample if name not in SAMPLED)
 
 
 def load_capture(table: Mapping[str, Any], path: Path) -> CaptureSpec:

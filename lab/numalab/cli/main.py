@@ -59,8 +59,16 @@ def main() -> NoReturn:
     # What comes after `--` is a command for a guest.
     debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
     code = _exit_code(_run, debug=debug)
+    _warn_of_skipped()
     failed = _exit_code(_flush, debug=debug)
     sys.exit(code or failed)
+
+
+def _warn_of_skipped() -> None:
+    """Name the inputs that were left out of what the command listed."""
+    if places := sys.modules.get("numalab.places"):
+        for error in places.skipped_inputs():
+            say(f"warning: left out: {str(error).splitlines()[0]}")
 
 
 def _exit_code(part: Callable[[], int], *, debug: bool) -> int:

@@ -8,7 +8,7 @@ from numalab.errors import UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import parse_loads, render_loads
-from numalab.hunt.properties.catalogue import NAMES, meaning
+from numalab.hunt.property import describe_property, property_names
 from numalab.places import HUNTS, list_inputs
 from numalab.study.model import CaseTable, Study, load_study
 from numalab.study.plan import machine_of_table
@@ -30,7 +30,7 @@ def render_case(
     """Write the file of a case, a study for `numalab run`, on the QEMU that showed it."""
     kernels = [*violated_by, *holds_on]
     lines = [
-        f"question = {_text(f'Does {finding.prop} hold: {meaning(finding.prop)}')}",
+        f"question = {_text(f'Does {finding.prop} hold: {describe_property(finding.prop)}')}",
         f"summary = {_text(finding.text)}",
         "",
         f'topologies = ["{MACHINE}"]',
@@ -79,10 +79,9 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
     study = load_study(path)
     if study.case is None or not study.machines:
         raise UserError("is no case: it lacks [case] or [machines.NAME]", file=path)
-    if study.case.property not in NAMES:
-        raise UserError(
-            f"no property {study.case.property!r}", file=path, key="case.property", choices=NAMES
-        )
+    if study.case.property not in (names := property_names()):
+        reason = f"no property is called {study.case.property!r}"
+        raise UserError(reason, file=path, key="case.property", choices=names)
     machine = machine_of_table(study, study.topologies[0], path)
     if machine is None:
         raise UserError("the first topology is not in [machines]", file=path, key="topologies")

@@ -19,7 +19,7 @@ from numalab.guest.watch import Limits
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Examined, Finding
 from numalab.hunt.load import render_loads
-from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT, judge
+from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load
 from numalab.hunt.recording import read_loads
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job
@@ -135,7 +135,7 @@ def _judged(
     for run in read_loads(
         events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
     ):
-        found += judge(run)
+        found += judge_load(run)
     return tuple(found)
 
 

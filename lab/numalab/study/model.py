@@ -13,7 +13,7 @@ from numalab.document import Document, check_document, read_document
 from numalab.errors import UserError
 from numalab.guest.watch import Limits
 from numalab.places import find_input, list_inputs
-from numalab.study.axes import AxisValue, axis_labels, with_axes
+from numalab.study.axis import AxisValue, axis_labels, with_axes
 from numalab.study.claims import Claim, Name
 from numalab.study.machine_table import GuestChange, MachineTable
 from numalab.topology.file_format import TopologyFile

@@ -13,7 +13,8 @@ def render_schema() -> str:
         **TopologyFile.model_json_schema(),
         "title": "numalab topology",
     }
-    schema["$defs"]["Shape"] = {
-        "oneOf": [shape.model_json_schema() for shape in SHAPES.all().values()]
-    }
+    shapes = {name: shape.model_json_schema() for name, shape in SHAPES.all().items()}
+    for name, shape in shapes.items():
+        shape["properties"]["kind"] |= {"const": name}
+    schema["$defs"]["Shape"] = {"oneOf": [*shapes.values()]}
     return json.dumps(schema, indent=1) + "\n"

@@ -13,18 +13,21 @@ import pytest
 
 from numalab.analysis.analyse import analyse
 from numalab.campaign import prepare
-from numalab.capture import samples
-from numalab.capture.samples import SampledSource, SampledValue, parse_added, register_source
+from numalab.capture.samples import (
+    SampledSource,
+    SampledValue,
+    parse_added,
+    register_source,
+)
 from numalab.capture.spec import load_capture
 from numalab.errors import UserError
-from numalab.plugins import Registry
 from numalab.recording.recording import Recording
 from numalab.study.plan import plan_study
 from numalab.topology.model import Topology
 from numalab.workload.workload_files import build_workload, sampler
 from support.small_traces import Trace
 
-DOCS = Path(__file__).parents[3] / "docs" / "plugins.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "write-a-plug-in.md"
 STUDY = """
 question = "What is left of the nodes' memory?"
 topologies = ["ring-4"]
@@ -59,9 +62,8 @@ except ChildProcessError:  # it has no child that it did not start
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_plugins: None) -> Path:
     """A lab folder with the example of the page, which comes before what numalab has."""
-    monkeypatch.setattr(samples, "_ADDED", Registry[SampledSource]("sampled source"))
     monkeypatch.setenv("NUMALAB_PATH", str(tmp_path))
     (code,) = re.findall(r"```python\n(# plugins/node_memory.*?)```", DOCS.read_text(), re.DOTALL)
     for name, text in {"plugins/node_memory.py": code, "studies/mine.toml": STUDY}.items():
@@ -113,7 +115,7 @@ def test_what_it_says_becomes_series_by_node(
         (2000, "node_memory", "MemFree", 63, 1.0),
     ]
     events = trace.table(trace.mark(500, "numalab: begin"), trace.mark(2500, "numalab: end"))
-    taken = replace(samples.parse_samples(""), added=added)
+    taken = replace(parse_samples(""), added=added)
     run = analyse(Recording(events, three_nodes, tasks=[], samples=taken))
     found = [each for each in run.findings.series if each.name.startswith("node_memory")]
     # Node 63 is none of this machine.
@@ -188,13 +190,12 @@ def test_what_could_not_be_sampled_is_refused(change: dict[str, str]) -> None:
         SampledSource(**(right | change), read=lambda _: [])
 
 
-def test_a_name_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "_ADDED", Registry[SampledSource]("sampled source"))
-    register_source(source(lambda _: []))
-    with pytest.raises(UserError, match="'mine' already"):
-        register_source(source(lambda _: []))
-    with pytest.raises(UserError, match="'vmstat' already"):
-        register_source(SampledSource("vmstat", "", "", "/proc/vmstat", lambda _: []))
+@pytest.mark.usefixtures("without_plugins")
+def test_a_name_is_given_once() -> None:
+    register_source("mine", title="", unit="", path="/proc/mine")(lambda _: [])
+    for name in ("mine", "vmstat"):
+        with pytest.raises(UserError, match=f"'{name}' already"):
+            register_source(name, title="", unit="", path="/proc/mine")(lambda _: [])
 
 
 def test_the_sampler_reads_while_the_command_runs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -13,8 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.places import find_input, list_inputs, project_dir, require_own
-from numalab.plugins import load_plugins
+from numalab.places import (
+    find_input,
+    list_inputs,
+    project_dir,
+    require_own,
+    skipped_inputs,
+)
+from numalab.plugins import load_plugins, require_plugins
 
 STRANGER = 4242
 MINE = os.geteuid()
@@ -23,7 +30,7 @@ NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def lab(monkeypatch: pytest.MonkeyPatch, without_plugins: None) -> Iterator[Path]:
     """Stand in a lab folder with one plug-in, in a folder that every user may enter."""
     folder = Path(mkdtemp())
     folder.chmod(0o755)
@@ -39,6 +46,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def refused(lab: Path, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
+        require_plugins()
+    with suppress(UserError):
         load_plugins()
     assert not (lab / "ran").exists()
 
@@ -75,7 +84,8 @@ def test_the_command_line_says_why(lab: Path) -> None:
     done = subprocess.run(
         [*NUMALAB, "topology", "list"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2
+    assert done.returncode == 0
+    assert "ring-4" in done.stdout
     assert "mine.py: is not used: every user may write to" in done.stderr
     assert not (lab / "ran").exists()
 
@@ -146,7 +156,9 @@ def test_every_input_is_checked(lab: Path) -> None:
     with pytest.raises(UserError, match=r"kernels\.toml: is not used"):
         find_input("kernel-configs", "kernels.toml")
     with pytest.raises(UserError, match=r"mine\.toml: is not used"):
-        list_inputs("topologies", "*.toml")
+        list_inputs("topologies", "*.toml", strict=True)
+    assert "mine.toml" not in list_inputs("topologies", "*.toml")
+    assert any("mine.toml: is not used" in str(error) for error in skipped_inputs())
 
 
 @pytest.mark.parametrize("variable", ["NUMALAB_HOME", "NUMALAB_PATH"])

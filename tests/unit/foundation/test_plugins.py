@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.places import lab_folders, project_dir, shipped_dir
-from numalab.plugins import Registry, load_plugins
+from numalab.places import lab_folders, project_dir, shipped_dir, skipped_inputs
+from numalab.plugins import Registry, load_plugins, require_plugins
+from numalab.report.formats.format import FORMATS
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_plugins: None) -> Path:
     """Make a lab folder with an empty folder of plug-ins, and stand in it."""
     for name in ("topologies", "kernel-configs", "plugins"):
         (tmp_path / name).mkdir()
@@ -42,13 +43,34 @@ def test_a_plugin_may_have_dataclasses_and_read_a_registry(lab: Path) -> None:
     assert sys.modules[name].Pair(1).a == 1
 
 
-@pytest.mark.parametrize("text", ["this is no Python", "import no_such_module", "1 / 0"])
+@pytest.mark.parametrize(
+    "text", ["this is no Python", "import no_such_module", "1 / 0", "raise SystemExit"]
+)
 def test_a_broken_plugin_is_named(lab: Path, text: str) -> None:
     (lab / "broken.py").write_text(text + "\n")
+    (lab / "other.py").write_text("")
+    things = Registry[int]("thing")
     for _ in range(2):
-        with pytest.raises(UserError, match="this plug-in cannot be imported") as caught:
-            load_plugins()
-        assert str(caught.value).startswith(f"{lab / 'broken.py'}: ")
+        assert things.all() == {}
+        (error,) = skipped_inputs()
+        assert str(error).startswith(f"{lab / 'broken.py'}: this plug-in cannot be imported")
+        with pytest.raises(UserError, match=r"no thing is called 'x'.*broken\.py"):
+            things.find("x")
+        with pytest.raises(UserError, match="this plug-in cannot be imported"):
+            require_plugins()
+
+
+def test_a_broken_plugin_adds_nothing(lab: Path) -> None:
+    text = (
+        "from numalab.api import FORMATS\n"
+        "def half(study): ...\n"
+        "FORMATS.add('half', half, half)\n"
+        "1 / 0\n"
+    )
+    (lab / "half.py").write_text(text)
+    assert "half" not in FORMATS.all()
+    (lab / "half.py").write_text(text.replace("1 / 0", ""))
+    assert "half" in FORMATS.all()
 
 
 @pytest.mark.parametrize("where", [".", "runs/one/out"])
@@ -68,10 +90,10 @@ def test_results_of_a_stranger_bring_no_code(
 
 def test_a_name_is_given_once_and_a_wrong_one_lists_the_others() -> None:
     numbers = Registry[int]("number")
-    numbers.add("one", 1)
+    numbers.add("one", 1, int)
     assert numbers.find("one") == 1
     with pytest.raises(UserError, match="there is a number called 'one' already"):
-        numbers.add("one", 2)
+        numbers.add("one", 2, int)
     with pytest.raises(UserError, match="no number is called 'two'") as caught:
         numbers.find("two")
     assert caught.value.choices == ("one",)

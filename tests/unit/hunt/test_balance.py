@@ -3,7 +3,6 @@
 import pytest
 
 from numalab.hunt.properties.balance import affinity, reachability, work_conservation
-from numalab.hunt.properties.tolerances import TOLERANCES
 from numalab.hunt.recording import LoadRecording
 from unit.hunt.recordings import Row, recording
 
@@ -18,7 +17,7 @@ def two_share_a_cpu(*more: Row) -> LoadRecording:
 
 
 def test_a_node_that_idles_while_a_hog_waits_was_not_reached() -> None:
-    near, far = reachability(two_share_a_cpu(), TOLERANCES)
+    near, far = reachability(two_share_a_cpu())
     assert (near.value, far.value) == (0.0, 1.0)
     assert not near.violated and far.violated
     assert "node 1 (CPUs 2,3)" in far.text
@@ -32,15 +31,15 @@ def test_a_node_counts_by_the_cpu_that_idled_the_least() -> None:
     rows += [(3, "hog0.2", 1, 0, 1000)]
     quarter = recording(load, [*rows, (4, "sleeper1.0", 2, 875, 1000)])
     settled_ms = quarter.settled.length_ns / 1e6
-    (_, far) = reachability(quarter, TOLERANCES)
+    (_, far) = reachability(quarter)
     assert far.value == pytest.approx(1 - 125 / settled_ms, abs=1e-3)
     both = [*rows, (4, "sleeper1.0", 2, 0, 1000), (5, "sleeper1.1", 3, 0, 1000)]
-    (_, far) = reachability(recording(load, both), TOLERANCES)
+    (_, far) = reachability(recording(load, both))
     assert far.value == 0.0
 
 
 def test_one_turn_on_a_node_is_enough_to_have_reached_it() -> None:
-    (_, far) = reachability(two_share_a_cpu((2, "hog0.1", 3, 990, 1000)), TOLERANCES)
+    (_, far) = reachability(two_share_a_cpu((2, "hog0.1", 3, 990, 1000)))
     assert far.value == 0.0
 
 
@@ -54,14 +53,14 @@ def test_one_turn_on_a_node_is_enough_to_have_reached_it() -> None:
     ],
 )
 def test_reachability_is_asked_of_several_hogs_whose_cpus_stay(load: str) -> None:
-    assert not list(reachability(recording(load, [(1, "hog0.0", 0, 0, 1000)]), TOLERANCES))
+    assert not list(reachability(recording(load, [(1, "hog0.0", 0, 0, 1000)])))
 
 
 def test_the_longest_wait_beside_an_idle_cpu_is_told_with_its_moment() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (3, "hog0.2", 1, 0, 1000)]
     rows += [(2, "-hog0.1", 0, 100, 150), (2, "hog0.1", 2, 150, 400)]
     rows += [(2, "-hog0.1", 0, 400, 600), (2, "hog0.1", 2, 600, 1000)]
-    (found,) = work_conservation(recording(HOGS, rows), TOLERANCES)
+    (found,) = work_conservation(recording(HOGS, rows))
     assert found.value == 200.0
     assert "200.0 ms" in found.text and "from 400.0 ms after the begin" in found.text
 
@@ -69,14 +68,14 @@ def test_the_longest_wait_beside_an_idle_cpu_is_told_with_its_moment() -> None:
 def test_a_wait_beside_a_cpu_that_the_mask_lacks_is_none() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)]
     alone = recording("time ms=1000;hog n=2 cpus=0", rows)
-    (found,) = work_conservation(alone, TOLERANCES)
+    (found,) = work_conservation(alone)
     assert found.value == 0.0 and not found.violated
 
 
 def test_a_turn_outside_of_the_mask_is_the_longest_one() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 900), (1, "hog0.0", 2, 900, 905)]
     rows += [(1, "hog0.0", 3, 905, 1000), (2, "hog0.1", 1, 0, 1000)]
-    (found,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows), TOLERANCES)
+    (found,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows))
     assert found.value == 95.0 and found.violated
     assert found.text == "hog 0, which may run on CPUs 0,1, ran on CPU 3 for 95.00 ms"
 
@@ -84,7 +83,7 @@ def test_a_turn_outside_of_the_mask_is_the_longest_one() -> None:
 def test_masks_that_change_count_from_their_moment_on() -> None:
     load = "time ms=1000;hog n=1 cpus=0-1 later=2-3"
     kept = recording(load, [(1, "hog0.0", 0, 0, 500), (1, "hog0.0", 2, 500, 1000)])
-    (found,) = affinity(kept, TOLERANCES)
+    (found,) = affinity(kept)
     assert found.value == 0.0
-    (found,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]), TOLERANCES)
+    (found,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]))
     assert found.violated and "may run on CPUs 2,3, ran on CPU 0" in found.text

@@ -14,7 +14,7 @@ from numalab.hunt import examine as module
 from numalab.hunt.case import Case
 from numalab.hunt.examine import WORKLOAD, HuntBench, examine
 from numalab.hunt.finding import Examined
-from numalab.hunt.properties.catalogue import DOMAINS, LOST, SPLAT
+from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.observed.compare import Difference, MachinePart

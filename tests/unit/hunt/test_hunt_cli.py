@@ -154,7 +154,7 @@ def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--properties", "affinity,no-such"), "--properties: no property 'no-such'"),
+        (("--properties", "affinity,no-such"), "--properties: no property is called 'no-such'"),
         (("--budget", "soon"), "--budget: 'soon' is no time"),
         (("--budget", "0m"), "--budget: '0m' is no time"),
         (("--kernel", "no-such"), "no kernel is called 'no-such'"),

@@ -1,6 +1,6 @@
 """How tasks share CPUs, change them, and wait: values worked out by hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -8,16 +8,15 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.properties.balance import lost_time, neighbours
 from numalab.hunt.properties.moving import ping_pong, wandering
 from numalab.hunt.properties.sharing import fairness, proportion
-from numalab.hunt.properties.tolerances import TOLERANCES, Tolerances
 from numalab.hunt.properties.waking import latency, response
 from numalab.hunt.recording import LoadRecording
 from unit.hunt.recordings import Row, recording
 
-Property = Callable[[LoadRecording, Tolerances], Iterator[Finding]]
+Property = Callable[[LoadRecording], list[Finding]]
 
 
 def seen(prop: Property, run: LoadRecording) -> Finding:
-    (found,) = prop(run, TOLERANCES)
+    (found,) = prop(run)
     return found
 
 
@@ -103,10 +102,10 @@ def test_waits_beside_an_idle_cpu_and_behind_busy_ones() -> None:
 
 
 def test_lost_time_is_what_was_waited_beside_an_idle_cpu() -> None:
-    (first, _) = lost_time(sleeper(8, other=2), TOLERANCES)
+    (first, _) = lost_time(sleeper(8, other=2))
     assert first.value == 0.4
     assert first.weak, "beside hogs"
-    (first, _) = lost_time(sleeper(8, other=1), TOLERANCES)
+    (first, _) = lost_time(sleeper(8, other=1))
     assert first.value == 0.0
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.plugins import Registry
-from numalab.study import axes
-from numalab.study.axes import Axis, RunChange, register_axis
+from numalab.plugins import unload_plugins
+from numalab.study.axis import RunChange, register_axis
 from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study, study_table
 from numalab.study.plan import plan_study
 
-DOCS = Path(__file__).parents[3] / "docs" / "plugins.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "write-a-plug-in.md"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 STUDY = """
 question = "Do huge pages help?"
@@ -38,8 +37,9 @@ cmdline = ["quiet"]
 {more}
 """
 MORE = """
-from numalab.study.axes import Axis, RunChange, register_axis
+from numalab.api import RunChange, register_axis
 
+@register_axis("seconds", int)
 def change(seconds: int) -> RunChange:
     if seconds > 9:
         raise ValueError("that takes too long")
@@ -47,18 +47,16 @@ def change(seconds: int) -> RunChange:
         parameters={"seconds": seconds}, cmdline=("nohz=off",), env={"LONG": "so long"}, pages="2M"
     )
 
-register_axis(Axis("seconds", int, change))
-register_axis(Axis("thp-too", str, lambda value: RunChange(tunables={"THP": value})))
-register_axis(Axis("none", str, lambda value: None))
-register_axis(Axis("bound", int, lambda node: RunChange(nodes=node)))
-register_axis(Axis("unbound", str, lambda nodes: RunChange(nodes=nodes)))
+register_axis("thp-too", str)(lambda value: RunChange(tunables={"THP": value}))
+register_axis("none", str)(lambda value: None)
+register_axis("bound", int)(lambda node: RunChange(nodes=node))
+register_axis("unbound", str)(lambda nodes: RunChange(nodes=nodes))
 """.replace("THP", THP)
 
 
 @pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_plugins: None) -> Path:
     """A lab folder with the example of the page and more axes."""
-    monkeypatch.setattr(axes, "_AXES", Registry[Axis]("axis"))
     monkeypatch.setenv("NUMALAB_PATH", str(tmp_path))
     (code,) = re.findall(r"```python\n(# plugins/hugepages.*?)```", DOCS.read_text(), re.DOTALL)
     (tmp_path / "plugins").mkdir()
@@ -124,7 +122,8 @@ def test_what_is_said_of_a_label_is_said_of_all_that_are_made_of_it(lab: Path) -
 
 def test_what_is_stored_needs_no_plug_in(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_study(study(lab, 'thp = ["always"]'))
-    monkeypatch.setattr(axes, "_AXES", Registry[Axis]("axis"))
+    unload_plugins()
+    monkeypatch.delenv("NUMALAB_PATH")
     table = study_table(plan.study)
     assert "axes" not in table
     assert Study.model_validate_json(json.dumps(table)) == plan.study
@@ -216,6 +215,6 @@ def test_what_binds_its_tasks_itself_is_not_bound_elsewhere(lab: Path) -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    register_axis(Axis("mine", int, lambda _: RunChange()))
+    register_axis("mine", int)(lambda _: RunChange())
     with pytest.raises(UserError, match="'mine' already"):
-        register_axis(Axis("mine", int, lambda _: RunChange()))
+        register_axis("mine", int)(lambda _: RunChange())

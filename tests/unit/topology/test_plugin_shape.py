@@ -6,18 +6,13 @@ import sys
 from pathlib import Path
 
 PLUGIN = '''
-from typing import Literal
-
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.graph import Link
-from numalab.topology.shapes.shape import Count, Shape, register_shape
+from numalab.api import Count, Link, RuleBroken, Shape, register_shape
 
 
-@register_shape
+@register_shape("wheel")
 class Wheel(Shape):
     """A hub, and a rim of nodes around it."""
 
-    kind: Literal["wheel"]
     spokes: Count
 
     def check(self, nodes: int) -> None:

@@ -2,54 +2,15 @@
 
 from collections.abc import Iterator
 
-from numalab.analysis.measures import (
-    command,
-    convergence,
-    counters,
-    locality,
-    memory,
-    migrations,
-    numa_balancing,
-    placement,
-    task_faults,
-    work_conservation,
-)
-from numalab.analysis.measures.family import MeasureFamily, MeasureGroup
+from numalab.analysis.measures.family import MEASURES, MeasureFamily, MeasureGroup
 from numalab.errors import UserError
 from numalab.measure import Measure, MeasureInfo
-from numalab.plugins import Registry
 from numalab.recording.recording import Recording
-
-# In the order in which the measures of a run are stored and shown.
-BUILT_IN = (
-    placement.GROUP,
-    convergence.GROUP,
-    work_conservation.GROUP,
-    migrations.GROUP,
-    numa_balancing.GROUP,
-    task_faults.GROUP,
-    locality.GROUP,
-    memory.GROUP,
-    *counters.GROUPS,
-    *command.GROUPS,
-)
-_REGISTRY: Registry[MeasureGroup] = Registry("group of measures")
-for _group in BUILT_IN:
-    _REGISTRY.add(_group.name, _group)
-
-
-def register(group: MeasureGroup) -> None:
-    """Add measures, as a plug-in does. Raises UserError for a name that is taken."""
-    known = {family.name for family in families()}
-    for family in group.families:
-        if family.name in known:
-            raise UserError(f"there is a measure called {family.name!r} already")
-    _REGISTRY.add(group.name, group)
 
 
 def groups() -> tuple[MeasureGroup, ...]:
     """Return all measures by group, those of plug-ins last."""
-    return tuple(_REGISTRY.all().values())
+    return tuple(MEASURES.all().values())
 
 
 def families() -> Iterator[MeasureFamily]:

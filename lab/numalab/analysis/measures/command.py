@@ -7,8 +7,8 @@ from numalab.analysis.measures.family import (
     LOWER,
     NONE,
     MeasureFamily,
-    MeasureGroup,
     guest,
+    register_measures,
 )
 from numalab.capture.perf_stat import perf_measure_name
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
@@ -97,7 +97,7 @@ def _printed(run: Recording) -> Iterator[Measure]:
 
 
 GROUPS = (
-    MeasureGroup("times", (ELAPSED, USER, SYSTEM), _times),
-    MeasureGroup("perf stat", (*HARDWARE, SOFTWARE), _perf),
-    MeasureGroup("printed by the workload", (), _printed),
+    register_measures("times", (ELAPSED, USER, SYSTEM), _times),
+    register_measures("perf stat", (*HARDWARE, SOFTWARE), _perf),
+    register_measures("printed by the workload", (), _printed),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, MeasureGroup, trace
+from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, register_measures, trace
 from numalab.measure import Measure, MeasureKind
 from numalab.recording.recording import Recording
 from numalab.recording.residence import Level, converged_ms, spread_ms
@@ -81,4 +81,4 @@ def _compute(run: Recording) -> Iterator[Measure]:
 
 
 _CONVERGED, _TIMES = zip(*BY_LEVEL.values(), strict=True)
-GROUP = MeasureGroup("convergence", (*_CONVERGED, *_TIMES, EVEN_SPREAD), _compute)
+GROUP = register_measures("convergence", (*_CONVERGED, *_TIMES, EVEN_SPREAD), _compute)

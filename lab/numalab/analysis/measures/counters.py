@@ -6,7 +6,14 @@ zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-st
 
 from collections.abc import Iterator
 
-from numalab.analysis.measures.family import HIGHER, LOWER, NONE, MeasureFamily, MeasureGroup, guest
+from numalab.analysis.measures.family import (
+    HIGHER,
+    LOWER,
+    NONE,
+    MeasureFamily,
+    guest,
+    register_measures,
+)
 from numalab.capture.counters import difference
 from numalab.measure import Measure, MeasureKind, percent
 from numalab.recording.recording import Recording
@@ -55,10 +62,7 @@ ASTRAY = MeasureFamily(
 
 
 def _waits(run: Recording) -> Iterator[Measure]:
-    """Yield how long tasks waited for a CPU: in all, and for each time slice.
-
-    A CPU that the lines of /proc/schedstat lack before or after is left out; None for none.
-    """
+    """Yield the waits of all CPUs that /proc/schedstat lists before and after; None for none."""
     if run.command is None:
         return
     before, after = run.command.schedstat
@@ -90,6 +94,6 @@ def _allocations(run: Recording) -> Iterator[Measure]:
 
 
 GROUPS = (
-    MeasureGroup("waiting", (WAIT_TIME, WAIT_MEAN), _waits),
-    MeasureGroup("allocations", (NUMASTAT, LOCAL, ASTRAY), _allocations),
+    register_measures("waiting", (WAIT_TIME, WAIT_MEAN), _waits),
+    register_measures("allocations", (NUMASTAT, LOCAL, ASTRAY), _allocations),
 )

@@ -1,9 +1,11 @@
 """What a family of measures means, and how families that are computed together are held."""
 
+import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from numalab.errors import UserError
 from numalab.measure import (
     Direction,
     Measure,
@@ -13,6 +15,7 @@ from numalab.measure import (
     Number,
     SourceKind,
 )
+from numalab.plugins import Registry
 from numalab.recording.recording import Recording
 
 LOWER, HIGHER, NONE = Direction.LOWER, Direction.HIGHER, Direction.NONE
@@ -76,3 +79,74 @@ class MeasureGroup:
     name: str
     families: tuple[MeasureFamily, ...]
     compute: Callable[[Recording], Iterable[Measure]]
+
+
+# In the order in which the measures of a run are stored and shown; modules not named here follow.
+MEASURES: Registry[MeasureGroup] = Registry(
+    "group of measures",
+    __package__,
+    first=(
+        "placement", "convergence", "work_conservation", "migrations", "numa_balancing",
+        "task_faults", "locality", "memory", "counters", "command",
+    ),
+)  # fmt: skip
+
+
+def register_measures(
+    name: str,
+    families: Sequence[MeasureFamily],
+    compute: Callable[[Recording], Iterable[Measure]],
+) -> MeasureGroup:
+    """Add measures that one function computes together; `register_measure` adds a single one.
+
+    Raises UserError for the name of a group or measure that is taken.
+    """
+    group = MeasureGroup(name, tuple(families), compute)
+    _refuse_taken(group)
+    MEASURES.add(name, group, compute)
+    return group
+
+
+def register_measure(
+    name: str,
+    *,
+    unit: str,
+    direction: Direction | str = NONE,
+    kind: MeasureKind | str = MeasureKind.PLACEMENT,
+    events: Sequence[str] = (),
+) -> Callable[[Callable[[Recording], Number]], Callable[[Recording], Number]]:
+    """Add one measure; a decorator of the function that computes it.
+
+    The function's docstring is the definition that reports show. `direction` is `lower`, `higher`
+    or `none`: which way is better. `kind` is `placement` or `timing`. The value is None for a run
+    that did not record all of `events`, such as `sched_wakeup`.
+
+        @register_measure("exits", unit="tasks", events=["sched_process_exit"])
+        def exits(run: Recording) -> int:
+            '''How many tasks ended in the window.'''
+            return run.events("sched_process_exit").height
+    """
+
+    def add(function: Callable[[Recording], Number]) -> Callable[[Recording], Number]:
+        definition = " ".join((inspect.getdoc(function) or name).split())
+        family = MeasureFamily(
+            name, unit, Direction(direction), definition.replace("{", "{{").replace("}", "}}"),
+            (trace(*events),) if events else (MeasureSource(SourceKind.TRACE),), MeasureKind(kind),
+        )  # fmt: skip
+
+        def compute(run: Recording) -> Iterable[Measure]:
+            yield family.of(function(run) if run.has(*events) else None)
+
+        group = MeasureGroup(name, (family,), compute)
+        _refuse_taken(group)
+        MEASURES.add(name, group, function)
+        return function
+
+    return add
+
+
+def _refuse_taken(group: MeasureGroup) -> None:
+    taken = {family.name for other in MEASURES.registered().values() for family in other.families}
+    for family in group.families:
+        if family.name in taken:
+            raise UserError(f"there is a measure called {family.name!r} already")

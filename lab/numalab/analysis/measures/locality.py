@@ -8,8 +8,8 @@ from numalab.analysis.measures.family import (
     LOWER,
     NONE,
     MeasureFamily,
-    MeasureGroup,
     guest,
+    register_measures,
 )
 from numalab.measure import Measure, MeasureSource, SourceKind
 from numalab.recording.recording import Recording
@@ -88,6 +88,6 @@ def _other_faults(vmstat: Mapping[str, int]) -> int | None:
     return known[0] - known[1] - known[2] if len(known) == len(counters) else None
 
 
-GROUP = MeasureGroup(
+GROUP = register_measures(
     "locality", (LOCAL_FAULTS, AUTONUMA_COST, SCAN_PASSES, OTHER_FAULTS, VMSTAT), _compute
 )

@@ -10,7 +10,7 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
+    register_measures,
 )
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import (
@@ -156,7 +156,7 @@ def _whole(value: float | None) -> Number:
     return None if value is None else round(value)
 
 
-GROUP = MeasureGroup(
+GROUP = register_measures(
     "memory",
     (LOCAL, STALL, QUEUED, LINES, LOADS, LOAD_MISSES, NODE_TRAFFIC, LINK_TRAFFIC),
     _compute,

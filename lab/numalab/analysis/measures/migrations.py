@@ -11,7 +11,7 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
+    register_measures,
     trace,
 )
 from numalab.measure import Measure
@@ -128,7 +128,7 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield STORMS.of(len(run.storms) if told else None)
 
 
-GROUP = MeasureGroup(
+GROUP = register_measures(
     "migrations",
     (
         *(TASK_MIGRATIONS, TASK_NODE_MIGRATIONS, BETWEEN_NODES, PING_PONGS),

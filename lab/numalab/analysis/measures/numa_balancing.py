@@ -9,8 +9,8 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
     guest,
+    register_measures,
     trace,
 )
 from numalab.measure import Direction, Measure
@@ -111,7 +111,7 @@ def _compute(run: Recording) -> Iterator[Measure]:
         yield family.of(int(those.sum()) if all_three else None)
 
 
-GROUP = MeasureGroup(
+GROUP = register_measures(
     "NUMA balancing",
     (
         *EVENTS.values(),

@@ -9,7 +9,7 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
+    register_measures,
     trace,
 )
 from numalab.measure import Measure
@@ -66,4 +66,6 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if known else None))
 
 
-GROUP = MeasureGroup("placement", (TIME_SHARE, BUSY_SHARE, BUSY_SHARE_MIN, NODE_CHANGES), _compute)
+GROUP = register_measures(
+    "placement", (TIME_SHARE, BUSY_SHARE, BUSY_SHARE_MIN, NODE_CHANGES), _compute
+)

@@ -9,8 +9,8 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
     guest,
+    register_measures,
     trace,
 )
 from numalab.analysis.series import faults_of, samples_of_interest, sum_of
@@ -61,4 +61,4 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield TASKS_ON_PREFERRED.of(run.if_nodes(100 * there / len(last)) if followed else None)
 
 
-GROUP = MeasureGroup("NUMA faults", (ON_PREFERRED_NODE, SHARED, TASKS_ON_PREFERRED), _compute)
+GROUP = register_measures("NUMA faults", (ON_PREFERRED_NODE, SHARED, TASKS_ON_PREFERRED), _compute)

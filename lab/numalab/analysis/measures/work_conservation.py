@@ -10,7 +10,7 @@ from numalab.analysis.measures.family import (
     NONE,
     WINDOW,
     MeasureFamily,
-    MeasureGroup,
+    register_measures,
     trace,
 )
 from numalab.measure import Measure, MeasureKind
@@ -95,7 +95,7 @@ def _imbalance(run: Recording) -> float | None:
     return total / sum(lengths)
 
 
-GROUP = MeasureGroup(
+GROUP = register_measures(
     "work conservation",
     (IDLE_WHILE_OVERLOADED, LONGEST, QUEUE_IMBALANCE, UNKNOWN_TIME, TASKS_FINAL),
     _compute,

@@ -18,7 +18,7 @@ from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined
 from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
-from numalab.hunt.properties.catalogue import NAMES
+from numalab.hunt.property import OF_BOOT, PROPERTIES, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
@@ -42,7 +42,10 @@ def command(
         ),
     ] = None,
     properties: Annotated[
-        str | None, typer.Option(help=f"Only these, with commas: {', '.join(NAMES)}.")
+        str | None,
+        typer.Option(
+            help=f"Only these, with commas: {', '.join([*OF_BOOT, *PROPERTIES.built_in()])}."
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long: 90s, 20m, 2h.")] = "20m",
     machines: Annotated[
@@ -225,11 +228,12 @@ def _rival(spec: KernelSpec, against: str | None) -> KernelSpec | None:
 
 def _properties(text: str | None) -> frozenset[str]:
     if text is None:
-        return frozenset(NAMES)
+        return frozenset(property_names())
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in NAMES:
-            raise UserError(f"no property {name!r}", key="--properties", choices=NAMES)
+        if name not in (choices := property_names()):
+            reason = f"no property is called {name!r}"
+            raise UserError(reason, key="--properties", choices=choices)
     return frozenset(names)
 
 

@@ -10,7 +10,7 @@ from numalab.errors import UserError
 from numalab.report.build.publish import publish, publish_overview
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
-from numalab.report.formats.catalogue import BUILT_IN, TABLE, find_format
+from numalab.report.formats.format import FORMATS
 from numalab.report.formats.json import report_document
 from numalab.report.formats.terminal import TableFormat
 from numalab.results.layout import Results
@@ -22,8 +22,10 @@ def command(
     ],
     form: Annotated[
         str,
-        typer.Option("--format", help=f"What to print: {', '.join(BUILT_IN)}, or a plug-in's."),
-    ] = TABLE,
+        typer.Option(
+            "--format", help=f"What to print: {', '.join(FORMATS.built_in())}, or a plug-in's."
+        ),
+    ] = "table",
     overview: Annotated[
         Path | None,
         typer.Option(help="Write one HTML page over all these results to this file."),
@@ -39,8 +41,8 @@ def command(
     Planned runs without a result come first, with the reason. Exits with 1 when no run of some
     results has finished.
     """
-    wanted = find_format("json" if as_json else form)
-    if len(results) > 1 and (as_json or form != TABLE):
+    wanted = FORMATS.find("json" if as_json else form)
+    if len(results) > 1 and (as_json or form != "table"):
         raise UserError(f"--format {'json' if as_json else form} prints one result")
     every = []
     for path in results:

@@ -1,22 +1,47 @@
 """Properties of load balancing: nobody waits for long while a CPU that may run it is idle."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from numalab.hunt.finding import Finding
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.load import PartKind
+from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import joined, longest, met, total
 
-REACHABILITY = "reachability"
-WORK_CONSERVATION = "work-conservation"
-AFFINITY = "affinity"
-NEIGHBOURS = "idle-neighbours"
-LOST_TIME = "lost-time"
+# How long a CPU may be idle while a task waits depends on how often the tasks sleep.
+_IDLE_MS: Mapping[PartKind, Limit] = {
+    "hog": Limit(1600.0, 200.0), "sleeper": Limit(800.0, 40.0), "waker": Limit(400.0, 20.0),
+    "forker": Limit(400.0, 20.0), "memory": Limit(1600.0, 200.0),
+}  # fmt: skip
 
 
-def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("affinity", most=0.0)
+def affinity(run: LoadRecording) -> Iterator[Observation]:
+    """No task runs on a CPU that its mask, or its cpuset, does not have."""
+    for place, part in enumerate(run.load.parts):
+        worst, text = 0, f"every {part.kind} kept to its CPUs"
+        for window, at_ms in run.phases():
+            masks = run.load.masks(place, at_ms)
+            away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
+            if not masks - away:
+                continue
+            ran = run.time_on(place, window).filter(~pl.col("cpu").is_in(sorted(masks)))
+            if ran.is_empty():
+                continue
+            pid, cpu, ns = ran.sort("ns", descending=True).row(0)
+            if ns > worst:
+                task = run.load_tasks[pid]
+                worst = ns
+                text = (
+                    f"{task.kind} {task.number}, which may run on CPUs {_list(sorted(masks))}, ran"
+                    f" on CPU {cpu} for {ns / MS:.2f} ms"
+                )
+        yield Observation(worst / MS, text)
+
+
+@register_property("reachability", most=0.5, suspect=0.3)
+def reachability(run: LoadRecording) -> Iterator[Observation]:
     """Every node that several hogs may use gets some of their work.
 
     Weak where they are no more than the machine's CPUs: a group that holds the busy CPUs and idle
@@ -40,8 +65,8 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
             unused = min(total(idle[cpu]) if cpu in idle else 0 for cpu in mine)
             share = unused / window.length_ns if not worked else 0.0
-            yield limits.unreached.found(
-                REACHABILITY, run.number, share,
+            yield Observation(
+                share,
                 f"tasks that may run on node {node.id} (CPUs {_list(mine)}) never did in"
                 f" {window.length_ns / MS:.0f} ms, of which it was idle for"
                 f" {100 * share:.0f} % while one of them waited elsewhere",
@@ -49,7 +74,8 @@ def reachability(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def work_conservation(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("work-conservation", most=1600.0, suspect=200.0)
+def work_conservation(run: LoadRecording) -> Iterator[Observation]:
     """No allowed CPU is idle for longer than T while a task waits that may run there."""
     for place, part in enumerate(run.load.parts):
         worst, at, where = 0, 0, -1
@@ -57,15 +83,17 @@ def work_conservation(run: LoadRecording, limits: Tolerances) -> Iterator[Findin
             length, start = longest(spans)
             if length > worst:
                 worst, at, where = length, start, cpu
-        yield limits.idle_ms[part.kind].found(
-            WORK_CONSERVATION, run.number, worst / MS,
+        yield Observation(
+            worst / MS,
             f"CPU {where} was idle for {worst / MS:.1f} ms while a {part.kind} that may run there"
             f" waited, from {(at - run.window.start_ns) / MS:.1f} ms after the begin"
             if worst else f"no {part.kind} waited while a CPU was idle that may run it",
+            limit=_IDLE_MS[part.kind],
         )  # fmt: skip
 
 
-def neighbours(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("idle-neighbours", most=800.0, suspect=8.0)
+def neighbours(run: LoadRecording) -> Iterator[Observation]:
     """No task waits for long while another allowed CPU of the node on which it waits is idle."""
     load = run.load
     if load.hotplug or load.cpuset:
@@ -84,10 +112,11 @@ def neighbours(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                     f"a {part.kind} waited on node {node} for {length / MS:.1f} ms beside an idle"
                     f" CPU of it, from {(start - run.window.start_ns) / MS:.1f} ms after the begin"
                 )
-    yield limits.neighbour_ms.found(NEIGHBOURS, run.number, worst / MS, text)
+    yield Observation(worst / MS, text)
 
 
-def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("lost-time", most=0.6, suspect=0.02)
+def lost_time(run: LoadRecording) -> Iterator[Observation]:
     """Tasks do not wait behind others for most of their time while a CPU is idle that may run them.
 
     Weak of hogs and memory users, which may have to wait until a far node balances, and beside
@@ -107,35 +136,12 @@ def lost_time(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         lost = sum(total(met(spans, free)) for spans in waits)
         if ready < 50 * MS:
             continue
-        yield limits.lost_share.found(
-            LOST_TIME, run.number, lost / ready,
+        yield Observation(
+            lost / ready,
             f"{part.kind} tasks waited behind others for {100 * lost / ready:.1f} % of the time in"
             f" which they were ready ({lost / MS:.0f} ms) while a CPU was idle that may run them",
             weak=hogs or part.kind == "memory",
         )  # fmt: skip
-
-
-def affinity(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
-    """No task runs on a CPU that its mask, or its cpuset, does not have."""
-    for place, part in enumerate(run.load.parts):
-        worst, text = 0, f"every {part.kind} kept to its CPUs"
-        for window, at_ms in run.phases():
-            masks = run.load.masks(place, at_ms)
-            away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
-            if not masks - away:
-                continue
-            ran = run.time_on(place, window).filter(~pl.col("cpu").is_in(sorted(masks)))
-            if ran.is_empty():
-                continue
-            pid, cpu, ns = ran.sort("ns", descending=True).row(0)
-            if ns > worst:
-                task = run.load_tasks[pid]
-                worst = ns
-                text = (
-                    f"{task.kind} {task.number}, which may run on CPUs {_list(sorted(masks))}, ran"
-                    f" on CPU {cpu} for {ns / MS:.2f} ms"
-                )
-        yield limits.outside_ms.found(AFFINITY, run.number, worst / MS, text)
 
 
 def _list(cpus: list[int]) -> str:

@@ -5,16 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from numalab.hunt.finding import Finding
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
 from numalab.recording.intervals import Spans, covered, joined, longest, met
 
-CORES = "idle-cores"
-CHOICE = "numa-cores"
 
-
-def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("idle-cores", most=0.9, suspect=0.2)
+def cores(run: LoadRecording) -> Iterator[Observation]:
     """Hogs do not run two on a core for long while a core of the same node is idle.
 
     The value is the longest such time, as a share of the settled time. Across nodes the kernel may
@@ -42,14 +39,15 @@ def cores(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
             both = joined(met(a, b) for i, a in enumerate(busy) for b in busy[:i])
             worst = max(worst, longest(met(both, empty))[0])
     share = worst / max(1, window.length_ns)
-    yield limits.shared_core.found(
-        CORES, run.number, share,
+    yield Observation(
+        share,
         f"two hogs shared a core for {100 * share:.0f} % of the settled time while a core of their"
         " node was idle",
     )  # fmt: skip
 
 
-def choice(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("numa-cores", most=20.0, suspect=0.3)
+def choice(run: LoadRecording) -> Iterator[Observation]:
     """NUMA balancing moves no task to a core that is busy while another one of that node is idle.
 
     The value is how many such moves there were for each memory user. Always weak: cores are looked
@@ -68,8 +66,8 @@ def choice(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 core = packaging.core_of(other)
                 busy[core] = busy.get(core, False) or not _within(run.idle[other], time_ns)
         wrong += busy.pop(packaging.core_of(cpu), False) and not all(busy.values())
-    yield limits.busy_core.found(
-        CHOICE, run.number, wrong / users,
+    yield Observation(
+        wrong / users,
         f"NUMA balancing moved tasks {wrong} times to a busy core while another one of that node"
         " was idle",
         weak=True,

@@ -4,15 +4,12 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.hunt.finding import Finding
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 
-PING_PONG = "ping-pong"
-WANDERING = "wandering"
 
-
-def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("ping-pong", most=6.0, suspect=1.0)
+def ping_pong(run: LoadRecording) -> Iterator[Observation]:
     """Where every hog can have a CPU of its own, hogs do not change nodes all the time.
 
     Weak in every other load: tasks in turns on a CPU too few, or woken elsewhere, do change nodes.
@@ -22,21 +19,22 @@ def ping_pong(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
         moved, rate = found
         parts = run.load.parts
         alike = len({part.cpus for part in parts}) == 1 and all(p.kind == "hog" for p in parts)
-        yield limits.node_moves.found(
-            PING_PONG, run.number, rate,
+        yield Observation(
+            rate,
             f"{_tasks(run)} changed nodes {moved} times in"
             f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
             weak=not alike or run.load.tasks > len(parts[0].cpus),
         )  # fmt: skip
 
 
-def wandering(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("wandering", most=1000.0, suspect=2.0)
+def wandering(run: LoadRecording) -> Iterator[Observation]:
     """Tasks do not change CPUs all the time; how often they may depends on the load alone."""
     cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
     if (found := _changes(run, cpus)) is not None:
         moved, rate = found
-        yield limits.cpu_moves.found(
-            WANDERING, run.number, rate,
+        yield Observation(
+            rate,
             f"{_tasks(run)} changed CPUs {moved} times in"
             f" {run.settled.length_ns / MS:.0f} ms, {rate:.1f} times a second each",
             weak=True,

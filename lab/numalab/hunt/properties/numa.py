@@ -4,20 +4,13 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.hunt.finding import Finding
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
 
-CONVERGENCE = "numa-convergence"
-STORMS = "storms"
-PAGE_MOVES = "page-moves"
-SWAPS = "numa-moves"
-STICKS = "numa-sticks"
-THROUGHPUT = "throughput"
 
-
-def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("numa-convergence", most=0.9, suspect=0.25)
+def convergence(run: LoadRecording) -> Iterator[Observation]:
     """At the end memory users run where their memory is, or it is where they run.
 
     The value is the share of accesses to another node than the task's own that has CPUs, in the
@@ -50,30 +43,32 @@ def convergence(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                 whole += ns
         if not whole:
             continue
-        yield limits.far_share.found(
-            CONVERGENCE, run.number, far / whole,
+        yield Observation(
+            far / whole,
             f"at the end {100 * far / whole:.0f} % of what memory users touch is on another node"
             f" than they",
             weak=True,
         )  # fmt: skip
 
 
-def storms(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("storms", most=5000.0, suspect=100.0)
+def storms(run: LoadRecording) -> Iterator[Observation]:
     """In the later half of the time NUMA balancing has calmed down: few hinting faults."""
     if (rate := _rate(run, "numa_hint_faults")) is not None:
-        yield limits.faults.found(
-            STORMS, run.number, rate,
+        yield Observation(
+            rate,
             f"{rate:.0f} hinting faults a second and memory user in the later half of"
             f" {run.load.ms} ms",
             weak=any(part.later for part in run.load.parts),
         )  # fmt: skip
 
 
-def page_moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("page-moves", most=50000.0, suspect=50.0)
+def page_moves(run: LoadRecording) -> Iterator[Observation]:
     """In the later half of the time few pages are still moved between nodes."""
     if (rate := _rate(run, "numa_pages_migrated")) is not None:
-        yield limits.page_moves.found(
-            PAGE_MOVES, run.number, rate,
+        yield Observation(
+            rate,
             f"{rate:.0f} pages a second and memory user moved to another node in the later half of"
             f" {run.load.ms} ms",
             weak=any(part.later for part in run.load.parts),
@@ -89,26 +84,28 @@ def _rate(run: LoadRecording, name: str) -> float | None:
     return grown / users / (run.load.ms / 2000)
 
 
-def moves(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("numa-moves", most=20.0, suspect=2.0)
+def moves(run: LoadRecording) -> Iterator[Observation]:
     """In the settled time NUMA balancing does not move and swap tasks all the time."""
     if users := run.memory_users:
         made = _settled(run, "sched_move_numa", "sched_swap_numa")
-        yield limits.swaps.found(
-            SWAPS, run.number, made / users / (run.settled.length_ns / 1e9),
+        yield Observation(
+            made / users / (run.settled.length_ns / 1e9),
             f"NUMA balancing moved or swapped tasks {made} times in"
             f" {run.settled.length_ns / MS:.0f} ms",
         )  # fmt: skip
 
 
-def sticks(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("numa-sticks", most=500.0, suspect=4.0)
+def sticks(run: LoadRecording) -> Iterator[Observation]:
     """In the settled time NUMA balancing does not look for places in vain, again and again.
 
     Always weak: where the node that a task prefers is full, it looks with each scan.
     """
     if users := run.memory_users:
         tried = _settled(run, "sched_stick_numa")
-        yield limits.sticks.found(
-            STICKS, run.number, tried / users / (run.settled.length_ns / 1e9),
+        yield Observation(
+            tried / users / (run.settled.length_ns / 1e9),
             f"NUMA balancing looked {tried} times in vain for a place for one of {users} memory"
             f" users in {run.settled.length_ns / MS:.0f} ms",
             weak=True,
@@ -122,7 +119,8 @@ def _settled(run: LoadRecording, *events: str) -> int:
     return run.events(*events).filter(when).collect().height
 
 
-def throughput(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("throughput", most=2.0, suspect=1.2)
+def throughput(run: LoadRecording) -> Iterator[Observation]:
     """Memory users that may go anywhere do no less than they did each on a random CPU.
 
     The value is how many times more they touched in the first half of the time, when each was bound
@@ -138,8 +136,8 @@ def throughput(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     if began is None or half is None or end is None:
         return
     bound, free = half - began, end - half
-    yield limits.held_back.found(
-        THROUGHPUT, run.number, bound / max(1, free),
+    yield Observation(
+        bound / max(1, free),
         f"{len(parts)} memory users touched {bound} pages while each was bound to a random CPU, and"
         f" {free} in as long a time afterwards, when they could run anywhere",
     )  # fmt: skip

@@ -6,22 +6,20 @@ from itertools import combinations, pairwise
 
 import polars as pl
 
-from numalab.hunt.finding import Finding
 from numalab.hunt.load import Load
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans, between, covered, total
 from numalab.recording.window import clip
 
-FAIRNESS = "fairness"
-PROPORTION = "proportion"
 # sched_prio_to_weight of kernel/sched/core.c is 1024 * 1.25 ** -nice, to a rounding of 1 %.
 _STEP = 1.25
 _LONG_MS = 300.0  # over which turns are taken
 _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
 
 
-def fairness(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("fairness", most=3.0, suspect=1.6)
+def fairness(run: LoadRecording) -> Iterator[Observation]:
     """Hogs of one weight get at least a part of what an even share is.
 
     The share is that of the fullest CPU when tasks are spread evenly over the CPUs that they may
@@ -40,8 +38,8 @@ def fairness(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     even = window.length_ns / _fullest(load)
     least = min((ran.get(pid, 0) for pid in run.load_tasks), default=0)
     value = even / max(least, even / 100)
-    yield limits.unfair.found(
-        FAIRNESS, run.number, value,
+    yield Observation(
+        value,
         f"of {load.tasks} equal hogs one ran for {least / MS:.0f} ms of"
         f" {window.length_ns / MS:.0f} ms, {value:.1f} times less than an even share",
         weak=len(parts) > 1,
@@ -61,7 +59,8 @@ def _fullest(load: Load) -> int:
     return found
 
 
-def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("proportion", most=2.5, suspect=1.3)
+def proportion(run: LoadRecording) -> Iterator[Observation]:
     """Hogs that are on one CPU together share it by their weights (nice levels).
 
     The value is how many times less than its part one got, over any time of 300 ms or longer in
@@ -88,7 +87,7 @@ def proportion(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
                         f"a hog got {100 * got:.0f} % of CPU {cpu} in {length / MS:.0f} ms, where"
                         f" {100 * due:.0f} % are due to its weight among {len(pids)}"
                     )
-    yield limits.disproportion.found(PROPORTION, run.number, worst, text)
+    yield Observation(worst, text)
 
 
 def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:

@@ -4,18 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from numalab.hunt.finding import Finding
 from numalab.hunt.load import Part
-from numalab.hunt.properties.tolerances import Tolerances
+from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import overlaps
 
-LATENCY = "wake-up-latency"
-RESPONSE = "response"
 _FEWEST = 20  # waits, for a percentile to mean something
 
 
-def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("wake-up-latency", most=4.0, suspect=0.15)
+def latency(run: LoadRecording) -> Iterator[Observation]:
     """Where at most half of the CPUs are wanted at once, a woken or new task runs soon.
 
     The value is the 90th percentile of how long tasks waited while another CPU of the node on which
@@ -25,15 +23,16 @@ def latency(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     weak = 2 * run.load.tasks > run.topology.cpu_count
     for place, part in _parts(run):
         if (value := _late(run, place, near=True)) is not None:
-            yield limits.late_ms.found(
-                LATENCY, run.number, value,
+            yield Observation(
+                value,
                 f"one in ten {part.kind} turns waited {value:.2f} ms or longer beside an idle CPU"
                 " of the node",
                 weak=weak,
             )  # fmt: skip
 
 
-def response(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
+@register_property("response", most=1000.0, suspect=3.0)
+def response(run: LoadRecording) -> Iterator[Observation]:
     """A woken task gets its turn soon, also where all CPUs are busy.
 
     The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. In
@@ -41,8 +40,8 @@ def response(run: LoadRecording, limits: Tolerances) -> Iterator[Finding]:
     """
     for place, part in _parts(run):
         if (value := _late(run, place, near=False)) is not None:
-            yield limits.response_ms.found(
-                RESPONSE, run.number, value,
+            yield Observation(
+                value,
                 f"one in ten {part.kind} turns waited {value:.2f} ms or longer",
             )  # fmt: skip
 

@@ -12,6 +12,7 @@ from numalab.report import cells, figures
 from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
+from numalab.report.formats.format import register_format
 from numalab.report.modes import MODELLED_NOTE
 from numalab.report.tables import (
     ELAPSED,
@@ -28,6 +29,7 @@ INDENT = " " * 10
 _STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
 
 
+@register_format("changelog")
 def render_changelog(study: StudyResults) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 

@@ -7,6 +7,7 @@ from math import isfinite
 
 from numalab.report import figures
 from numalab.report.document import CellReport, Run, StudyResults
+from numalab.report.formats.format import register_format
 
 COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
@@ -15,6 +16,7 @@ COLUMNS = (
 _NO_MEASURE = ("",) * 5
 
 
+@register_format("csv")
 def render_csv(study: StudyResults) -> str:
     """Render every measure of every run as CSV (RFC 4180, but lines end with a line feed).
 

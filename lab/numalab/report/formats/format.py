@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
+from numalab.plugins import Registry
 from numalab.report.document import StudyResults
 from numalab.results.layout import Results
 
@@ -31,3 +32,43 @@ class TextFormat:
     def write(self, study: StudyResults, results: Results) -> str:
         """Return the text, its last line ended."""
         return self.render(study)
+
+
+# In the order in which `--help` lists them; modules not named here follow.
+FORMATS: Registry[Format] = Registry(
+    "format",
+    __package__,
+    first=("terminal", "changelog", "mmtests", "threads", "markdown", "junit", "csv_rows", "json"),
+)
+Writer = TypeVar("Writer", bound=Callable[..., Any])
+
+
+def register_format(name: str) -> Callable[[Writer], Writer]:
+    """Add a format of reports, which `numalab report --format NAME` prints; a decorator.
+
+    It decorates a function that turns a study into a text, or a class with the method `write` of
+    `Format`. The docstring describes the format.
+
+        @register_format("verdicts")
+        def verdicts(study: StudyResults) -> str:
+            '''The verdict of each cell, one a line.'''
+            return "".join(f"{report.verdict}\\n" for report in study.reports)
+
+    Raises UserError for a name that is taken.
+    """
+
+    def add(writer: Writer) -> Writer:
+        form: Format = writer() if isinstance(writer, type) else TextFormat(writer)
+        FORMATS.add(name, form, writer)
+        return writer
+
+    return add
+
+
+@register_format("html")
+class PageFormat:
+    """The page that `numalab run` published beside the runs."""
+
+    def write(self, study: StudyResults, results: Results) -> str:
+        """Return the page's HTML."""
+        return results.html.read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from numalab.report.document import StudyResults
+from numalab.report.formats.format import register_format
 
 _ADAPTER = TypeAdapter(StudyResults)
 
@@ -30,6 +31,7 @@ def report_document(study: StudyResults) -> dict[str, Any]:
     return whole
 
 
+@register_format("json")
 def render_document(study: StudyResults) -> str:
     """Return the document as JSON text with a final newline; never NaN or Infinity."""
     return json.dumps(report_document(study), indent=1, allow_nan=False) + "\n"

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from numalab.report import figures
 from numalab.report.document import CellReport, ClaimOutcome, StudyResults, UnreportedCell
+from numalab.report.formats.format import register_format
 
 # What XML 1.0 cannot hold, even escaped (section 2.2, Char).
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+@register_format("junit")
 def render_junit(study: StudyResults) -> str:
     """Render a study as JUnit XML: a suite for each cell, in it a test case for each planned run
     without a result, and one for each claim.

@@ -7,11 +7,13 @@ from numalab.report import figures
 from numalab.report.cells import is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.formats.format import register_format
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
 
 
+@register_format("markdown")
 def render_markdown(study: StudyResults) -> str:
     """Render a study as Markdown (CommonMark with tables). Every text is escaped, whoever wrote it.
 

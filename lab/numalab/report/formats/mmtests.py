@@ -17,6 +17,7 @@ from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.formats.format import register_format
 from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import WIDTH, gain_percent
 from numalab.report.unfinished import plain_block
@@ -44,6 +45,7 @@ class MmtestsRow:
     starred: tuple[bool, ...]
 
 
+@register_format("mmtests")
 def render_mmtests(study: StudyResults) -> str:
     """Render a study as mmtests' tables, plain ASCII; runs without a result come first.
 

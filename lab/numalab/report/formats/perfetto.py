@@ -12,6 +12,7 @@ from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.report.document import StudyResults
 from numalab.report.figures import printable
+from numalab.report.formats.format import register_format
 from numalab.report.page.charts import decision_mark
 from numalab.report.timeline import Span, Timeline
 from numalab.results.layout import Results
@@ -171,6 +172,7 @@ def _ns(ms: float) -> int:
     return max(0, round(ms * 1e6))
 
 
+@register_format("perfetto")
 class PerfettoFormat:
     """A trace of one run of each variant, beside its measures."""
 

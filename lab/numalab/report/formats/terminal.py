@@ -12,6 +12,7 @@ from numalab.report import figures
 from numalab.report.cells import told_apart
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.formats.format import register_format
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 from numalab.statistics.comparison import Outcome
@@ -27,6 +28,7 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 }
 
 
+@register_format("table")
 class TableFormat:
     """What failed or differs, a table for each cell, and where the page is."""
 

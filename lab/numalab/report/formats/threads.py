@@ -9,12 +9,14 @@ from numalab.report import cells, figures
 from numalab.report.cells import is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.formats.format import register_format
 from numalab.report.tables import table_of_means
 from numalab.report.unfinished import plain_block
 
 Rows = list[tuple[str, MeasureComparison]]
 
 
+@register_format("threads")
 def render_threads(study: StudyResults) -> str:
     """Render a study as `mean stddev  mean stddev  +x%`, plain ASCII.
 

@@ -15,11 +15,9 @@ from numalab.topology.graph import Lengths, Link, hops
 from numalab.topology.shapes.shape import Count, Shape, register_shape
 
 
-@register_shape
+@register_shape("line")
 class Line(Shape):
     """Nodes in a row: the widest machine there is."""
-
-    kind: Literal["line"]
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each node to the next."""
@@ -35,22 +33,18 @@ def line_links(nodes: int) -> tuple[Link, ...]:
     return tuple((node, node + 1) for node in range(nodes - 1))
 
 
-@register_shape
+@register_shape("ring")
 class Ring(Shape):
     """Nodes in a circle, each linked to the next; two nodes have one link."""
-
-    kind: Literal["ring"]
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each node to the next, and the last to the first."""
         return ring_links(nodes)
 
 
-@register_shape
+@register_shape("full")
 class Full(Shape):
     """Nodes that are all directly connected."""
-
-    kind: Literal["full"]
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each node to every other."""
@@ -68,11 +62,10 @@ def full_links(nodes: int) -> tuple[Link, ...]:
     return tuple(combinations(range(nodes), 2))
 
 
-@register_shape
+@register_shape("backplane")
 class Backplane(Shape):
     """Groups of directly connected nodes; the backplane is one hop more than a direct link."""
 
-    kind: Literal["backplane"]
     groups: Count = Field(default=2, description="How many groups of directly connected nodes.")
 
     def check(self, nodes: int) -> None:
@@ -132,7 +125,7 @@ class Grid(Shape):
         return tuple(sorted(across | down))
 
 
-@register_shape
+@register_shape("mesh")
 class Mesh(Grid):
     """A grid; each node is linked to the next ones, or to all of its row and column.
 
@@ -140,7 +133,6 @@ class Mesh(Grid):
     half, and one to the same place in the other half.
     """
 
-    kind: Literal["mesh"]
     wiring: Literal["neighbours", "rows-and-columns"] = Field(
         default="neighbours",
         description="Link each node to the next ones, or to every node of its row and of its "
@@ -152,11 +144,9 @@ class Mesh(Grid):
         return self.along(line_links if self.wiring == "neighbours" else full_links)
 
 
-@register_shape
+@register_shape("torus")
 class Torus(Grid):
     """A grid whose rows and columns are rings."""
-
-    kind: Literal["torus"]
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each row and each column to a ring."""
@@ -167,11 +157,9 @@ class Torus(Grid):
 AXES = ((440.0, 0.0), (0.0, 300.0), (190.0, -128.0), (1130.0, 0.0))
 
 
-@register_shape
+@register_shape("hypercube")
 class Hypercube(Shape):
     """Nodes whose numbers differ in one bit are linked."""
-
-    kind: Literal["hypercube"]
 
     def check(self, nodes: int) -> None:
         """Check that the number of nodes is a power of two."""
@@ -195,11 +183,9 @@ class Hypercube(Shape):
         ]
 
 
-@register_shape
+@register_shape("star")
 class Star(Shape):
     """Node 0 in the middle, linked to each other node."""
-
-    kind: Literal["star"]
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link node 0 to each other node."""

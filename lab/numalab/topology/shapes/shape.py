@@ -1,12 +1,13 @@
 """What a shape is, and the registry of all of them.
 
-A shape is a pydantic model: its fields are the keys of `[shape]`. A plug-in adds one with
-`register_shape`, like the modules beside this one.
+A shape is a pydantic model: its fields are the keys of `[shape]`. `register_shape` adds one.
 """
 
 import json
 from abc import abstractmethod
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Callable, Iterator
+from itertools import islice, product
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -14,7 +15,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from numalab.document import Document
 from numalab.errors import did_you_mean
 from numalab.plugins import Registry
-from numalab.topology.broken_rule import check_by_hop
+from numalab.topology.broken_rule import RuleBroken, check_by_hop
 from numalab.topology.geometry import Point, circle
 from numalab.topology.graph import Lengths, Link, Matrix, diameter, distances_by_hop, hops
 from numalab.topology.limits import MAX_CPUS, MAX_DISTANCE, MAX_NODES
@@ -62,14 +63,65 @@ class Shape(Document):
 
 
 S = TypeVar("S", bound=Shape)
-SHAPES = Registry[type[Shape]]("shape")
+SHAPES: Registry[type[Shape]] = Registry("shape", __package__)
+_MOST_DRAWN = 4096  # combinations of keys that are tried
 
 
-def register_shape(shape: type[S]) -> type[S]:
-    """Add a shape (a class decorator); its field `kind` is a Literal of its name."""
-    (name,) = get_args(shape.model_fields["kind"].annotation)
-    SHAPES.add(name, shape)
-    return shape
+def register_shape(name: str) -> Callable[[type[S]], type[S]]:
+    """Add a shape that topology files select with `kind = "NAME"`; a class decorator.
+
+        @register_shape("ladder")
+        class Ladder(Shape):
+            '''Two rows of nodes, linked along and across.'''
+
+            def links(self, nodes: int) -> tuple[Link, ...]:
+                return tuple((a, a + 2) for a in range(nodes - 2)) + tuple(
+                    (a, a + 1) for a in range(0, nodes - 1, 2)
+                )
+
+    Raises UserError for a name that is taken.
+    """
+
+    def add(shape: type[S]) -> type[S]:
+        SHAPES.add(name, shape, shape)
+        return shape
+
+    return add
+
+
+def fitting_keys(name: str, nodes: int) -> list[dict[str, Any]]:
+    """Return the keys with which a shape can have so many nodes, besides kind and distances.
+
+    `numalab hunt` draws from them. An integer takes every value within the bounds of its type up to
+    the number of nodes, a Literal each of its words, any other key its default.
+    """
+    shape = SHAPES.find(name)
+    own = [key for key in shape.model_fields if key not in Shape.model_fields]
+    values = (list(_values(shape, key, nodes)) for key in own)
+    fitting = []
+    for combination in islice(product(*values), _MOST_DRAWN):
+        keys = dict(zip(own, combination, strict=True))
+        try:
+            shape.model_validate({"kind": name, "distances": (10,), **keys}).check(nodes)
+        except (RuleBroken, ValidationError):
+            continue
+        fitting.append(keys)
+    return fitting
+
+
+def _values(shape: type[Shape], key: str, nodes: int) -> Iterator[Any]:
+    field = shape.model_fields[key]
+    if get_origin(field.annotation) is Literal:
+        yield from get_args(field.annotation)
+    elif field.annotation is bool:
+        yield from (False, True)
+    elif field.annotation is int:
+        bounds = [(getattr(rule, "ge", None), getattr(rule, "le", None)) for rule in field.metadata]
+        least = max([0, *(low for low, _ in bounds if low is not None)])
+        most = min([nodes, *(high for _, high in bounds if high is not None)])
+        yield from range(least, most + 1)
+    elif not field.is_required():
+        yield field.get_default(call_default_factory=True)
 
 
 def read_shape(table: Any) -> Any:

@@ -1,6 +1,5 @@
 """`numalab report` on a copy of the committed example."""
 
-import copy
 import shutil
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from typer.testing import Result
 from numalab.cli.results.report import command
 from numalab.errors import UserError
 from numalab.places import project_dir
-from numalab.report.formats import catalogue
-from numalab.report.formats.catalogue import BUILT_IN
+from numalab.report.formats.format import FORMATS
 from support.one_command import invoke
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
@@ -48,9 +46,9 @@ def test_one_overview_over_two_results(copied: Path, tmp_path: Path) -> None:
 
 
 def test_a_format_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no format 'pdf'") as caught:
+    with pytest.raises(UserError, match="no format is called 'pdf'") as caught:
         report(tmp_path / "nothing", "--format", "pdf")
-    assert all(form in str(caught.value) for form in BUILT_IN)
+    assert all(form in str(caught.value) for form in FORMATS.built_in())
 
 
 def test_several_results_have_no_single_text(copied: Path) -> None:
@@ -59,19 +57,19 @@ def test_several_results_have_no_single_text(copied: Path) -> None:
 
 
 PLUGIN = """
-from numalab.report.formats.catalogue import register
-from numalab.report.formats.format import TextFormat
+from numalab.api import StudyResults, register_format
 
-register("verdicts", TextFormat(lambda reports: "".join(f"{r.verdict}\\n" for r in reports)))
+@register_format("verdicts")
+def verdicts(study: StudyResults) -> str:
+    return "".join(f"{report.verdict}\\n" for report in study.reports)
 """
 
 
 def test_a_plug_in_adds_a_format_with_one_file(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch, without_plugins: None
 ) -> None:
     lab = copied.with_name("lab")
     (lab / "plugins").mkdir(parents=True)
     (lab / "plugins" / "verdicts.py").write_text(PLUGIN)
     monkeypatch.setenv("NUMALAB_PATH", str(lab))
-    monkeypatch.setattr(catalogue, "_REGISTRY", copy.deepcopy(catalogue._REGISTRY))
     assert report(copied, "--format", "verdicts").stdout.startswith("Seen in all 6 runs")

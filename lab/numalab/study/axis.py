@@ -42,12 +42,29 @@ class Axis:
     change: Callable[[Any], RunChange]
 
 
-_AXES: Registry[Axis] = Registry("axis")
+Change = Callable[[Any], RunChange]
+AXES: Registry[Axis] = Registry("axis", "numalab.study.axes")
 
 
-def register_axis(axis: Axis) -> None:
-    """Add an axis, as a plug-in does. Raises UserError for a name that is taken."""
-    _AXES.add(axis.name, axis)
+def register_axis(name: str, values: Any) -> Callable[[Change], Change]:
+    """Add an axis that studies use by its key in `[axes]`; a decorator.
+
+    It decorates the function that turns a value into a `RunChange`. `values` is the type of the
+    values, as pydantic checks it.
+
+        @register_axis("thp", Literal["always", "never"])
+        def thp(value: str) -> RunChange:
+            '''Whether the kernel uses transparent huge pages.'''
+            return RunChange(tunables={"/sys/kernel/mm/transparent_hugepage/enabled": value})
+
+    Raises UserError for a name that is taken.
+    """
+
+    def add(change: Change) -> Change:
+        AXES.add(name, Axis(name, values, change), change)
+        return change
+
+    return add
 
 
 def axis_labels(label: str, axes: Axes) -> tuple[str, ...]:
@@ -89,8 +106,8 @@ def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunChange, ...]:
     """Return what each value of an axis changes."""
-    if name not in (there := _AXES.all()):
-        reason = f"no axis is called {name!r} (plug-ins add them)"
+    if name not in (there := AXES.all()):
+        reason = f"no axis is called {name!r} (plug-ins add axes)"
         raise UserError(reason, file=path, key=f"axes.{name}", choices=there)
     return tuple(
         _change(there[name], value, path, f"axes.{name}[{place}]")

@@ -1,0 +1,104 @@
+"""The public API of numalab: what a plug-in or a program registers, and the types that it uses.
+
+Every kind of entry has one function `register_...`, and one registry with all entries by name:
+numalab's own and those of plug-ins. A plug-in is a Python module in the folder `plugins/` of a lab
+folder:
+
+    from numalab.api import StudyResults, register_format
+
+    @register_format("verdicts")
+    def verdicts(study: StudyResults) -> str:
+        '''The verdict of each cell, one a line.'''
+        return "".join(f"{report.verdict}\\n" for report in study.reports)
+
+`numalab report RESULTS --format verdicts` then prints it. docs/how-to/write-a-plug-in.md has an
+example of each kind.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from numalab.analysis.measures.family import (
+    MEASURES,
+    MeasureFamily,
+    MeasureGroup,
+    register_measure,
+    register_measures,
+)
+from numalab.capture.samples import SOURCES, SampledSource, SampledValue, register_source
+from numalab.errors import UserError
+from numalab.hunt.finding import Finding
+from numalab.hunt.property import (
+    PROPERTIES,
+    Limit,
+    Observation,
+    Property,
+    register_property,
+)
+from numalab.hunt.recording import LoadRecording
+from numalab.measure import Direction, Measure, MeasureKind
+from numalab.plugins import Registry
+from numalab.recording.recording import Recording
+from numalab.report.document import CellReport, StudyResults
+from numalab.report.formats.format import FORMATS, Format, register_format
+from numalab.results.layout import Results
+from numalab.study.axis import AXES, Axis, RunChange, register_axis
+from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.graph import Link
+from numalab.topology.model import Topology
+from numalab.topology.shapes.shape import SHAPES, Count, Shape, register_shape
+
+REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
+    {
+        "shapes": SHAPES,
+        "measures": MEASURES,
+        "formats": FORMATS,
+        "properties": PROPERTIES,
+        "axes": AXES,
+        "sources": SOURCES,
+    }
+)
+
+__all__ = [
+    "AXES",
+    "FORMATS",
+    "MEASURES",
+    "PROPERTIES",
+    "REGISTRIES",
+    "SHAPES",
+    "SOURCES",
+    "Axis",
+    "CellReport",
+    "Count",
+    "Direction",
+    "Finding",
+    "Format",
+    "Limit",
+    "Link",
+    "LoadRecording",
+    "Measure",
+    "MeasureFamily",
+    "MeasureGroup",
+    "MeasureKind",
+    "Observation",
+    "Property",
+    "Recording",
+    "Registry",
+    "Results",
+    "RuleBroken",
+    "RunChange",
+    "SampledSource",
+    "SampledValue",
+    "Shape",
+    "StudyResults",
+    "Topology",
+    "UserError",
+    "register_axis",
+    "register_format",
+    "register_measure",
+    "register_measures",
+    "register_property",
+    "register_shape",
+    "register_source",
+]

@@ -1,0 +1,122 @@
+"""Properties: what a hunt checks of every load, and the registry of all of them."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+
+from numalab.hunt.finding import Finding
+from numalab.hunt.recording import LoadRecording
+from numalab.plugins import Registry
+
+# Properties of the whole boot, which numalab.hunt.examine checks without a load.
+LOST, SPLAT, DOMAINS = "guest-lost", "kernel-log", "domains"
+OF_BOOT: Mapping[str, str] = {
+    LOST: "the guest comes to its end: no panic, no hang",
+    SPLAT: "the kernel warns of nothing",
+    DOMAINS: "sched domains and groups are as predicted, also after loads",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The largest value that does not violate a property.
+
+    Above `suspect` (None: above `most`) the hunt boots the baseline as well and compares the two.
+    """
+
+    most: float
+    suspect: float | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The value of a property in one load, and a sentence for people that describes it.
+
+    A `weak` one counts only if the baseline does not show it: the kernel may be meant to behave so.
+    `limit` replaces the limit of the property.
+    """
+
+    value: float
+    text: str
+    weak: bool = False
+    limit: Limit | None = None
+
+
+Observe = Callable[[LoadRecording], Iterable[Observation]]
+Judge = Callable[[LoadRecording], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of a load: its name, its limit, and the function that judges a recording."""
+
+    name: str
+    limit: Limit
+    judge: Judge
+
+
+# In the order in which they are reported; modules not named here follow.
+PROPERTIES: Registry[Property] = Registry(
+    "property",
+    "numalab.hunt.properties",
+    first=("balance", "sharing", "moving", "cores", "waking", "numa"),
+)
+
+
+def register_property(
+    name: str, *, most: float, suspect: float | None = None
+) -> Callable[[Observe], Judge]:
+    """Add a property that hunts check; a decorator of the function that observes it.
+
+    The function yields an observation for each part of the load that it can judge, or none. A
+    value above `most` violates the property; one above `suspect` counts if the baseline's is lower.
+    The first paragraph of the docstring says what holds.
+
+        @register_property("woken-soon", most=10.0, suspect=2.0)
+        def woken_soon(run: LoadRecording) -> Iterator[Observation]:
+            '''No task waits for a CPU for longer than 10 ms.'''
+            longest = max((int((end - start).max(initial=0)) for start, end in run.waits.values()),
+                          default=0) / 1e6
+            yield Observation(longest, f"a task waited {longest:.1f} ms for a CPU")
+
+    Raises UserError for a name that is taken.
+    """
+    usual = Limit(most, suspect)
+
+    def add(observe: Observe) -> Judge:
+        @wraps(observe)
+        def judge(run: LoadRecording) -> list[Finding]:
+            findings = []
+            for observation in observe(run):
+                limit = observation.limit or usual
+                findings.append(
+                    Finding(name, run.number, round(observation.value, 4), limit.most,
+                            observation.text, observation.weak, limit.suspect)
+                )  # fmt: skip
+            return findings
+
+        PROPERTIES.add(name, Property(name, usual, judge), judge)
+        return judge
+
+    return add
+
+
+def property_names() -> tuple[str, ...]:
+    """Return the names of all properties, of the boot and of loads, in the order of reports."""
+    return (*OF_BOOT, *PROPERTIES.all())
+
+
+def describe_property(name: str) -> str:
+    """Return what holds of a property, in one sentence."""
+    return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
+
+
+def judge_load(run: LoadRecording, names: Collection[str] | None = None) -> tuple[Finding, ...]:
+    """Return the worst finding of each property about a load, or of those with these names."""
+    findings = []
+    for name, entry in PROPERTIES.all().items():
+        if names is None or name in names:
+            of_parts = entry.judge(run)
+            if of_parts:
+                findings.append(max(of_parts, key=lambda finding: finding.closeness))
+    return tuple(findings)

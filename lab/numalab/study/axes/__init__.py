@@ -1,0 +1,1 @@
+"""Axes of studies (`numalab.study.axis.register_axis`); every module here is imported."""
