@@ -21,7 +21,8 @@ from numalab.api import Recording, register_measure
 )
 def task_moves_most(run: Recording) -> int:
     """The most moves of one task to another CPU in the window."""
-    return int(run.moved["pid"].value_counts()["count"].max() or 0)
+    moves = run.events("sched_migrate_task").collect()
+    return int(moves["pid"].value_counts()["count"].max() or 0)
 '''
 
 

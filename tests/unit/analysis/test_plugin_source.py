@@ -17,6 +17,7 @@ from numalab.capture.samples import (
     SampledSource,
     SampledValue,
     parse_added,
+    parse_samples,
     register_source,
 )
 from numalab.capture.spec import load_capture
