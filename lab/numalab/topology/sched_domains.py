@@ -7,7 +7,15 @@ and reports draw them.
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from numalab.cpulist import Cpulists, format_cpulist
 from numalab.document import Listed
@@ -21,8 +29,18 @@ def _cpus(value: object, info: ValidationInfo) -> object:
     return lists.parse(value) if lists and isinstance(value, str) else value
 
 
-# In JSON a set of CPUs is a cpulist; it is read with `Cpulists()` as the context.
-CpuSet = Annotated[tuple[int, ...], BeforeValidator(_cpus), PlainSerializer(format_cpulist)]
+def _render_cpus(cpus: tuple[int, ...], info: SerializationInfo) -> object:
+    return format_cpulist(cpus) if info.context else list(cpus)
+
+
+# A set of CPUs is a cpulist in domains.json, where `Cpulists()` is the context, and a list of
+# numbers in report.json.
+CpuSet = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_cpus),
+    PlainSerializer(_render_cpus),
+    WithJsonSchema({"items": {"type": "integer"}, "type": "array"}, mode="serialization"),
+]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
@@ -52,7 +70,7 @@ class SchedDomain:
     level: Count
     name: str
     span: CpuSet
-    flags: Annotated[tuple[str, ...], Field(default=(), exclude=True)]
+    flags: Annotated[tuple[str, ...], Field(default=())]
     groups: Listed[SchedGroup]
 
 

@@ -137,7 +137,9 @@ _STORED = TypeAdapter(SchedLog)
 
 def render_domains(log: SchedLog) -> str:
     """Render the domains and errors of a log as JSON."""
-    return _STORED.dump_json(log).decode() + "\n"
+    # A log has no flags.
+    flags = {"cpus": {"__all__": {"domains": {"__all__": {"flags"}}}}}
+    return _STORED.dump_json(log, context=Cpulists(), exclude=flags).decode() + "\n"
 
 
 def parse_domains(text: bytes) -> SchedLog:
