@@ -271,14 +271,14 @@ class _FileCheck:
             raise ValueError(f"{len(elements)} columns, and at most {MOST_COLUMNS} are read")
         root, *leaves = elements
         if root.get(5) != len(leaves) or any(
-            each.get(5) or each.get(3) not in (0, 1) or each.get(1) not in _IN_MEMORY
-            for each in leaves
+            leaf.get(5) or leaf.get(3) not in (0, 1) or leaf.get(1) not in _IN_MEMORY
+            for leaf in leaves
         ):
             raise ValueError("columns in each other, or of a type that no table of ours has")
-        names = [bytes(each.get(4, b"")).decode("utf-8") for each in leaves]
+        names = [bytes(leaf.get(4, b"")).decode("utf-8") for leaf in leaves]
         if len(set(names)) < len(names):
             raise ValueError("two columns of one name")
-        self.leaves = [_Leaf(name, each[1]) for name, each in zip(names, leaves, strict=True)]
+        self.leaves = [_Leaf(name, leaf[1]) for name, leaf in zip(names, leaves, strict=True)]
         self.sizes = [0] * len(leaves)
 
     def _row_group(self, reader: _Thrift) -> int:

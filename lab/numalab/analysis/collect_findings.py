@@ -37,9 +37,9 @@ def collect_findings(run: Recording) -> Findings:
     slices, start = run.slices, run.window.start_ns
     ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
     listed = [
-        describe(each, run.machine.nodes, slices)
+        describe(resident, run.machine.nodes, slices)
         for level in LEVELS
-        for each in run.residents[level][:MAX_TASKS]
+        for resident in run.residents[level][:MAX_TASKS]
         if ran and run.machine.nodes
     ]
     idle = run.sums.longest.head(MAX_LISTED if waited else 0)
@@ -82,7 +82,7 @@ def _matrices(run: Recording) -> tuple[Matrix, ...]:
     if not machine.nodes:
         return ()
     return tuple(
-        each for name, title, moved in tables for each in matrices(moved, name, title, machine)
+        matrix for name, title, moved in tables for matrix in matrices(moved, name, title, machine)
     )
 
 
@@ -110,18 +110,18 @@ def _series(run: Recording) -> tuple[TimeSeries, ...]:
             if (per_cpu := len(machine.cpus_of[node]) if scale == 100 else 1)
         ]
 
-    found: list[TimeSeries] = []
+    series: list[TimeSeries] = []
     if run.has(*WAITING_EVENTS):
-        found += by_node("runnable", "Runnable tasks by node", "tasks", run.sums.queued, 1)
+        series += by_node("runnable", "Runnable tasks by node", "tasks", run.sums.queued, 1)
     if run.has("sched_switch"):
-        found += by_node("busy", "Busy share of the node's CPUs", "%", run.sums.busy, 100)
+        series += by_node("busy", "Busy share of the node's CPUs", "%", run.sums.busy, 100)
     if run.samples is not None:
-        found += fault_series(run.samples.vmstat, run.window)
-        found += page_series(run.samples.pages, run.window, machine.nodes)
-        found += fault_nodes(run)
-        found += waiting_series(run.samples.schedstat, run.window, machine)
-        found += added_series(run.samples.added, run.window, machine.nodes)
-    return tuple(found)
+        series += fault_series(run.samples.vmstat, run.window)
+        series += page_series(run.samples.pages, run.window, machine.nodes)
+        series += fault_nodes(run)
+        series += waiting_series(run.samples.schedstat, run.window, machine)
+        series += added_series(run.samples.added, run.window, machine.nodes)
+    return tuple(series)
 
 
 def _decisions(run: Recording) -> tuple[Decision, ...]:
@@ -133,12 +133,12 @@ def _decisions(run: Recording) -> tuple[Decision, ...]:
         (decision, pid): value
         for decision, pid, value in run.numa_moves.select("decision", "pid", "nearer").iter_rows()
     }
-    found = []
+    decisions = []
     for number, row in enumerate(run.decisions.head(MAX_DECISIONS).iter_rows(named=True)):
         undone: Undone = "failed" if row["failed"] else ""
         if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
             undone = "moved back"
-        found.append(
+        decisions.append(
             Decision(
                 (row["time_ns"] - start) / 1e6,
                 row["kind"],
@@ -155,7 +155,7 @@ def _decisions(run: Recording) -> tuple[Decision, ...]:
                 change.get((number, row["pid"])),
             )
         )
-    return tuple(found)
+    return tuple(decisions)
 
 
 def _carried_out(run: Recording) -> pl.DataFrame:
@@ -215,23 +215,23 @@ def matrices(
     )
 
 
-def describe(each: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
+def describe(resident: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
     """Turn times into shares for the report."""
-    whole = int(each.ns.sum())
-    by_node = each.ns.sum(axis=0)
+    whole = int(resident.ns.sum())
+    by_node = resident.ns.sum(axis=0)
     rows: list[tuple[float, ...] | None] = []
-    for row in each.ns:
+    for row in resident.ns:
         total = int(row.sum())
         rows.append(tuple(round(100 * int(n) / total, 1) for n in row) if total else None)
-    last = np.flatnonzero(each.ns.sum(axis=1))
-    final = nodes[int(np.argmax(each.ns[last[-1]]))] if last.size else None
+    last = np.flatnonzero(resident.ns.sum(axis=1))
+    final = nodes[int(np.argmax(resident.ns[last[-1]]))] if last.size else None
     return Residence(
-        each.level,
-        each.id,
-        each.name,
+        resident.level,
+        resident.id,
+        resident.name,
         round(whole / 1e6, 3),
         tuple(round(100 * int(n) / whole, 2) if whole else 0.0 for n in by_node),
         tuple(rows),
-        converged_ms(each.ns, slices),
+        converged_ms(resident.ns, slices),
         final,
     )

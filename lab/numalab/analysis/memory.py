@@ -102,7 +102,7 @@ def _traffic(run: Recording, traffic: pl.DataFrame) -> list[TimeSeries]:
     carried: dict[tuple[int, int], dict[int, float]] = {}
     for source, target, number, lines in sums.iter_rows():
         carried.setdefault((source, target), {})[number] = lines
-    found = []
+    series = []
     for source, target in sorted(carried, key=lambda ends: (ends[0] != ends[1], ends)):
         lines_of = carried[source, target]
         rates = tuple(
@@ -112,12 +112,12 @@ def _traffic(run: Recording, traffic: pl.DataFrame) -> list[TimeSeries]:
         at = slices.ends_ms
         if source == target:
             title = "Read from and written to each node's memory (modelled)"
-            found.append(TimeSeries(MEMORY_SERIES, title, "MB/s", source, at, rates))
+            series.append(TimeSeries(MEMORY_SERIES, title, "MB/s", source, at, rates))
         else:
             title = "Traffic on each link, by direction (modelled)"
             ends = (source, target)
-            found.append(TimeSeries(LINK_SERIES, title, "MB/s", None, at, rates, link=ends))
-    return found
+            series.append(TimeSeries(LINK_SERIES, title, "MB/s", None, at, rates, link=ends))
+    return series
 
 
 def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
@@ -130,7 +130,7 @@ def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
     values = ("stalled_ps", "waited_ps", "local", *names)
     sums = sum_within(mine, window.start_ns, window.end_ns, ("pid",), values)
     ran = dict(run.sums.time.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
-    found = [
+    tasks = [
         TaskMemory(
             pid,
             run.sums.names.get(pid, ""),
@@ -138,13 +138,13 @@ def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
             stalled_ps / 1e9,
             waited_ps / 1e9,
             round(local, 1),
-            tuple(round(lines, 1) for lines in each),
+            tuple(round(lines, 1) for lines in by_node),
         )
-        for pid, stalled_ps, waited_ps, local, *each in sums.iter_rows()
+        for pid, stalled_ps, waited_ps, local, *by_node in sums.iter_rows()
         if pid in ran
     ]
-    found.sort(key=lambda task: (-task.stalled_ms, task.pid))
-    return tuple(found[:MAX_TASKS])
+    tasks.sort(key=lambda task: (-task.stalled_ms, task.pid))
+    return tuple(tasks[:MAX_TASKS])
 
 
 def _model(run: Recording) -> JoinedTables | None:

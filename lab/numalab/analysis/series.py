@@ -123,7 +123,7 @@ def added_series(
 
     `added` is that of `Samples`.
     """
-    found = []
+    series = []
     inside = added.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
     lines = inside.sort("source", "counter", "node", "time_ns", maintain_order=True)
     for (name, counter, node), rows in lines.group_by(
@@ -140,8 +140,8 @@ def added_series(
             title, at = f"{source.title}: {counter}", _since_begin(window, times)
             number = None if node is None else int(str(node))
             key = f"{name}-{counter}"
-            found.append(TimeSeries(key, title, source.unit, number, at, tuple(values)))
-    return tuple(found)
+            series.append(TimeSeries(key, title, source.unit, number, at, tuple(values)))
+    return tuple(series)
 
 
 def _by_node(
@@ -165,8 +165,8 @@ def _since_begin(window: Window, times: Sequence[int]) -> tuple[float, ...]:
 def _waiting(
     before: Mapping[int, int], after: Mapping[int, int], cpus: tuple[int, ...], length: int
 ) -> Number:
-    known = [cpu for cpu in cpus if cpu in before and cpu in after]
-    return sum(after[cpu] - before[cpu] for cpu in known) / length if known else None
+    counted = [cpu for cpu in cpus if cpu in before and cpu in after]
+    return sum(after[cpu] - before[cpu] for cpu in counted) / length if counted else None
 
 
 def samples_of_interest(run: Recording) -> pl.DataFrame:
@@ -179,8 +179,8 @@ def samples_of_interest(run: Recording) -> pl.DataFrame:
 
 def faults_of(samples: Samples, tasks: pl.DataFrame) -> pl.DataFrame:
     """Return the faults of these samples of tasks; `node_task` is the preferred node."""
-    known = samples.faults.unique(["pid", "time_ns", "node"], keep="last")
-    return known.join(tasks, on=["pid", "time_ns"], suffix="_task")
+    faults = samples.faults.unique(["pid", "time_ns", "node"], keep="last")
+    return faults.join(tasks, on=["pid", "time_ns"], suffix="_task")
 
 
 def sum_of(table: pl.DataFrame, values: pl.Expr) -> int:

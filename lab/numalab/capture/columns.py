@@ -206,20 +206,20 @@ def place(
     """Put the values that each event gave to a column in their rows; other rows are null."""
     kinds = set(schema.values())
     nothing = {kind: pl.Series([None], dtype=kind).new_from_index(0, rows) for kind in kinds}
-    columns, known = {}, dict[tuple[int, ...], pl.Series]()
+    columns, masks = {}, dict[tuple[int, ...], pl.Series]()
     for name, kind in schema.items():
-        given = values.get(name, [])
-        if not given:
+        parts = values.get(name, [])
+        if not parts:
             columns[name] = nothing[kind]
         elif kind == pl.String():
-            columns[name] = _placed_texts(given, rows)
+            columns[name] = _placed_texts(parts, rows)
         else:
             # The columns of one event go to the same rows.
-            key = tuple(id(at) for at, _ in given)
-            if key not in known:
-                known[key] = _present([at for at, _ in given], rows)
-            placed, fits = _placed_numbers(given, _DTYPES[kind], rows)
-            present = known[key] if fits is None else known[key] & pl.Series(fits)
+            key = tuple(id(at) for at, _ in parts)
+            if key not in masks:
+                masks[key] = _present([at for at, _ in parts], rows)
+            placed, fits = _placed_numbers(parts, _DTYPES[kind], rows)
+            present = masks[key] if fits is None else masks[key] & pl.Series(fits)
             columns[name] = pl.Series(placed).zip_with(present, nothing[kind])
     return columns
 
@@ -232,14 +232,14 @@ def _present(places: Sequence[Ints], rows: int) -> pl.Series:
 
 
 def _placed_numbers(
-    given: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
+    parts: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
 ) -> tuple[Numbers, npt.NDArray[np.bool_] | None]:
     """Return numbers in their rows, and which rows hold one that fits (None: all do).
 
     Only an unsigned number of 64 bits that shares a column with signed ones may not fit.
     """
     placed, fits = np.zeros(rows, dtype), None
-    for at, values in given:
+    for at, values in parts:
         assert isinstance(values, np.ndarray)
         placed[at] = values
         if dtype == np.int64 and values.dtype == np.uint64:
@@ -248,10 +248,10 @@ def _placed_numbers(
     return placed, fits
 
 
-def _placed_texts(given: Sequence[tuple[Ints, Numbers | Texts]], rows: int) -> pl.Series:
+def _placed_texts(parts: Sequence[tuple[Ints, Numbers | Texts]], rows: int) -> pl.Series:
     which, different = np.zeros(rows, np.uint32), [pl.Series([None], dtype=pl.String)]
     filled = 1
-    for at, values in given:
+    for at, values in parts:
         texts = _as_texts(values) if isinstance(values, np.ndarray) else values
         which[at] = texts.which + filled
         different.append(texts.different)

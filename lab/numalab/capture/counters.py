@@ -58,8 +58,8 @@ def parse_vmstat(text: str) -> dict[str, int]:
 def parse_numastat(text: str) -> dict[int, dict[str, int]]:
     """Parse lines of `.../nodeN/numastat:counter value` into the counters of each node."""
     counters: dict[int, dict[str, int]] = {}
-    for found in filter(None, map(_OF_NODE.fullmatch, text.splitlines()[:MAX_LINES])):
-        counters.setdefault(int(found[1]), {})[found[2]] = int(found[3])
+    for match in filter(None, map(_OF_NODE.fullmatch, text.splitlines()[:MAX_LINES])):
+        counters.setdefault(int(match[1]), {})[match[2]] = int(match[3])
     return counters
 
 
@@ -73,26 +73,26 @@ def parse_schedstat(text: str) -> tuple[CpuSchedstat, ...]:
     version = re.match(r"version (\d{1,4})\n", text)
     if version is None or int(version[1]) < 15:
         return ()
-    found = []
+    cpus = []
     for line in text.splitlines()[:MAX_LINES]:
         words = line.split()
         if words and re.fullmatch(r"cpu\d{1,5}", words[0]) and len(words) >= 10:
             numbers = words[7:10]
             if all(map(_NUMBER.fullmatch, numbers)):
-                found.append(CpuSchedstat(int(words[0][3:]), *map(int, numbers)))
-    return tuple(found)
+                cpus.append(CpuSchedstat(int(words[0][3:]), *map(int, numbers)))
+    return tuple(cpus)
 
 
 def parse_trace_stats(text: str) -> tuple[BufferStats, ...]:
     """Parse the ring buffers' statistics: for each CPU `cpuN` or `CPU: N`, then its stats."""
-    found: list[BufferStats] = []
+    stats: list[BufferStats] = []
     cpu: int | None = None
     values: dict[str, int] = {}
 
     def close() -> None:
         if cpu is not None and "entries" in values:
             names = ("entries", "overrun", "commit overrun", "dropped events")
-            found.append(BufferStats(cpu, *(values.get(name, 0) for name in names)))
+            stats.append(BufferStats(cpu, *(values.get(name, 0) for name in names)))
 
     for line in text.splitlines()[:MAX_LINES]:
         if head := re.fullmatch(r"(?:cpu|CPU: ?)(\d{1,5})", line.strip()):
@@ -103,4 +103,4 @@ def parse_trace_stats(text: str) -> tuple[BufferStats, ...]:
             if _NUMBER.fullmatch(value.strip()):
                 values[name.strip()] = int(value)
     close()
-    return tuple(found)
+    return tuple(stats)

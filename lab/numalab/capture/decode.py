@@ -215,9 +215,9 @@ class _Decoder:
         return values
 
     def _comms(self, pids: npt.NDArray[np.int32]) -> Texts:
-        found = np.searchsorted(self.pids, pids)
-        known = self.pids[np.minimum(found, len(self.pids) - 1)] == pids
-        return Texts(self.comms, np.where(known, found, len(self.pids)))
+        places = np.searchsorted(self.pids, pids)
+        named = self.pids[np.minimum(places, len(self.pids) - 1)] == pids
+        return Texts(self.comms, np.where(named, places, len(self.pids)))
 
     def _count(self, time: Ints, code: Ints, missed: Ints) -> None:
         result = self.result

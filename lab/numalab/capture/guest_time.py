@@ -86,9 +86,9 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
     """
     traced = _switches(events)
     since = _since(tables.counts)
-    clock = find_guest_time(since, {cpu: each.time_ns for cpu, each in traced.items()})
+    clock = find_guest_time(since, {cpu: table.time_ns for cpu, table in traced.items()})
     counts, traffic = (
-        _timed(each, clock, tables.length_ns) for each in (tables.counts, tables.traffic)
+        _timed(table, clock, tables.length_ns) for table in (tables.counts, tables.traffic)
     )
     if clock is None:
         return JoinedTables(
@@ -122,8 +122,8 @@ def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestT
     begin, end = clock.of_trace(np.array([first, last]))
     inside = {cpu: since[cpu][(since[cpu] > begin) & (since[cpu] < end)] for cpu in cpus}
     met = sum(_met(inside[cpu], traced[cpu], clock) for cpu in cpus)
-    known = sum(map(len, inside.values()))
-    return clock if known >= _FEWEST and met >= _SHARE * known else None
+    switches = sum(map(len, inside.values()))
+    return clock if switches >= _FEWEST and met >= _SHARE * switches else None
 
 
 def _candidates(
@@ -151,8 +151,8 @@ def _peak(
         in_row = counts.copy()
         for further in range(1, bins):
             follows = np.searchsorted(places, places + further)
-            there = np.minimum(follows, len(places) - 1)
-            in_row += np.where(places[there] == places + further, counts[there], 0)
+            nearest = np.minimum(follows, len(places) - 1)
+            in_row += np.where(places[nearest] == places + further, counts[nearest], 0)
         most = int(np.argmax(in_row))
         best = max(best, (int(in_row[most]), rate, float((places[most] + bins / 2) * width)))
     return best[1], best[2]
@@ -173,7 +173,7 @@ def _fitted(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
     if len(x) < _FEWEST or np.ptp(x) < _LONG_NS:
         return clock
     middle = float(x.mean())
-    slope, rest = (float(each) for each in np.polyfit(x - middle, late, 1))
+    slope, rest = (float(term) for term in np.polyfit(x - middle, late, 1))
     return GuestTime(clock.rate + slope, clock.offset_ns + rest - slope * middle)
 
 
@@ -197,10 +197,10 @@ def _bent(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
 
 
 def _since(counts: pl.DataFrame) -> dict[int, _Ints]:
-    known = counts.filter(pl.col("since_ns") > 0).select("cpu", "since_ns").unique()
+    switches = counts.filter(pl.col("since_ns") > 0).select("cpu", "since_ns").unique()
     return {
         int(cpu): np.sort(rows["since_ns"].to_numpy())
-        for (cpu,), rows in known.group_by("cpu")
+        for (cpu,), rows in switches.group_by("cpu")
         if isinstance(cpu, int)
     }
 
@@ -251,10 +251,10 @@ def _named(counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime)
     named = _by_switch(rows, traced, clock, {})
     usual = _usual(named)
     mostly = {task: pid for task, pid, _ in usual.iter_rows()}
-    known = _by_switch(rows, traced, clock, mostly)
-    found = counts.join(known, on=["cpu", "task", "since_ns"], how="left", maintain_order="left")
+    tasks = _by_switch(rows, traced, clock, mostly)
+    joined = counts.join(tasks, on=["cpu", "task", "since_ns"], how="left", maintain_order="left")
     return (
-        found.join(usual, on="task", how="left", maintain_order="left")
+        joined.join(usual, on="task", how="left", maintain_order="left")
         .with_columns(pid=pl.coalesce("pid", "usual_pid"), comm=pl.coalesce("comm", "usual_comm"))
         .drop("usual_pid", "usual_comm")
     )

@@ -100,7 +100,7 @@ def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:
             "to_node": ends[server, 1],
             "lines": lines[:, 2].astype(np.int64),
             "waited_ps": lines[:, 3].astype(np.int64),
-            "line_ps": np.array([each.line_ps for each in model.servers])[server],
+            "line_ps": np.array([line.line_ps for line in model.servers])[server],
         }
     )
 

@@ -121,15 +121,15 @@ class PageSource:
         for start in range(0, pages, step):
             block = np.arange(start, min(start + step, pages))
             words = self._words(block)
-            found = find_records(words, self._trace.layout, self._trace.latest)
+            records = find_records(words, self._trace.layout, self._trace.latest)
             self._forget()
-            self.kinds[words.reshape(-1)[found.word] & np.uint32(MAX_KINDS - 1)] = True
+            self.kinds[words.reshape(-1)[records.word] & np.uint32(MAX_KINDS - 1)] = True
             self._time[block] = page_times(words, self._trace.latest)
-            self._count[block] = np.bincount(found.page, minlength=len(block))
-            self._missed[block], self._unsound[block] = found.missed, found.unsound
-            places = np.empty(len(found.time), _PLACE)
-            places["time"], places["bytes"] = found.time, found.bytes
-            places["word"] = found.word - found.page * words.shape[1]
+            self._count[block] = np.bincount(records.page, minlength=len(block))
+            self._missed[block], self._unsound[block] = records.missed, records.unsound
+            places = np.empty(len(records.time), _PLACE)
+            places["time"], places["bytes"] = records.time, records.bytes
+            places["word"] = records.word - records.page * words.shape[1]
             self._places.write(places.data)
         self._first = np.concatenate([[0], np.cumsum(self._count)])
 
@@ -139,17 +139,17 @@ class PageSource:
         The kernel hands out no empty page, and of a CPU none older than the one before it
         (`ring_buffer_read_page()`); what it counted as read is what lies in the pages it gave.
         """
-        found = dict.fromkeys(self._trace.read_events, 0)
+        counts = dict.fromkeys(self._trace.read_events, 0)
         for number, (buffer, cpu) in enumerate(origin):
             pages = slice(*self._begin[number : number + 2].tolist())
             times = self._time[pages]
             self._unsound[pages][1:] |= times[1:] < times[:-1]
-            if (buffer, cpu) in found:
-                found[buffer, cpu] += int(self._count[pages].sum())
+            if (buffer, cpu) in counts:
+                counts[buffer, cpu] += int(self._count[pages].sum())
         for (buffer, cpu), counted in self._trace.read_events.items():
-            if counted != found[buffer, cpu]:
+            if counted != counts[buffer, cpu]:
                 name = f"buffer {buffer!r}, CPU {cpu}" if buffer else f"CPU {cpu}"
-                text = f"{name}: {found[buffer, cpu]} events where the kernel counted {counted}"
+                text = f"{name}: {counts[buffer, cpu]} events where the kernel counted {counted}"
                 self._trace.problems.append(text)
 
     def _records(self, taken: Ints) -> Records:
@@ -181,9 +181,9 @@ class PageSource:
         """
         room = len(self._trace.data)
         for data in self._trace.cpus:
-            there = min(data.size, len(self._trace.data) - data.offset)
-            if data.size and there <= room:
-                room -= max(there, 0)
+            size_in_file = min(data.size, len(self._trace.data) - data.offset)
+            if data.size and size_in_file <= room:
+                room -= max(size_in_file, 0)
                 yield data
             elif data.size:
                 self._trace.problems.append(f"CPU {data.cpu}: its pages overlap those of others")
@@ -192,7 +192,9 @@ class PageSource:
         """Return for each page a time before which neither it nor a later one of its CPU has
         an event."""
         times = np.split(self._time, self._begin[1:-1])
-        return np.concatenate([np.minimum.accumulate(each[::-1])[::-1] for each in times])
+        return np.concatenate(
+            [np.minimum.accumulate(page_times_of_cpu[::-1])[::-1] for page_times_of_cpu in times]
+        )
 
     def _words(self, taken: Ints) -> Words:
         """Copy these pages, which are in order, out of the mapped file, each once."""
@@ -214,19 +216,21 @@ class PageSource:
     def _array(self, offset: int, size: int) -> Words:
         """Return one CPU's pages as rows of words; a last page that is cut short ends in zeros."""
         page_bytes = self._trace.layout.page_bytes
-        there = max(0, min(size, len(self._memory) - offset))
-        if there < size:
-            lost = f"{size - there} bytes of the ring buffer are not in the file"
+        size_in_file = max(0, min(size, len(self._memory) - offset))
+        if size_in_file < size:
+            lost = f"{size - size_in_file} bytes of the ring buffer are not in the file"
             self._trace.problems.append(lost)
-        whole = there // page_bytes * page_bytes
+        whole = size_in_file // page_bytes * page_bytes
         words = (
             np.frombuffer(self._memory, "<u4", whole // 4, offset) if whole else np.empty(0, "<u4")
         )
         pages = words.reshape(-1, page_bytes // 4)
-        if whole == there:
+        if whole == size_in_file:
             return pages
         last = np.zeros(page_bytes, np.uint8)
-        last[: there - whole] = np.frombuffer(self._memory, np.uint8, there - whole, offset + whole)
+        last[: size_in_file - whole] = np.frombuffer(
+            self._memory, np.uint8, size_in_file - whole, offset + whole
+        )
         return np.concatenate([pages, last.view("<u4")[None, :]])
 
     def _unpacked(self, data: CpuData) -> tuple[int, int]:

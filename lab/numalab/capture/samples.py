@@ -196,11 +196,11 @@ def _rows(kind: str, words: list[str]) -> Iterator[tuple[str, tuple[int | str, .
             if all(map(_NUMBER.fullmatch, (tgid, pid, node, group))):
                 name = rest.pop(0) if rest and ":" not in rest[0] else ""
                 yield "tasks", (int(tgid), int(pid), _name(name), int(node), int(group))
-                for found in filter(None, map(_FAULTS.fullmatch, rest)):
-                    yield "faults", (int(pid), *map(int, found.groups()))
+                for match in filter(None, map(_FAULTS.fullmatch, rest)):
+                    yield "faults", (int(pid), *map(int, match.groups()))
         case "pages", [tgid, *rest] if _NUMBER.fullmatch(tgid):
-            for found in filter(None, map(_BY_NODE.fullmatch, rest)):
-                yield "pages", (int(tgid), int(found[1]), int(found[2]))
+            for match in filter(None, map(_BY_NODE.fullmatch, rest)):
+                yield "pages", (int(tgid), int(match[1]), int(match[2]))
 
 
 def _name(text: str) -> str:
@@ -219,44 +219,44 @@ def parse_added(text: str, sources: Iterable[SampledSource]) -> pl.DataFrame:
     counters: dict[str, set[str]] = {name: set() for name in readers}
     rows = []
     for time, name, texts in _moments(text, readers):
-        for each in _read(readers[name], texts):
+        for value in _read(readers[name], texts):
             if len(counters[name]) < MAX_COUNTERS:
-                counters[name].add(each.counter)
-            if each.counter in counters[name]:
-                rows.append((time, name, each.counter, each.node, float(each.value)))
+                counters[name].add(value.counter)
+            if value.counter in counters[name]:
+                rows.append((time, name, value.counter, value.node, float(value.value)))
     return pl.DataFrame(rows, schema=ADDED, orient="row", strict=False)
 
 
 def _moments(text: str, names: Iterable[str]) -> Iterator[tuple[int, str, Mapping[str, str]]]:
     """Yield time, source and the texts of its files by path."""
-    known = frozenset(names)
+    sources = frozenset(names)
     time, files = 0, dict[str, dict[str, list[str]]]()
     for line in (*text.split("\n")[:MAX_LINES], "@ 0"):
         name, *rest = line.split("\t", 2)
-        if name in known and len(rest) == 2:
+        if name in sources and len(rest) == 2:
             files.setdefault(name, {}).setdefault(rest[0], []).append(rest[1])
         elif line.startswith("@ ") and _NUMBER.fullmatch(line[2:]):
-            for each, texts in files.items():
-                yield time, each, {path: "\n".join(lines) for path, lines in texts.items()}
+            for source, texts in files.items():
+                yield time, source, {path: "\n".join(lines) for path, lines in texts.items()}
             time, files = int(line[2:]), {}
 
 
 def _read(source: SampledSource, texts: Mapping[str, str]) -> Iterator[SampledValue]:
     """Yield what a reader makes of the files, without what no table and no page could take."""
     try:
-        found: list[object] = [*source.read(texts)]
+        values: list[object] = [*source.read(texts)]
     except (ValueError, LookupError):
         return
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"the reader of what {source.name} samples failed: {reason}") from error
-    for each in found:
-        if not isinstance(each, SampledValue):
-            reason = f"gave a {type(each).__name__}, not a SampledValue"
+    for value in values:
+        if not isinstance(value, SampledValue):
+            reason = f"gave a {type(value).__name__}, not a SampledValue"
             raise UserError(f"the reader of what {source.name} samples {reason}")
         if (
-            re.fullmatch(r"\w[\w.:/-]{0,63}", each.counter, re.ASCII)
-            and abs(each.value) < LARGEST_NUMBER  # neither infinite nor no number
-            and (each.node is None or 0 <= each.node < MAX_NODES)
+            re.fullmatch(r"\w[\w.:/-]{0,63}", value.counter, re.ASCII)
+            and abs(value.value) < LARGEST_NUMBER  # neither infinite nor no number
+            and (value.node is None or 0 <= value.node < MAX_NODES)
         ):
-            yield each
+            yield value

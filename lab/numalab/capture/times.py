@@ -17,5 +17,5 @@ class Times:
 
 def parse_times(text: str) -> Times | None:
     """Parse what the guest's numalab-run wrote; None for anything else."""
-    found = {m[1]: float(m[2]) for line in text.splitlines()[:10] if (m := _LINE.fullmatch(line))}
-    return Times(**found) if len(found) == 3 else None
+    seconds = {m[1]: float(m[2]) for line in text.splitlines()[:10] if (m := _LINE.fullmatch(line))}
+    return Times(**seconds) if len(seconds) == 3 else None

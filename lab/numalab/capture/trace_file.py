@@ -200,11 +200,11 @@ def _flyrecord_v6(trace: TraceFile, cursor: Cursor, name: str, cpus: int) -> Non
 def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
     trace.compression = cursor.text()
     cursor.text()  # the compression's version
-    where, seen = cursor.number(8), set[int]()
+    where, places = cursor.number(8), set[int]()
     sections: dict[str, int] = {}
     buffers: list[memoryview] = []
-    while where and where not in seen:
-        seen.add(where)
+    while where and where not in places:
+        places.add(where)
         try:
             where = _options_v7(trace, where, sections, buffers)
         except Damaged as error:
@@ -257,10 +257,10 @@ def _option(trace: TraceFile, option: int, body: memoryview) -> None:
 
 def _cpu_stat(trace: TraceFile, text: str) -> None:
     """Read one text: the name of an instance, or what a CPU of the buffer named before counted."""
-    if found := _STAT_BUFFER.fullmatch(text):
-        trace.stats_of = found[1]
-    elif found := _STAT_CPU.match(text):
-        trace.read_events[trace.stats_of, int(found[1])] = int(found[2])
+    if match := _STAT_BUFFER.fullmatch(text):
+        trace.stats_of = match[1]
+    elif match := _STAT_CPU.match(text):
+        trace.read_events[trace.stats_of, int(match[1])] = int(match[2])
 
 
 def _buffer_v7(trace: TraceFile, cursor: Cursor) -> None:
@@ -294,9 +294,9 @@ def _section(trace: TraceFile, sections: dict[str, int], name: str) -> memoryvie
 
 def _section_at(trace: TraceFile, where: int, number: int) -> memoryview:
     cursor = Cursor(trace.data, where)
-    found, flags = cursor.number(2), cursor.number(2)
-    if found != number:
-        raise Damaged(f"section {number} was expected at byte {where}, found {found}")
+    section_id, flags = cursor.number(2), cursor.number(2)
+    if section_id != number:
+        raise Damaged(f"section {number} was expected at byte {where}, found {section_id}")
     cursor.number(4)  # its description
     size = cursor.number(8)
     if not flags & _COMPRESSED:

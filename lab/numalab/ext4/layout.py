@@ -95,7 +95,7 @@ def parse_superblock(data: bytes, disk_size: int) -> Superblock:
     features = _number(data, 96)
     if not features & _EXTENTS or features & ~(_FILETYPE | _EXTENTS | _FLEX_BG):
         raise DamagedDisk(f"the file system has features {features:#x}")
-    found = Superblock(
+    superblock = Superblock(
         block_size=1024 << min(_number(data, 24), 16),
         blocks=_number(data, 4),
         first_block=_number(data, 20),
@@ -104,15 +104,15 @@ def parse_superblock(data: bytes, disk_size: int) -> Superblock:
         inode_size=_number(data, 88, 2),
     )
     if (
-        found.block_size not in _BLOCK_SIZES
-        or not 0 < found.blocks * found.block_size <= disk_size
-        or found.first_block > 1
-        or not 0 < found.inodes_per_group <= 8 * found.block_size
-        or not _INODE_BYTES <= found.inode_size <= found.block_size
-        or found.inode_size & (found.inode_size - 1)
+        superblock.block_size not in _BLOCK_SIZES
+        or not 0 < superblock.blocks * superblock.block_size <= disk_size
+        or superblock.first_block > 1
+        or not 0 < superblock.inodes_per_group <= 8 * superblock.block_size
+        or not _INODE_BYTES <= superblock.inode_size <= superblock.block_size
+        or superblock.inode_size & (superblock.inode_size - 1)
     ):
         raise DamagedDisk("the superblock contradicts itself")
-    return found
+    return superblock
 
 
 def parse_table_block(group: bytes) -> int:

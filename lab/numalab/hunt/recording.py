@@ -103,8 +103,8 @@ class LoadRecording(Recording):
     @cached_property
     def idle(self) -> Mapping[int, Spans]:
         """When each CPU was on line and had no runnable task."""
-        away = {each.cpu: each for each in self.load.hotplug}
-        found = {}
+        away = {change.cpu: change for change in self.load.hotplug}
+        idle = {}
         for cpu in sorted(cpu for node in self.topology.nodes for cpu in node.cpus):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
             free = covered(rows)
@@ -112,24 +112,24 @@ class LoadRecording(Recording):
                 off = self._at(away[cpu].off_ms - 50), self._at(away[cpu].on_ms + GRACE_MS)
                 hole = (np.array(off[:1], np.int64), np.array(off[1:], np.int64))
                 free = without(free, hole, self.window.start_ns, self.window.end_ns)
-            found[cpu] = free
-        return found
+            idle[cpu] = free
+        return idle
 
     @cached_property
     def runnable(self) -> Mapping[int, Spans]:
         """When each task was runnable, running or not."""
-        found = self._by_task(self.load_stays.filter("runnable"))
-        return {pid: found.get(pid, NOTHING) for pid in self.load_tasks}
+        runnable = self._by_task(self.load_stays.filter("runnable"))
+        return {pid: runnable.get(pid, NOTHING) for pid in self.load_tasks}
 
     @cached_property
     def waits(self) -> Mapping[int, Spans]:
         """When each task was runnable and did not run."""
-        found = {}
+        waits = {}
         ran, ready = self._by_task(self.load_spans), self.runnable
         for pid in self.load_tasks:
             low, high = self.window.start_ns, self.window.end_ns
-            found[pid] = without(ready[pid], ran.get(pid, NOTHING), low, high)
-        return found
+            waits[pid] = without(ready[pid], ran.get(pid, NOTHING), low, high)
+        return waits
 
     @cached_property
     def waits_behind(self) -> Mapping[tuple[int, int], Spans]:
@@ -143,15 +143,15 @@ class LoadRecording(Recording):
             "cpu", as_dict=True
         ).items():  # fmt: skip
             full[int(cpu)] = covered(rows)
-        found: defaultdict[tuple[int, int], list[Spans]] = defaultdict(list)
+        waited_behind: defaultdict[tuple[int, int], list[Spans]] = defaultdict(list)
         for (cpu,), rows in (
             self.load_stays.filter("runnable").partition_by("cpu", as_dict=True).items()
         ):
             node = self.topology.node_of_cpu(int(cpu))
             for pid, here in self._by_task(rows).items():
                 waited = met(here, self.waits[pid])
-                found[pid, node].append(met(waited, full.get(int(cpu), NOTHING)))
-        return {key: joined(each) for key, each in found.items()}
+                waited_behind[pid, node].append(met(waited, full.get(int(cpu), NOTHING)))
+        return {key: joined(pieces) for key, pieces in waited_behind.items()}
 
     def free_on(self, cpus: Collection[int]) -> Mapping[int, Spans]:
         """Return for each node when one of some CPUs of it was idle."""
@@ -175,20 +175,20 @@ class LoadRecording(Recording):
         What lies within the grace after a change is left out.
         """
         edges = [0.0, *self.load.changes_ms(), float("inf")]
-        found = []
+        phases = []
         for number, (low, high) in enumerate(pairwise(edges)):
             start = self._at(low + GRACE_MS) if number else self.window.start_ns
             end = self.window.end_ns if high == float("inf") else self._at(high)
             if end > start:
-                found.append((Window(start, min(end, self.window.end_ns)), low + 1))
-        return found
+                phases.append((Window(start, min(end, self.window.end_ns)), low + 1))
+        return phases
 
     def avoidable(self, part: int, inside: Window | None = None) -> dict[int, Spans]:
         """Return for each CPU when it was idle and a task waited that may run there.
 
         The tasks are those of one part.
         """
-        found: dict[int, list[Spans]] = {}
+        pieces_of_cpu: dict[int, list[Spans]] = {}
         mine = [self.waits[pid] for pid, task in self.load_tasks.items() if task.part == part]
         waited = joined(mine)
         for window, at_ms in self.phases():
@@ -200,8 +200,8 @@ class LoadRecording(Recording):
             here = between(waited, low, high)
             for cpu in self.load.masks(part, at_ms):
                 if cpu in self.idle:
-                    found.setdefault(cpu, []).append(met(self.idle[cpu], here))
-        return {cpu: joined(pieces) for cpu, pieces in found.items()}
+                    pieces_of_cpu.setdefault(cpu, []).append(met(self.idle[cpu], here))
+        return {cpu: joined(pieces) for cpu, pieces in pieces_of_cpu.items()}
 
     def time_on(self, part: int, window: Window) -> pl.DataFrame:
         """Return how long each task of a part ran on each CPU in a time: pid, cpu, ns."""
@@ -263,11 +263,11 @@ def _printed(text: str) -> tuple[_Counters, _Pages]:
     counters: _Counters = {}
     pages: _Pages = {}
     for line in text.splitlines():
-        if found := _COUNTER.fullmatch(line):
-            counters.setdefault(int(found[1]), {}).setdefault(found[2], {})[found[3]] = int(
-                found[4]
+        if match := _COUNTER.fullmatch(line):
+            counters.setdefault(int(match[1]), {}).setdefault(match[2], {})[match[3]] = int(
+                match[4]
             )
-        elif found := _PAGES.fullmatch(line):
-            load, part, task, node, count = map(int, found.groups())
+        elif match := _PAGES.fullmatch(line):
+            load, part, task, node, count = map(int, match.groups())
             pages.setdefault(load, {}).setdefault((part, task), {})[node] = count
     return counters, pages

@@ -100,8 +100,8 @@ def _running_after(events: pl.DataFrame) -> pl.DataFrame:
     """
     if "next_pid" not in events.columns:
         return pl.DataFrame(schema={"cpu": pl.Int16, "node": pl.Int16})
-    told = events.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))
-    last = told.group_by("cpu").agg(pl.col("node", "event", "next_pid", "next_comm").last())
+    switches = events.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))
+    last = switches.group_by("cpu").agg(pl.col("node", "event", "next_pid", "next_comm").last())
     return last.filter(pl.col("event") == "sched_switch").drop("event")
 
 
@@ -113,12 +113,14 @@ def _at_the_beginning(
     As `_running_after` and `stays` want it: cpu, node, next_pid, next_comm; pid, comm, cpu,
     runnable.
     """
-    running = seen = pl.DataFrame()
+    running = tasks = pl.DataFrame()
     for start in starts:
         part = whole.slice(start, rows).collect()
         if "prev_pid" in part.columns:
-            told = part.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))
-            now = told.group_by("cpu").agg(pl.col("node", "event", "prev_pid", "prev_comm").first())
+            switches = part.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))
+            now = switches.group_by("cpu").agg(
+                pl.col("node", "event", "prev_pid", "prev_comm").first()
+            )
             running = _earliest(running, now, "cpu")
         mentioned = sightings(part)
         if not mentioned.is_empty():
@@ -128,16 +130,16 @@ def _at_the_beginning(
                 pl.col("from_cpu").first(),
                 runnable=pl.col("before").drop_nulls().first(),
             )
-            seen = _earliest(seen, now, "pid")
+            tasks = _earliest(tasks, now, "pid")
     if not running.is_empty():
         running = running.filter(pl.col("event") == "sched_switch").select(
             "cpu", "node", next_pid="prev_pid", next_comm="prev_comm"
         )
-    held = seen.select(
+    held = tasks.select(
         "pid", "comm", cpu="from_cpu", runnable=pl.col("runnable").fill_null(value=False)
     )
     return running, held
 
 
-def _earliest(known: pl.DataFrame, now: pl.DataFrame, key: str) -> pl.DataFrame:
-    return now if known.is_empty() else pl.concat([known, now.join(known, on=key, how="anti")])
+def _earliest(first: pl.DataFrame, now: pl.DataFrame, key: str) -> pl.DataFrame:
+    return now if first.is_empty() else pl.concat([first, now.join(first, on=key, how="anti")])

@@ -54,11 +54,11 @@ def of_interest(tasks: Collection[str]) -> pl.Expr:
     exact = [name for name in tasks if not set(name) & set("*?")]
     globs = "|".join(map(_glob, (name for name in tasks if set(name) & set("*?"))))
     comm = pl.col("comm")
-    found = comm.is_in(exact)
-    return found | comm.str.contains(f"(?s)^(?:{globs})$") if globs else found
+    matches = comm.is_in(exact)
+    return matches | comm.str.contains(f"(?s)^(?:{globs})$") if globs else matches
 
 
 def _glob(name: str) -> str:
-    known = {"*": ".*", "?": "."}
+    patterns = {"*": ".*", "?": "."}
     # Each character by its code point, so that none is read as syntax of the expression.
-    return "".join(known.get(char) or f"\\x{{{ord(char):x}}}" for char in name)
+    return "".join(patterns.get(char) or f"\\x{{{ord(char):x}}}" for char in name)

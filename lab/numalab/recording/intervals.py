@@ -31,22 +31,22 @@ def covered(table: pl.DataFrame) -> Spans:
 
 def joined(sets: Iterable[Spans]) -> Spans:
     """Return the time that any of several sets covers."""
-    each = list(sets)
-    if not each:
+    parts = list(sets)
+    if not parts:
         return NOTHING
-    return union(np.concatenate([s[0] for s in each]), np.concatenate([s[1] for s in each]))
+    return union(np.concatenate([s[0] for s in parts]), np.concatenate([s[1] for s in parts]))
 
 
-def met(one: Spans, other: Spans) -> Spans:
+def met(spans: Spans, other: Spans) -> Spans:
     """Return the time that both sets cover."""
-    if not len(one[0]) or not len(other[0]):
+    if not len(spans[0]) or not len(other[0]):
         return NOTHING
-    first = np.searchsorted(other[1], one[0], "right")
-    count = np.maximum(np.searchsorted(other[0], one[1], "left") - first, 0)
-    row = np.repeat(np.arange(len(one[0])), count)
+    first = np.searchsorted(other[1], spans[0], "right")
+    count = np.maximum(np.searchsorted(other[0], spans[1], "left") - first, 0)
+    row = np.repeat(np.arange(len(spans[0])), count)
     which = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
-    start = np.maximum(one[0][row], other[0][which])
-    end = np.minimum(one[1][row], other[1][which])
+    start = np.maximum(spans[0][row], other[0][which])
+    end = np.minimum(spans[1][row], other[1][which])
     full = end > start
     return start[full], end[full]
 

@@ -156,11 +156,11 @@ def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
 
     `returned` is what `with_returns` gave for `moved`.
     """
-    found = []
+    counts = []
     for mover in MOVERS:
         mine = pl.col("mover") == mover
         back = returned.filter(mine & pl.col("back_by").is_not_null())["back_by"].to_list()
-        found.append(
+        counts.append(
             Moves(
                 mover,
                 moved.filter(mine).height,
@@ -168,7 +168,7 @@ def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
                 {by: back.count(by) for by in MOVERS if by in back},
             )
         )
-    return tuple(each for each in found if each.moves)
+    return tuple(moves for moves in counts if moves.moves)
 
 
 def find_storms(
@@ -182,7 +182,7 @@ def find_storms(
     """
     balanced = moved.filter(pl.col("mover").is_in(["numa", "load balancer", "stopper"]))
     crossing = balanced.filter(pl.col("from_node") != pl.col("to_node"))
-    found: list[Storm] = []
+    storms: list[Storm] = []
     targets: dict[StormTarget, tuple[str, pl.DataFrame]] = {
         "cpu": ("to_cpu", balanced),
         "node": ("to_node", crossing),
@@ -197,7 +197,7 @@ def find_storms(
                 many = max(many, 4 * cpus_of_node.get(target, 0))
             times, pids = rows["time_ns"].to_list(), rows["pid"].to_list()
             for first, last in _bursts(times, pids, many):
-                found.append(
+                storms.append(
                     Storm(
                         to,
                         target,
@@ -207,12 +207,12 @@ def find_storms(
                         len(set(pids[first : last + 1])),
                     )
                 )
-    return tuple(sorted(found, key=lambda storm: (-storm.tasks, storm.at_ms, storm.to)))
+    return tuple(sorted(storms, key=lambda storm: (-storm.tasks, storm.at_ms, storm.to)))
 
 
 def _bursts(times: list[int], pids: list[int], many: int) -> list[tuple[int, int]]:
     """Return first and last row of each time in which every 10 ms move `many` different tasks."""
-    found: list[tuple[int, int]] = []
+    bursts: list[tuple[int, int]] = []
     inside: dict[int, int] = {}
     first = 0
     for last, (time, pid) in enumerate(zip(times, pids, strict=True)):
@@ -223,8 +223,8 @@ def _bursts(times: list[int], pids: list[int], many: int) -> list[tuple[int, int
                 del inside[pids[first]]
             first += 1
         if len(inside) >= many:
-            if found and first <= found[-1][1]:
-                found[-1] = (found[-1][0], last)
+            if bursts and first <= bursts[-1][1]:
+                bursts[-1] = (bursts[-1][0], last)
             else:
-                found.append((first, last))
-    return found
+                bursts.append((first, last))
+    return bursts

@@ -40,23 +40,23 @@ def numa_decisions(
     Without a destination `to_cpu` and `to_node` are null, without a swap `other_pid` is. Nodes are
     those of the CPUs in `node_of`, for a machine may have been given other numbers than its own.
     """
-    found = events.filter(
+    decisions = events.filter(
         pl.col("event").is_in(list(KINDS))
         & pl.col("time_ns").is_between(window.start_ns, window.end_ns)
     )
-    columns = set(found.columns)
-    if found.is_empty() or not {"src_cpu", "dst_cpu"} <= columns:
+    columns = set(decisions.columns)
+    if decisions.is_empty() or not {"src_cpu", "dst_cpu"} <= columns:
         return pl.DataFrame(schema=SCHEMA)
 
     def either(*names: str) -> pl.Expr:
-        there = [pl.col(name) for name in names if name in columns]
-        return pl.coalesce(there).cast(pl.Int32) if there else pl.lit(None, pl.Int32)
+        present = [pl.col(name) for name in names if name in columns]
+        return pl.coalesce(present).cast(pl.Int32) if present else pl.lit(None, pl.Int32)
 
     def if_any(name: str, least: int) -> pl.Expr:
         value = either(name)
         return pl.when(value >= least).then(value)
 
-    table = found.select(
+    table = decisions.select(
         "time_ns",
         kind=pl.col("event").replace_strict(KINDS),
         # A move names one task; a swap, and from Linux 5.4 on a stick, names two.
@@ -124,11 +124,11 @@ def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
     Columns: decision (the row's number in `decisions`), kind, time_ns, pid, from_cpu, to_cpu,
     from_node, to_node.
     """
-    there = decisions.with_row_index("decision").filter(
+    done = decisions.with_row_index("decision").filter(
         (pl.col("kind") != "stick") & ~pl.col("failed")
     )
     names = ("decision", "kind", "time_ns", "pid", "from_cpu", "to_cpu", "from_node", "to_node")
-    back = there.filter(pl.col("other_pid").is_not_null()).select(
+    back = done.filter(pl.col("other_pid").is_not_null()).select(
         "decision",
         "kind",
         "time_ns",
@@ -138,7 +138,7 @@ def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
         from_node="to_node",
         to_node="from_node",
     )
-    return pl.concat([there.select(names), back]).sort("time_ns", maintain_order=True)
+    return pl.concat([done.select(names), back]).sort("time_ns", maintain_order=True)
 
 
 def nearer(

@@ -169,8 +169,8 @@ class Recording:
     @cached_property
     def cpus(self) -> tuple[int, ...]:
         """The machine's CPUs; without a topology those with events."""
-        seen = self._typed.select("cpu").unique()
-        return self.machine.cpus or tuple(seen.collect()["cpu"].to_list())
+        active = self._typed.select("cpu").unique()
+        return self.machine.cpus or tuple(active.collect()["cpu"].to_list())
 
     @cached_property
     def allowed(self) -> tuple[int, ...]:

@@ -57,15 +57,15 @@ def residents(
     """
     nodes, slices = ranges.nodes, ranges.slices
     place = {node: at for at, node in enumerate(nodes)}
-    found: dict[int, Times] = {}
+    times: dict[int, Times] = {}
     for pid, node, number, length in time.select("pid", "node", "slice", "ns").iter_rows():
         whose = pid if member_of is None else member_of.get(pid)
         if whose is None or node not in place or not 0 <= number < slices.count:
             continue
-        table = found.setdefault(whose, np.zeros((slices.count, len(nodes)), np.int64))
+        table = times.setdefault(whose, np.zeros((slices.count, len(nodes)), np.int64))
         table[number, place[node]] += length
-    made = [Resident(level, id_, names.get(id_, ""), ns) for id_, ns in found.items()]
-    return tuple(sorted(made, key=lambda each: (-int(each.ns.sum()), each.id)))
+    made = [Resident(level, id_, names.get(id_, ""), ns) for id_, ns in times.items()]
+    return tuple(sorted(made, key=lambda resident: (-int(resident.ns.sum()), resident.id)))
 
 
 def converged_slice(ns: Times, slices: Slices) -> int | None:

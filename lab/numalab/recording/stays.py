@@ -40,7 +40,7 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
     Sorted by pid and start. `held` says how the tasks were before the first event (pid, comm, cpu,
     runnable), where the events are the later part of a recording.
     """
-    seen = sightings(events)
+    mentions = sightings(events)
     if held is not None and not events.is_empty():
         before = held.select(
             "pid",
@@ -52,18 +52,20 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
             before="runnable",
             after="runnable",
         )
-        seen = pl.concat([before.select(_SIGHTING), *([] if seen.is_empty() else [seen])])
-    if seen.is_empty():
+        mentions = pl.concat(
+            [before.select(_SIGHTING), *([] if mentions.is_empty() else [mentions])]
+        )
+    if mentions.is_empty():
         return pl.DataFrame(schema=_STAY)
     first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
-    seen = seen.sort("pid", "time_ns", "order", maintain_order=True).with_columns(
+    mentions = mentions.sort("pid", "time_ns", "order", maintain_order=True).with_columns(
         runnable=pl.col("after")
         .forward_fill()
         .over("pid")
         .fill_null(pl.col("before").backward_fill().over("pid")),
         was=pl.col("before").backward_fill().over("pid"),
     )
-    later = seen.select(
+    later = mentions.select(
         "pid",
         "comm",
         "cpu",
@@ -72,7 +74,7 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
         runnable=pl.col("runnable").fill_null(value=False),
         borne_out=pl.col("was").shift(-1).over("pid").fill_null(value=False),
     )
-    start = seen.filter(pl.int_range(pl.len()).over("pid") == 0).select(
+    start = mentions.filter(pl.int_range(pl.len()).over("pid") == 0).select(
         "pid",
         "comm",
         cpu="from_cpu",
@@ -96,12 +98,12 @@ def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.D
         {"cpu": cpus, "at": [window.start_ns] * len(cpus), "step": [0] * len(cpus)},
         schema={"cpu": pl.Int16, "at": pl.Int64, "step": pl.Int64},
     )
-    one = pl.lit(1, pl.Int64)
+    step = pl.lit(1, pl.Int64)
     steps = pl.concat(
         [
             base,
-            queued.select("cpu", at="start_ns", step=one),
-            queued.select("cpu", at="end_ns", step=-one),
+            queued.select("cpu", at="start_ns", step=step),
+            queued.select("cpu", at="end_ns", step=-step),
         ]
     )
     # Of several steps at one moment all but the last have no length, and go.

@@ -102,10 +102,12 @@ def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     sums.idle_ns += idle
     sums.lost_ns += lost
     cut = violations(lengths, chunk.lost)
-    known = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)
+    open_violations = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)
     kept = longest(cut, lengths, chunk.stays, MAX_LISTED, chunk.window)
     met = cut.filter(pl.col("start_ns") == chunk.window.start_ns)["cpu"]
-    sums.violations += cut.height - known.filter(pl.col("cpu").is_in(met.to_list())).height
+    sums.violations += (
+        cut.height - open_violations.filter(pl.col("cpu").is_in(met.to_list())).height
+    )
     sums.longest = _longest(joined(pl.concat([sums.longest, kept])), chunk.window.end_ns)
     node = node_of_cpu("cpu", scope.node_of)
     waiting = lengths.filter(pl.col("runnable") > 0).with_columns(node=node)
@@ -115,17 +117,17 @@ def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     sums.final = pl.concat([last, sums.final.join(last, on="pid", how="anti")])
 
 
-def _longest(found: pl.DataFrame, border_ns: int) -> pl.DataFrame:
+def _longest(violations: pl.DataFrame, border_ns: int) -> pl.DataFrame:
     """Keep the longest, and all that the next chunk may go on with."""
-    ordered = found.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
+    ordered = violations.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
     open_ended = ordered.slice(MAX_LISTED).filter(pl.col("end_ns") == border_ns)
     return pl.concat([ordered.head(MAX_LISTED), open_ended])
 
 
-def _sum(known: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
-    keys = [name for name in known.columns if name != "ns"]
-    same = [pl.col(name).cast(kind) for name, kind in known.schema.items()]
-    both = pl.concat([known, more.select(same)])
+def _sum(sums: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in sums.columns if name != "ns"]
+    same = [pl.col(name).cast(kind) for name, kind in sums.schema.items()]
+    both = pl.concat([sums, more.select(same)])
     return both.group_by(keys).agg(pl.col("ns").sum())
 
 

@@ -49,7 +49,7 @@ def run_timeline(
     if not ran["known"].any():
         return None
     inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    told = marks(events).filter(inside).head(MOST_MARKS)
+    inside_marks = marks(events).filter(inside).head(MOST_MARKS)
     return RunTimeline(
         window.length_ns,
         ran.filter(pl.col("pid") != IDLE_PID)
@@ -60,6 +60,6 @@ def run_timeline(
         .select(*SPANS),
         tuple(
             Mark((time - window.start_ns) / 1e6, text.removeprefix(MARKER))
-            for time, text in told.iter_rows()
+            for time, text in inside_marks.iter_rows()
         ),
     )

@@ -75,7 +75,7 @@ def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
 
 
 def longest(
-    found: pl.DataFrame, lengths: pl.DataFrame, stayed: pl.DataFrame, most: int, window: Window
+    violations: pl.DataFrame, lengths: pl.DataFrame, stayed: pl.DataFrame, most: int, window: Window
 ) -> pl.DataFrame:
     """Return the longest violations with the CPU that was overloaded and a task that waited there.
 
@@ -83,7 +83,7 @@ def longest(
     last. `stayed` is what `stays` gave. Those that touch the window's ends are all returned, for
     they may go on before or after it.
     """
-    ordered = found.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
+    ordered = violations.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
     cut = (pl.col("start_ns") == window.start_ns) | (pl.col("end_ns") == window.end_ns)
     chosen = pl.concat([ordered.head(most), ordered.slice(most).filter(cut)])
     rows = []
@@ -98,9 +98,9 @@ def longest(
     return pl.DataFrame(rows, schema=VIOLATION, orient="row")
 
 
-def joined(found: pl.DataFrame) -> pl.DataFrame:
+def joined(violations: pl.DataFrame) -> pl.DataFrame:
     """Join violations of a CPU that follow each other without a hole, as pieces cut them."""
-    ordered = found.sort("cpu", "start_ns")
+    ordered = violations.sort("cpu", "start_ns")
     new = (pl.col("start_ns") != pl.col("end_ns").shift(1).over("cpu")).fill_null(value=True)
     return (
         ordered.with_columns(number=new.cum_sum())
@@ -111,10 +111,10 @@ def joined(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(spans: pl.DataFrame, name: str) -> pl.DataFrame:
-    one = pl.lit(1, pl.Int64)
+    step = pl.lit(1, pl.Int64)
     return pl.concat(
         [
-            spans.select(at="start_ns", **{name: one}),
-            spans.select(at="end_ns", **{name: -one}),
+            spans.select(at="start_ns", **{name: step}),
+            spans.select(at="end_ns", **{name: -step}),
         ]
     )

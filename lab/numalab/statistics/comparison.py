@@ -101,9 +101,9 @@ def compare_samples(
     `family` is how many comparisons one reader looks at together; p is multiplied by it, which is
     Holm's first and strictest step. For a whole table, `compare_table` corrects more finely.
     """
-    found = _tested(before, after, family)
-    corrected = None if found.p_value is None else min(1.0, family * found.p_value)
-    return _judged(found, corrected, direction)
+    comparison = _tested(before, after, family)
+    corrected = None if comparison.p_value is None else min(1.0, family * comparison.p_value)
+    return _judged(comparison, corrected, direction)
 
 
 def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Comparison, ...]:
@@ -113,13 +113,16 @@ def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Com
     does not count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
     """
     family = sum(_varies(before, after) for before, after, _ in rows) or 1
-    found = [_tested(before, after, family) for before, after, _ in rows]
-    places = [place for place, each in enumerate(found) if each.p_value is not None]
+    comparisons = [_tested(before, after, family) for before, after, _ in rows]
+    places = [
+        place for place, comparison in enumerate(comparisons) if comparison.p_value is not None
+    ]
     corrected: dict[int, float] = dict(
-        zip(places, holm([found[place].p_value or 0.0 for place in places]), strict=True)
+        zip(places, holm([comparisons[place].p_value or 0.0 for place in places]), strict=True)
     )
     return tuple(
-        _judged(each, corrected.get(place), rows[place][2]) for place, each in enumerate(found)
+        _judged(comparison, corrected.get(place), rows[place][2])
+        for place, comparison in enumerate(comparisons)
     )
 
 
@@ -157,7 +160,7 @@ def _tested(before: Values, after: Values, family: int) -> Comparison:
     old, new = summarise(first), summarise(second)
     assert old is not None
     assert new is not None
-    found = Comparison(
+    comparison = Comparison(
         before=old,
         after=new,
         outcome="no difference shown",
@@ -168,13 +171,15 @@ def _tested(before: Values, after: Values, family: int) -> Comparison:
         family=family,
     )
     if not _varies(first, second) or min(old.n, new.n) < 2:
-        return found
+        return comparison
     p_welch, interval, smallest = _welch(first, second, family)
     if smallest_rank_p(old.n, new.n) * family <= LEVEL:
         test, p_value = MANN_WHITNEY, _mann_whitney(first, second)
     else:
         test, p_value = WELCH, p_welch
-    return replace(found, test=test, p_value=p_value, interval=interval, smallest_effect=smallest)
+    return replace(
+        comparison, test=test, p_value=p_value, interval=interval, smallest_effect=smallest
+    )
 
 
 def _welch(
@@ -241,57 +246,63 @@ def _mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
     return float(mannwhitneyu(before, after, method=method).pvalue)
 
 
-def _judged(found: Comparison, corrected: float | None, direction: Direction) -> Comparison:
+def _judged(comparison: Comparison, corrected: float | None, direction: Direction) -> Comparison:
     """Add outcome and verdict to a comparison that was measured."""
-    before, after = found.before, found.after
+    before, after = comparison.before, comparison.after
     if before is None or after is None:
-        return found
+        return comparison
     enough = min(before.n, after.n) >= FEWEST
-    apart = found.separated or found.test == MANN_WHITNEY
+    apart = comparison.separated or comparison.test == MANN_WHITNEY
     shown = enough and apart and corrected is not None and corrected < LEVEL
-    found = replace(found, corrected=corrected)
+    comparison = replace(comparison, corrected=corrected)
     outcome: Outcome = "no difference shown"
     if shown:
         better = (after.mean > before.mean) == (direction == "higher")
         outcome = "different" if direction == "none" else "better" if better else "worse"
-    return replace(found, outcome=outcome, verdict=_verdict(found, before, after, shown=shown))
+    return replace(
+        comparison, outcome=outcome, verdict=_verdict(comparison, before, after, shown=shown)
+    )
 
 
-def _verdict(found: Comparison, before: Summary, after: Summary, *, shown: bool) -> str:
+def _verdict(comparison: Comparison, before: Summary, after: Summary, *, shown: bool) -> str:
     if before.minimum == before.maximum == after.minimum == after.maximum:
         return f"the same value in all {before.n + after.n} runs"
     side = "above" if after.mean > before.mean else "below"
     text = f"the {before.n} runs before and the {after.n} after overlap"
-    if found.separated:
+    if comparison.separated:
         text = f"all {after.n} of {after.n} runs after are {side} all {before.n} before"
     elif shown:
         text = f"the {after.n} runs after are mostly {side} the {before.n} before"
     if min(before.n, after.n) < FEWEST:
-        return f"{text}, but so few runs show nothing" if found.separated else text
+        return f"{text}, but so few runs show nothing" if comparison.separated else text
     if shown:
-        return f"{text} ({_p_text(found)})"
-    so = ", but that is not enough" if found.separated else ""
-    return f"{text}{so} ({_p_text(found)}){_could_show(found)}"
+        return f"{text} ({_p_text(comparison)})"
+    so = ", but that is not enough" if comparison.separated else ""
+    return f"{text}{so} ({_p_text(comparison)}){_could_show(comparison)}"
 
 
-def _p_text(found: Comparison) -> str:
+def _p_text(comparison: Comparison) -> str:
     """Write `Welch's t, p = 0.0013; 0.02 among 15`."""
-    if found.p_value is None or found.corrected is None:
+    if comparison.p_value is None or comparison.corrected is None:
         return "no test"
-    equals = "" if found.p_value < _LEAST_P else "= "
-    text = f"{found.test}, p {equals}{_p(found.p_value)}"
-    return f"{text}; {_p(found.corrected)} among {found.family}" if found.family > 1 else text
+    equals = "" if comparison.p_value < _LEAST_P else "= "
+    text = f"{comparison.test}, p {equals}{_p(comparison.p_value)}"
+    return (
+        f"{text}; {_p(comparison.corrected)} among {comparison.family}"
+        if comparison.family > 1
+        else text
+    )
 
 
 def _p(value: float) -> str:
     return f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.2g}"
 
 
-def _could_show(found: Comparison) -> str:
-    if not found.smallest_effect:
+def _could_show(comparison: Comparison) -> str:
+    if not comparison.smallest_effect:
         return ""
-    percent = found.percent(found.smallest_effect)
-    size = f"{found.smallest_effect:.3g}" if percent is None else f"{percent:.2g} %"
+    percent = comparison.percent(comparison.smallest_effect)
+    size = f"{comparison.smallest_effect:.3g}" if percent is None else f"{percent:.2g} %"
     if percent is not None and percent >= 100:
         size = f"{percent:.0f} %"
     return f"; so many runs could have shown {size}"

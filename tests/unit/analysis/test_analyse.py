@@ -40,12 +40,12 @@ def a_run(trace: Trace) -> Any:
     )
 
 
-def values(found: tuple[Measure, ...]) -> dict[str, float | int | None]:
-    return {measure.name: measure.value for measure in found}
+def values(by_name: tuple[Measure, ...]) -> dict[str, float | int | None]:
+    return {measure.name: measure.value for measure in by_name}
 
 
 def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology) -> None:
-    found = analyse(
+    run = analyse(
         Recording(
             a_run(trace),
             three_nodes,
@@ -54,7 +54,7 @@ def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology
             vmstat={"numa_hit": 7, "nr_free_pages": -5, "pgfault": 3},
         )
     ).measures
-    assert values(found) == {
+    assert values(run) == {
         # hogs ran 100 on CPU 0 and 30 on CPU 2
         "task_time_share_node0": pytest.approx(100 * 100 / 130),
         "task_time_share_node1": 0,
@@ -105,30 +105,30 @@ def test_every_measure_is_as_counted_by_hand(trace: Trace, three_nodes: Topology
 def test_without_names_every_task_but_the_idle_ones_is_of_interest(
     trace: Trace, three_nodes: Topology
 ) -> None:
-    found = values(analyse(Recording(a_run(trace), three_nodes, tasks=[])).measures)
-    assert found["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
-    assert found["task_busy_share_cpu1"] == 100
-    assert "task_migrations_node1_node2" in found
+    measures = values(analyse(Recording(a_run(trace), three_nodes, tasks=[])).measures)
+    assert measures["task_time_share_node1"] == pytest.approx(100 * 100 / 230)
+    assert measures["task_busy_share_cpu1"] == 100
+    assert "task_migrations_node1_node2" in measures
 
 
 def test_names_may_hold_wildcards(trace: Trace, three_nodes: Topology) -> None:
     for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
-        found = values(analyse(Recording(a_run(trace), three_nodes, tasks=[pattern])).measures)
+        measures = values(analyse(Recording(a_run(trace), three_nodes, tasks=[pattern])).measures)
         expected = 0 if "|" in pattern else 100
-        assert found["task_busy_share_cpu0"] == expected, pattern
+        assert measures["task_busy_share_cpu0"] == expected, pattern
 
 
 def test_what_was_not_recorded_is_not_zero(trace: Trace, three_nodes: Topology) -> None:
-    found = values(
+    by_name = values(
         analyse(
             Recording(a_run(trace), three_nodes, tasks=["hog"], recorded=["sched:sched_move_numa"])
         ).measures
     )
-    assert found["sched_move_numa"] == 1
+    assert by_name["sched_move_numa"] == 1
     for name in ("sched_swap_numa", "task_busy_share_min", "idle_while_overloaded"):
-        assert found[name] is None
-    assert found["task_migrations"] is None
-    assert found["task_time_share_node0"] is None
+        assert by_name[name] is None
+    assert by_name["task_migrations"] is None
+    assert by_name["task_time_share_node0"] is None
 
 
 @pytest.mark.parametrize("recorded", [["sched:sched_migrate_task"], None])
@@ -138,22 +138,22 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
     events = a_run(trace)
     if recorded is None:  # a recording of which nobody says what was asked for
         events = events.filter(pl.col("event") != "sched_switch")
-    found = analyse(Recording(events, three_nodes, tasks=["hog"], recorded=recorded))
-    assert found.findings.residence == ()
-    assert found.findings.tasks_in_all == 0
-    assert (found.findings.violations, found.findings.violations_in_all) == ((), None)
-    assert (found.findings.moves, found.findings.storms_in_all) == ((), None)
-    assert found.findings.series == ()
-    assert any("sched_switch was not recorded" in note for note in found.findings.notes)
-    assert values(found.measures)["task_migrations"] == 1  # the other one is after the end
+    run = analyse(Recording(events, three_nodes, tasks=["hog"], recorded=recorded))
+    assert run.findings.residence == ()
+    assert run.findings.tasks_in_all == 0
+    assert (run.findings.violations, run.findings.violations_in_all) == ((), None)
+    assert (run.findings.moves, run.findings.storms_in_all) == ((), None)
+    assert run.findings.series == ()
+    assert any("sched_switch was not recorded" in note for note in run.findings.notes)
+    assert values(run.measures)["task_migrations"] == 1  # the other one is after the end
 
 
 def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Trace, three_nodes: Topology) -> None:
-    found = values(
+    by_name = values(
         analyse(Recording(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0])).measures
     )
-    assert found["task_time_share_node0"] is None
-    assert found["task_busy_share_min"] == 0
+    assert by_name["task_time_share_node0"] is None
+    assert by_name["task_busy_share_min"] == 0
 
 
 def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) -> None:
@@ -167,27 +167,27 @@ def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) 
         trace.switch(70, 0, "hog:1", "hog:2", trace.preempted),
         trace.mark(100, "numalab: end"),
     )
-    found = values(
+    by_name = values(
         analyse(Recording(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2])).measures
     )
-    assert found["unknown_time"] == 40
-    assert found["idle_while_overloaded"] == 100
-    assert found["task_busy_share_cpu0"] == 60
+    assert by_name["unknown_time"] == 40
+    assert by_name["idle_while_overloaded"] == 100
+    assert by_name["task_busy_share_cpu0"] == 60
 
 
 def test_a_move_to_the_same_cpu_is_none(trace: Trace, three_nodes: Topology) -> None:
     """set_task_cpu() traces before it looks whether the CPU changes at all."""
     moves = [trace.migrate(110, "hog:1", 0, 0), trace.migrate(120, "hog:1", 0, 1)]
     events = trace.table(trace.mark(100, "numalab: begin"), *moves)
-    found = values(analyse(Recording(events, three_nodes, tasks=["hog"])).measures)
-    assert (found["task_migrations"], found["task_node_migrations"]) == (1, 1)
+    measures = values(analyse(Recording(events, three_nodes, tasks=["hog"])).measures)
+    assert (measures["task_migrations"], measures["task_node_migrations"]) == (1, 1)
 
 
 def test_an_empty_trace_measures_nothing(trace: Trace, three_nodes: Topology) -> None:
-    found = values(analyse(Recording(trace.table(), three_nodes, tasks=["hog"])).measures)
-    assert found["task_busy_share_min"] is None
-    assert found["idle_while_overloaded"] is None
-    assert found["sched_move_numa"] == 0
+    measures = values(analyse(Recording(trace.table(), three_nodes, tasks=["hog"])).measures)
+    assert measures["task_busy_share_min"] is None
+    assert measures["idle_while_overloaded"] is None
+    assert measures["sched_move_numa"] == 0
 
 
 def test_a_table_without_the_optional_columns_will_do(trace: Trace, three_nodes: Topology) -> None:
@@ -203,9 +203,9 @@ def test_every_measure_can_be_explained(trace: Trace, three_nodes: Topology) -> 
     for made in analyse(
         Recording(a_run(trace), three_nodes, tasks=["hog"], vmstat={"numa_hit": 1})
     ).measures:
-        known = explain(made.name)
-        assert known == made.info
-        assert "{" not in known.definition
+        described = explain(made.name)
+        assert described == made.info
+        assert "{" not in described.definition
 
 
 def test_an_unknown_measure_names_those_there_are() -> None:
@@ -254,5 +254,5 @@ def test_passes_over_the_memory(
 def test_faults_beside_hinting_faults(
     trace: Trace, three_nodes: Topology, counters: dict[str, int], faults: int | None
 ) -> None:
-    found = analyse(Recording(a_run(trace), three_nodes, tasks=[], vmstat=counters))
-    assert values(found.measures)["other_minor_faults"] == faults
+    run = analyse(Recording(a_run(trace), three_nodes, tasks=[], vmstat=counters))
+    assert values(run.measures)["other_minor_faults"] == faults

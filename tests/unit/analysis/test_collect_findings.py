@@ -37,7 +37,9 @@ def a_run(trace: Trace) -> Any:
     )
 
 
-def found(trace: Trace, topology: Topology | None, recorded: list[str] | None = None) -> Findings:
+def findings_of(
+    trace: Trace, topology: Topology | None, recorded: list[str] | None = None
+) -> Findings:
     return collect_findings(
         Recording(
             a_run(trace), topology, tasks=["hog"], allowed_cpus=[0, 2], recorded=recorded,
@@ -47,10 +49,10 @@ def found(trace: Trace, topology: Topology | None, recorded: list[str] | None = 
 
 
 def test_decisions_say_what_became_of_them(trace: Trace, three_nodes: Topology) -> None:
-    findings = found(trace, three_nodes)
-    told = [(each.at_ms, each.kind, each.task, each.to_cpu, each.undone)
-            for each in findings.decisions]  # fmt: skip
-    assert told == [
+    findings = findings_of(trace, three_nodes)
+    listed = [(decision.at_ms, decision.kind, decision.task, decision.to_cpu, decision.undone)
+            for decision in findings.decisions]  # fmt: skip
+    assert listed == [
         (59, "move", "hog", 2, "moved back"),
         (80, "move", "hog", 1, "failed"),
         (81, "stick", "hog", 1, ""),
@@ -62,28 +64,29 @@ def test_only_the_first_decisions_are_listed(
     trace: Trace, three_nodes: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DECISIONS", 2)
-    findings = found(trace, three_nodes)
+    findings = findings_of(trace, three_nodes)
     assert (len(findings.decisions), findings.decisions_in_all) == (2, 3)
     assert "the first 2 of 3 decisions are listed" in findings.notes
 
 
 def test_matrices_are_of_what_took_place(trace: Trace, three_nodes: Topology) -> None:
     cells = {
-        each.name: [list(row) for row in each.cells] for each in found(trace, three_nodes).matrices
+        item.name: [list(row) for row in item.cells]
+        for item in findings_of(trace, three_nodes).matrices
     }
     assert cells["moves"] == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
     assert cells["migrations"] == [[0, 0, 1], [0, 0, 0], [1, 0, 0]]
 
 
 def test_the_longest_idle_times_are_listed(trace: Trace, three_nodes: Topology) -> None:
-    first = found(trace, three_nodes).violations[0]
+    first = findings_of(trace, three_nodes).violations[0]
     assert (first.cpu, first.at_ms, first.length_ms) == (2, 0, 60)
     assert first.busy_cpu == 0
 
 
 def test_series_are_by_node_and_average_to_the_whole(trace: Trace, three_nodes: Topology) -> None:
-    findings = found(trace, three_nodes)
-    busy = {each.node: each.values for each in findings.series if each.name == "busy"}
+    findings = findings_of(trace, three_nodes)
+    busy = {curve.node: curve.values for curve in findings.series if curve.name == "busy"}
     ends = findings.slice_ends_ms
     lengths = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
     mean = {
@@ -91,7 +94,7 @@ def test_series_are_by_node_and_average_to_the_whole(trace: Trace, three_nodes: 
         for node, values in busy.items()
     }
     assert mean == {0: pytest.approx(100), 1: 0, 2: pytest.approx(30)}
-    queued = {each.node: each.values for each in findings.series if each.name == "runnable"}
+    queued = {curve.node: curve.values for curve in findings.series if curve.name == "runnable"}
     assert (queued[0][0], queued[2][0]) == (2, 0)
 
 
@@ -100,19 +103,19 @@ def test_a_share_is_of_all_cpus_of_a_node_and_a_queue_is_not(
 ) -> None:
     nodes = (Node(0, (0, 1), 512), Node(1, (2,), 512))
     two = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
-    series = {(each.name, each.node): each.values for each in found(trace, two).series}
+    series = {(item.name, item.node): item.values for item in findings_of(trace, two).series}
     assert (series["busy", 0][0], series["runnable", 0][0]) == (50, 2)
 
 
 def test_without_nodes_nothing_is_by_node(trace: Trace) -> None:
-    findings = found(trace, None)
+    findings = findings_of(trace, None)
     assert findings.nodes == () and findings.matrices == () and findings.series == ()
     assert findings.storms_in_all is None
     assert "nobody knows which node a CPU is on: nothing here is by node" in findings.notes
 
 
 def test_what_was_not_recorded_is_not_told(trace: Trace, three_nodes: Topology) -> None:
-    findings = found(trace, three_nodes, ["sched:sched_move_numa"])
+    findings = findings_of(trace, three_nodes, ["sched:sched_move_numa"])
     assert findings.violations == () and findings.violations_in_all is None
     assert findings.tasks_in_all == 0 and findings.residence == ()
     assert any(note.startswith("sched_switch was not recorded") for note in findings.notes)

@@ -16,9 +16,9 @@ TIMES, PERF, PRINTED = GROUPS
 
 def measures(group: Any, command: CommandData | None) -> dict[str, Measure]:
     """What one group makes of a command; none of the three looks at the trace."""
-    found = list(group.compute(Recording(pl.DataFrame(), command=command)))
-    named = {each.name: each for each in found}
-    assert len(named) == len(found)
+    result = list(group.compute(Recording(pl.DataFrame(), command=command)))
+    named = {item.name: item for item in result}
+    assert len(named) == len(result)
     return named
 
 
@@ -28,13 +28,13 @@ def test_a_recording_without_a_command_has_none_of_these(group: Any) -> None:
 
 
 def test_each_time_is_the_one_of_its_name() -> None:
-    found = measures(TIMES, CommandData("hogs", times=Times(3.5, 2.25, 0.125)))
-    assert {name: each.value for name, each in found.items()} == {
+    by_name = measures(TIMES, CommandData("hogs", times=Times(3.5, 2.25, 0.125)))
+    assert {name: item.value for name, item in by_name.items()} == {
         "elapsed_time": 3.5,
         "user_time": 2.25,
         "system_time": 0.125,
     }
-    infos = {each.info.name: each.info for each in found.values()}
+    infos = {item.info.name: item.info for item in by_name.values()}
     assert {info.unit for info in infos.values()} == {"s"}
     assert {info.direction for info in infos.values()} == {Direction.LOWER}
     assert {info.kind for info in infos.values()} == {MeasureKind.TIMING}
@@ -43,8 +43,8 @@ def test_each_time_is_the_one_of_its_name() -> None:
 
 
 def test_times_that_were_not_written_are_none() -> None:
-    found = measures(TIMES, CommandData("hogs"))
-    assert [each.value for each in found.values()] == [None] * 3
+    by_name = measures(TIMES, CommandData("hogs"))
+    assert [item.value for item in by_name.values()] == [None] * 3
 
 
 def test_perf_has_a_measure_only_where_it_was_asked() -> None:
@@ -66,17 +66,17 @@ def test_perf_has_a_measure_only_where_it_was_asked() -> None:
 def test_what_perf_counted_keeps_its_event(
     event: str, name: str, kind: MeasureKind, direction: Direction
 ) -> None:
-    (found,) = measures(PERF, CommandData("hogs", perf={event: 7})).values()
-    assert (found.name, found.value) == (name, 7)
-    info = found.info
+    (by_name,) = measures(PERF, CommandData("hogs", perf={event: 7})).values()
+    assert (by_name.name, by_name.value) == (name, 7)
+    info = by_name.info
     assert (info.kind, info.direction, info.unit) == (kind, direction, "events")
-    assert [(each.kind, each.what) for each in info.sources] == [(SourceKind.PERF, event)]
+    assert [(source.kind, source.what) for source in info.sources] == [(SourceKind.PERF, event)]
     assert name.removeprefix("perf_") in info.definition
 
 
 def test_an_event_that_was_not_counted_is_none() -> None:
-    found = measures(PERF, CommandData("hogs", perf={"cycles": None, "page-faults": 0}))
-    assert (found["perf_cycles"].value, found["perf_page_faults"].value) == (None, 0)
+    by_name = measures(PERF, CommandData("hogs", perf={"cycles": None, "page-faults": 0}))
+    assert (by_name["perf_cycles"].value, by_name["perf_page_faults"].value) == (None, 0)
 
 
 def test_what_is_printed_twice_counts_as_it_was_last() -> None:
@@ -85,8 +85,8 @@ def test_what_is_printed_twice_counts_as_it_was_last() -> None:
         Metric("rate", "4", 9.0, "GB/s", "higher", "timing"),
         Metric("rate", "", 2.0, "GB/s", "higher", "timing"),
     )
-    found = measures(PRINTED, CommandData("stream", metrics=printed))
-    assert {name: each.value for name, each in found.items()} == {"rate": 2.0, "rate_4": 9.0}
-    info = found["rate_4"].info
+    by_name = measures(PRINTED, CommandData("stream", metrics=printed))
+    assert {name: item.value for name, item in by_name.items()} == {"rate": 2.0, "rate_4": 9.0}
+    info = by_name["rate_4"].info
     assert (info.unit, info.direction, info.kind) == ("GB/s", Direction.HIGHER, MeasureKind.TIMING)
     assert info.source == "workload: stream" and info.definition == "What stream printed as rate_4."

@@ -69,9 +69,9 @@ def joined() -> JoinedTables:
 
 def values(run: Analysis) -> dict[str, Any]:
     return {
-        each.name: each.value
-        for each in run.measures
-        if each.name.startswith(("memory_", "traffic_"))
+        measure.name: measure.value
+        for measure in run.measures
+        if measure.name.startswith(("memory_", "traffic_"))
     }
 
 
@@ -79,19 +79,21 @@ def test_measures_count_what_lies_in_the_window(
     trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     run = a_run(trace, three_nodes, joined)
-    found = values(run)
+    by_name = values(run)
     # 40 + 40 and half of 20 lines, of them 30 and 10 from the CPU's own node.
-    assert found["memory_lines"] == 90
-    assert found["memory_local_share"] == pytest.approx(100 * 40 / 90)
-    assert found["memory_stall_share"] == pytest.approx(90)  # 18 of 20 ms
-    assert found["memory_queue_share"] == pytest.approx(100 * 2 / 18)
-    assert (found["memory_node_loads"], found["memory_node_load_misses"]) == (95, 50)
+    assert by_name["memory_lines"] == 90
+    assert by_name["memory_local_share"] == pytest.approx(100 * 40 / 90)
+    assert by_name["memory_stall_share"] == pytest.approx(90)  # 18 of 20 ms
+    assert by_name["memory_queue_share"] == pytest.approx(100 * 2 / 18)
+    assert (by_name["memory_node_loads"], by_name["memory_node_load_misses"]) == (95, 50)
     # 64 bytes a line, in 20 ms.
-    assert found["traffic_node1"] == pytest.approx(1000 * 64 / 1e6 / 0.02)
-    assert found["traffic_node0"] == 0
-    assert found["traffic_link2to1"] == pytest.approx(500 * 64 / 1e6 / 0.02)
+    assert by_name["traffic_node1"] == pytest.approx(1000 * 64 / 1e6 / 0.02)
+    assert by_name["traffic_node0"] == 0
+    assert by_name["traffic_link2to1"] == pytest.approx(500 * 64 / 1e6 / 0.02)
     kinds = {
-        each.info.kind for each in run.measures if each.name.startswith(("memory_", "traffic_"))
+        measure.info.kind
+        for measure in run.measures
+        if measure.name.startswith(("memory_", "traffic_"))
     }
     assert kinds == {MeasureKind.MODELLED}
 
@@ -100,15 +102,17 @@ def test_findings_say_it_by_node_pair_over_time_and_by_task(
     trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     findings = a_run(trace, three_nodes, joined).findings
-    (matrix,) = (each for each in findings.matrices if each.name == "lines")
+    (matrix,) = (result for result in findings.matrices if result.name == "lines")
     # From a node's memory (row) to a node's CPUs (column).
     assert [list(line) for line in matrix.cells] == [[5, 0, 0], [0, 40, 0], [0, 50, 0]]
-    series = {(each.name, each.label): each.values for each in findings.series}
+    series = {(result.name, result.label): result.values for result in findings.series}
     assert series["memory_local", ""] == pytest.approx((75.0, 100 * 10 / 50))
     assert series["memory_stall", ""] == pytest.approx((80.0, 100.0))
     assert series["memory_node", "node 1"] == pytest.approx((6.4, 0))
     assert series["memory_link", "link 2-1"] == pytest.approx((0, 3.2))
-    labels = [each.label for each in findings.series if each.name in ("memory_node", "memory_link")]
+    labels = [
+        result.label for result in findings.series if result.name in ("memory_node", "memory_link")
+    ]
     assert labels == ["node 1", "link 2-1"], "memories first"
     (task,) = findings.memory
     assert (task.pid, task.name, task.cpu_ms, task.stalled_ms) == (7, "hog", 20, 18)
@@ -129,7 +133,7 @@ def test_what_is_not_known_is_none_and_not_0(
     assert set(values(run).values()) <= {None}
     assert bool(values(run)) == (lacks == "times")
     assert run.findings.memory == ()
-    assert not [each for each in run.findings.series if each.name.startswith("memory_")]
+    assert not [curve for curve in run.findings.series if curve.name.startswith("memory_")]
 
 
 def recorded(trace: Trace, topology: Topology, *rows: Any, end_ms: int = 120) -> Recording:
@@ -145,32 +149,32 @@ def recorded(trace: Trace, topology: Topology, *rows: Any, end_ms: int = 120) ->
 
 
 def of_model(run: Recording, memory: JoinedTables) -> dict[str, Any]:
-    return {each.name: each.value for each in GROUP.compute(replace(run, memory=memory))}
+    return {measure.name: measure.value for measure in GROUP.compute(replace(run, memory=memory))}
 
 
 def test_a_window_without_length_has_no_rates_and_no_counts(
     trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
     run = recorded(trace, three_nodes, end_ms=100)
-    found = of_model(run, joined)
-    assert set(found.values()) == {None}
-    assert {"memory_lines", "traffic_node0", "traffic_link2to1"} <= found.keys()
+    by_name = of_model(run, joined)
+    assert set(by_name.values()) == {None}
+    assert {"memory_lines", "traffic_node0", "traffic_link2to1"} <= by_name.keys()
     assert memory_series(replace(run, memory=joined)) == ()
 
 
 def test_what_carried_nothing_in_the_window_carried_0(trace: Trace, three_nodes: Topology) -> None:
     counts = pl.DataFrame([row(100, 1, HOG, [0, 0, 0])])
     before = pl.DataFrame([traffic(90, 2, 1, 7), traffic(90, 1, 1, 8)])
-    found = of_model(recorded(trace, three_nodes), JoinedTables(counts, before))
-    of_traffic = {name: value for name, value in found.items() if name.startswith("traffic")}
+    by_name = of_model(recorded(trace, three_nodes), JoinedTables(counts, before))
+    of_traffic = {name: value for name, value in by_name.items() if name.startswith("traffic")}
     assert of_traffic == {
         "traffic_node0": 0.0,
         "traffic_node1": 0.0,
         "traffic_node2": 0.0,
         "traffic_link2to1": 0.0,
     }
-    assert (found["memory_lines"], found["memory_stall_share"]) == (0, None), "no CPU time"
-    assert (found["memory_local_share"], found["memory_queue_share"]) == (None, None)
+    assert (by_name["memory_lines"], by_name["memory_stall_share"]) == (0, None), "no CPU time"
+    assert (by_name["memory_local_share"], by_name["memory_queue_share"]) == (None, None)
 
 
 def test_all_of_it_needs_the_nodes() -> None:
@@ -219,16 +223,16 @@ def test_where_pages_in_use_lie_is_a_mean_of_the_slices(
 ) -> None:
     # The hog's rows: one slice in each 10 ms of the window, and half of one more in the second.
     pages = {"pages_0": [0, 0, 0, 0, 9], "pages_1": [512] * 5, "pages_2": [0, 0, 256, 512, 0]}
-    counts = joined.counts.with_columns(pl.Series(name, each) for name, each in pages.items())
+    counts = joined.counts.with_columns(pl.Series(name, curve) for name, curve in pages.items())
     findings = a_run(trace, three_nodes, JoinedTables(counts, joined.traffic)).findings
-    series = {each.label: each.values for each in findings.series if each.name == "memory_home"}
+    series = {curve.label: curve.values for curve in findings.series if curve.name == "memory_home"}
     assert series == {"node 0": (0, 0), "node 1": (2, 3), "node 2": (0, 2)}
 
 
 def test_counts_of_an_older_numalab_have_no_pages(
     trace: Trace, three_nodes: Topology, joined: JoinedTables
 ) -> None:
-    series = {each.name for each in a_run(trace, three_nodes, joined).findings.series}
+    series = {item.name for item in a_run(trace, three_nodes, joined).findings.series}
     assert "memory_home" not in series and "memory_local" in series
 
 
@@ -241,14 +245,14 @@ def test_tasks_are_listed_by_how_long_they_stood_still(trace: Trace, three_nodes
     switches = [trace.switch((100 + n) * MS, 1, "idle", f"hog:{pid}")
                 for n, pid in enumerate(pids)]  # fmt: skip
     run = recorded(trace, three_nodes, *switches, end_ms=300)
-    found = task_memory(
+    result = task_memory(
         replace(run, memory=JoinedTables(pl.DataFrame(rows), pl.DataFrame(TRAFFIC)))
     )
-    assert len(found) == MAX_TASKS
-    assert all(each.pid != 999 for each in found), "it never ran"
+    assert len(result) == MAX_TASKS
+    assert all(item.pid != 999 for item in result), "it never ran"
     order = sorted(pids, key=lambda pid: (-(pid // 2), pid))[:MAX_TASKS]
-    assert [each.pid for each in found] == order
-    first = found[0]
+    assert [item.pid for item in result] == order
+    first = result[0]
     assert first.stalled_ms == first.pid // 2
     assert first.queued_ms == pytest.approx(first.pid / 10)
     assert (first.local, first.lines) == (1, (0, 1, 2))
@@ -256,8 +260,8 @@ def test_tasks_are_listed_by_how_long_they_stood_still(trace: Trace, three_nodes
 
 def test_a_slice_is_spread_evenly_over_the_slices_of_the_window() -> None:
     table = pl.DataFrame({"start_ns": [0, 7, 18], "end_ns": [10, 17, 28], "lines": [10, 20, 30]})
-    found = sum_by_slice(table, Slices(5, 25, 10, 2), (), ("lines",))
-    assert dict(found.iter_rows()) == pytest.approx({0: 5 + 16, 1: 4 + 21})
+    result = sum_by_slice(table, Slices(5, 25, 10, 2), (), ("lines",))
+    assert dict(result.iter_rows()) == pytest.approx({0: 5 + 16, 1: 4 + 21})
     assert sum_within(table, 5, 25, (), ("lines",)).item() == pytest.approx(5 + 20 + 21)
 
 

@@ -41,31 +41,31 @@ def values(
         events, topology, tasks=(), allowed_cpus=None, recorded=recorded or ALL, samples=samples,
         rows=100,
     )  # fmt: skip
-    return {each.name: each.value for each in GROUP.compute(run)}
+    return {measure.name: measure.value for measure in GROUP.compute(run)}
 
 
 def test_every_decision_of_the_window_counts_once(trace: Trace, three_nodes: Topology) -> None:
-    found = values(decisions(trace), three_nodes)
-    counts = [found[f"sched_{kind}_numa"] for kind in ("move", "swap", "stick")]
+    by_name = values(decisions(trace), three_nodes)
+    counts = [by_name[f"sched_{kind}_numa"] for kind in ("move", "swap", "stick")]
     assert counts == [3, 1, 3]
-    assert found["numa_sticks_no_destination"] == 1
-    assert found["numa_sticks_failed"] == 2, "one answers a move, one was not allowed there"
+    assert by_name["numa_sticks_no_destination"] == 1
+    assert by_name["numa_sticks_failed"] == 2, "one answers a move, one was not allowed there"
     # Attempts: three moves, a swap, and the two sticks that answer none of them.
-    assert found["numa_move_success"] == pytest.approx(100 * 3 / 6)
+    assert by_name["numa_move_success"] == pytest.approx(100 * 3 / 6)
     # 0 to 1 is one hop, 0 to 2 two; both tasks of the swap go one.
-    assert found["numa_moves_hops"] == pytest.approx((1 + 2 + 1 + 1) / 4)
+    assert by_name["numa_moves_hops"] == pytest.approx((1 + 2 + 1 + 1) / 4)
 
 
 def test_what_was_not_recorded_is_none(trace: Trace, three_nodes: Topology) -> None:
-    found = values(decisions(trace), three_nodes, ["sched:sched_move_numa"])
-    assert found.pop("sched_move_numa") == 3
-    assert set(found.values()) == {None}
+    by_name = values(decisions(trace), three_nodes, ["sched:sched_move_numa"])
+    assert by_name.pop("sched_move_numa") == 3
+    assert set(by_name.values()) == {None}
 
 
 def test_without_an_attempt_there_is_no_share(trace: Trace, three_nodes: Topology) -> None:
-    found = values(trace.table(trace.mark(0, "numalab: begin"), trace.mark(9, "x")), three_nodes)
-    assert (found["sched_move_numa"], found["numa_move_success"]) == (0, None)
-    assert found["numa_moves_hops"] is None
+    by_name = values(trace.table(trace.mark(0, "numalab: begin"), trace.mark(9, "x")), three_nodes)
+    assert (by_name["sched_move_numa"], by_name["numa_move_success"]) == (0, None)
+    assert by_name["numa_moves_hops"] is None
 
 
 def test_hops_need_the_nodes(trace: Trace) -> None:
@@ -80,7 +80,7 @@ def test_preferred_nodes_are_known_where_tasks_were_sampled(
     text = "@ 15\ntask 1 1 1 0 61 0:1:0:0:0\n@ 25\ntask 2 2 1 0 61 0:1:0:0:0\n"
     text += "@ 45\ntask 4 4 1 0 61 0:1:0:0:0\n"
     samples = parse_samples(text)
-    found = values(decisions(trace), three_nodes, samples=samples)
+    by_name = values(decisions(trace), three_nodes, samples=samples)
     # All prefer node 1: task 1 went there, task 2 from 0 to 2, which are as near, task 4 left it.
     kinds = ("nearer", "as_near", "farther")
-    assert [found[f"numa_moves_{kind}"] for kind in kinds] == [1, 1, 1]
+    assert [by_name[f"numa_moves_{kind}"] for kind in kinds] == [1, 1, 1]

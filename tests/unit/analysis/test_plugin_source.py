@@ -118,9 +118,9 @@ def test_what_it_says_becomes_series_by_node(
     events = trace.table(trace.mark(500, "numalab: begin"), trace.mark(2500, "numalab: end"))
     taken = replace(parse_samples(""), added=added)
     run = analyse(Recording(events, three_nodes, tasks=[], samples=taken))
-    found = [each for each in run.findings.series if each.name.startswith("node_memory")]
+    findings = [curve for curve in run.findings.series if curve.name.startswith("node_memory")]
     # Node 63 is none of this machine.
-    assert [(each.title, each.node, each.at_ms, each.values) for each in found] == [
+    assert [(curve.title, curve.node, curve.at_ms, curve.values) for curve in findings] == [
         ("Memory of the nodes: AnonPages", 0, (0.0015,), (0.5,)),
         ("Memory of the nodes: MemFree", 0, (0.0005, 0.0015), (2.0, 1.0)),
         ("Memory of the nodes: MemFree", 2, (0.0005,), (1.0,)),
@@ -149,14 +149,14 @@ def test_what_a_guest_makes_up_is_left_out(line: str) -> None:
     def read(texts: Mapping[str, str]) -> Iterable[SampledValue]:
         return [SampledValue("value", float(text)) for text in texts.values()]
 
-    found = parse_added(f"@ 5\n{line}\n@ 6\nmine\t/proc/mine\t7\n", [source(read)])
-    assert found.rows() == [(6, "mine", "value", None, 7.0)]
+    added = parse_added(f"@ 5\n{line}\n@ 6\nmine\t/proc/mine\t7\n", [source(read)])
+    assert added.rows() == [(6, "mine", "value", None, 7.0)]
 
 
 def test_names_and_nodes_that_no_page_can_show_are_left_out() -> None:
     values = [SampledValue(name, 1, node) for name in ("ok", "<b>", "") for node in (0, 64, -1)]
-    found = parse_added("@ 5\nmine\t/proc/mine\t7\n", [source(lambda _: values)])
-    assert found.select("counter", "node").rows() == [("ok", 0)]
+    added = parse_added("@ 5\nmine\t/proc/mine\t7\n", [source(lambda _: values)])
+    assert added.select("counter", "node").rows() == [("ok", 0)]
     many = [SampledValue(f"c{number}", 1) for number in range(50)]
     assert parse_added("@ 5\nmine\t/proc/mine\t7\n", [source(lambda _: many)]).height == 16
 
@@ -231,9 +231,9 @@ def test_the_sampler_reads_while_the_command_runs(tmp_path: Path) -> None:
         ("a", "file0", "two"),
         ("a", "file1", "three"),
     ]
-    found = parse_added(
+    added = parse_added(
         (tmp_path / "out").read_text(),
         [SampledSource("a", "", "", "/proc/a", lambda texts: [SampledValue("n", len(texts))])],
     )
-    assert found["value"].unique().to_list() == [2.0]
-    assert found.select(pl.col("time_ns").n_unique()).item() == len(moments)
+    assert added["value"].unique().to_list() == [2.0]
+    assert added.select(pl.col("time_ns").n_unique()).item() == len(moments)

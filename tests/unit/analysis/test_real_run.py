@@ -37,9 +37,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def window(events: pl.DataFrame) -> Window:
-    found = find_window(events)
-    assert (found.begun, found.ended) == (True, True)
-    return found
+    whole = find_window(events)
+    assert (whole.begun, whole.ended) == (True, True)
+    return whole
 
 
 def test_the_spans_of_a_cpu_cover_the_window_without_hole_or_overlap(
@@ -73,18 +73,18 @@ def test_a_cpu_that_runs_a_task_has_a_runnable_one(events: pl.DataFrame, window:
 
 
 def test_every_change_of_node_has_a_migration(events: pl.DataFrame) -> None:
-    found = {
-        each.name: each.value
-        for each in analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
+    result = {
+        item.name: item.value
+        for item in analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
     }
-    assert found["task_node_changes"] == 39
-    assert found["task_node_migrations"] == 41  # two of them were moved on before they ran
-    assert found["task_migrations"] == 101
+    assert result["task_node_changes"] == 39
+    assert result["task_node_migrations"] == 41  # two of them were moved on before they ran
+    assert result["task_migrations"] == 101
 
 
 def test_shares_add_up(events: pl.DataFrame) -> None:
-    found = analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
-    values = {measure.name: measure.value for measure in found}
+    measures = analyse(Recording(events, RING_4, tasks=["thread */*"])).measures
+    values = {measure.name: measure.value for measure in measures}
     shares = [values[f"task_time_share_node{node}"] or 0 for node in range(4)]
     assert sum(shares) == pytest.approx(100)
     assert sum(values[f"tasks_final_node{node}"] or 0 for node in range(4)) == 10

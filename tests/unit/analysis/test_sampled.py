@@ -55,11 +55,11 @@ def values(run: Analysis) -> dict[str, Any]:
 def test_faults_are_those_of_each_tasks_last_sample_in_the_window(
     trace: Trace, three_nodes: Topology
 ) -> None:
-    found = values(a_run(trace, three_nodes))
+    by_name = values(a_run(trace, three_nodes))
     # of task 7 at 300: 2 on node 0, 14 on node 1, its own; of task 8 at 100: 4, none on node 2
-    assert found["task_faults_preferred"] == pytest.approx(100 * 14 / 20)
-    assert found["task_faults_shared"] == pytest.approx(100 * 7 / 20)
-    assert found["tasks_on_preferred"] == 50  # 7 is, on node 1; 8 is on 0 and wants 2
+    assert by_name["task_faults_preferred"] == pytest.approx(100 * 14 / 20)
+    assert by_name["task_faults_shared"] == pytest.approx(100 * 7 / 20)
+    assert by_name["tasks_on_preferred"] == 50  # 7 is, on node 1; 8 is on 0 and wants 2
 
 
 def test_a_guest_that_repeats_itself_changes_nothing(trace: Trace, three_nodes: Topology) -> None:
@@ -68,25 +68,25 @@ def test_a_guest_that_repeats_itself_changes_nothing(trace: Trace, three_nodes: 
 
 
 def test_a_task_without_a_preferred_node_is_on_none(trace: Trace, three_nodes: Topology) -> None:
-    found = values(a_run(trace, three_nodes, f"@ 100\ntask 1 7 -1 0 {HOG}\n"))
-    assert found["task_faults_preferred"] is None
-    assert found["task_faults_shared"] is None
-    assert found["tasks_on_preferred"] is None
+    by_name = values(a_run(trace, three_nodes, f"@ 100\ntask 1 7 -1 0 {HOG}\n"))
+    assert by_name["task_faults_preferred"] is None
+    assert by_name["task_faults_shared"] is None
+    assert by_name["tasks_on_preferred"] is None
     assert values(a_run(trace, None))["tasks_on_preferred"] is None
     assert "tasks_on_preferred" not in values(a_run(trace, three_nodes, "@ 100\nvmstat a 1\n"))
 
 
 def test_faults_and_waiting_tasks_are_followed_by_node(trace: Trace, three_nodes: Topology) -> None:
     series = a_run(trace, three_nodes).findings.series
-    faults = [each for each in series if each.name == "task_faults"]
-    assert [each.label for each in faults] == ["node 0", "node 1", "node 2"]
-    assert [each.at_ms for each in faults] == [(0, 0.0002)] * 3
-    assert [each.values for each in faults] == [(14, 2), (30, 14), (0, 0)]
-    waiting = [each for each in series if each.name == "waiting"]
-    assert [each.at_ms for each in waiting] == [(0.0002,)] * 3
+    faults = [curve for curve in series if curve.name == "task_faults"]
+    assert [curve.label for curve in faults] == ["node 0", "node 1", "node 2"]
+    assert [curve.at_ms for curve in faults] == [(0, 0.0002)] * 3
+    assert [curve.values for curve in faults] == [(14, 2), (30, 14), (0, 0)]
+    waiting = [curve for curve in series if curve.name == "waiting"]
+    assert [curve.at_ms for curve in waiting] == [(0.0002,)] * 3
     # 100 ns of waiting in 200 ns; 400 ns, so that two waited; none
-    assert [each.values for each in waiting] == [(0.5,), (2,), (0,)]
-    assert not any(each.name == "waiting" for each in a_run(trace, None).findings.series)
+    assert [curve.values for curve in waiting] == [(0.5,), (2,), (0,)]
+    assert not any(curve.name == "waiting" for curve in a_run(trace, None).findings.series)
 
 
 def test_pages_by_node_and_the_shares_that_were_local_and_astray() -> None:
@@ -96,12 +96,12 @@ def test_pages_by_node_and_the_shares_that_were_local_and_astray() -> None:
     after[1] = {"numa_hit": 50, "numa_miss": 20, "local_node": 15, "other_node": 55}
     after[2] = {"numa_hit": 1000, "numa_miss": 0, "local_node": 1000, "other_node": 0}
     made = measures_of(CommandData("hogs", numastat=(before, after)))
-    found = {name: each.value for name, each in made.items()}
-    assert found["numastat_numa_hit_node0"] == 30
-    assert found["numastat_other_node_node1"] == 55
-    assert "numastat_numa_hit_node2" not in found  # nobody knows what it had before
-    assert found["allocations_local"] == 45  # 30 + 15 of 100
-    assert found["allocations_astray"] == 20  # 20 of 100
+    result = {name: item.value for name, item in made.items()}
+    assert result["numastat_numa_hit_node0"] == 30
+    assert result["numastat_other_node_node1"] == 55
+    assert "numastat_numa_hit_node2" not in result  # nobody knows what it had before
+    assert result["allocations_local"] == 45  # 30 + 15 of 100
+    assert result["allocations_astray"] == 20  # 20 of 100
     nothing = measures_of(CommandData("hogs", numastat=({}, {})))
     assert nothing["allocations_local"].value is None
     assert nothing["allocations_astray"].value is None
@@ -122,5 +122,5 @@ def test_waiting_is_summed_over_cpus_and_shared_by_time_slices() -> None:
 
 
 def waits(before: list[CpuSchedstat], after: list[CpuSchedstat]) -> tuple[Measure, Measure]:
-    found = measures_of(CommandData("hogs", schedstat=(before, after)))
-    return found["schedstat_wait_time"], found["schedstat_wait_mean"]
+    by_name = measures_of(CommandData("hogs", schedstat=(before, after)))
+    return by_name["schedstat_wait_time"], by_name["schedstat_wait_mean"]

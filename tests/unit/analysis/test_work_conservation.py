@@ -28,9 +28,9 @@ def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Trace) -> None:
     )
     stayed = stays(events, WINDOW)
     lengths = queue_lengths(stayed, WINDOW, [0, 1])
-    found = violations(lengths, gaps(events))
-    assert found.rows() == [(1, 10, 40), (1, 60, 80)]
-    listed = longest(found, lengths, stayed, 1, Window(0, 100))
+    idle_times = violations(lengths, gaps(events))
+    assert idle_times.rows() == [(1, 10, 40), (1, 60, 80)]
+    listed = longest(idle_times, lengths, stayed, 1, Window(0, 100))
     assert listed.rows() == [(1, 10, 40, 0, 2, "b")]
 
 
@@ -42,16 +42,16 @@ def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
         trace.lost(50, 0),
         trace.wakeup(90, "b:2", 0),
     )
-    found = violations(queue_lengths(stays(events, WINDOW), WINDOW, [0, 1]), gaps(events))
-    assert all(end <= 20 or start >= 50 for _, start, end in found.rows())
+    idle_times = violations(queue_lengths(stays(events, WINDOW), WINDOW, [0, 1]), gaps(events))
+    assert all(end <= 20 or start >= 50 for _, start, end in idle_times.rows())
 
 
 def test_pieces_of_one_violation_are_joined() -> None:
     schema = ["cpu", "start_ns", "end_ns", "busy_cpu", "pid", "comm"]
     rows = [(1, 0, 10, 0, 7, "a"), (1, 10, 30, 2, 8, "b"), (1, 31, 40, 0, 7, "a"),
             (2, 10, 20, 0, 7, "a")]  # fmt: skip
-    found = joined(pl.DataFrame(rows, schema=schema, orient="row"))
-    assert found.rows() == [
+    result = joined(pl.DataFrame(rows, schema=schema, orient="row"))
+    assert result.rows() == [
         (1, 0, 30, 0, 7, "a"),
         (1, 31, 40, 0, 7, "a"),
         (2, 10, 20, 0, 7, "a"),
@@ -79,7 +79,7 @@ def measured(
         events, topology, tasks=["a", "b"], allowed_cpus=allowed, recorded=recorded, samples=None,
         rows=100,
     )  # fmt: skip
-    return {each.name: each.value for each in GROUP.compute(run)}
+    return {measure.name: measure.value for measure in GROUP.compute(run)}
 
 
 def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
@@ -98,9 +98,9 @@ def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
 
 
 def test_time_that_was_lost_is_in_no_share(trace: Trace, three_nodes: Topology) -> None:
-    found = measured(trace, three_nodes, trace.lost(90, 1))
-    assert found["unknown_time"] == pytest.approx(30), "from its last event at 60 on"
-    assert found["idle_while_overloaded"] == pytest.approx(100 * 30 / 70)
+    by_name = measured(trace, three_nodes, trace.lost(90, 1))
+    assert by_name["unknown_time"] == pytest.approx(30), "from its last event at 60 on"
+    assert by_name["idle_while_overloaded"] == pytest.approx(100 * 30 / 70)
 
 
 def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Trace, three_nodes: Topology) -> None:
@@ -112,8 +112,8 @@ def test_a_node_without_an_allowed_cpu_has_no_queue(trace: Trace, three_nodes: T
 def test_a_queue_counts_for_each_cpu_of_its_node(trace: Trace, three_nodes: Topology) -> None:
     nodes = (replace(three_nodes.nodes[0], cpus=(0, 2)), three_nodes.nodes[1])
     machine = replace(three_nodes, nodes=nodes, distances=((10, 20), (20, 10)))
-    found = measured(trace, machine, allowed=(0, 1, 2))
-    assert found["queue_imbalance"] == pytest.approx(1.3 / 2 - 0.2)
+    by_name = measured(trace, machine, allowed=(0, 1, 2))
+    assert by_name["queue_imbalance"] == pytest.approx(1.3 / 2 - 0.2)
     assert {family.name for family in GROUP.families if family.needs_nodes} == {
         "queue_imbalance",
         "tasks_final_node{node}",
@@ -123,18 +123,18 @@ def test_a_queue_counts_for_each_cpu_of_its_node(trace: Trace, three_nodes: Topo
 def test_what_was_not_recorded_or_has_no_node_is_not_known(
     trace: Trace, three_nodes: Topology
 ) -> None:
-    found = measured(trace, three_nodes, recorded=["sched:sched_switch"])
+    by_name = measured(trace, three_nodes, recorded=["sched:sched_switch"])
     waiting = ("idle_while_overloaded", "longest_idle_while_overloaded", "queue_imbalance")
-    assert [found[name] for name in waiting] == [None] * 3
-    assert (found["unknown_time"], found["tasks_final_node0"]) == (0.0, 1)
-    found = measured(trace, three_nodes, recorded=["sched:sched_move_numa"])
-    assert (found["tasks_final_node0"], found["unknown_time"]) == (None, 0.0)
+    assert [by_name[name] for name in waiting] == [None] * 3
+    assert (by_name["unknown_time"], by_name["tasks_final_node0"]) == (0.0, 1)
+    by_name = measured(trace, three_nodes, recorded=["sched:sched_move_numa"])
+    assert (by_name["tasks_final_node0"], by_name["unknown_time"]) == (None, 0.0)
     lost = [trace.other(0, cpu, "x") for cpu in (0, 1)] + [trace.lost(99, cpu) for cpu in (0, 1)]
     events = trace.table(*lost)
     run = Recording(events, three_nodes, tasks=(), allowed_cpus=None, recorded=None, samples=None,
                    rows=100)  # fmt: skip
-    found = {each.name: each.value for each in GROUP.compute(run)}
-    assert found["unknown_time"] == 100 and found["idle_while_overloaded"] is None
-    found = measured(trace, None)
-    assert found["queue_imbalance"] is None and "tasks_final_node0" not in found
-    assert found["idle_while_overloaded"] == pytest.approx(30)
+    by_name = {measure.name: measure.value for measure in GROUP.compute(run)}
+    assert by_name["unknown_time"] == 100 and by_name["idle_while_overloaded"] is None
+    by_name = measured(trace, None)
+    assert by_name["queue_imbalance"] is None and "tasks_final_node0" not in by_name
+    assert by_name["idle_while_overloaded"] == pytest.approx(30)

@@ -221,8 +221,8 @@ def test_zeroed_bytes_are_never_whole(ring4_dat: Path, tmp_path: Path) -> None:
     places = [(at, 4096) for at in begin] + [(at + n, 8) for at in begin[::7] for n in (0, 8, 2000)]
     events = decode(ring4_dat)[0].events
     for at, size in places:
-        found, _ = decode_bytes(tmp_path, zeroed(whole, at, size))
-        assert found.events == events or not found.whole, (at, size)
+        result, _ = decode_bytes(tmp_path, zeroed(whole, at, size))
+        assert result.events == events or not result.whole, (at, size)
 
 
 def test_the_kernels_own_counts_tell_what_is_missing(ring4_dat: Path, tmp_path: Path) -> None:
@@ -233,11 +233,11 @@ def test_the_kernels_own_counts_tell_what_is_missing(ring4_dat: Path, tmp_path: 
     head = trace.cpus[0].offset + 16
     kind = data[head] & 31
     struct.pack_into("<II", data, head, 29 | 1 << 5, kind * 4)
-    found, _ = decode_bytes(tmp_path, bytes(data))
-    assert (found.unsound, found.unreadable) == (0, 0)
+    result, _ = decode_bytes(tmp_path, bytes(data))
+    assert (result.unsound, result.unreadable) == (0, 0)
     counted = trace.read_events["lab", 0]
     text = f"buffer 'lab', CPU 0: {counted - 1} events where the kernel counted {counted}"
-    assert found.problems == (text,)
+    assert result.problems == (text,)
 
 
 def test_records_that_fit_no_event_are_counted(tmp_path: Path, write: Any) -> None:

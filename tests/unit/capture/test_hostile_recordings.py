@@ -46,10 +46,10 @@ def test_instances_that_share_their_place_are_counted(tmp_path: Path, write: Any
     data = with_options(data, *[instance] * 200_000)
     place = data.index(b"flyrecord\0")
     data = data.replace(struct.pack("<Q", place - 200_000 * 16), struct.pack("<Q", place))
-    found = decoded(tmp_path, data)
-    assert found.events == 0
-    assert any("buffers of CPUs" in text for text in found.problems)
-    assert len(found.problems) < 2 * MAX_CPUS
+    result = decoded(tmp_path, data)
+    assert result.events == 0
+    assert any("buffers of CPUs" in text for text in result.problems)
+    assert len(result.problems) < 2 * MAX_CPUS
 
 
 @pytest.mark.parametrize("tsc", [(1, 1 << 31, 0), (1, 63, 0), (1, 5, 1 << 63)])
@@ -59,8 +59,8 @@ def test_a_conversion_of_time_that_no_clock_has(
     item = write.item(0, write.marker(5, b"hello"))
     data = write.trace_dat([write.page(1000, item)]).replace(b"[mono]", b"[x86-tsc]")
     data = data.replace(struct.pack("<Q", 6) + b"[x86", struct.pack("<Q", 9) + b"[x86")
-    found = decoded(tmp_path, with_options(data, (14, struct.pack("<IIQ", *tsc))))
-    assert any("time" in text for text in found.problems)
+    result = decoded(tmp_path, with_options(data, (14, struct.pack("<IIQ", *tsc))))
+    assert any("time" in text for text in result.problems)
 
 
 def test_an_event_of_fields_without_end(

@@ -39,14 +39,17 @@ def test_an_event_that_the_kernel_lacks_is_none() -> None:
 
 
 def test_a_count_is_a_measure_and_those_of_the_hardware_are_timing() -> None:
-    found = measures_of(
+    by_name = measures_of(
         CommandData("hogs", perf={"sched:sched_move_numa": 2, "cache-misses": None})
     )
-    assert found["perf_sched_move_numa"].value == 2
-    assert found["perf_sched_move_numa"].info.kind == "placement"
-    assert found["perf_sched_move_numa"].info.source == "perf stat: sched:sched_move_numa"
-    assert found["perf_cache_misses"].value is None
-    assert (found["perf_cache_misses"].info.kind, found["perf_cache_misses"].info.direction) == (
+    assert by_name["perf_sched_move_numa"].value == 2
+    assert by_name["perf_sched_move_numa"].info.kind == "placement"
+    assert by_name["perf_sched_move_numa"].info.source == "perf stat: sched:sched_move_numa"
+    assert by_name["perf_cache_misses"].value is None
+    assert (
+        by_name["perf_cache_misses"].info.kind,
+        by_name["perf_cache_misses"].info.direction,
+    ) == (
         "timing",
         "lower",
     )
@@ -74,10 +77,10 @@ def test_what_the_command_printed_is_a_measure_with_the_kind_its_file_says() -> 
         Metric("speed", "", 2.0, "GB/s", "higher", "timing"),
         Metric("hog_cpu", "3", 5.0, "cpu", "none", "placement"),
     )
-    found = measures_of(CommandData("bound-hogs", metrics=printed))
-    assert list(found)[-2:] == ["speed", "hog_cpu_3"]
-    assert (found["speed"].value, found["speed"].info.direction) == (2.0, "higher")
-    assert (found["hog_cpu_3"].info.kind, found["hog_cpu_3"].info.source) == (
+    by_name = measures_of(CommandData("bound-hogs", metrics=printed))
+    assert list(by_name)[-2:] == ["speed", "hog_cpu_3"]
+    assert (by_name["speed"].value, by_name["speed"].info.direction) == (2.0, "higher")
+    assert (by_name["hog_cpu_3"].info.kind, by_name["hog_cpu_3"].info.source) == (
         "placement",
         "workload: bound-hogs",
     )

@@ -28,11 +28,11 @@ def test_a_recording_without_what_a_measure_needs_gives_no_0(
     empty = write.trace_dat([b"", b""])
     marker = write.trace_dat([write.page(1000, write.item(0, write.marker(5, b"hello")))])
     for data in (empty, marker):
-        found = measured(tmp_path, topology, data)
-        values = {each.name: each.value for each in found.analysis.measures}
+        by_name = measured(tmp_path, topology, data)
+        values = {measure.name: measure.value for measure in by_name.analysis.measures}
         assert values.pop("unknown_time") == 0
         assert set(values.values()) == {None}
-        assert not found.analysis.window.begun
+        assert not by_name.analysis.window.begun
 
 
 def test_two_switches_show_who_ran_and_no_more(
@@ -42,8 +42,8 @@ def test_two_switches_show_who_ran_and_no_more(
         write.item(0, write.switch(7, b"x", 0, 8, b"y")),
         write.item(1000, write.switch(8, b"y", 0, 7, b"x")),
     ]
-    found = measured(tmp_path, topology, write.trace_dat([write.page(1000, *switches)]))
-    values = {each.name: each.value for each in found.analysis.measures}
+    by_name = measured(tmp_path, topology, write.trace_dat([write.page(1000, *switches)]))
+    values = {measure.name: measure.value for measure in by_name.analysis.measures}
     assert values["task_busy_share_cpu0"] == 100
     assert values["task_migrations"] is None
     assert values["idle_while_overloaded"] is None
@@ -56,6 +56,6 @@ def test_two_switches_show_who_ran_and_no_more(
 
 def test_lost_events_are_told(tmp_path: Path, write: Any, topology: str | None) -> None:
     page = write.page(1000, write.item(0, write.switch(7, b"x", 0, 8, b"y")), missed=5)
-    found = measured(tmp_path, topology, write.trace_dat([page]))
-    assert found.decoded.lost == 5
-    assert "events are missing at 1 places, 5 known by number" in found.notes
+    by_name = measured(tmp_path, topology, write.trace_dat([page]))
+    assert by_name.decoded.lost == 5
+    assert "events are missing at 1 places, 5 known by number" in by_name.notes

@@ -32,40 +32,40 @@ def test_the_time_of_a_page_is_its_first_64_bits() -> None:
 
 
 def test_records_follow_each_other_and_times_add_up() -> None:
-    found = read(page(short(0, 1), 11, short(30, 2), 21, 22, short(5, 1), 31))
-    assert (found.time - START).tolist() == [0, 30, 35]
-    assert found.word.tolist() == [5, 7, 10]
-    assert found.bytes.tolist() == [4, 8, 4]
-    assert found.unsound.tolist() == [False]
+    records = read(page(short(0, 1), 11, short(30, 2), 21, 22, short(5, 1), 31))
+    assert (records.time - START).tolist() == [0, 30, 35]
+    assert records.word.tolist() == [5, 7, 10]
+    assert records.bytes.tolist() == [4, 8, 4]
+    assert records.unsound.tolist() == [False]
 
 
 def test_the_records_of_several_pages_come_page_by_page() -> None:
-    one, two = page(short(0, 1), 1, short(1, 1), 2), page(short(0, 1), 3, start=START + 9)
-    found = read(one, page(used=0), two)
-    assert found.page.tolist() == [0, 0, 2]
-    assert found.word.tolist() == [5, 7, 2 * WORDS + 5]
-    assert (found.time - START).tolist() == [0, 1, 9]
-    assert found.unsound.tolist() == [False, True, False], "an empty page is never written"
+    first, two = page(short(0, 1), 1, short(1, 1), 2), page(short(0, 1), 3, start=START + 9)
+    records = read(first, page(used=0), two)
+    assert records.page.tolist() == [0, 0, 2]
+    assert records.word.tolist() == [5, 7, 2 * WORDS + 5]
+    assert (records.time - START).tolist() == [0, 1, 9]
+    assert records.unsound.tolist() == [False, True, False], "an empty page is never written"
 
 
 def test_a_long_record_has_its_length_in_the_next_word() -> None:
     """Type 0: the word after the head counts itself and is rounded up to whole words."""
-    found = read(page(short(4, 0), 4 + 10, 1, 2, 3, short(1, 1), 9))
-    assert found.bytes.tolist() == [12, 4]
-    assert found.word.tolist() == [6, 10]
-    assert (found.time - START).tolist() == [4, 5]
+    records = read(page(short(4, 0), 4 + 10, 1, 2, 3, short(1, 1), 9))
+    assert records.bytes.tolist() == [12, 4]
+    assert records.word.tolist() == [6, 10]
+    assert (records.time - START).tolist() == [4, 5]
 
 
 def test_a_time_extend_adds_27_more_bits_and_is_no_record() -> None:
-    found = read(page(3 << 5 | 30, 2, short(1, 1), 7))
-    assert (found.time - START).tolist() == [(2 << 27) + 3 + 1]
-    assert found.word.tolist() == [7]
+    records = read(page(3 << 5 | 30, 2, short(1, 1), 7))
+    assert (records.time - START).tolist() == [(2 << 27) + 3 + 1]
+    assert records.word.tolist() == [7]
 
 
 def test_a_time_stamp_sets_the_lower_59_bits_of_the_time() -> None:
     high = 3 << 59
-    found = read(page(5 << 5 | 31, 9, short(2, 1), 7, start=high + 1))
-    assert found.time.tolist() == [high + (9 << 27) + 5 + 2]
+    records = read(page(5 << 5 | 31, 9, short(2, 1), 7, start=high + 1))
+    assert records.time.tolist() == [high + (9 << 27) + 5 + 2]
 
 
 def test_padding_with_a_time_is_a_gap_and_without_ends_the_page() -> None:
@@ -88,10 +88,10 @@ def test_padding_with_a_time_is_a_gap_and_without_ends_the_page() -> None:
 def test_a_page_that_does_not_add_up_is_read_as_far_as_it_does(
     words: tuple[int, ...], used: int | None
 ) -> None:
-    found = read(page(*words, used=used))
-    assert found.unsound.tolist() == [True]
-    assert found.word.tolist()[:1] == [5]
-    assert all(WORDS > word >= 5 for word in found.word.tolist())
+    records = read(page(*words, used=used))
+    assert records.unsound.tolist() == [True]
+    assert records.word.tolist()[:1] == [5]
+    assert all(WORDS > word >= 5 for word in records.word.tolist())
 
 
 def test_what_was_lost_before_a_page_is_in_its_flags_and_behind_its_records() -> None:
@@ -106,7 +106,7 @@ def test_any_words_are_read_within_the_page() -> None:
     rng = np.random.default_rng(1)
     pages = rng.integers(0, 1 << 32, (500, WORDS), np.uint32)
     pages[:, 2] &= 0xFF
-    found = find_records(pages, LAYOUT)
-    assert (found.word >= found.page * WORDS + 4).all()
-    assert (found.word * 4 + found.bytes <= (found.page + 1) * LAYOUT.page_bytes).all()
-    assert (np.diff(found.page) >= 0).all()
+    records = find_records(pages, LAYOUT)
+    assert (records.word >= records.page * WORDS + 4).all()
+    assert (records.word * 4 + records.bytes <= (records.page + 1) * LAYOUT.page_bytes).all()
+    assert (np.diff(records.page) >= 0).all()

@@ -33,15 +33,15 @@ vmstat numa_pages_migrated 25
 
 
 def test_every_value_has_a_row() -> None:
-    found = parse_samples(TEXT)
-    assert found.vmstat.height == 9
-    assert found.schedstat.rows() == [(10**9, 1, 700, 80, 9)]
-    assert found.tasks.rows() == [
+    samples = parse_samples(TEXT)
+    assert samples.vmstat.height == 9
+    assert samples.schedstat.rows() == [(10**9, 1, 700, 80, 9)]
+    assert samples.tasks.rows() == [
         (10**9, 120, 126, "thread 0/0", 3, 126),
         (10**9, 120, 127, "<b>\n", -1, 0),
     ]
-    assert found.faults.row(1) == (10**9, 126, 3, 1, 0, 1, 0)
-    assert found.pages.filter(pl.col("tgid") == 120).height == 3
+    assert samples.faults.row(1) == (10**9, 126, 3, 1, 0, 1, 0)
+    assert samples.pages.filter(pl.col("tgid") == 120).height == 3
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,11 @@ def test_every_value_has_a_row() -> None:
     ],
 )
 def test_a_line_that_is_not_understood_is_left_out(line: str) -> None:
-    found = parse_samples(f"@ 5\n{line}\nvmstat numa_hit 7\n")
-    assert found.vmstat.rows() == [(5, "numa_hit", 7)]
+    samples = parse_samples(f"@ 5\n{line}\nvmstat numa_hit 7\n")
+    assert samples.vmstat.rows() == [(5, "numa_hit", 7)]
     assert all(
-        table.is_empty() for table in (found.schedstat, found.tasks, found.faults, found.pages)
+        table.is_empty()
+        for table in (samples.schedstat, samples.tasks, samples.faults, samples.pages)
     )
 
 
@@ -88,8 +89,8 @@ def test_the_local_share_is_that_between_two_samples() -> None:
 
 def test_pages_are_summed_over_processes_by_node() -> None:
     series = page_series(parse_samples(TEXT).pages, Window(10**9, 3 * 10**9), (0, 1, 2))
-    assert [each.label for each in series] == ["node 0", "node 1", "node 2"]
-    assert [each.values for each in series] == [(4 / 1024, 2), (0, 0.5), (2, 0)]
+    assert [curve.label for curve in series] == ["node 0", "node 1", "node 2"]
+    assert [curve.values for curve in series] == [(4 / 1024, 2), (0, 0.5), (2, 0)]
     assert series[0].at_ms == (0, 1000)
 
 
@@ -103,5 +104,5 @@ def test_lines_of_very_many_values_are_cut(monkeypatch: pytest.MonkeyPatch) -> N
     """A line of a kilobyte has 400 rows, which take a hundred times as much memory."""
     monkeypatch.setattr(samples, "MAX_ROWS", 1000)
     text = "@ 1\n" + f"pages 120 {'0:1 ' * 399}\n" * 100
-    found = parse_samples(text)
-    assert found.pages.height == 1000
+    result = parse_samples(text)
+    assert result.pages.height == 1000

@@ -61,8 +61,8 @@ def test_everything_is_read_as_debugfs_reads_it(tmp_path: Path, seed: int) -> No
     grow_tree(rng, source)
     disk = make_disk(tmp_path / "disk", source, 32, rng.choice([1024, 2048, 4096]))
     with opened(disk) as volume:
-        found = walk(volume, volume.inode(ROOT_INODE), tmp_path)
-    assert found == contents(source) == contents(rdump(disk, tmp_path / "dump"))
+        result = walk(volume, volume.inode(ROOT_INODE), tmp_path)
+    assert result == contents(source) == contents(rdump(disk, tmp_path / "dump"))
 
 
 def test_a_tree_of_extents_and_blocks_that_were_never_written(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_tree_of_extents_and_blocks_that_were_never_written(tmp_path: Path) ->
     debugfs(disk, "fallocate /f 1401 1500", f"sif /f size {1490 * 1024}")
     assert "(ETB1)" in debugfs(disk, "stat /f")  # a node two levels below the inode
     with opened(disk) as volume:
-        (found,) = walk(volume, volume.inode(ROOT_INODE), tmp_path).values()
-    assert found == before.ljust(1490 * 1024, b"\0")
-    assert found == contents(rdump(disk, tmp_path / "dump"))["f"]
+        (by_name,) = walk(volume, volume.inode(ROOT_INODE), tmp_path).values()
+    assert by_name == before.ljust(1490 * 1024, b"\0")
+    assert by_name == contents(rdump(disk, tmp_path / "dump"))["f"]
 
 
 def test_an_indexed_folder(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_only_so_much_is_read_to_find_the_way(tmp_path: Path) -> None:
 
 def test_nodes_of_extents_that_contradict_themselves() -> None:
     good = _header(2, 0) + _extent(0, 2, 10) + _extent(2, 1, 50) + bytes(24)
-    assert [each.at for each in parse_node(good)[1]] == [10, 50]
+    assert [item.at for item in parse_node(good)[1]] == [10, 50]
     for broken, depth, message in (
         (b"\0\0" + good[2:], None, "broken"),
         (good, 1, "broken"),

@@ -60,30 +60,30 @@ def test_the_longest_wait_beside_an_idle_cpu_is_told_with_its_moment() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (3, "hog0.2", 1, 0, 1000)]
     rows += [(2, "-hog0.1", 0, 100, 150), (2, "hog0.1", 2, 150, 400)]
     rows += [(2, "-hog0.1", 0, 400, 600), (2, "hog0.1", 2, 600, 1000)]
-    (found,) = work_conservation(recording(HOGS, rows))
-    assert found.value == 200.0
-    assert "200.0 ms" in found.text and "from 400.0 ms after the begin" in found.text
+    (result,) = work_conservation(recording(HOGS, rows))
+    assert result.value == 200.0
+    assert "200.0 ms" in result.text and "from 400.0 ms after the begin" in result.text
 
 
 def test_a_wait_beside_a_cpu_that_the_mask_lacks_is_none() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)]
     alone = recording("time ms=1000;hog n=2 cpus=0", rows)
-    (found,) = work_conservation(alone)
-    assert found.value == 0.0 and not found.violated
+    (result,) = work_conservation(alone)
+    assert result.value == 0.0 and not result.violated
 
 
 def test_a_turn_outside_of_the_mask_is_the_longest_one() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 900), (1, "hog0.0", 2, 900, 905)]
     rows += [(1, "hog0.0", 3, 905, 1000), (2, "hog0.1", 1, 0, 1000)]
-    (found,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows))
-    assert found.value == 95.0 and found.violated
-    assert found.text == "hog 0, which may run on CPUs 0,1, ran on CPU 3 for 95.00 ms"
+    (result,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows))
+    assert result.value == 95.0 and result.violated
+    assert result.text == "hog 0, which may run on CPUs 0,1, ran on CPU 3 for 95.00 ms"
 
 
 def test_masks_that_change_count_from_their_moment_on() -> None:
     load = "time ms=1000;hog n=1 cpus=0-1 later=2-3"
     kept = recording(load, [(1, "hog0.0", 0, 0, 500), (1, "hog0.0", 2, 500, 1000)])
-    (found,) = affinity(kept)
-    assert found.value == 0.0
-    (found,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]))
-    assert found.violated and "may run on CPUs 2,3, ran on CPU 0" in found.text
+    (result,) = affinity(kept)
+    assert result.value == 0.0
+    (result,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]))
+    assert result.violated and "may run on CPUs 2,3, ran on CPU 0" in result.text

@@ -30,8 +30,8 @@ def smt(load: str, rows: list[Row], *moves: tuple[int, int]) -> LoadRecording:
 )
 def test_two_hogs_on_a_core_beside_an_idle_one(second: int, share: float) -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0.0, 1000.0), (2, "hog0.1", second, 0.0, 1000.0)]
-    (found,) = cores(smt(HOGS.replace("0-3", "0-7"), rows))
-    assert found.value == share
+    (result,) = cores(smt(HOGS.replace("0-3", "0-7"), rows))
+    assert result.value == share
 
 
 def test_cores_are_judged_of_hogs_on_machines_that_have_them() -> None:
@@ -47,12 +47,12 @@ def test_a_move_to_a_busy_core_counts_while_another_one_is_idle() -> None:
         (2, "memory0.1", 5, 500.0, 1000.0),
     ]
     # CPU 5 is the sibling of CPU 4, which is busy; CPUs 6 and 7 are idle.
-    (found,) = choice(smt(USERS, rows, (500, 5)))
-    assert found.value == 1 / 2
-    assert found.weak
+    (result,) = choice(smt(USERS, rows, (500, 5)))
+    assert result.value == 1 / 2
+    assert result.weak
     # To an idle core; within the core of one that is away; to where nothing is.
-    assert [each.value for each in choice(smt(USERS, rows, (500, 6)))] == [0]
-    assert [each.value for each in choice(smt(USERS, rows, (500, 99)))] == [0]
+    assert [item.value for item in choice(smt(USERS, rows, (500, 6)))] == [0]
+    assert [item.value for item in choice(smt(USERS, rows, (500, 99)))] == [0]
 
 
 def test_a_move_to_a_busy_core_is_fair_where_no_core_is_idle() -> None:
@@ -61,5 +61,5 @@ def test_a_move_to_a_busy_core_is_fair_where_no_core_is_idle() -> None:
         (3, "memory0.2", 6, 0.0, 1000.0),
         (2, "memory0.1", 5, 500.0, 1000.0),
     ]
-    (found,) = choice(smt(USERS.replace("n=2", "n=3"), rows, (500, 5)))
-    assert found.value == 0
+    (result,) = choice(smt(USERS.replace("n=2", "n=3"), rows, (500, 5)))
+    assert result.value == 0

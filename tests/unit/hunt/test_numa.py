@@ -31,10 +31,10 @@ def with_pages(run: LoadRecording, pages: dict[tuple[int, int], dict[int, int]])
 
 def test_what_is_far_is_weighed_by_time_and_pages() -> None:
     pages = {(0, 0): {0: 75, 1: 25}, (0, 1): {0: 100}}
-    (found,) = convergence(with_pages(recording(LOAD, ROWS), pages))
+    (result,) = convergence(with_pages(recording(LOAD, ROWS), pages))
     # User 0: 250 ms, a quarter is far. User 1: 50 ms on node 0, nothing far; 200 ms on 1, all far.
-    assert found.value == pytest.approx((250 * 0.25 + 200) / 500)
-    assert found.weak, "the unmodified kernel shows 100 % now and then"
+    assert result.value == pytest.approx((250 * 0.25 + 200) / 500)
+    assert result.weak, "the unmodified kernel shows 100 % now and then"
 
 
 def test_threads_share_the_memory_of_the_first() -> None:
@@ -44,8 +44,8 @@ def test_threads_share_the_memory_of_the_first() -> None:
         for pid, name, cpu, low, high in ROWS
     ]
     run = with_pages(recording(threads, rows), {(0, 0): {1: 10}})
-    (found,) = convergence(run)
-    assert found.value == pytest.approx((250 + 50) / 500)
+    (result,) = convergence(run)
+    assert result.value == pytest.approx((250 + 50) / 500)
 
 
 def test_users_whose_pages_nobody_counted_say_nothing() -> None:
@@ -58,8 +58,8 @@ def test_rates_are_of_the_later_half_by_second_and_user() -> None:
         "end": {"numa_hint_faults": 1300, "numa_pages_migrated": 70},
     }
     run = replace(recording(LOAD, ROWS), counters=counters)
-    assert [each.value for each in storms(run)] == [300 / 2 / 0.5]
-    assert [each.value for each in page_moves(run)] == [0.0]
+    assert [storm.value for storm in storms(run)] == [300 / 2 / 0.5]
+    assert [storm.value for storm in page_moves(run)] == [0.0]
     assert not list(storms(replace(run, counters={"half": {}})))
 
 
@@ -69,8 +69,8 @@ def test_moves_are_those_of_the_settled_time() -> None:
     names = ["sched_move_numa", "sched_swap_numa", "sched_move_numa", "sched_switch"]
     times = [settled.start_ns - 1, settled.start_ns + MS, settled.end_ns - 1, settled.end_ns - 1]
     run = replace(run, table=pl.DataFrame({"event": names, "time_ns": times}))
-    (found,) = moves(run)
-    assert found.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
+    (result,) = moves(run)
+    assert result.value == pytest.approx(2 / 2 / (settled.length_ns / 1e9))
     assert not list(moves(recording("time ms=1000;hog n=1 cpus=0", [])))
 
 
@@ -79,9 +79,9 @@ def test_sticks_are_those_of_the_settled_time_and_never_count_alone() -> None:
     names = ["sched_stick_numa", "sched_stick_numa", "sched_move_numa"]
     times = [run.settled.start_ns - 1, run.settled.start_ns + MS, run.settled.start_ns + MS]
     run = replace(run, table=pl.DataFrame({"event": names, "time_ns": times}))
-    (found,) = sticks(run)
-    assert found.value == pytest.approx(1 / 2 / (run.settled.length_ns / 1e9))
-    assert found.weak
+    (result,) = sticks(run)
+    assert result.value == pytest.approx(1 / 2 / (run.settled.length_ns / 1e9))
+    assert result.weak
     assert not list(sticks(recording("time ms=1000;hog n=1 cpus=0", [])))
 
 
@@ -95,9 +95,9 @@ TOUCHED = {
 
 def test_throughput_is_that_of_tasks_that_may_go_anywhere_beside_bound_ones() -> None:
     run = replace(recording(FREED, ROWS), counters=TOUCHED, far_costs=True)
-    (found,) = throughput(run)
-    assert found.value == 2.0, "300 pages bound, 150 free"
-    assert found.suspected
+    (result,) = throughput(run)
+    assert result.value == 2.0, "300 pages bound, 150 free"
+    assert result.suspected
     stopped = {**TOUCHED, "end": TOUCHED["half"]}
     (worst,) = throughput(replace(run, counters=stopped))
     assert worst.violated

@@ -15,9 +15,9 @@ from unit.hunt.recordings import Row, recording
 Property = Callable[[LoadRecording], list[Finding]]
 
 
-def seen(prop: Property, run: LoadRecording) -> Finding:
-    (found,) = prop(run)
-    return found
+def finding_of(prop: Property, run: LoadRecording) -> Finding:
+    (result,) = prop(run)
+    return result
 
 
 def turns(pids: tuple[int, ...], names: tuple[str, ...], shares: tuple[int, ...]) -> list[Row]:
@@ -39,19 +39,21 @@ def waiting(rows: list[Row], pid: int, name: str) -> list[Row]:
 def test_equal_hogs_have_equal_parts() -> None:
     load = "time ms=1000;hog n=2 cpus=0"
     fair = recording(load, turns((1, 2), ("hog0.0", "hog0.1"), (5, 5)))
-    assert seen(fairness, fair).value == 1.0
+    assert finding_of(fairness, fair).value == 1.0
     unfair = recording(load, turns((1, 2), ("hog0.0", "hog0.1"), (9, 1)))
-    assert seen(fairness, unfair).value == 5.0
-    assert seen(fairness, unfair).violated
+    assert finding_of(fairness, unfair).value == 5.0
+    assert finding_of(fairness, unfair).violated
 
 
 def test_an_even_share_is_what_masks_leave() -> None:
     rows = turns((1, 2, 3), ("hog0.0", "hog0.1", "hog0.2"), (4, 4, 2))
     rows += [(4, "hog1.0", 1, 0, 1000)]
     run = recording("time ms=1000;hog n=3 cpus=0;hog n=1 cpus=0-3", rows)
-    found = seen(fairness, run)
-    assert found.value == pytest.approx(1 / 3 / 0.2, abs=0.01), "three on one CPU, not four on four"
-    assert found.weak
+    result = finding_of(fairness, run)
+    assert result.value == pytest.approx(1 / 3 / 0.2, abs=0.01), (
+        "three on one CPU, not four on four"
+    )
+    assert result.weak
 
 
 @pytest.mark.parametrize(("shares", "value"), [((7, 3), 1.0), ((5, 5), 1.5), ((10, 0), 250.0)])
@@ -60,13 +62,13 @@ def test_a_cpu_is_shared_by_weight(shares: tuple[int, int], value: float) -> Non
     rows = waiting(waiting(turns((1, 2), names, shares), 1, names[0]), 2, names[1])
     run = recording("time ms=1000;hog n=1 cpus=0 nice=-5;hog n=1 cpus=0", rows)
     # 1.25 ** 5 = 3.05: 75 % and 25 % are due.
-    assert seen(proportion, run).value == pytest.approx(value, rel=0.08)
+    assert finding_of(proportion, run).value == pytest.approx(value, rel=0.08)
 
 
 def test_hogs_that_are_together_for_a_short_time_say_nothing_about_weights() -> None:
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 290)]
     rows += [(2, "hog0.1", 1, 290, 1000)]
-    assert seen(proportion, recording("time ms=1000;hog n=2 cpus=0-1", rows)).value == 1.0
+    assert finding_of(proportion, recording("time ms=1000;hog n=2 cpus=0-1", rows)).value == 1.0
 
 
 def test_changes_of_node_and_cpu_are_counted_when_settled() -> None:
@@ -74,10 +76,10 @@ def test_changes_of_node_and_cpu_are_counted_when_settled() -> None:
     cpus = [0, 2, 0, 2, 0, 1, 2, 3, 0, 0]
     rows = [(1, "hog0.0", cpu, at * 100.0, at * 100.0 + 100) for at, cpu in enumerate(cpus)]
     run = recording("time ms=1000;hog n=1 cpus=0-3", rows)
-    assert seen(ping_pong, run).value == 4.0
-    assert seen(wandering, run).value == 6.0
-    assert not seen(ping_pong, run).weak
-    assert seen(wandering, run).weak
+    assert finding_of(ping_pong, run).value == 4.0
+    assert finding_of(wandering, run).value == 6.0
+    assert not finding_of(ping_pong, run).weak
+    assert finding_of(wandering, run).weak
 
 
 def sleeper(waits_ms: float, other: int) -> LoadRecording:
@@ -94,11 +96,11 @@ def sleeper(waits_ms: float, other: int) -> LoadRecording:
 
 def test_waits_beside_an_idle_cpu_and_behind_busy_ones() -> None:
     beside = sleeper(8, other=2)  # CPU 1 is idle
-    assert seen(latency, beside).value == 8.0
-    assert seen(response, beside).value == 8.0
+    assert finding_of(latency, beside).value == 8.0
+    assert finding_of(response, beside).value == 8.0
     behind = sleeper(8, other=1)
-    assert seen(latency, behind).value == 0.0
-    assert seen(response, behind).value == 8.0
+    assert finding_of(latency, behind).value == 0.0
+    assert finding_of(response, behind).value == 8.0
 
 
 def test_lost_time_is_what_was_waited_beside_an_idle_cpu() -> None:
@@ -114,16 +116,16 @@ def test_a_task_alone_on_a_cpu_waits_for_the_emulator_only() -> None:
     for at in range(0, 900, 30):
         rows += [(1, "-sleeper0.0", 0, at, at + 8), (1, "sleeper0.0", 0, at + 8, at + 20)]
     run = recording("time ms=1000;sleeper n=1 cpus=0-1", rows)
-    assert seen(latency, run).value == 0.0
-    assert seen(neighbours, run).value == 0.0
-    assert seen(lost_time, run).value == 0.0
-    assert seen(response, run).value == 8.0
+    assert finding_of(latency, run).value == 0.0
+    assert finding_of(neighbours, run).value == 0.0
+    assert finding_of(lost_time, run).value == 0.0
+    assert finding_of(response, run).value == 8.0
 
 
 def test_idle_neighbours_are_of_the_node() -> None:
-    assert seen(neighbours, sleeper(8, other=2)).value == 8.0
+    assert finding_of(neighbours, sleeper(8, other=2)).value == 8.0
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 100, 400)]
     far = recording("time ms=1000;hog n=2 cpus=0,2", rows)
-    assert seen(neighbours, far).value == 0.0, "CPU 2 is of the other node"
+    assert finding_of(neighbours, far).value == 0.0, "CPU 2 is of the other node"
     near = recording("time ms=1000;hog n=2 cpus=0-1", rows)
-    assert seen(neighbours, near).value == 300.0
+    assert finding_of(neighbours, near).value == 300.0

@@ -31,35 +31,43 @@ def analysed(events: pl.DataFrame | pl.LazyFrame, rows: int) -> Analysis:
 def test_pieces_of_any_size_give_the_same(parquet: Path, rows: int) -> None:
     whole = analysed(pl.read_parquet(parquet), 1_000_000)
     cut = analysed(pl.scan_parquet(parquet), rows)
-    before = {each.name: each.value for each in whole.measures}
-    after = {each.name: each.value for each in cut.measures}
+    before = {measure.name: measure.value for measure in whole.measures}
+    after = {measure.name: measure.value for measure in cut.measures}
     assert after == pytest.approx(before, nan_ok=True)
     assert cut.findings.residence == whole.findings.residence
     assert cut.findings.decisions == whole.findings.decisions
     assert cut.findings.moves == whole.findings.moves
     assert cut.findings.series == whole.findings.series
-    longest = [(each.cpu, each.at_ms, each.length_ms) for each in whole.findings.violations]
-    assert [(each.cpu, each.at_ms, each.length_ms) for each in cut.findings.violations] == longest
+    longest = [
+        (measure.cpu, measure.at_ms, measure.length_ms) for measure in whole.findings.violations
+    ]
+    assert [
+        (measure.cpu, measure.at_ms, measure.length_ms) for measure in cut.findings.violations
+    ] == longest
 
 
 def test_what_a_real_recording_of_numa_balancing_shows(parquet: Path) -> None:
-    found = analysed(pl.scan_parquet(parquet), 1_000_000).findings
-    assert found.decisions_in_all == len(found.decisions) == 21
-    kinds = [each.kind for each in found.decisions]
+    findings = analysed(pl.scan_parquet(parquet), 1_000_000).findings
+    assert findings.decisions_in_all == len(findings.decisions) == 21
+    kinds = [resident.kind for resident in findings.decisions]
     assert (kinds.count("move"), kinds.count("swap"), kinds.count("stick")) == (6, 5, 10)
-    failed = [(each.pid, each.kind) for each in found.decisions if each.undone == "failed"]
+    failed = [
+        (resident.pid, resident.kind)
+        for resident in findings.decisions
+        if resident.undone == "failed"
+    ]
     assert len(failed) == 4
     assert all(kind == "swap" for _, kind in failed)
-    assert {each.reason for each in found.decisions if each.kind == "stick"} == {
+    assert {resident.reason for resident in findings.decisions if resident.kind == "stick"} == {
         "no destination",
         "failed",
     }
-    numa = next(each for each in found.moves if each.mover == "numa")
+    numa = next(resident for resident in findings.moves if resident.mover == "numa")
     assert numa.between_nodes == 6 + 2  # one swap took both tasks
-    moves = next(each for each in found.matrices if each.name == "moves")
+    moves = next(resident for resident in findings.matrices if resident.name == "moves")
     assert sum(map(sum, moves.cells)) == 6
-    assert found.nodes == (0, 1, 2, 3)
-    assert {each.level for each in found.residence} == {"task", "process", "group"}
-    for each in found.residence:
-        assert sum(each.share) == pytest.approx(100, abs=0.1)
-        assert len(each.slices) == len(found.slice_ends_ms)
+    assert findings.nodes == (0, 1, 2, 3)
+    assert {resident.level for resident in findings.residence} == {"task", "process", "group"}
+    for resident in findings.residence:
+        assert sum(resident.share) == pytest.approx(100, abs=0.1)
+        assert len(resident.slices) == len(findings.slice_ends_ms)

@@ -38,23 +38,23 @@ def plain(rows: list[tuple[int, int]]) -> set[int]:
 
 @settings(max_examples=40)
 @given(pieces, pieces)
-def test_like_sets_of_points(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
-    a, b = made(one), made(other)
-    assert points(a) == plain(one)
-    assert points(met(a, b)) == plain(one) & plain(other)
-    assert points(joined([a, b])) == plain(one) | plain(other)
-    assert points(without(a, b, 0, HIGH)) == plain(one) - plain(other)
-    assert points(minus(a, b)) == plain(one) - plain(other)
-    assert points(between(a, 5, 20)) == plain(one) & set(range(5, 20))
-    assert total(a) == len(plain(one))
+def test_like_sets_of_points(first: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    a, b = made(first), made(other)
+    assert points(a) == plain(first)
+    assert points(met(a, b)) == plain(first) & plain(other)
+    assert points(joined([a, b])) == plain(first) | plain(other)
+    assert points(without(a, b, 0, HIGH)) == plain(first) - plain(other)
+    assert points(minus(a, b)) == plain(first) - plain(other)
+    assert points(between(a, 5, 20)) == plain(first) & set(range(5, 20))
+    assert total(a) == len(plain(first))
 
 
 @given(pieces)
 def test_what_rows_cover_is_told_in_spans_that_do_not_touch(rows: list[tuple[int, int]]) -> None:
     table = pl.DataFrame(rows, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
-    found = covered(table)
-    assert points(found) == plain(rows)
-    assert (found[0][1:] > found[1][:-1]).all()
+    result = covered(table)
+    assert points(result) == plain(rows)
+    assert (result[0][1:] > result[1][:-1]).all()
 
 
 @settings(max_examples=40)
@@ -73,9 +73,9 @@ def test_the_longest(rows: list[tuple[int, int]]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(pieces, pieces)
 def test_overlaps_are_of_each_span(
-    one: list[tuple[int, int]], other: list[tuple[int, int]]
+    first: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
-    spans = made(one)
+    spans = made(first)
     expected = [
         len(set(range(low, high)) & plain(other))
         for low, high in zip(spans[0].tolist(), spans[1].tolist(), strict=True)

@@ -22,8 +22,8 @@ NODE_OF = {0: 0, 1: 1, 2: 2}
 def moved(events: pl.DataFrame) -> pl.DataFrame:
     window = Window(0, 10 * RETURN_NS)
     decided = with_outcomes(numa_decisions(events, window, NODE_OF))
-    found = migrations(events, stays(events, window), NODE_OF)
-    return name_numa_moves(found, done_moves(decided))
+    result = migrations(events, stays(events, window), NODE_OF)
+    return name_numa_moves(result, done_moves(decided))
 
 
 def test_each_move_has_its_mover(trace: Trace) -> None:
@@ -75,15 +75,15 @@ def test_who_took_whose_move_back(trace: Trace) -> None:
         trace.migrate(200, "b:2", 1, 2),
         trace.migrate(201 + second, "b:2", 2, 1),  # too late to count
     )
-    found = moved(events)
-    back = with_returns(found)
+    result = moved(events)
+    back = with_returns(result)
     assert back.select("time_ns", "back_ns", "back_by").rows() == [
         (60, 100, "load balancer"),
         (100, None, None),
         (200, None, None),
         (201 + second, None, None),
     ]
-    by = {each.mover: each for each in who_moved(found, back)}
+    by = {counts.mover: counts for counts in who_moved(result, back)}
     assert by["numa"].taken_back_by == {"load balancer": 1}
     assert (by["load balancer"].moves, by["load balancer"].between_nodes) == (3, 3)
     assert by["load balancer"].taken_back_by == {}
@@ -106,22 +106,22 @@ def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Trace) -> None:
         return moved(trace.table(*rows))
 
     cpus = {0: 1, 1: 1, 2: 1}
-    found = find_storms(pulled([*range(1, 10)], STORM_NS // 7), cpus, 0)
-    assert {(each.to, each.id, each.moves, each.tasks) for each in found} == {
+    storms = find_storms(pulled([*range(1, 10)], STORM_NS // 7), cpus, 0)
+    assert {(storm.to, storm.id, storm.moves, storm.tasks) for storm in storms} == {
         ("cpu", 1, 9, 9),
         ("node", 1, 9, 9),
     }
-    assert found[0].at_ms == 10 / 1e6
+    assert storms[0].at_ms == 10 / 1e6
     assert not find_storms(pulled([*range(1, 9)], STORM_NS // 6), cpus, 0)  # never eight in 10 ms
     assert not find_storms(pulled([1, 2, 3, 4, 5] * 3, 10), cpus, 0)  # five tasks
     # a node of three CPUs may take nine at once
-    assert {each.to for each in find_storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
+    assert {storm.to for storm in find_storms(pulled([*range(1, 10)], 10), {1: 3}, 0)} == {"cpu"}
 
 
 def test_where_wake_ups_place_tasks_is_no_storm(trace: Trace) -> None:
     rows = [trace.switch(pid, 0, f"t:{pid}", "idle", trace.sleeps) for pid in range(1, 11)]
     for pid in range(1, 11):
         rows += [trace.migrate(10 + pid, f"t:{pid}", 0, 1), trace.wakeup(11 + pid, f"t:{pid}", 1)]
-    found = moved(trace.table(*rows))
-    assert found["mover"].to_list() == ["wake-up"] * 10
-    assert not find_storms(found, {0: 1, 1: 1, 2: 1}, 0)
+    result = moved(trace.table(*rows))
+    assert result["mover"].to_list() == ["wake-up"] * 10
+    assert not find_storms(result, {0: 1, 1: 1, 2: 1}, 0)

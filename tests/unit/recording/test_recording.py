@@ -81,8 +81,8 @@ def test_what_was_asked_for_decides_what_can_be_told(
 
 
 def test_nothing_is_told_of_nodes_that_nobody_knows(trace: Trace, three_nodes: Topology) -> None:
-    unknown, known = (read(small(trace), each, None) for each in (None, three_nodes))
-    assert (unknown.if_nodes(3.0), known.if_nodes(3.0)) == (None, 3.0)
+    unknown, described = (read(small(trace), item, None) for item in (None, three_nodes))
+    assert (unknown.if_nodes(3.0), described.if_nodes(3.0)) == (None, 3.0)
     assert not unknown.movers_known
 
 

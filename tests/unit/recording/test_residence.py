@@ -34,8 +34,8 @@ def test_a_span_counts_in_each_slice_with_its_part() -> None:
     spans = pl.DataFrame(
         {"pid": [1, 1, 2], "start_ns": [2, 12, 30], "end_ns": [9, 35, 40], "n": [1, 2, 1]}
     )
-    found = by_slice(spans, Slices(0, 40, 10, 4), "pid").sort("pid", "slice")
-    assert found.rows() == [(1, 0, 7), (1, 1, 8), (1, 2, 10), (1, 3, 5), (2, 3, 10)]
+    result = by_slice(spans, Slices(0, 40, 10, 4), "pid").sort("pid", "slice")
+    assert result.rows() == [(1, 0, 7), (1, 1, 8), (1, 2, 10), (1, 3, 5), (2, 3, 10)]
     double = by_slice(spans, Slices(0, 40, 10, 4), "pid", weight="n").sort("pid", "slice")
     assert double.rows() == [(1, 0, 7), (1, 1, 16), (1, 2, 20), (1, 3, 10), (2, 3, 10)]
 
@@ -74,7 +74,7 @@ def test_processes_and_groups_are_the_sums_of_their_tasks() -> None:
     )
     ranges = Ranges((0, 1), TEN)
     tasks = residents(time, "task", ranges, names={3: "<b>"})
-    assert [(each.id, each.name, int(each.ns.sum())) for each in tasks] == [
+    assert [(item.id, item.name, int(item.ns.sum())) for item in tasks] == [
         (3, "<b>", 8 * MS),
         (1, "", 3 * MS),
         (2, "", MS),
@@ -87,7 +87,7 @@ def test_processes_and_groups_are_the_sums_of_their_tasks() -> None:
 
 
 def test_the_final_node_is_that_of_the_last_slice_with_time() -> None:
-    each = Resident("task", 1, "a", ns((5, 0), (4, 6), *[(0, 0)] * 8))
-    shown = describe(each, (4, 5), TEN)
+    item = Resident("task", 1, "a", ns((5, 0), (4, 6), *[(0, 0)] * 8))
+    shown = describe(item, (4, 5), TEN)
     assert shown.final_node == 5
     assert shown.share == pytest.approx((60, 40))

@@ -9,8 +9,8 @@ from support.small_traces import Trace
 Span = tuple[int, int, int, int | None, str | None]
 
 
-def rows(found: pl.DataFrame) -> list[Span]:
-    return found.select("cpu", "start_ns", "end_ns", "pid", "comm").rows()
+def rows(result: pl.DataFrame) -> list[Span]:
+    return result.select("cpu", "start_ns", "end_ns", "pid", "comm").rows()
 
 
 def test_a_cpu_runs_a_task_from_one_switch_to_the_next(trace: Trace) -> None:
@@ -51,15 +51,15 @@ def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Trace) -> None:
     events = trace.table(
         trace.switch(0, 0, "a:1", "b:2"), trace.mark(5, "from cpu 1", cpu=1), trace.mark(9, "x")
     )
-    found = spans(events, Window(0, 10)).filter(pl.col("cpu") == 1)
-    assert rows(found) == [(1, 0, 10, 99, "marker")]
-    assert found["known"].to_list() == [False]
+    result = spans(events, Window(0, 10)).filter(pl.col("cpu") == 1)
+    assert rows(result) == [(1, 0, 10, 99, "marker")]
+    assert result["known"].to_list() == [False]
 
 
 def test_a_cpu_without_any_event_was_idle(trace: Trace) -> None:
-    found = spans(trace.table(trace.switch(5, 0, "a:1", "b:2")), Window(5, 10), cpus=[0, 3])
-    assert rows(found) == [(0, 5, 10, 2, "b"), (3, 5, 10, 0, "<idle>")]
-    assert found["known"].to_list() == [True, False]
+    result = spans(trace.table(trace.switch(5, 0, "a:1", "b:2")), Window(5, 10), cpus=[0, 3])
+    assert rows(result) == [(0, 5, 10, 2, "b"), (3, 5, 10, 0, "<idle>")]
+    assert result["known"].to_list() == [True, False]
 
 
 def test_who_ran_where_events_were_lost_is_unknown(trace: Trace) -> None:

@@ -11,9 +11,9 @@ Lengths = list[tuple[int, int, int]]
 
 def lengths(events: pl.DataFrame, cpu: int, window: Window) -> Lengths:
     """Return (start, end, runnable) of one CPU, neighbours with the same number joined."""
-    found = queue_lengths(stays(events, window), window, [0, 1]).filter(pl.col("cpu") == cpu)
+    result = queue_lengths(stays(events, window), window, [0, 1]).filter(pl.col("cpu") == cpu)
     joined: Lengths = []
-    for start, end, number in found.select("start_ns", "end_ns", "runnable").rows():
+    for start, end, number in result.select("start_ns", "end_ns", "runnable").rows():
         if joined and joined[-1][2] == number:
             joined[-1] = (joined[-1][0], end, number)
         else:

@@ -23,20 +23,20 @@ def recording(trace: Trace) -> pl.DataFrame:
     return table
 
 
-def rows(found: RunTimeline | None) -> list[tuple[Any, ...]]:
-    assert found is not None
-    return found.spans.select("cpu", "start_ns", "end_ns", "pid", "comm", "of_interest").rows()
+def rows(result: RunTimeline | None) -> list[tuple[Any, ...]]:
+    assert result is not None
+    return result.spans.select("cpu", "start_ns", "end_ns", "pid", "comm", "of_interest").rows()
 
 
 def test_times_are_since_the_window_began_and_idle_time_is_left_out(trace: Trace) -> None:
-    found = timeline_of(recording(trace), ["b"])
-    assert rows(found) == [
+    timeline = timeline_of(recording(trace), ["b"])
+    assert rows(timeline) == [
         (0, 0, 1_000_000, 1, "a", False),
         (0, 1_000_000, 3_000_000, 2, "b", True),
     ]
-    assert found is not None
-    assert found.length_ns == 6_000_000
-    assert found.marks == (Mark(0.0, "begin"), Mark(2.5, "half"), Mark(6.0, "end"))
+    assert timeline is not None
+    assert timeline.length_ns == 6_000_000
+    assert timeline.marks == (Mark(0.0, "begin"), Mark(2.5, "half"), Mark(6.0, "end"))
 
 
 def test_the_analysis_has_the_same_of_one_chunk_and_none_of_several(trace: Trace) -> None:
@@ -52,14 +52,14 @@ def test_without_sched_switch_nobody_knows(trace: Trace) -> None:
 
 def test_a_flood_of_marks_is_cut(trace: Trace) -> None:
     flood = [trace.mark(10 + number, f"m{number}") for number in range(2 * MOST_MARKS)]
-    found = timeline_of(trace.table(trace.switch(5, 0, "idle", "a:1"), *flood), [])
-    assert found is not None
-    assert [mark.text for mark in found.marks] == [f"m{number}" for number in range(MOST_MARKS)]
+    timeline = timeline_of(trace.table(trace.switch(5, 0, "idle", "a:1"), *flood), [])
+    assert timeline is not None
+    assert [mark.text for mark in timeline.marks] == [f"m{number}" for number in range(MOST_MARKS)]
 
 
 def test_a_task_without_a_name_is_of_no_interest(trace: Trace) -> None:
     nobody = pl.lit(None, pl.String)
     events = recording(trace).with_columns(comm=nobody, next_comm=nobody, prev_comm=nobody)
-    found = timeline_of(events, ["b"])
-    assert found is not None
-    assert found.spans["of_interest"].to_list() == [False, False]
+    timeline = timeline_of(events, ["b"])
+    assert timeline is not None
+    assert timeline.spans["of_interest"].to_list() == [False, False]

@@ -103,9 +103,15 @@ def test_the_posts_stddev_is_the_populations_and_perfs_is_the_samples() -> None:
 
 
 def test_a_summary_counts_what_is_there() -> None:
-    found = summarise([4, None, 2.0, 6])
-    assert found is not None
-    assert (found.n, found.mean, found.minimum, found.maximum, found.stddev) == (3, 4, 2, 6, 2)
+    summary = summarise([4, None, 2.0, 6])
+    assert summary is not None
+    assert (summary.n, summary.mean, summary.minimum, summary.maximum, summary.stddev) == (
+        3,
+        4,
+        2,
+        6,
+        2,
+    )
     assert summarise([None]) is None
     single = summarise([5])
     assert single is not None
@@ -128,12 +134,12 @@ def test_separated_means_without_any_overlap() -> None:
 
 
 def test_the_means_that_the_seeds_use() -> None:
-    found = summarise([1, 2, 4])
-    assert found is not None
-    assert found.harmonic_mean == pytest.approx(3 / (1 + 1 / 2 + 1 / 4))
-    assert found.geometric_mean == pytest.approx(2)
-    assert found.variation == pytest.approx(100 * sqrt(7 / 3) / (7 / 3))
-    assert found.population_stddev == pytest.approx(sqrt(14 / 9))
+    summary = summarise([1, 2, 4])
+    assert summary is not None
+    assert summary.harmonic_mean == pytest.approx(3 / (1 + 1 / 2 + 1 / 4))
+    assert summary.geometric_mean == pytest.approx(2)
+    assert summary.variation == pytest.approx(100 * sqrt(7 / 3) / (7 / 3))
+    assert summary.population_stddev == pytest.approx(sqrt(14 / 9))
     zero = summarise([0, 1])
     assert zero is not None
     assert (zero.harmonic_mean, zero.geometric_mean) == (None, None)
@@ -143,10 +149,10 @@ def test_the_population_stddev_is_what_the_2018_table_prints() -> None:
     """From perf stat's standard error of the mean, 12.46 % of 759.02 s in 5 runs."""
     sample = 0.1246 * 759.019898884 * sqrt(5)
     values = [759.02 + sample * shift * sqrt(4 / 2) for shift in (-1, 1, 0, 0, 0)]
-    found = summarise(values)
-    assert found is not None
-    assert found.stddev == pytest.approx(sample)
-    assert found.population_stddev == pytest.approx(189.17, abs=0.1)
+    summary = summarise(values)
+    assert summary is not None
+    assert summary.stddev == pytest.approx(sample)
+    assert summary.population_stddev == pytest.approx(189.17, abs=0.1)
 
 
 def compare(before: Sequence[float | None], after: Sequence[float | None], way: Direction,
@@ -169,9 +175,9 @@ def test_holms_correction_by_hand() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_holm_never_lowers_a_p_nor_changes_their_order(values: list[float]) -> None:
-    found = holm(values)
-    assert all(p <= c <= 1 for p, c in zip(values, found, strict=True))
-    ordered = [c for _, c in sorted(zip(values, found, strict=True))]
+    corrected = holm(values)
+    assert all(p <= c <= 1 for p, c in zip(values, corrected, strict=True))
+    ordered = [c for _, c in sorted(zip(values, corrected, strict=True))]
     assert ordered == sorted(ordered)
 
 
@@ -179,15 +185,17 @@ SPREAD = [3.1, 2.2, 4.0], [7.3, 9.9, 8.8]
 
 
 def test_few_runs_are_compared_by_welchs_t() -> None:
-    found = compare(*SPREAD, Direction.HIGHER)
+    comparison = compare(*SPREAD, Direction.HIGHER)
     expected = stats.ttest_ind(SPREAD[1], SPREAD[0], equal_var=False)
     interval = expected.confidence_interval(0.95)
-    assert found.test == "Welch's t"
-    assert found.p_value == pytest.approx(expected.pvalue)
-    assert found.interval == pytest.approx((interval.low, interval.high))
-    assert found.difference == pytest.approx(26 / 3 - 9.3 / 3)
-    assert (found.outcome, found.separated) == ("better", True)
-    assert found.verdict == ("all 3 of 3 runs after are above all 3 before (Welch's t, p = 0.0054)")
+    assert comparison.test == "Welch's t"
+    assert comparison.p_value == pytest.approx(expected.pvalue)
+    assert comparison.interval == pytest.approx((interval.low, interval.high))
+    assert comparison.difference == pytest.approx(26 / 3 - 9.3 / 3)
+    assert (comparison.outcome, comparison.separated) == ("better", True)
+    assert comparison.verdict == (
+        "all 3 of 3 runs after are above all 3 before (Welch's t, p = 0.0054)"
+    )
 
 
 def test_the_outcome_follows_the_measures_direction() -> None:
@@ -197,43 +205,43 @@ def test_the_outcome_follows_the_measures_direction() -> None:
 
 
 def test_what_is_plain_alone_may_be_chance_among_many() -> None:
-    found = compare(*SPREAD, Direction.HIGHER, family=20)
-    assert found.corrected == pytest.approx(20 * (found.p_value or 0))
-    assert found.outcome == "no difference shown"
-    assert "p = 0.0054; 0.11 among 20" in found.verdict
+    comparison = compare(*SPREAD, Direction.HIGHER, family=20)
+    assert comparison.corrected == pytest.approx(20 * (comparison.p_value or 0))
+    assert comparison.outcome == "no difference shown"
+    assert "p = 0.0054; 0.11 among 20" in comparison.verdict
 
 
 def test_few_runs_that_overlap_show_nothing_whatever_their_p() -> None:
     before, after = [1.0, 1.1, 1.25, 1.95], [1.94, 2.2, 2.3, 2.4]
-    found = compare(before, after, Direction.HIGHER, family=2)
-    assert found.test == "Welch's t"
-    assert found.corrected is not None
-    assert found.corrected < 0.05
-    assert (found.separated, found.outcome) == (False, "no difference shown")
-    assert "overlap" in found.verdict
+    comparison = compare(before, after, Direction.HIGHER, family=2)
+    assert comparison.test == "Welch's t"
+    assert comparison.corrected is not None
+    assert comparison.corrected < 0.05
+    assert (comparison.separated, comparison.outcome) == (False, "no difference shown")
+    assert "overlap" in comparison.verdict
 
 
 def test_runs_enough_are_compared_by_ranks() -> None:
     before, after = [1.0, 2, 3, 4, 5], [6.5, 7, 8, 9, 1000]
-    found = compare(before, after, Direction.LOWER)
-    assert (found.test, found.outcome) == ("Mann-Whitney", "worse")
-    assert found.p_value == pytest.approx(2 / 252)
-    assert "Mann-Whitney, p = 0.0079" in found.verdict
+    comparison = compare(before, after, Direction.LOWER)
+    assert (comparison.test, comparison.outcome) == ("Mann-Whitney", "worse")
+    assert comparison.p_value == pytest.approx(2 / 252)
+    assert "Mann-Whitney, p = 0.0079" in comparison.verdict
 
 
 def test_ranks_may_overlap_and_still_differ() -> None:
     before = [1.0, 2, 3, 4, 5, 6, 7, 8]
     after = [7.5, 9, 10, 11, 12, 13, 14, 15]
-    found = compare(before, after, Direction.HIGHER)
-    assert (found.outcome, found.separated) == ("better", False)
-    assert found.verdict.startswith("the 8 runs after are mostly above the 8 before (Mann-W")
+    comparison = compare(before, after, Direction.HIGHER)
+    assert (comparison.outcome, comparison.separated) == ("better", False)
+    assert comparison.verdict.startswith("the 8 runs after are mostly above the 8 before (Mann-W")
 
 
 def test_ties_are_counted_exactly() -> None:
     """Of the C(8, 4) = 70 ways to place the two 1s and six 0s, 15 + 15 put both on one side."""
-    found = compare([0, 0, 0, 0], [0, 0, 1, 1], Direction.HIGHER)
-    assert found.test == "Mann-Whitney"
-    assert found.p_value == pytest.approx(30 / 70)
+    comparison = compare([0, 0, 0, 0], [0, 0, 1, 1], Direction.HIGHER)
+    assert comparison.test == "Mann-Whitney"
+    assert comparison.p_value == pytest.approx(30 / 70)
 
 
 def test_whole_numbers_without_spread_are_no_proof() -> None:
@@ -242,9 +250,9 @@ def test_whole_numbers_without_spread_are_no_proof() -> None:
         compare([0, 0, 0], [1, 1, 1], Direction.LOWER, family=10).outcome == "no difference shown"
     )
     assert compare([0, 0, 0], [9, 9, 9], Direction.LOWER, family=10).outcome == "worse"
-    found = compare([0, 0, 0], [1, 1, 1], Direction.LOWER)
+    comparison = compare([0, 0, 0], [1, 1, 1], Direction.LOWER)
     # Variance 1/12 on both sides: t = 1 / sqrt(2 / 36), with 4 degrees of freedom.
-    assert found.p_value == pytest.approx(2 * stats.t.sf(sqrt(18), 4))
+    assert comparison.p_value == pytest.approx(2 * stats.t.sf(sqrt(18), 4))
 
 
 def test_the_smallest_effect_grows_with_spread_and_family() -> None:
@@ -266,20 +274,20 @@ def test_the_smallest_effect_grows_with_spread_and_family() -> None:
 def test_a_table_shares_one_correction_and_constants_do_not_count() -> None:
     same = ([5, 5, 5], [5, 5, 5], "lower")
     rows = [(*SPREAD, "higher"), same, same, (SPREAD[0], SPREAD[0], "lower"), ([], [1], "lower")]
-    found = compare_table(rows)  # type: ignore[arg-type]
-    assert [each.outcome for each in found] == [
+    comparisons = compare_table(rows)  # type: ignore[arg-type]
+    assert [item.outcome for item in comparisons] == [
         *("better", "no difference shown", "no difference shown", "no difference shown"),
         "not comparable",
     ]
-    assert found[0].corrected == pytest.approx(2 * (found[0].p_value or 0))
-    assert found[1].verdict == "the same value in all 6 runs"
+    assert comparisons[0].corrected == pytest.approx(2 * (comparisons[0].p_value or 0))
+    assert comparisons[1].verdict == "the same value in all 6 runs"
     assert compare_table([]) == ()
 
 
 def test_two_runs_show_nothing_even_apart() -> None:
-    found = compare([1, 2], [8000, 9000], Direction.HIGHER)
-    assert (found.outcome, found.separated) == ("no difference shown", True)
-    assert "so few runs show nothing" in found.verdict
+    comparison = compare([1, 2], [8000, 9000], Direction.HIGHER)
+    assert (comparison.outcome, comparison.separated) == ("no difference shown", True)
+    assert "so few runs show nothing" in comparison.verdict
     single = compare([1], [8], Direction.HIGHER)
     assert (single.outcome, single.interval) == ("no difference shown", None)
 
@@ -288,9 +296,9 @@ def test_two_runs_show_nothing_even_apart() -> None:
 def test_what_was_not_measured_is_not_comparable(
     before: list[float | None], after: list[float | None], side: str
 ) -> None:
-    found = compare(before, after, Direction.LOWER)
-    assert found.outcome == "not comparable"
-    assert found.verdict == f"no run {side} could measure it"
+    comparison = compare(before, after, Direction.LOWER)
+    assert comparison.outcome == "not comparable"
+    assert comparison.verdict == f"no run {side} could measure it"
 
 
 number = st.floats(-1e6, 1e6) | st.integers(-50, 50)
@@ -300,20 +308,20 @@ number = st.floats(-1e6, 1e6) | st.integers(-50, 50)
 def test_any_samples_give_a_whole_comparison(
     before: list[float], after: list[float], family: int
 ) -> None:
-    found = compare(before, after, Direction.LOWER, family)
+    comparison = compare(before, after, Direction.LOWER, family)
     back = compare(after, before, Direction.LOWER, family)
     flipped = {"better": "worse", "worse": "better"}
-    assert back.outcome == flipped.get(found.outcome, found.outcome)
-    if found.p_value is not None:
-        assert 0 <= found.p_value <= (found.corrected or 0) <= 1
-        assert back.p_value == pytest.approx(found.p_value, abs=1e-9)
-    if found.interval is not None:
-        assert found.interval[0] <= (found.difference or 0) <= found.interval[1]
-    assert found.verdict
+    assert back.outcome == flipped.get(comparison.outcome, comparison.outcome)
+    if comparison.p_value is not None:
+        assert 0 <= comparison.p_value <= (comparison.corrected or 0) <= 1
+        assert back.p_value == pytest.approx(comparison.p_value, abs=1e-9)
+    if comparison.interval is not None:
+        assert comparison.interval[0] <= (comparison.difference or 0) <= comparison.interval[1]
+    assert comparison.verdict
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "result"),
     [
         ([], []),
         ([7], []),
@@ -322,5 +330,5 @@ def test_any_samples_give_a_whole_comparison(
         ([4, 1, 2, 9], [2, 1, 1, 6]),
     ],
 )
-def test_deviations_from_the_median(values: list[float | None], found: list[float]) -> None:
-    assert deviations(values) == found
+def test_deviations_from_the_median(values: list[float | None], result: list[float]) -> None:
+    assert deviations(values) == result

@@ -81,19 +81,19 @@ def _printed(run: Recording) -> Iterator[Measure]:
     if run.command is None:
         return
     workload = run.command.workload
-    found = {}
-    for each in run.command.metrics:
-        name = f"{each.name}_{each.label}" if each.label else each.name
+    measures = {}
+    for metric in run.command.metrics:
+        name = f"{metric.name}_{metric.label}" if metric.label else metric.name
         info = MeasureInfo(
             name,
-            each.unit,
-            Direction(each.direction),
-            MeasureKind(each.kind),
+            metric.unit,
+            Direction(metric.direction),
+            MeasureKind(metric.kind),
             f"What {workload} printed as {name}.",
             (MeasureSource(SourceKind.WORKLOAD, workload),),
         )
-        found[name] = Measure(info, each.value)
-    yield from found.values()
+        measures[name] = Measure(info, metric.value)
+    yield from measures.values()
 
 
 GROUPS = (

@@ -66,16 +66,16 @@ def _compute(run: Recording) -> Iterator[Measure]:
     ran = run.has("sched_switch") and bool(run.machine.nodes)
     for level, (converged, time) in BY_LEVEL.items():
         here = run.residents[level] if ran else ()
-        since = [converged_ms(each.ns, run.slices) for each in here]
-        there = [at for at in since if at is not None]
-        yield converged.of(100 * len(there) / len(since) if since else None)
-        yield time.of(max(there) / 1000 if there and len(there) == len(since) else None)
+        since = [converged_ms(resident.ns, run.slices) for resident in here]
+        moments = [at for at in since if at is not None]
+        yield converged.of(100 * len(moments) / len(since) if since else None)
+        yield time.of(max(moments) / 1000 if moments and len(moments) == len(since) else None)
     tasks = run.residents["task"]
     spread = None
     if tasks and ran:
         allowed = set(run.allowed)
         weights = [len(set(run.machine.cpus_of[node]) & allowed) for node in run.machine.nodes]
-        together = np.sum([each.ns for each in tasks], axis=0)
+        together = np.sum([resident.ns for resident in tasks], axis=0)
         spread = spread_ms(together, weights, run.slices)
     yield EVEN_SPREAD.of(None if spread is None else spread / 1000)
 

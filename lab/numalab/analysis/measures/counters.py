@@ -66,8 +66,8 @@ def _waits(run: Recording) -> Iterator[Measure]:
     if run.command is None:
         return
     before, after = run.command.schedstat
-    first = {each.cpu: each for each in before}
-    pairs = [(first[each.cpu], each) for each in after if each.cpu in first]
+    first = {cpu.cpu: cpu for cpu in before}
+    pairs = [(first[cpu.cpu], cpu) for cpu in after if cpu.cpu in first]
     waited = sum(new.waiting_ns - old.waiting_ns for old, new in pairs)
     slices = sum(new.timeslices - old.timeslices for old, new in pairs)
     yield WAIT_TIME.of(waited / 1e9 if pairs else None)

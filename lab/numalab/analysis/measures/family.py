@@ -64,8 +64,8 @@ class MeasureFamily:
         pattern = "".join(
             re.escape(part) if i % 2 == 0 else f"(?P<{part}>\\w+)" for i, part in enumerate(parts)
         )
-        found = re.fullmatch(pattern, name)
-        return self._info(name, found.groupdict()) if found else None
+        match = re.fullmatch(pattern, name)
+        return self._info(name, match.groupdict()) if match else None
 
     def _info(self, name: str, places: dict[str, int | str] | dict[str, str]) -> MeasureInfo:
         text = self.definition.format(**places)

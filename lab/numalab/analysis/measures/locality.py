@@ -84,8 +84,8 @@ def _compute(run: Recording) -> Iterator[Measure]:
 def _other_faults(vmstat: Mapping[str, int]) -> int | None:
     """Count as the kernel does: do_numa_page() in mm/memory.c is in pgfault as well (6.12)."""
     counters = [vmstat.get(name) for name in ("pgfault", "pgmajfault", "numa_hint_faults")]
-    known = [value for value in counters if value is not None]
-    return known[0] - known[1] - known[2] if len(known) == len(counters) else None
+    values = [value for value in counters if value is not None]
+    return values[0] - values[1] - values[2] if len(values) == len(counters) else None
 
 
 GROUP = register_measures(

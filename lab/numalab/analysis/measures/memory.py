@@ -115,26 +115,26 @@ def _tasks(run: Recording, memory: JoinedTables) -> Iterator[Measure]:
     sums = _sums(run, mine, _OF_TASKS)
     cpu_ns = int(run.sums.time["ns"].sum())
     stalled, waited, lines = sums["stalled_ps"], sums["waited_ps"], sums["lines"]
-    known = None not in (stalled, waited, lines)
-    yield LOCAL.of(percent(sums["local"] or 0, lines or 0) if known else None)
-    yield STALL.of(percent((stalled or 0) / 1000, cpu_ns) if known else None)
-    yield QUEUED.of(percent(waited or 0, stalled or 0) if known else None)
+    counted = None not in (stalled, waited, lines)
+    yield LOCAL.of(percent(sums["local"] or 0, lines or 0) if counted else None)
+    yield STALL.of(percent((stalled or 0) / 1000, cpu_ns) if counted else None)
+    yield QUEUED.of(percent(waited or 0, stalled or 0) if counted else None)
     yield LINES.of(_whole(lines))
 
 
 def _traffic(run: Recording, memory: JoinedTables) -> Iterator[Measure]:
     seconds = run.window.length_ns / 1e9
     keys = ("from_node", "to_node")
-    found = {
+    rates = {
         (source, target): lines * LINE_BYTES / 1e6 / seconds
         for source, target, lines in _within(run, memory.traffic, keys, ("lines",)).iter_rows()
     }
-    known = seconds > 0 and memory.traffic["start_ns"].null_count() == 0
+    counted = seconds > 0 and memory.traffic["start_ns"].null_count() == 0
     for node in run.machine.nodes:
-        yield NODE_TRAFFIC.of(found.get((node, node), 0.0) if known else None, node=node)
+        yield NODE_TRAFFIC.of(rates.get((node, node), 0.0) if counted else None, node=node)
     links = memory.traffic.select(keys).unique().filter(pl.col("from_node") != pl.col("to_node"))
     for source, target in sorted(links.iter_rows()):
-        value = found.get((source, target), 0.0) if known else None
+        value = rates.get((source, target), 0.0) if counted else None
         yield LINK_TRAFFIC.of(value, source=source, target=target)
 
 

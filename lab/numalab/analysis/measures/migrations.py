@@ -109,23 +109,23 @@ def _compute(run: Recording) -> Iterator[Measure]:
     between: Counter[frozenset[int | None]] = Counter()
     for a, b, moves in moved.group_by("from_node", "to_node").agg(moves=pl.len()).iter_rows():
         between[frozenset((a, b))] += moves
-    known = run.has("sched_migrate_task")
+    recorded = run.has("sched_migrate_task")
     across = sum(moves for pair, moves in between.items() if len(pair) == 2)
     by_mover = Counter(run.node_migrations["mover"].to_list())
     returned = run.node_migrations.filter(pl.col("back_by").is_not_null())
     numa = returned.filter(pl.col("mover") == "numa")
     by_balancer = numa.filter(pl.col("back_by").is_in(["load balancer", "stopper"]))
-    told = run.movers_known
-    yield TASK_MIGRATIONS.of(moved.height if known else None)
-    yield TASK_NODE_MIGRATIONS.of(run.if_nodes(across if known else None))
+    movers = run.movers_known
+    yield TASK_MIGRATIONS.of(moved.height if recorded else None)
+    yield TASK_NODE_MIGRATIONS.of(run.if_nodes(across if recorded else None))
     for a, b in combinations(nodes, 2):
-        yield BETWEEN_NODES.of(between[frozenset((a, b))] if known else None, a=a, b=b)
-    yield PING_PONGS.of(run.if_nodes(returned.filter(mine).height if known else None))
+        yield BETWEEN_NODES.of(between[frozenset((a, b))] if recorded else None, a=a, b=b)
+    yield PING_PONGS.of(run.if_nodes(returned.filter(mine).height if recorded else None))
     for mover, family in BY_MOVER.items():
-        yield family.of(by_mover[mover] if told else None)
-    yield UNDONE.of(numa.height if told else None)
-    yield REBALANCED.of(by_balancer.height if told else None)
-    yield STORMS.of(len(run.storms) if told else None)
+        yield family.of(by_mover[mover] if movers else None)
+    yield UNDONE.of(numa.height if movers else None)
+    yield REBALANCED.of(by_balancer.height if movers else None)
+    yield STORMS.of(len(run.storms) if movers else None)
 
 
 GROUP = register_measures(

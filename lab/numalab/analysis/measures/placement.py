@@ -50,20 +50,20 @@ NODE_CHANGES = MeasureFamily(
 
 
 def _compute(run: Recording) -> Iterator[Measure]:
-    known = run.has("sched_switch")
+    recorded = run.has("sched_switch")
     time = run.sums.time.group_by("node").agg(pl.col("ns").sum())
-    by_node = {node: ns for node, ns in time.iter_rows() if node is not None} if known else {}
+    by_node = {node: ns for node, ns in time.iter_rows() if node is not None} if recorded else {}
     total = sum(by_node.values())
     length = run.window.length_ns
     share = {}
-    if known and length:
+    if recorded and length:
         share = {cpu: 100 * run.sums.busy_cpu[cpu] / length for cpu in run.allowed}
     for node in run.machine.nodes:
         yield TIME_SHARE.of(100 * by_node.get(node, 0) / total if total else None, node=node)
     for cpu in run.allowed:
         yield BUSY_SHARE.of(share.get(cpu), cpu=cpu)
     yield BUSY_SHARE_MIN.of(min(share.values()) if share else None)
-    yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if known else None))
+    yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if recorded else None))
 
 
 GROUP = register_measures(

@@ -53,12 +53,12 @@ def _compute(run: Recording) -> Iterator[Measure]:
     preferred = faults.filter(pl.col("node") == pl.col("node_task"))
     settled = tasks.filter(pl.col("node") >= 0)
     last = run.sums.final.join(settled, on="pid", suffix="_task")["cpu", "node"].rows()
-    there = sum(run.machine.node_of.get(cpu) == node for cpu, node in last)
+    on_preferred = sum(run.machine.node_of.get(cpu) == node for cpu, node in last)
     followed = last and run.has(*_FOLLOWED)
     every = sum_of(faults, private + shared)
     yield ON_PREFERRED_NODE.of(percent(sum_of(preferred, private + shared), every))
     yield SHARED.of(percent(sum_of(faults, shared), every))
-    yield TASKS_ON_PREFERRED.of(run.if_nodes(100 * there / len(last)) if followed else None)
+    yield TASKS_ON_PREFERRED.of(run.if_nodes(100 * on_preferred / len(last)) if followed else None)
 
 
 GROUP = register_measures("NUMA faults", (ON_PREFERRED_NODE, SHARED, TASKS_ON_PREFERRED), _compute)

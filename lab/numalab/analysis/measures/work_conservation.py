@@ -65,12 +65,12 @@ TASKS_FINAL = MeasureFamily(
 
 def _compute(run: Recording) -> Iterator[Measure]:
     sums, length = run.sums, run.window.length_ns
-    known = length - sums.lost_ns
-    told = run.has(*WAITING_EVENTS) and known > 0
+    known_ns = length - sums.lost_ns
+    recorded = run.has(*WAITING_EVENTS) and known_ns > 0
     longest = sums.longest.select(pl.col("end_ns") - pl.col("start_ns")).max().item()
-    yield IDLE_WHILE_OVERLOADED.of(100 * sums.idle_ns / known if told else None)
-    yield LONGEST.of((longest or 0) / 1e6 if told else None)
-    yield QUEUE_IMBALANCE.of(run.if_nodes(_imbalance(run) if told else None))
+    yield IDLE_WHILE_OVERLOADED.of(100 * sums.idle_ns / known_ns if recorded else None)
+    yield LONGEST.of((longest or 0) / 1e6 if recorded else None)
+    yield QUEUE_IMBALANCE.of(run.if_nodes(_imbalance(run) if recorded else None))
     yield UNKNOWN_TIME.of(100 * sums.lost_ns / length if length else 0.0)
     mine = sums.final.filter(run.of_interest)["cpu"].to_list()
     last = Counter(run.machine.node_of.get(cpu) for cpu in mine)
@@ -90,8 +90,8 @@ def _imbalance(run: Recording) -> float | None:
     queued = {(node, number): ns for node, number, ns in run.sums.queued.iter_rows()}
     total = 0.0
     for number, length in enumerate(lengths):
-        each = [queued.get((node, number), 0) / length / cpus[node] for node in used]
-        total += (max(each) - min(each)) * length
+        queues = [queued.get((node, number), 0) / length / cpus[node] for node in used]
+        total += (max(queues) - min(queues)) * length
     return total / sum(lengths)
 
 

@@ -56,8 +56,8 @@ def choice(run: LoadRecording) -> Iterator[Observation]:
     packaging, users = run.topology.packaging, run.memory_users
     if packaging.threads < 2 or not users or run.load.hotplug:
         return
-    there = pl.col("dst_cpu").is_in(list(run.idle))
-    moved = run.events("sched_move_numa").filter(there).collect()
+    known_cpu = pl.col("dst_cpu").is_in(list(run.idle))
+    moved = run.events("sched_move_numa").filter(known_cpu).collect()
     wrong = 0
     for time_ns, cpu in moved.select("time_ns", "dst_cpu").iter_rows():
         busy: dict[int, bool] = {}  # of each core of the node, but for the CPU that was chosen
@@ -86,7 +86,7 @@ def _busy(run: LoadRecording, cpu: int, low: int, high: int) -> Spans:
 
 
 def _all(sets: list[Spans], low: int, high: int) -> Spans:
-    found = (np.array([low], np.int64), np.array([high], np.int64))
-    for each in sets:
-        found = met(found, each)
-    return found
+    common = (np.array([low], np.int64), np.array([high], np.int64))
+    for spans in sets:
+        common = met(common, spans)
+    return common

@@ -15,8 +15,8 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
     Weak in every other load: tasks in turns on a CPU too few, or woken elsewhere, do change nodes.
     """
     nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
-    if (found := _changes(run, nodes)) is not None:
-        moved, rate = found
+    if (changes := _changes(run, nodes)) is not None:
+        moved, rate = changes
         parts = run.load.parts
         alike = len({part.cpus for part in parts}) == 1 and all(p.kind == "hog" for p in parts)
         yield Observation(
@@ -31,8 +31,8 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
 def wandering(run: LoadRecording) -> Iterator[Observation]:
     """Tasks do not change CPUs all the time; how often they may depends on the load alone."""
     cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
-    if (found := _changes(run, cpus)) is not None:
-        moved, rate = found
+    if (changes := _changes(run, cpus)) is not None:
+        moved, rate = changes
         yield Observation(
             rate,
             f"{_tasks(run)} changed CPUs {moved} times in"

@@ -51,12 +51,12 @@ def _fullest(load: Load) -> int:
 
     By Hall's theorem those parts decide that have most tasks for the CPUs that any of them may use.
     """
-    found = 1
+    most = 1
     for count in range(1, len(load.parts) + 1):
         for some in combinations(load.parts, count):
             cpus = set().union(*(part.cpus for part in some))
-            found = max(found, -(-sum(part.count for part in some) // len(cpus)))
-    return found
+            most = max(most, -(-sum(part.count for part in some) // len(cpus)))
+    return most
 
 
 @register_property("proportion", most=2.5, suspect=1.3)
@@ -70,8 +70,8 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     if load.hotplug or load.cpuset or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
-    ran, there = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
-    for cpu, hogs in there.items():
+    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
+    for cpu, hogs in ready.items():
         for low, high, pids in _together(hogs):
             length = high - low
             if length < _LONG_MS * MS or len(pids) < 2:
@@ -92,11 +92,11 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
 
 def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
     """Return by CPU and task when it was there, from rows with pid, cpu, start_ns, end_ns."""
-    found: defaultdict[int, dict[int, Spans]] = defaultdict(dict)
+    by_cpu: defaultdict[int, dict[int, Spans]] = defaultdict(dict)
     for (cpu, pid), part in rows.partition_by("cpu", "pid", as_dict=True).items():
         spans = covered(part)
-        found[int(cpu)][int(pid)] = spans
-    return found
+        by_cpu[int(cpu)][int(pid)] = spans
+    return by_cpu
 
 
 def _together(tasks: Mapping[int, Spans]) -> Iterator[tuple[int, int, frozenset[int]]]:

@@ -74,5 +74,5 @@ def _late(run: LoadRecording, place: int, *, near: bool) -> float | None:
     else:
         lengths = [run.waits[pid][1] - run.waits[pid][0] for pid in mine]
     waited = np.concatenate([np.empty(0, np.int64), *lengths]) / MS
-    each = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
-    return float(each[int(0.9 * (len(each) - 1))])
+    turn_waits = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
+    return float(turn_waits[int(0.9 * (len(turn_waits) - 1))])
