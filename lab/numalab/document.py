@@ -1,4 +1,4 @@
-"""Reads the TOML files that people write, and says in their words what is wrong with one."""
+"""Reads TOML files, and explains the errors in one by file and key."""
 
 import json
 import tomllib
@@ -22,7 +22,7 @@ MOST_ERRORS = 100  # that are explained
 
 
 class Document(BaseModel):
-    """A table of a TOML file: no key that is not named, no value that changes afterwards."""
+    """A table of a TOML file: immutable, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -36,8 +36,8 @@ Listed = Annotated[tuple[_T, ...], FailFast()]
 def read_document(path: Path, model: type[D]) -> D:
     """Read a TOML file as `model`.
 
-    Raises UserError with the file, the key and what would be valid: for a missing or unreadable
-    file, TOML that does not parse, and the first key that does not fit the model.
+    Raises UserError with file, key and valid values for a missing or unreadable file, bad TOML, and
+    the first key that does not fit the model.
     """
     return check_document(read_toml(path), model, path)
 
@@ -57,9 +57,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_record(path: Path, kind: type[_T]) -> _T | None:
-    """Read a JSON record of the cache; None where there is none, or it is damaged.
+    """Read a JSON record of the cache; None for no record or a damaged one.
 
-    Whatever the cache holds can be made again, so no damage to it is an error.
+    Damage to the cache is no error: everything in it can be made again.
     """
     try:
         if not path.is_file():  # a pipe would block
@@ -75,8 +75,8 @@ def _check_size(table: dict[str, Any], path: Path) -> None:
     for _ in range(DEEPEST):
         level = [
             inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for values in level
+            for inner in (values.values() if isinstance(values, dict) else values)
             if isinstance(inner, dict | list)
         ]
         count += len(level)
@@ -109,7 +109,7 @@ def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[
 def _all_explained(
     error: ValidationError, model: type[Document], path: Path
 ) -> Iterator[UserError]:
-    # A misspelt key is also a missing one; the misspelling is what a person can fix.
+    # A misspelt key is also a missing key; a person can fix the misspelling.
     details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
     return (_explained(detail, model, path) for detail in details)
 
@@ -125,8 +125,8 @@ def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserE
             return UserError("this key is missing", file=path, key=key)
         case "value_error":
             return UserError(str(detail["ctx"]["error"]), file=path, key=key or None)
-    found = repr(detail["input"])[:60]
-    return UserError(f"{_lowered(detail['msg'])}, found {found}", file=path, key=key or None)
+    value = repr(detail["input"])[:60]
+    return UserError(f"{_lowered(detail['msg'])}, found {value}", file=path, key=key or None)
 
 
 def _lowered(text: str) -> str:
@@ -134,7 +134,7 @@ def _lowered(text: str) -> str:
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:
-    """Write a place as people do: `variants.before.kernel`, `claims[2].measure`."""
+    """Return the name of a location: `variants.before.kernel`, `claims[2].measure`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{shown(part)}"
@@ -142,7 +142,7 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the table at `location` may have."""
+    """Return the keys of the table at `location`."""
     for part in location:
         if isinstance(part, str) and part in model.model_fields:
             inner = _model_in(model.model_fields[part].annotation)
@@ -157,6 +157,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if typing.get_origin(annotation) is not None or isinstance(annotation, types.UnionType):
-        found = (_model_in(part) for part in typing.get_args(annotation))
-        return next(filter(None, found), None)
+        models = (_model_in(part) for part in typing.get_args(annotation))
+        return next(filter(None, models), None)
     return None

@@ -29,17 +29,17 @@ _FULL_IN_RUST = re.compile(rf"\(os error ({'|'.join(map(str, _FULL))})\)")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name in the same folder, and rename it to `path` when the block succeeds.
+    """Yield a temporary path in the same folder, and rename it to `path` when the block succeeds.
 
-    The temporary name may be made a file, which then only this user can read, or a folder; on any
-    failure it is removed, after SIGKILL by the next command that writes to the same folder. A full
-    disk is a HostError that names the path.
+    The block creates a file, which then only this user can read, or a folder. It is removed on any
+    failure, after SIGKILL by the next command that writes to the same folder. A full disk is a
+    HostError that names the path.
     """
     make_dir(path.parent)
     _check_replaceable(path)
     try:
         with scratch_folder(path.parent, _UNFINISHED) as scratch:
-            # Its own name tells programs what it is to be; libraries in Rust take only UTF-8.
+            # Some programs look at the suffix; libraries in Rust take only UTF-8.
             temporary = scratch / (path.name if _is_utf8(path) else "new")
             yield temporary
             if temporary.is_file() and not temporary.stat().st_mode & 0o100:
@@ -68,7 +68,7 @@ def _check_replaceable(path: Path) -> None:
 def make_dir(path: Path) -> None:
     """Create a folder, for this user only, with those above it; HostError when that fails."""
     try:
-        for missing in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
+        for missing in reversed([part for part in (path, *path.parents) if not part.is_dir()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot create {shown(path)}: {error.strerror}") from None
@@ -159,7 +159,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def left_by_guest(path: Path) -> bytes:
-    """Read what the guest was to leave; WorkloadFailed when it is not there, or is no file."""
+    """Read a file that the guest leaves; WorkloadFailed if it is missing or no file."""
     try:
         return read_regular(path, MOST_OF_GUEST, follow=False)
     except (OSError, ValueError) as error:

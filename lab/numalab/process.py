@@ -1,7 +1,7 @@
 """The only module that starts a process.
 
-Every child is the leader of its own session, so that a timeout or Ctrl-C ends the whole tree of
-processes it started (`make` starts hundreds), and nothing is left running.
+Every child is the leader of its own session, so that a timeout or Ctrl-C ends all processes that it
+started (`make` starts hundreds).
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from numalab.errors import HostError
 
 TAIL_LINES = 20
-_UMASK = 0o022  # what is built must not depend on the user's; it lies in folders of this user only
+_UMASK = 0o022  # builds must not depend on the user's umask; they lie in folders of this user only
 
 _running: set[int] = set()
 
@@ -38,7 +38,7 @@ class Completed:
 
 
 class CommandFailed(HostError):
-    """A command exited with an error; rooms that know better raise their own error from it."""
+    """A command exited with an error; most callers raise a more precise error from it."""
 
     def __init__(self, completed: Completed) -> None:
         self.completed = completed
@@ -50,16 +50,16 @@ class CommandFailed(HostError):
 
 
 class CommandTimedOut(HostError):
-    """A command ran longer than it may and was ended with everything it had started."""
+    """A command exceeded its time and was ended with all processes that it started."""
 
 
 def find_program(name: str, package: str) -> Path:
     """Find a program on PATH (or in /usr/sbin); HostError names the Debian package that has it."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
-    return Path(found)
+    return Path(program)
 
 
 def version_line(program: str, package: str) -> str:

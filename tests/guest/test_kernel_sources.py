@@ -12,9 +12,9 @@ import pytest
 from numalab.campaign.check import check_topology
 from numalab.campaign.prepare import with_kernel
 from numalab.capture.decode import decode_trace
+from numalab.kernel.initramfs import make_initramfs
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, load_kernels
-from numalab.kernel.prebuilt.initramfs import make_initramfs
 from numalab.results.run_files import RunFiles
 from support.guest_types import Boot, MakeMachine
 from support.trace_report import assert_as_reported

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.files import replacing
-from numalab.kernel.prebuilt.initramfs import init_source, make_initramfs, read_index
-from numalab.kernel.prebuilt.modules import NEEDED, load_order
+from numalab.kernel.initramfs import NEEDED, init_source, load_order, make_initramfs, read_index
 from numalab.source.debian_packages import fetch_packages
 
 _PACKAGE = "linux-image-amd64"

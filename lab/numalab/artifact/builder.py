@@ -57,8 +57,24 @@ class Work:
         cwd: Path | None = None,
         on_line: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """Run one program of the build, as `build_step` does."""
-        build_step(self.name, argv, self.log, env=env, cwd=cwd, on_line=on_line)
+        """Run one program of the build; its output goes to the log, line by line to `on_line`.
+
+        Raises HostError for a full disk or a missing header, else BuildError with the first lines
+        that report errors and the last lines.
+        """
+        errors: list[str] = []
+
+        def inspect(line: str) -> None:
+            if len(errors) < _MOST_ERRORS and _ERROR.search(line):
+                errors.append(line)
+            on_line(line)
+
+        try:
+            # nice: a build takes minutes on a host that somebody uses.
+            run_logged(["nice", "-n", "10", *argv], self.log, cwd=cwd, env=env, on_line=inspect)
+        except CommandFailed as failed:
+            tail = failed.completed.stdout
+            raise build_failed(self.name, errors, tail, self.log) from None
 
 
 @dataclass(frozen=True)
@@ -138,34 +154,6 @@ def resumable_folder(out: Path) -> Iterator[None]:
         yield
     finally:
         mark.unlink(missing_ok=True)
-
-
-def build_step(
-    name: str,
-    argv: Sequence[str | Path],
-    log: Path,
-    *,
-    env: Mapping[str, str],
-    cwd: Path | None = None,
-    on_line: Callable[[str], None] = lambda _line: None,
-) -> None:
-    """Run one program of a build; its output goes to the log, line by line to `on_line`.
-
-    Raises HostError for a full disk or a missing header, else BuildError with the first lines
-    that report errors and the last lines.
-    """
-    errors: list[str] = []
-
-    def inspect(line: str) -> None:
-        if len(errors) < _MOST_ERRORS and _ERROR.search(line):
-            errors.append(line)
-        on_line(line)
-
-    try:
-        # nice: a build takes minutes on a host that somebody uses.
-        run_logged(["nice", "-n", "10", *argv], log, cwd=cwd, env=env, on_line=inspect)
-    except CommandFailed as failed:
-        raise build_failed(name, errors, failed.completed.stdout, log) from None
 
 
 def build_failed(name: str, errors: list[str], tail: str, log: Path) -> HostError | BuildError:

@@ -6,6 +6,7 @@ second is the erofs image with the guest's scripts and programs; it takes second
 
 import hashlib
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from numalab.artifact.program_artifact import compile_program, programs_digest
 from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
 from numalab.files import reading, write_json
-from numalab.image.overlay import copy_onto, describe_tree
 from numalab.image.package_tarball import EPOCH, HOST_FILES, installed_packages, pack_packages
 from numalab.image.recipe import PackedImage, Recipe, images_dir
 from numalab.process import CommandFailed, find_program, run
@@ -32,6 +32,7 @@ _LAYOUT = "2"  # raise it when the image of the same inputs changes
 _ROOT, _RECORD = "root.erofs", "image.json"
 _EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
+MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 
 
 @dataclass(frozen=True)
@@ -230,3 +231,63 @@ def _step(recipe: Recipe, argv: list[str | Path]) -> None:
 
 def _hash(parts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def describe_tree(folder: Path) -> list[str]:
+    """Return names, modes, content hashes and link targets of all files below a folder.
+
+    Raises UserError for a device, a pipe or a socket.
+    """
+    parts = []
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        parts += [str(path.relative_to(folder)), oct(mode)]
+        if stat.S_ISLNK(mode):
+            parts.append(str(path.readlink()))
+        elif stat.S_ISREG(mode):
+            parts.append(hash_file(path))
+        elif not stat.S_ISDIR(mode):
+            raise UserError("neither a file, a folder nor a link", file=path)
+    return parts
+
+
+def copy_onto(folder: Path, tree: Path) -> None:
+    """Copy a folder's files over a tree, with their modes; existing files are replaced.
+
+    A folder that is a link in the tree (`/bin`, `/var/run`) is followed inside the tree, never out
+    of it. Raises UserError for a file where the tree has a folder, and for the reverse.
+    """
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        parent = _inside(tree, relative.parent)
+        target = parent / relative.name
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_folder:
+            target = _inside(tree, relative)
+        if target.exists() and target.is_dir() != is_folder and not target.is_symlink():
+            kind = "a folder" if target.is_dir() else "a file"
+            raise UserError(f"the image has {kind} of this name", file=path)
+        if is_folder:
+            target.mkdir(parents=True, exist_ok=True)  # the target of a link may be missing
+            target.chmod(stat.S_IMODE(path.stat().st_mode))
+        else:
+            target.unlink(missing_ok=True)
+            shutil.copy2(path, target, follow_symlinks=False)
+
+
+def _inside(tree: Path, relative: Path) -> Path:
+    """Return the target of a path below `tree` for a process that has `tree` as its root."""
+    folder, rest, links = tree, list(relative.parts), 0
+    while rest:
+        part = rest.pop(0)
+        if part in ("..", "/"):
+            folder = tree if part == "/" or folder == tree else folder.parent
+            continue
+        if (folder / part).is_symlink():
+            links += 1
+            if links > MAX_LINKS:
+                raise UserError("too many links in the image", file=str(relative))
+            rest = [*(folder / part).readlink().parts, *rest]
+            continue
+        folder = folder / part
+    return folder

@@ -3,31 +3,22 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from numalab.artifact.builder import (
-    Artifact,
-    Work,
-    build,
-    build_step,
-    cached,
-    log_file,
-    resumable_folder,
-)
+from numalab.artifact.builder import Artifact, Work, build, cached, log_file, resumable_folder
 from numalab.artifact.digest import digest_of, hash_file
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import write_json
-from numalab.kernel.config.configure import config_origins, read_fragments, request_config
-from numalab.kernel.config.kconfig import Option, merge
-from numalab.kernel.config.option_origin import Origin
+from numalab.kernel.config_fragment import Option, merge
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
+from numalab.kernel.kernel_config import Origin, config_origins, read_fragments, request_config
 from numalab.kernel.kernel_specs import KernelSpec, fragment_path
 from numalab.kernel.patch_series import find_series
-from numalab.kernel.prebuilt.prebuilt_kernel import fetch_prebuilt, prebuilt_artifact
+from numalab.kernel.prebuilt_kernel import fetch_prebuilt, prebuilt_artifact
 from numalab.locks import locked
 from numalab.process import run, version_line
 from numalab.progress import Progress, no_progress
@@ -163,8 +154,8 @@ def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...
         on_progress(f"unpacking {source.name}", None)
         tree = unpack(source)
         built = cached(_artifact(spec))
-        step = partial(build_step, spec.name, log=log_file(KERNELS, spec.name))
-        config = built.config if built else _configure(inputs, tree, on_progress, step)
+        work = Work(spec.name, tree, log_file(KERNELS, spec.name), on_progress)
+        config = built.config if built else _configure(inputs, tree, work)
         assert config is not None
         origins = config_origins(tree, config, inputs.options)
     left_out = [option for option in _options(spec) if not option.is_for(source.version)]
@@ -182,7 +173,7 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
     switch_tree(tree, inputs.series)
     out = _build_dir(tree, inputs)
     with resumable_folder(out):
-        config = _configure(inputs, tree, work.tell, work.step)
+        config = _configure(inputs, tree, work)
         _compile(tree, out, jobs or len(os.sched_getaffinity(0)), work)
         symbols = _symbols(out)
     seconds = work.seconds
@@ -207,14 +198,14 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
     KERNELS.write(work.entry, kernel)
 
 
-def _configure(inputs: KernelInputs, tree: Path, tell: Progress, step: Callable[..., None]) -> Path:
+def _configure(inputs: KernelInputs, tree: Path, work: Work) -> Path:
     """Let kbuild make the kernel's `.config` in its build folder, and check it; return it."""
-    tell("configuring", None)
+    work.tell("configuring", None)
     out = _build_dir(tree, inputs)
     out.mkdir(exist_ok=True)
 
     def make(words: list[str]) -> None:
-        step([*_make(tree, out), *words], env=ENVIRONMENT)
+        work.step([*_make(tree, out), *words], env=ENVIRONMENT)
 
     return request_config(tree, out, inputs.options, inputs.source.version, make)
 

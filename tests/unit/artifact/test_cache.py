@@ -135,7 +135,7 @@ def test_the_remains_of_an_interrupted_prune_go_with_the_next(cache: Path) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "say --keep SIZE, --older-than DAYS, or both"),
+        ([], "needs --keep SIZE, --older-than DAYS, or both"),
         (["--keep", "lots"], "--keep: not a size: 'lots' (write 512MiB or 2GiB)"),
     ],
 )

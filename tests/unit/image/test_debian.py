@@ -196,6 +196,6 @@ def test_without_debians_keyring_nothing_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("numalab.source.debian_packages.KEYRING", tmp_path / "none.gpg")
-    with pytest.raises(HostError, match=r"Debian's keyring is not here") as failed:
+    with pytest.raises(HostError, match=r"Debian's keyring is missing") as failed:
         pack_packages(RECIPE, tmp_path / "out.tar", tmp_path / "log", lambda *_: None)
     assert failed.value.hint == "apt-get install debian-archive-keyring"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.image.overlay import copy_onto, describe_tree
+from numalab.image.image_artifact import copy_onto, describe_tree
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.kernel.config.configure import read_fragments
-from numalab.kernel.config.kconfig import merge
+from numalab.kernel.config_fragment import merge
+from numalab.kernel.kernel_config import read_fragments
 from numalab.kernel.kernel_specs import find_kernel, fragment_path, load_kernels, series_path
 from numalab.source.series import load_series
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.kernel.prebuilt.initramfs import choose_modules, make_initramfs
-from numalab.kernel.prebuilt.modules import NEEDED
+from numalab.kernel.initramfs import NEEDED, choose_modules, make_initramfs
 
 EXT4 = "kernel/ext4.ko\n"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.kernel.config.kconfig import (
+from numalab.kernel.config_fragment import (
     merge,
     parse_config,
     parse_fragment,

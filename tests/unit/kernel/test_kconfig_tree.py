@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.kernel.config.kconfig import Option, Refusal
-from numalab.kernel.config.kconfig_tree import is_met, read_kconfig, unmet
-from numalab.kernel.config.option_origin import explain_config, explain_refusal
+from numalab.kernel.config_fragment import Option, Refusal
+from numalab.kernel.kconfig_tree import is_met, read_kconfig, unmet
+from numalab.kernel.kernel_config import explain_config, explain_refusal
 
 FILES = {
     "Kconfig": """\

@@ -82,7 +82,7 @@ def test_refresh_renews_offsets(project: Path) -> None:
     patch.write_text(text.replace("@@ -9,3 +9,3 @@", "@@ -4,3 +14,3 @@ a function"))
     assert numalab("refresh", "change").stdout == f"renewed {patch}\n"
     assert patch.read_text() == text.replace("@@ -9,3 +9,3 @@", "@@ -9,3 +9,3 @@ a function")
-    assert numalab("refresh", "change").stdout == "every hunk of change is where it says\n"
+    assert numalab("refresh", "change").stdout == "the line numbers of change are correct\n"
     with pytest.raises(UserError, match="no named kernel has this series: say --base"):
         numalab("refresh", str(patch.parent))
     assert "every hunk" in numalab("refresh", str(patch.parent), "--base", "changed").stdout
@@ -103,7 +103,7 @@ def test_a_missing_source_does_not_hide_the_list(project: Path) -> None:
 
 def test_build_wants_names_or_all(project: Path) -> None:
     for words in ([], ["plain", "--all"]):
-        with pytest.raises(UserError, match=r"or say --all or --source \(valid: plain, ch"):
+        with pytest.raises(UserError, match=r"--all or --source \(valid: plain, ch"):
             numalab("build", *words)
     with pytest.raises(UserError, match="plain is not built; run: numalab kernel build plain"):
         numalab("config", "plain", "--full")

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import HostError, UserError
+from numalab.kernel import prebuilt_kernel
+from numalab.kernel.initramfs import load_order, pack_cpio, parse_index
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel
-from numalab.kernel.prebuilt import prebuilt_kernel
-from numalab.kernel.prebuilt.image_header import KernelImage, NoKernel, parse_kernel_image
-from numalab.kernel.prebuilt.initramfs import pack_cpio
-from numalab.kernel.prebuilt.modules import load_order, parse_index
+from numalab.kernel.prebuilt_kernel import KernelImage, NoKernel, parse_kernel_image
 from numalab.source.debian_packages import Fetched
 from support.kernel_image import RELEASE, bzimage
 

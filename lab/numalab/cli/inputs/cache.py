@@ -1,4 +1,4 @@
-"""`numalab cache`: what the cache holds, and making it smaller."""
+"""`numalab cache`: list and prune the cache."""
 
 import time
 from typing import Annotated
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="The cache: list, prune.")
 
 @app.command("list")
 def list_entries(as_json: options.Json = False) -> None:
-    """List kernels, source trees, packages, images and kept boots: size and last use."""
+    """List kernels, source trees, packages, images, programs and kept boots: size, last use."""
     entries = list_cache()
     emit(entries, as_json, _table(entries))
     if not as_json:
@@ -29,27 +29,29 @@ def list_entries(as_json: options.Json = False) -> None:
 @app.command()
 def prune(
     keep: Annotated[
-        str | None, typer.Option(help="Remove the longest unused until this much is left: 20GiB.")
+        str | None,
+        typer.Option(help="Largest size of the rest of the cache: 20GiB."),
     ] = None,
     older_than: Annotated[
-        float | None, typer.Option(help="Remove what was not used for so many days.", min=0)
+        float | None,
+        typer.Option(help="Remove entries not used for so many days.", min=0),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only list.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove what was not used for longest. Nothing that is in use goes.
+    """Remove the entries that were unused for the longest time, and none in use.
 
     Everything in the cache can be built or fetched again.
     """
     if keep is None and older_than is None:
-        raise UserError("say --keep SIZE, --older-than DAYS, or both")
+        raise UserError("needs --keep SIZE, --older-than DAYS, or both")
     most = None if keep is None else options.parsed(parse_size, keep, "--keep")
     unused_for = None if older_than is None else older_than * DAY
     entries = list_cache()
     chosen = choose_to_prune(entries, keep=most, unused_for=unused_for, now=time.time())
-    gone = chosen if dry_run else tuple(entry for entry in chosen if remove_entry(entry))
-    emit(gone, as_json, _table(gone) if gone else "nothing to remove")
-    freed = sum(entry.size for entry in gone)
+    removed = chosen if dry_run else tuple(entry for entry in chosen if remove_entry(entry))
+    emit(removed, as_json, _table(removed) if removed else "nothing to remove")
+    freed = sum(entry.size for entry in removed)
     left = sum(entry.size for entry in entries) - freed
     if not as_json:
         say(

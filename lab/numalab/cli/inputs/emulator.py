@@ -1,4 +1,4 @@
-"""`numalab emulator`: the emulators, what goes into them, and building them."""
+"""`numalab emulator`: list, show and build emulators."""
 
 from typing import Annotated, Any
 
@@ -19,27 +19,27 @@ from numalab.source.series import load_series
 app = typer.Typer(no_args_is_help=True, help="Emulators: list, show, build.")
 
 Name = Annotated[
-    str | None, typer.Argument(help="A name from `numalab emulator list`; else the default.")
+    str | None, typer.Argument(help="A name from `numalab emulator list`; by default the first.")
 ]
 
 
 @app.command("list")
 def list_emulators(as_json: options.Json = False) -> None:
-    """List the emulators: source, series, and whether each is built; the default comes first.
+    """List the emulators of emulator-configs/emulators.toml, with state, source and series.
 
-    They are those of emulator-configs/emulators.toml. Mode timed starts the default one.
+    The first is the default, which mode timed uses.
     """
-    found = [(spec, built_emulator(spec)) for spec in load_emulators().values()]
+    emulators = [(spec, built_emulator(spec)) for spec in load_emulators().values()]
     table = Table("emulator", "built", "version", "source", "series", box=None)
-    for spec, built in found:
+    for spec, built in emulators:
         version = built.version if built else "-"
         table.add_row(spec.name, "yes" if built else "no", version, spec.source, spec.series.name)
-    emit([_value(spec, built) for spec, built in found], as_json, table)
+    emit([_value(spec, built) for spec, built in emulators], as_json, table)
 
 
 @app.command()
 def show(name: Name = None, as_json: options.Json = False) -> None:
-    """Show what goes into an emulator (source, patches, options), and what was built from it."""
+    """Show the inputs of an emulator (source, patches, options) and the built emulator."""
     spec = find_emulator(name)
     built = built_emulator(spec)
     info = load_series(spec.series).info
@@ -67,7 +67,7 @@ def build(
 ) -> None:
     """Build an emulator that is not in the cache, which takes minutes.
 
-    Ctrl-C stops cleanly; the next build goes on from there.
+    After Ctrl-C the next build continues.
     """
     spec = find_emulator(name)
     built = built_emulator(spec)
@@ -80,5 +80,4 @@ def build(
 
 
 def _value(spec: EmulatorSpec, built: BuiltEmulator | None) -> dict[str, Any]:
-    told = picked(spec, "name", "summary", "source")
-    return {**told, "series": spec.series.name, "built": built}
+    return {**picked(spec, "name", "summary", "source"), "series": spec.series.name, "built": built}

@@ -1,4 +1,4 @@
-"""`numalab image`: the root file systems that guests boot from."""
+"""`numalab image`: list, show, build and enter root file systems."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(help="A recipe in images/, without .toml.")
 
 @app.command("list")
 def list_images(as_json: options.Json = False) -> None:
-    """List the recipes, and what is built of them."""
+    """List the recipes, and the size of built images."""
     recipes = [load_recipe(name) for name in list_recipes()]
     rows = [(recipe, built_image(recipe)) for recipe in recipes]
     table = Table(box=None, pad_edge=False)
@@ -30,15 +30,15 @@ def list_images(as_json: options.Json = False) -> None:
         size = format_size(built.size) if built else "no"
         packages = str(len(recipe.packages))
         table.add_row(recipe.name, recipe.extends or "-", packages, size, recipe.summary)
-    emit([_facts(recipe, built) for recipe, built in rows], as_json, table)
+    emit([_summary(recipe, built) for recipe, built in rows], as_json, table)
 
 
 @app.command("show")
 def show(name: Name, as_json: options.Json = False) -> None:
-    """Show a recipe, and the packages with their versions once it is built."""
+    """Show a recipe, and the packages with versions of a built image."""
     recipe = load_recipe(name)
     built = built_image(recipe)
-    emit(_facts(recipe, built), as_json, _described(recipe, built))
+    emit(_summary(recipe, built), as_json, _described(recipe, built))
 
 
 @app.command("build")
@@ -50,13 +50,13 @@ def build(
 ) -> None:
     """Build images, or find them in the cache, and print where they are."""
     if every == bool(names):
-        raise UserError("either names or --all", key="NAME...", choices=list_recipes())
+        raise UserError("needs either names or --all", key="NAME...", choices=list_recipes())
     recipes = [overlaid(name, overlay) for name in (names or list_recipes())]
     facts, lines = [], []
     for recipe in recipes:
         with progress_lines(f"image {recipe.name}") as progress:
             built = ensure_image(recipe, on_progress=progress)
-        facts.append(_facts(recipe, built))
+        facts.append(_summary(recipe, built))
         lines.append(f"{built.path} ({format_size(built.size)})")
     emit(facts[0] if len(facts) == 1 else facts, as_json, "\n".join(lines))
 
@@ -65,7 +65,7 @@ def build(
 def shell(
     name: Name,
     overlay: OverlayOption = None,
-    topology: Annotated[str, typer.Option(help="The machine to look at it from.")] = "mesh-2",
+    topology: Annotated[str, typer.Option(help="The machine to boot.")] = "mesh-2",
     kernel: options.Kernel = "debian-6.12",
 ) -> None:
     """Boot an image on a small machine and open a shell in it, as `numalab shell` does."""
@@ -74,7 +74,7 @@ def shell(
     guest_shell.command(topology, kernel=kernel, image=name, overlay=overlay)
 
 
-def _facts(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
+def _summary(recipe: Recipe, built: BuiltImage | None) -> dict[str, object]:
     return {
         **picked(recipe, "name", "summary", "suite", "extends"),
         "recipe": recipe.file,

@@ -1,32 +1,35 @@
-"""`numalab kernel`: the named kernels, what goes into them, and building them."""
+"""`numalab kernel`: list, show, build and configure kernels, try a patch."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from numalab.campaign.boot import boot, guest
+from numalab.campaign.prepare import choose_mode, prepare
 from numalab.cli import options
-from numalab.cli.inputs import kernel_try
-from numalab.cli.inputs.kernel_try import tell_time
-from numalab.cli.output import emit, picked, progress_lines
+from numalab.cli.guest.boot import show_booted
+from numalab.cli.output import emit, picked, progress_lines, say
 from numalab.errors import UserError
-from numalab.kernel.config.configure import read_fragments
-from numalab.kernel.config.option_origin import Origin
+from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
+from numalab.kernel.kernel_config import Origin, read_fragments
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, fragment_path, load_kernels
-from numalab.kernel.patch_series import find_series, refresh_series
+from numalab.kernel.patch_series import find_series, refresh_series, with_series
+from numalab.qemu.hypervisor import EMBED
+from numalab.topology.load import load_topology
 
 app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build, try a patch.")
-app.command("try")(kernel_try.command)
 
 Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
 
 
 @app.command("list")
 def list_kernels(as_json: options.Json = False) -> None:
-    """List the named kernels: release, series, config, size, and whether each is built.
+    """List the kernels of kernel-configs/kernels.toml.
 
-    The names are those of kernel-configs/kernels.toml.
+    The columns are the state, release, series, hash of the configuration, and size.
     """
     kernels = [(spec, built_kernel(spec)) for spec in load_kernels().values()]
     table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
@@ -42,17 +45,14 @@ def list_kernels(as_json: options.Json = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: options.Json = False) -> None:
-    """Show what goes into a kernel (source, patches, fragments), and what was built from it."""
+    """Show the inputs of a kernel (source, patches, fragments) and the built kernel."""
     spec = find_kernel(name)
     built = built_kernel(spec)
-    fragments = read_fragments(fragment_path(one) for one in spec.fragments)
-    series = [find_series(one).info for one in spec.series]
-    value = _summary(spec, built) | {
-        "fragments": {one.name: one.summary for one in fragments},
-        "series": series,
-    }
+    fragments = {f.name: f.summary for f in read_fragments(map(fragment_path, spec.fragments))}
+    series = [find_series(text).info for text in spec.series]
+    value = _summary(spec, built) | {"fragments": fragments, "series": series}
     lines = [f"{spec.name}: {spec.summary}", f"  source     {spec.source}"]
-    lines += [f"  fragment   {one.name}: {one.summary}" for one in fragments]
+    lines += [f"  fragment   {fragment}: {summary}" for fragment, summary in fragments.items()]
     for info in series:
         lines.append(f"  series     {info.name}")
         lines += [f"             {subject}" for subject in info.patches]
@@ -74,29 +74,28 @@ def build(
 ) -> None:
     """Build kernels that are not in the cache.
 
-    The first one takes minutes, a variant that differs by a series takes seconds. Ctrl-C stops
-    cleanly; the next build goes on from there.
+    The first build takes minutes, a variant with another series takes seconds. After Ctrl-C the
+    next build continues.
     """
     named = load_kernels()
     if [every, source is not None, bool(names)].count(True) != 1:
-        raise UserError("name the kernels to build, or say --all or --source", choices=named)
+        raise UserError("needs names of kernels, --all or --source", choices=named)
     specs = [spec for spec in named.values() if every or spec.source == source]
     if source is not None and not specs:
         sources = dict.fromkeys(spec.source for spec in named.values())
         raise UserError(f"no kernel has the source {source!r}", key="--source", choices=sources)
     specs = specs or [find_kernel(name) for name in names or ()]
-    result = []
+    kernels = []
+    table = Table("kernel", "release", "seconds", "bzImage", box=None)
     for spec in specs:
-        already = built_kernel(spec)
-        if already is None:
+        built = built_kernel(spec)
+        if built is None:
             with progress_lines(spec.name) as progress:
                 built = ensure_kernel(spec, on_progress=progress, jobs=jobs)
-            tell_time(built)
-        result.append(already or built)
-    table = Table("kernel", "release", "seconds", "bzImage", box=None)
-    for one in result:
-        table.add_row(one.spec_name, one.release, f"{one.seconds:.0f}", str(one.bzimage))
-    emit(result, as_json, table)
+            _say_time(built)
+        kernels.append(built)
+        table.add_row(built.spec_name, built.release, f"{built.seconds:.0f}", str(built.bzimage))
+    emit(kernels, as_json, table)
 
 
 @app.command()
@@ -105,21 +104,21 @@ def refresh(
         str, typer.Argument(help="A series of kernel-configs/series, or a folder of patches.")
     ],
     base: Annotated[
-        str | None, typer.Option(help="The kernel that it is for; else the first that has it.")
+        str | None, typer.Option(help="The kernel; by default the first that has the series.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Renew the offsets of a series, so that every hunk header says where the hunk is now.
+    """Renew the line numbers in the hunk headers of a series.
 
-    Nothing but those numbers changes. A hunk that does not fit is shown with the file's own lines.
+    Only these numbers change. The message about a hunk that does not fit shows the file's lines.
     """
     users = [spec for spec in load_kernels().values() if series in spec.series]
     if base is None and not users:
-        raise UserError("no named kernel has this series: say --base", key=series)
+        raise UserError("no named kernel has this series; name one with --base", key=series)
     spec = find_kernel(base) if base else users[0]
     with progress_lines(series) as progress:
         changed = refresh_series(series, spec, progress)
-    lines = [f"renewed {path}" for path in changed] or [f"every hunk of {series} is where it says"]
+    lines = [f"renewed {path}" for path in changed] or [f"the line numbers of {series} are correct"]
     emit({"base": spec.name, "changed": changed}, as_json, "\n".join(lines))
 
 
@@ -131,11 +130,11 @@ def config(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Print a kernel's configuration, and where each line comes from.
+    """Print a kernel's configuration with the origin of each line.
 
-    That is a fragment with its reason, the source's own tiny configuration, an option that selects
-    it, or a default. Options of fragments that are not for this version come last. A kernel that
-    is not built is configured for this.
+    The origin is a fragment with its reason, the source's own tiny configuration, an option that
+    selects it, or a default. Options for other versions come last. A kernel that is not built is
+    configured first.
     """
     spec = find_kernel(name)
     if full:
@@ -143,7 +142,7 @@ def config(
         if built is None:
             raise UserError(f"{name} is not built; run: numalab kernel build {name}")
         if built.config is None:
-            raise UserError(f"{name} was built elsewhere, and its configuration is not known")
+            raise UserError(f"the configuration of {name} is unknown: it was built elsewhere")
         text = built.config.read_text(encoding="utf-8")
         emit({"kernel": name, "config": text}, as_json, text.rstrip("\n"))
         return
@@ -153,18 +152,17 @@ def config(
 
 
 def _origin_lines(origins: tuple[Origin, ...]) -> list[str]:
-    left = [f"{one.name}={one.value}" if one.value else f"# no {one.name}" for one in origins]
-    width = min(max(map(len, left), default=0), 48)
-    where = max((len(one.origin) for one in origins if one.reason), default=0)
+    options = [f"{row.name}={row.value}" if row.value else f"# no {row.name}" for row in origins]
+    width = min(max(map(len, options), default=0), 48)
+    second = max((len(row.origin) for row in origins if row.reason), default=0)
     return [
-        f"{text:<{width}}  {one.origin:<{where if one.reason else 0}}  {one.reason}".rstrip()
-        for text, one in zip(left, origins, strict=True)
+        f"{option:<{width}}  {row.origin:<{second if row.reason else 0}}  {row.reason}".rstrip()
+        for option, row in zip(options, origins, strict=True)
     ]
 
 
 def _summary(spec: KernelSpec, built: BuiltKernel | None) -> dict[str, object]:
-    told = picked(spec, "name", "summary", "source", "series", "fragments")
-    return {**told, "built": built}
+    return {**picked(spec, "name", "summary", "source", "series", "fragments"), "built": built}
 
 
 def _built_lines(built: BuiltKernel | None) -> list[str]:
@@ -179,3 +177,51 @@ def _built_lines(built: BuiltKernel | None) -> list[str]:
         f"  compiler   {built.compiler}",
         f"  took       {built.seconds:.0f} s",
     ]
+
+
+@app.command("try")
+def try_patch(
+    patch: Annotated[
+        str,
+        typer.Argument(help="A patch, a mailbox, a folder, a range FROM..TO or a series' name."),
+    ],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command to run.")
+    ] = None,
+    base: Annotated[str, typer.Option(help="The kernel to patch.")] = "debian-6.12",
+    topology: Annotated[str, typer.Option(help="The machine to boot.")] = "ring-4",
+    image: options.Image = "base",
+    mode: options.Mode = "auto",
+    seed: options.Seed = 1,
+    keep: options.Keep = None,
+    connection: options.Connect = EMBED,
+    allow_mismatch: options.Mismatch = False,
+    as_json: options.Json = False,
+) -> None:
+    """Apply a patch, build the kernel, boot it and run one command in it (`uname -a`).
+
+    For example `numalab kernel try --base debian-6.12 my.patch --topology ring-4 -- dmesg`. A patch
+    on top of a built kernel takes seconds.
+    """
+    model, recipe = load_topology(topology), load_recipe(image)
+    spec = with_series(find_kernel(base), patch)
+    with progress_lines("try") as progress:
+        prepared = prepare([spec], recipe, on_progress=progress)
+        _say_time(prepared.kernels[spec.name])
+        choice = choose_mode(mode, prepared, connection, progress)
+        booted = boot(
+            replace(guest(model, spec.name, prepared, choice), seed=seed),
+            spec, tuple(words or ("uname", "-a")), connection=connection, keep=keep,
+            allow_mismatch=allow_mismatch,
+            on_beat=lambda beat: progress(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
+        )  # fmt: skip
+    show_booted(booted, as_json)
+    raise typer.Exit(booted.outcome.status)
+
+
+def _say_time(built: BuiltKernel) -> None:
+    """Print the time of a build on stderr, with that of the first build in the same tree."""
+    line = f"{built.spec_name}: built in {built.seconds:.0f} s"
+    if built.first_name not in ("", built.spec_name):
+        line += f" ({built.first_name}, the first of this source, took {built.first_seconds:.0f} s)"
+    say(line)

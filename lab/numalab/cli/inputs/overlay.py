@@ -9,14 +9,11 @@ from numalab.image.recipe import Recipe, load_recipe, with_overlay
 
 OverlayOption = Annotated[
     Path | None,
-    typer.Option("--overlay", help="A folder whose files go on top of the image's."),
+    typer.Option("--overlay", help="A folder whose files are copied over the image."),
 ]
 
 
 def overlaid(name: str, overlay: Path | None) -> Recipe:
-    """Load a recipe, with a folder of the user's own on top if there is one.
-
-    Raises UserError for a recipe or a folder that is not there.
-    """
+    """Load a recipe, with a folder on top if one is named. Raises UserError."""
     recipe = load_recipe(name)
     return with_overlay(recipe, overlay) if overlay else recipe

@@ -1,1 +1,0 @@
-"""Kconfig: fragments merged into a configuration, and checked against the tree."""

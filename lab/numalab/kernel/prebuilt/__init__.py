@@ -1,1 +1,0 @@
-"""Kernels that somebody else built: what is in their files, and an initramfs with their modules."""
