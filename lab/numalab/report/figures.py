@@ -42,6 +42,15 @@ def number(value: float | None, places: int, *, grouped: bool = False) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.,") else text
 
 
+def mean_and_stddev(summary: Summary | None, places: int, *, grouped: bool = True) -> list[str]:
+    """Write a mean and its standard deviation; the latter is empty for a single run."""
+    if summary is None:
+        return [NOT_SUPPORTED, ""]
+    stddev = summary.stddev
+    spread = "" if stddev is None else number(stddev, places, grouped=grouped)
+    return [number(summary.mean, places, grouped=grouped), spread]
+
+
 def row_decimals(summaries: Iterable[Summary | None]) -> int:
     """Return the decimals for the means and standard deviations of one comparison.
 

@@ -13,7 +13,7 @@ from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
-from numalab.report.page.measured import measure_row, run_values
+from numalab.report.page.measures import measure_row, run_values
 from numalab.report.page.page import (
     data_uri,
     embedded_json,

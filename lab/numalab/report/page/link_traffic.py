@@ -1,10 +1,10 @@
-"""What the memory model's links and memories carried over time, drawn on the machine.
+"""The simulated traffic on links and memories over time, drawn on the machine.
 
-A few drawings side by side, each the mean of one part of the window: they say at a glance what
-becomes local, they print, and the curves below them have every step.
+A few drawings side by side, each the mean of one part of the window, show what becomes local. The
+curves on the page have every step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TaskMemory, TimeSeries
@@ -15,14 +15,14 @@ from numalab.topology.view.drawing import Flow, render_svg
 
 PARTS = 4
 MOST_ARROWS = 12  # in a drawing; more hide each other
-LEAST = 0.02  # of the most that anything carried; below, there is no arrow
+LEAST = 0.02  # of the largest rate; a smaller rate has no arrow
 SERIES = ("memory_link", "memory_node")
 Ends = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class PartShown:
-    """One part of the window of one variant: when, its drawing, and the same in words."""
+    """One part of the window of one variant: its time, its drawing, and the rates as text."""
 
     title: str
     image: str
@@ -32,52 +32,51 @@ class PartShown:
 def link_traffic(report: CellReport) -> list[tuple[str, list[PartShown]]]:
     """Return the drawings of each variant, all on one scale; none without a memory model."""
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
+    step = length / PARTS
+    windows = [(part * step, (part + 1) * step) for part in range(PARTS)]
     rates = {
         variant.name: [
-            _rates([r for r in report.findings if r.variant == variant.name], length, part)
-            for part in range(PARTS)
+            _rates([run for run in report.findings if run.variant == variant.name], begin, end)
+            for begin, end in windows
         ]
         for variant in report.variants
     }
-    most = max(
-        (max(part.values(), default=0.0) for all_ in rates.values() for part in all_), default=0.0
-    )
+    most = max((rate for parts in rates.values() for part in parts for rate in part.values()),
+               default=0.0)  # fmt: skip
     if not most:
         return []
-    step = length / PARTS
     return [
-        (name, [_shown(report.topology, part, most, place * step, (place + 1) * step)
-                for place, part in enumerate(parts)])
+        (
+            name,
+            [
+                _shown(report.topology, part, most, *window)
+                for part, window in zip(parts, windows, strict=True)
+            ],
+        )
         for name, parts in rates.items()
-    ]  # fmt: skip
+    ]
 
 
-def _rates(runs: Sequence[RunFindings], length: float, part: int) -> dict[Ends, float]:
+def _rates(runs: Sequence[RunFindings], begin: float, end: float) -> dict[Ends, float]:
     """Return the mean rate of each memory (its node twice) and link in one part of the window."""
     rates: dict[Ends, float] = {}
     for run in runs:
         for series in run.findings.series:
-            if series.name in SERIES:
-                node = series.node
-                ends = series.link if node is None else (node, node)
-                if ends is not None:
-                    mean = _mean(series, part * length / PARTS, (part + 1) * length / PARTS)
-                    rates[ends] = rates.get(ends, 0.0) + mean / len(runs)
+            ends = series.link if series.node is None else (series.node, series.node)
+            if series.name in SERIES and ends is not None:
+                rates[ends] = rates.get(ends, 0.0) + _mean(series, begin, end) / len(runs)
     return rates
 
 
 def _mean(series: TimeSeries, begin: float, end: float) -> float:
     """Return the mean of a curve of steps from `begin` to `end`."""
-    return sum(value * length for value, length in _steps(series, begin, end)) / (end - begin)
-
-
-def _steps(series: TimeSeries, begin: float, end: float) -> Iterator[tuple[float, float]]:
-    before = 0.0
+    total, before = 0.0, 0.0
     for at, value in zip(series.at_ms, series.values, strict=True):
         overlap = min(at, end) - max(before, begin)
         if overlap > 0 and value is not None:
-            yield value, overlap
+            total += value * overlap
         before = at
+    return total / (end - begin)
 
 
 def _shown(
@@ -85,9 +84,11 @@ def _shown(
 ) -> PartShown:
     nodes = range(len(topology.nodes))
     carried = [(ends, rate) for ends, rate in rates.items() if set(ends) <= set(nodes)]
-    memories = [flow for flow in carried if flow[0][0] == flow[0][1]]
-    links = sorted((flow for flow in carried if flow[0][0] != flow[0][1]), key=lambda e: -e[1])
-    drawn = [flow for flow in links[:MOST_ARROWS] if flow[1] >= LEAST * most]
+    memories = [(ends, rate) for ends, rate in carried if ends[0] == ends[1]]
+    links = sorted(
+        ((ends, rate) for ends, rate in carried if ends[0] != ends[1]), key=lambda flow: -flow[1]
+    )
+    drawn = [(ends, rate) for ends, rate in links[:MOST_ARROWS] if rate >= LEAST * most]
     flows = [Flow(*ends, f"{rate:,.0f}", rate / most) for ends, rate in drawn]
     flows += [Flow(*ends, f"{rate:,.0f} MB/s") for ends, rate in memories]
     words = [f"memory of node {a} {rate:,.0f} MB/s" for (a, _), rate in memories]
@@ -100,7 +101,7 @@ def _shown(
 
 @dataclass(frozen=True)
 class StalledRow:
-    """A task of the first run of a variant, and what it waited for."""
+    """A task of the first run of a variant, and the time it waited for memory."""
 
     place: int
     variant: str
@@ -113,7 +114,7 @@ class StalledRow:
 
     @property
     def local_percent(self) -> float | None:
-        """The share of its lines that came from its CPU's own node."""
+        """The share of its cache lines that came from its CPU's own node."""
         lines = sum(self.task.lines)
         return 100 * self.task.local / lines if lines else None
 

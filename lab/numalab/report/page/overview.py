@@ -11,7 +11,7 @@ from numalab.report.cells import alike, headlines
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.page.measured import measure_row
+from numalab.report.page.measures import measure_row
 from numalab.report.page.page import data_uri, own, render_template, unfinished_facts
 from numalab.report.unfinished import finished_of_cell
 from numalab.topology.view.drawing import render_svg

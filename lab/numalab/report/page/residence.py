@@ -1,4 +1,4 @@
-"""Where tasks, processes and NUMA groups stayed, and how evenly CPUs were used, as table rows."""
+"""Table rows: the nodes of tasks, processes and NUMA groups over time, and the balance of CPUs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MOST_ROWS = 10  # of a list of moments, the longest ones
 
 @dataclass(frozen=True)
 class ResidenceRow:
-    """Where one task, process or group of a run was, by node; `place` is its variant's."""
+    """The time of one task, process or group on each node; `place` is its variant's index."""
 
     variant: str
     place: int
@@ -21,7 +21,7 @@ class ResidenceRow:
 
 @dataclass(frozen=True)
 class MoverRow:
-    """How often one mover moved tasks in the runs of a variant, in the mean of a run."""
+    """The mean number of moves of tasks by one mover in a run of a variant."""
 
     variant: str
     mover: str
@@ -32,7 +32,7 @@ class MoverRow:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that went on for a while in a run: when, how long, and what."""
+    """An event of a run that lasted: its time, its length, and a description."""
 
     variant: str
     run: str
@@ -43,10 +43,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Balance:
-    """Who moved tasks, when CPUs were idle beside overloaded ones, and storms of moves.
+    """The movers of tasks, idle CPUs beside overloaded ones, and storms of moves.
 
-    The counts are of all runs together, None where no recording tells; of the moments only the
-    longest are listed.
+    The counts are of all runs together, None where the events were not recorded; only the longest
+    moments are listed.
     """
 
     movers: tuple[MoverRow, ...]
@@ -58,7 +58,7 @@ class Balance:
 
 
 def residence_rows(report: CellReport) -> list[ResidenceRow]:
-    """Return where everything stayed in one run of each variant: groups, processes, then tasks."""
+    """Return the residence in the first run of each variant: groups, processes, then tasks."""
     order = ("group", "process", "task")
     rows = [
         ResidenceRow(first.variant, place, residence)
@@ -69,22 +69,17 @@ def residence_rows(report: CellReport) -> list[ResidenceRow]:
 
 
 def balance(report: CellReport) -> Balance | None:
-    """Return how tasks were balanced over CPUs in all runs; None when no run was analysed."""
-    if not report.findings:
+    """Return the balance of tasks over CPUs in all runs; None when no run was analysed."""
+    runs = report.findings
+    if not runs:
         return None
-    violations, storms = [], []
-    for run in report.findings:
-        violations += _violations(run)
-        storms += _storms(run)
-    notes = dict.fromkeys(
-        f"{run.run}: {note}" for run in report.findings for note in run.findings.notes
-    )
+    notes = dict.fromkeys(f"{run.run}: {note}" for run in runs for note in run.findings.notes)
     return Balance(
         movers=tuple(_movers(report)),
-        violations=_longest(violations),
-        violation_count=_sum(run.findings.violations_in_all for run in report.findings),
-        storms=_longest(storms),
-        storm_count=_sum(run.findings.storms_in_all for run in report.findings),
+        violations=_longest(moment for run in runs for moment in _violations(run)),
+        violation_count=_sum(run.findings.violations_in_all for run in runs),
+        storms=_longest(moment for run in runs for moment in _storms(run)),
+        storm_count=_sum(run.findings.storms_in_all for run in runs),
         notes=tuple(notes),
     )
 
@@ -94,52 +89,40 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(recorded) if recorded else None
 
 
-def _violations(run: RunFindings) -> list[Moment]:
-    return [
-        Moment(
-            run.variant, run.run, idle.at_ms, idle.length_ms,
-            f"CPU {idle.cpu} idle, CPU {idle.busy_cpu} overloaded"
-            + (f"; {idle.task}/{idle.pid} waited there" if idle.pid is not None else ""),
-        )
-        for idle in run.findings.violations
-    ]  # fmt: skip
+def _violations(run: RunFindings) -> Iterable[Moment]:
+    for idle in run.findings.violations:
+        text = f"CPU {idle.cpu} idle, CPU {idle.busy_cpu} overloaded"
+        if idle.pid is not None:
+            text += f"; {idle.task}/{idle.pid} waited there"
+        yield Moment(run.variant, run.run, idle.at_ms, idle.length_ms, text)
 
 
-def _storms(run: RunFindings) -> list[Moment]:
-    return [
-        Moment(
-            run.variant, run.run, storm.at_ms, storm.length_ms,
-            f"{storm.moves} moves of {storm.tasks} tasks to "
-            f"{'CPU' if storm.to == 'cpu' else 'node'} {storm.id}",
-        )
-        for storm in run.findings.storms
-    ]  # fmt: skip
+def _storms(run: RunFindings) -> Iterable[Moment]:
+    for storm in run.findings.storms:
+        target = f"{'CPU' if storm.to == 'cpu' else 'node'} {storm.id}"
+        text = f"{storm.moves} moves of {storm.tasks} tasks to {target}"
+        yield Moment(run.variant, run.run, storm.at_ms, storm.length_ms, text)
 
 
-def _longest(moments: list[Moment]) -> tuple[Moment, ...]:
+def _longest(moments: Iterable[Moment]) -> tuple[Moment, ...]:
     return tuple(sorted(moments, key=lambda moment: -moment.length_ms)[:MOST_ROWS])
 
 
-def _movers(report: CellReport) -> list[MoverRow]:
-    rows = []
+def _movers(report: CellReport) -> Iterable[MoverRow]:
     for variant in report.variants:
         runs = [run.findings for run in report.findings if run.variant == variant.name]
         by_mover: dict[str, list[Moves]] = {}
-        for run in runs:
-            for moves in run.moves:
-                by_mover.setdefault(moves.mover, []).append(moves)
-        for mover, residence in by_mover.items():
+        for moves in (moves for run in runs for moves in run.moves):
+            by_mover.setdefault(moves.mover, []).append(moves)
+        for mover, moves_of in by_mover.items():
             back: dict[str, float] = {}
-            for moves in residence:
+            for moves in moves_of:
                 for other, count in moves.taken_back_by.items():
                     back[other] = back.get(other, 0) + count / len(runs)
-            rows.append(
-                MoverRow(
-                    variant.name,
-                    mover,
-                    sum(moves.moves for moves in residence) / len(runs),
-                    sum(moves.between_nodes for moves in residence) / len(runs),
-                    tuple((other, count) for other, count in back.items() if count),
-                )
+            yield MoverRow(
+                variant.name,
+                mover,
+                sum(moves.moves for moves in moves_of) / len(runs),
+                sum(moves.between_nodes for moves in moves_of) / len(runs),
+                tuple((other, count) for other, count in back.items() if count),
             )
-    return rows

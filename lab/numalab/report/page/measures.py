@@ -1,0 +1,134 @@
+"""Measures as rows of a page's tables: figures, changes, intervals, verdicts, and all runs."""
+
+from typing import Any
+
+from markupsafe import Markup
+
+from numalab.report import figures
+from numalab.report.comparisons import MeasureComparison
+from numalab.report.document import CellReport
+from numalab.statistics.comparison import Comparison
+from numalab.statistics.summary import Summary
+
+Json = dict[str, Any]
+WIDTH, LINE, EDGE = 150, 14, 6  # pixels, of a strip
+
+
+def measure_row(report: CellReport, row: MeasureComparison) -> Json:
+    """Return a measure as a table shows it: figures, changes, verdict and a strip of all runs."""
+    info = report.measure(row.measure)
+    places = figures.row_decimals(row.summaries)
+    return {
+        "info": info,
+        "worth": report.mode.note(info.kind),
+        "cells": [_summary(summary, places) for summary in row.summaries],
+        "changes": [
+            {
+                "text": figures.change(row, index),
+                "value": row.changes[index],
+                "outcome": row.outcome_of(index),
+                **_statistics(row.versus_of(index)),
+            }
+            for index in range(1, len(report.variants))
+        ],
+        "n": figures.samples(row),
+        "outcome": row.outcome,
+        "verdict": row.verdict,
+        "strip": render_strip(report, row),
+        "strip_text": "; ".join(
+            ", ".join(f"{value:.4g}" for value in report.values(variant.name, info.name)) or "none"
+            for variant in report.variants
+        ),
+    }
+
+
+def _statistics(versus: Comparison | None) -> Json:
+    """Return the interval, the corrected p and the smallest effect of a comparison."""
+    corrected = versus.corrected if versus else None
+    smallest = versus.smallest_effect if versus else None
+    return {
+        "interval": figures.interval(versus),
+        "p": "" if corrected is None else figures.p_value(corrected),
+        "p_value": corrected,
+        "smallest": _smallest(versus, smallest) if versus and smallest else "",
+        "smallest_value": smallest,
+        "verdict": versus.verdict if versus else "",
+    }
+
+
+def _smallest(versus: Comparison, effect: float) -> str:
+    percent = versus.percent(effect)
+    if percent is None:
+        return f"{effect:.3g}"
+    return f"{percent:.2g}%" if percent < 100 else f"{percent:.0f}%"
+
+
+def _summary(summary: Summary | None, places: int) -> Json:
+    if summary is None:
+        return {"mean": figures.NOT_SUPPORTED, "stddev": "", "range": "", "value": None, "sd": None}
+    mean, stddev = figures.mean_and_stddev(summary, places)
+    ends = (summary.minimum, summary.maximum)
+    return {
+        "mean": mean,
+        "stddev": stddev,
+        "range": " to ".join(figures.number(end, places, grouped=True) for end in ends),
+        "value": summary.mean,
+        "sd": summary.stddev,
+    }
+
+
+def run_values(report: CellReport) -> Json:
+    """Return every figure of every run: a row for each measure, runs by variant and seed."""
+    # A variant of which every run failed is not compared, but its runs are shown.
+    order = list(
+        dict.fromkeys([*(v.name for v in report.variants), *(r.variant for r in report.runs)])
+    )
+    runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
+    summaries = {row.measure: row.summaries for row in report.comparisons}
+    rows = []
+    for info in report.measures:
+        values = [run.measures.get(info.name) for run in runs]
+        places = figures.decimals(values)
+        if places:  # not for counts, whose stddev alone needs decimals
+            places = max(places, figures.row_decimals(summaries.get(info.name, ())))
+        cells = [(value, figures.number(value, places, grouped=True)) for value in values]
+        rows.append((info, cells))
+    counts = [(variant, sum(run.variant == variant for run in runs)) for variant in order]
+    return {"runs": runs, "counts": counts, "rows": rows}
+
+
+def render_strip(report: CellReport, row: MeasureComparison) -> Markup:
+    """Draw a measure of every run on one scale from 0: a line for each variant, a dot for each run.
+
+    A tick marks the mean. A share in percent is drawn on 0 to 100. The text alternative lists the
+    values.
+    """
+    info = report.measure(row.measure)
+    values = [report.values(variant.name, info.name) for variant in report.variants]
+    flat = [value for line in values for value in line]
+    low, high = min([0.0, *flat]), max([0.0, *flat])
+    if info.unit.startswith("%") and low >= 0 and high <= 100:
+        high = 100.0
+    scale = (WIDTH - 2 * EDGE) / (high - low or 1.0)
+    parts, texts = [], []
+    for place, (variant, line) in enumerate(zip(report.variants, values, strict=True)):
+        y = place * LINE + LINE / 2
+        parts.append(f'<path class="base" d="M{EDGE} {y}H{WIDTH - EDGE}"/>')
+        summary = row.summaries[place]
+        if summary is not None:
+            x = EDGE + (summary.mean - low) * scale
+            parts.append(f'<path class="mean v{place}" d="M{x:.1f} {y - 6}V{y + 6}"/>')
+        for value in line:
+            x = EDGE + (value - low) * scale
+            parts.append(f'<circle class="dot v{place}" cx="{x:.1f}" cy="{y}" r="3.2"/>')
+        places = figures.decimals(line) if line else 0
+        listed = ", ".join(figures.number(value, places) for value in line) or "none"
+        texts.append(f"{variant.name}: {listed}")
+    text = Markup.escape(
+        figures.printable(f"{'; '.join(texts)} {info.unit}; from {low:g} to {high:g}")
+    )
+    height = LINE * len(report.variants)
+    return Markup(
+        f'<svg class="strip" role="img" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}"><title>{text}</title>{"".join(parts)}</svg>'
+    )
