@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
-from numalab.capture.counters import parse_numastat, parse_schedstat, parse_vmstat
+from numalab.capture.counters import (
+    parse_numastat,
+    parse_schedstat,
+    parse_times,
+    parse_vmstat,
+    perf_counts,
+)
 from numalab.capture.decode import decode_trace
-from numalab.capture.perf_stat import perf_counts
 from numalab.capture.samples import parse_samples
-from numalab.capture.times import parse_times
 from numalab.guest.run import run_guest
 from numalab.machine.model import Job
 from numalab.process import find_program, run

@@ -1,14 +1,17 @@
-"""Counters of the kernel: vmstat, schedstat, numastat and the ring buffer's own statistics.
+"""Counters, times and perf events of a run, parsed from the texts that a guest leaves.
 
-The texts come from a guest: a line that is not understood is left out, and nothing is raised.
+A guest may write anything: unknown lines are skipped, and nothing is raised.
 """
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 MAX_LINES = 100_000
 _NUMBER = re.compile(r"\d{1,20}")
+_COUNT = re.compile(r"\d{1,20}(\.\d{1,9})?")
+_TIME = re.compile(r"(elapsed|user|system) (\d{1,10}\.\d{1,9})")
 _OF_NODE = re.compile(r"\S{0,200}/node(\d{1,4})/numastat:(\w{1,40}) (\d{1,20})")
 
 
@@ -104,3 +107,56 @@ def parse_trace_stats(text: str) -> tuple[BufferStats, ...]:
                 values[name.strip()] = int(value)
     close()
     return tuple(stats)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds: by the clock, and of CPU in the command and those of its descendants waited for."""
+
+    elapsed: float
+    user: float
+    system: float
+
+
+def parse_times(text: str) -> Times | None:
+    """Parse what the guest's numalab-run wrote; None for anything else."""
+    seconds = {m[1]: float(m[2]) for line in text.splitlines()[:10] if (m := _TIME.fullmatch(line))}
+    return Times(**seconds) if len(seconds) == 3 else None
+
+
+def parse_perf_stat(text: str) -> dict[str, int | float | None]:
+    """Parse the CSV of perf-stat(1): the counts by event, None for one that was not counted.
+
+    perf writes `<not supported>` for an event that the CPU or hypervisor has no counter for, and
+    `<not counted>` for one that never was on a CPU; neither is 0. A count that was scaled up,
+    because perf had more events than counters, is the scaled one. Lines that are not understood
+    are left out.
+    """
+    counts: dict[str, int | float | None] = {}
+    for row in csv.reader(text.splitlines()[:MAX_LINES]):
+        if len(row) < 3 or row[0].startswith("#") or not row[2]:
+            continue
+        value, event = row[0], row[2]
+        if _COUNT.fullmatch(value):
+            counts[event] = float(value) if "." in value else int(value)
+        elif value in ("<not supported>", "<not counted>"):
+            counts[event] = None
+    return counts
+
+
+def perf_counts(asked: Iterable[str], text: str | None) -> dict[str, int | float | None]:
+    """Return the count of every event that was asked for; None for one that perf did not count.
+
+    An event that this kernel lacks was not given to perf at all. `text` is None where perf left
+    nothing.
+    """
+    counted = parse_perf_stat(text or "")
+    return {event: counted.get(event) for event in asked}
+
+
+def perf_measure_name(event: str) -> str:
+    """Return the name of an event's measure: `perf_cache_misses`, `perf_sched_move_numa`.
+
+    A tracepoint has its event's name alone, which is unique enough.
+    """
+    return "perf_" + re.sub(r"\W", "_", event.rpartition(":")[2])

@@ -12,15 +12,7 @@ import polars as pl
 
 from numalab.hunt.load import Load, part_of_task
 from numalab.recording.events import typed
-from numalab.recording.intervals import (
-    NOTHING,
-    Spans,
-    between,
-    covered,
-    joined,
-    met,
-    without,
-)
+from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.run_dir import RunDir

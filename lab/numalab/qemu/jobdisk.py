@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numalab.errors import HostError
 from numalab.ext4.layout import DamagedDisk
-from numalab.ext4.stamp import set_change_times
+from numalab.ext4.volume import set_change_times
 from numalab.files import create
 from numalab.machine.model import Job
 from numalab.process import find_program, run

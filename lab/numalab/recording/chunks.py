@@ -35,10 +35,7 @@ class EventChunk:
 
 
 def event_chunks(
-    events: pl.DataFrame | pl.LazyFrame,
-    window: Window,
-    cpus: Sequence[int],
-    rows: int = ROWS,
+    events: pl.DataFrame | pl.LazyFrame, window: Window, cpus: Sequence[int], rows: int = ROWS
 ) -> Iterator[EventChunk]:
     """Yield the parts of the table that lie in the window, at most `rows` events each.
 

@@ -45,12 +45,7 @@ def sum_by_slice(
         )
         overlap = pl.min_horizontal(end, to_ns) - pl.max_horizontal(begin, from_ns)
         parts.append(
-            table.filter(lies).select(
-                *keys,
-                *values,
-                slice=slice_,
-                _weight=overlap / (end - begin),
-            )
+            table.filter(lies).select(*keys, *values, slice=slice_, _weight=overlap / (end - begin))
         )
     numbered = pl.concat(parts).filter(
         (pl.col("_weight") > 0) & pl.col("slice").is_between(0, slices.count - 1)
@@ -67,6 +62,5 @@ def with_locality(counts: pl.DataFrame, nodes: Sequence[int]) -> pl.DataFrame:
     )
     own = [pl.when(pl.col("node") == node).then(f"from_{node}").otherwise(0) for node in nodes]
     return table.with_columns(
-        lines=pl.sum_horizontal(f"from_{node}" for node in nodes),
-        local=pl.sum_horizontal(own),
+        lines=pl.sum_horizontal(f"from_{node}" for node in nodes), local=pl.sum_horizontal(own)
     )

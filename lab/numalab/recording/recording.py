@@ -6,10 +6,9 @@ from functools import cached_property
 
 import polars as pl
 
-from numalab.capture.counters import CpuSchedstat
+from numalab.capture.counters import CpuSchedstat, Times
 from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
-from numalab.capture.times import Times
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.recording.chunks import ROWS, event_chunks

@@ -113,8 +113,5 @@ def joined(violations: pl.DataFrame) -> pl.DataFrame:
 def _steps(spans: pl.DataFrame, name: str) -> pl.DataFrame:
     step = pl.lit(1, pl.Int64)
     return pl.concat(
-        [
-            spans.select(at="start_ns", **{name: step}),
-            spans.select(at="end_ns", **{name: -step}),
-        ]
+        [spans.select(at="start_ns", **{name: step}), spans.select(at="end_ns", **{name: -step})]
     )

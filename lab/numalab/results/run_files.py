@@ -13,14 +13,14 @@ from numalab.capture.counters import (
     difference,
     parse_numastat,
     parse_schedstat,
+    parse_times,
     parse_trace_stats,
     parse_vmstat,
+    perf_counts,
 )
 from numalab.capture.memory_parquet import read_memory_tables
-from numalab.capture.perf_stat import perf_counts
 from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
-from numalab.capture.times import parse_times
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, utf8_path
 from numalab.measure import modelled

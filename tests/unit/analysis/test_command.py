@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from numalab.analysis.measures.command import GROUPS
-from numalab.capture.times import Times
+from numalab.capture.counters import Times
 from numalab.measure import Direction, Measure, MeasureKind, SourceKind
 from numalab.recording.recording import CommandData, Recording
 from numalab.workload.metric_parsers import Metric

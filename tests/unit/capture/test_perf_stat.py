@@ -1,7 +1,6 @@
 """What perf stat wrote, and the times of the command."""
 
-from numalab.capture.perf_stat import parse_perf_stat, perf_counts
-from numalab.capture.times import Times, parse_times
+from numalab.capture.counters import Times, parse_perf_stat, parse_times, perf_counts
 from numalab.recording.recording import CommandData
 from numalab.workload.metric_parsers import Metric
 from support.run_sample import measures_of

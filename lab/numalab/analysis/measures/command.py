@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from numalab.analysis.measures.family import (
-    LOWER,
-    NONE,
-    MeasureFamily,
-    guest,
-    register_measures,
-)
-from numalab.capture.perf_stat import perf_measure_name
+from numalab.analysis.measures.family import LOWER, NONE, MeasureFamily, guest, register_measures
+from numalab.capture.counters import perf_measure_name
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.recording.recording import Recording
 
@@ -38,12 +32,7 @@ _PERF_TEXT = "How often perf counted {event} on all CPUs while the command ran."
 # Counts of the CPU itself, which an emulated one does not have and which depend on real time.
 HARDWARE = tuple(
     MeasureFamily(
-        f"perf_{event}",
-        "events",
-        LOWER,
-        _PERF_TEXT.format(event=event),
-        _PERF,
-        MeasureKind.TIMING,
+        f"perf_{event}", "events", LOWER, _PERF_TEXT.format(event=event), _PERF, MeasureKind.TIMING
     )
     for event in (
         *("cache_misses", "cache_references", "cycles", "instructions", "branch_misses"),

@@ -93,9 +93,7 @@ MEASURES: Registry[MeasureGroup] = Registry(
 
 
 def register_measures(
-    name: str,
-    families: Sequence[MeasureFamily],
-    compute: Callable[[Recording], Iterable[Measure]],
+    name: str, families: Sequence[MeasureFamily], compute: Callable[[Recording], Iterable[Measure]]
 ) -> MeasureGroup:
     """Add measures that one function computes together; `register_measure` adds a single one.
 

@@ -44,10 +44,7 @@ SCAN_PASSES = MeasureFamily(
     "How often NUMA balancing marked the memory that the workload allocates: base pages marked, "
     "512 for a huge one, by those of its `memory_mib`. A page that is still marked is not counted "
     "again.",
-    (
-        *_counters("numa_pte_updates", "numa_huge_pte_updates"),
-        guest("memory_mib of the workload"),
-    ),
+    (*_counters("numa_pte_updates", "numa_huge_pte_updates"), guest("memory_mib of the workload")),
 )
 OTHER_FAULTS = MeasureFamily(
     "other_minor_faults",
