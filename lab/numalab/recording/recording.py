@@ -129,7 +129,7 @@ class Recording:
     part: Window | None = None
     rows: int = ROWS
 
-    def events(self, *names: str) -> pl.LazyFrame:
+    def events(self, *names: str) -> pl.DataFrame:
         """Return the events of these names in the window, with every recorded column.
 
         A name is `sched_switch` or `sched:sched_switch`; no name means all events. `SCHEMA` has the
@@ -140,7 +140,7 @@ class Recording:
         inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
         if names:
             inside &= pl.col("event").is_in([name.rpartition(":")[2] for name in names])
-        return typed(self.table).filter(inside)
+        return typed(self.table).filter(inside).collect()
 
     def has(self, *events: str) -> bool:
         """Return whether all these events were recorded."""

@@ -21,7 +21,7 @@ from numalab.api import Recording, register_measure
 )
 def task_moves_most(run: Recording) -> int:
     """The most moves of one task to another CPU in the window."""
-    moves = run.events("sched_migrate_task").collect()
+    moves = run.events("sched_migrate_task")
     return int(moves["event_pid"].value_counts()["count"].max() or 0)
 '''
 

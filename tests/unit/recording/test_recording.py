@@ -49,16 +49,16 @@ def test_recorded_events_of_a_recording_of_unknown_origin(
 def test_events_come_with_every_column(trace: Trace, three_nodes: Topology) -> None:
     table = small(trace).with_columns(child_pid=pl.lit(7, pl.UInt16))
     run = read(table, three_nodes, ["sched:sched_switch", "irq"])
-    switches = run.events("sched:sched_switch").collect()
+    switches = run.events("sched:sched_switch")
     assert switches["time_ns"].to_list() == [1_000, 5_001, 6_000]
     assert switches["child_pid"].to_list() == [7, 7, 7]
     assert switches.schema["target_cpu"] == pl.Int16  # in SCHEMA, and not in the table
-    both = run.events("sched_switch", "sched_move_numa").collect()
+    both = run.events("sched_switch", "sched_move_numa")
     assert both["event"].value_counts().sort("event").rows() == [
         ("sched_move_numa", 1),
         ("sched_switch", 3),
     ]
-    assert run.events("sched_process_fork").collect().is_empty()
+    assert run.events("sched_process_fork").is_empty()
     assert not run.has("sched:sched_process_fork")
     assert run.has("irq:softirq_entry")  # all events of that system were recorded
 

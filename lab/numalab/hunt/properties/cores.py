@@ -57,7 +57,7 @@ def choice(run: LoadRecording) -> Iterator[Observation]:
     if packaging.threads < 2 or not users or run.load.hotplug:
         return
     known_cpu = pl.col("dst_cpu").is_in(list(run.idle))
-    moved = run.events("sched_move_numa").filter(known_cpu).collect()
+    moved = run.events("sched_move_numa").filter(known_cpu)
     wrong = 0
     for time_ns, cpu in moved.select("time_ns", "dst_cpu").iter_rows():
         busy: dict[int, bool] = {}  # of each core of the node, but for the CPU that was chosen

@@ -116,7 +116,7 @@ def _settled(run: LoadRecording, *events: str) -> int:
     """Return how many of some events there were in the settled time."""
     window = run.settled
     when = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    return run.events(*events).filter(when).collect().height
+    return run.events(*events).filter(when).height
 
 
 @register_property("throughput", most=2.0, suspect=1.2)
