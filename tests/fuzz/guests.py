@@ -19,7 +19,7 @@ from support.ext4_disks import contents, debugfs, grow_tree, make_disk
 
 CASES, FEW = 200, 12
 _BLOCK = 1024
-_BOUNDS = Bounds(total=64 << 20, one=32 << 20, entries=300, depth=4)
+_BOUNDS = Bounds(total=64 << 20, largest=32 << 20, entries=300, depth=4)
 _NAMES = [
     b"x\ndebugfs: ls -l -p y", b"../../../escaped", b"x\n/12/100644/0/0/y/1/", b"\x1b[2J\x1b]0;x\7",
     b"-rf", b"..", b".", b"a\0b", b"\xff\xfe", b"/etc/passwd", b"CON:", b" ", b"", b"%s%n",
@@ -44,7 +44,7 @@ def case(seed: int, scratch: Path) -> str:
     taken = contents(scratch / "guest" / "out")
     assert {name: len(text) for name, text in taken.items()} == collected.files
     assert sum(collected.files.values()) <= _BOUNDS.total
-    assert all(size <= _BOUNDS.one for size in collected.files.values())
+    assert all(size <= _BOUNDS.largest for size in collected.files.values())
     assert len(collected.files) <= _BOUNDS.entries >= len(collected.left_out) - _BOUNDS.entries
     assert all(why.isprintable() for why in collected.left_out)
     new = {path for path in scratch.rglob("*") if path.is_file()} - outside

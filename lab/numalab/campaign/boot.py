@@ -83,7 +83,7 @@ def boot(
             reserved_mib=machine.trace_memory_mib,
             allow=allow_mismatch,
         )
-        unknown = Remark.each(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(RunFiles(directory)))
+        unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(RunFiles(directory)))
         outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep)

@@ -47,7 +47,7 @@ class Check:
 
     name: str
     ok: bool
-    found: str
+    finding: str
     hint: str = ""
     needed: bool = True
     packages: tuple[str, ...] = ()
@@ -90,17 +90,17 @@ def checks() -> tuple[Check, ...]:
 
 def components() -> tuple[tuple[str, str], ...]:
     """Return what else results depend on, by name: QEMU and libvirt, or that they are missing."""
-    found = []
+    versions = []
     try:
         line = version_line("qemu-system-x86_64", "qemu-system-x86")
-        found.append(("QEMU", line.removeprefix("QEMU emulator version ")))
+        versions.append(("QEMU", line.removeprefix("QEMU emulator version ")))
     except HostError as error:
-        found.append(("QEMU", str(error).partition("\n")[0]))
+        versions.append(("QEMU", str(error).partition("\n")[0]))
     try:
-        found.append(("libvirt", library_version()[1]))
+        versions.append(("libvirt", library_version()[1]))
     except HostError:
-        found.append(("libvirt", "its Python binding is not installed"))
-    return tuple(found)
+        versions.append(("libvirt", "its Python binding is not installed"))
+    return tuple(versions)
 
 
 def _qemu() -> Check:
@@ -124,8 +124,8 @@ def _libvirt_connection(name: str, hint: str) -> Check:
     try:
         number, text = library_version()
     except HostError as error:
-        found = str(error).splitlines()[0]
-        return Check(name, False, found, hint, python=("libvirt-python",))
+        finding = str(error).splitlines()[0]
+        return Check(name, False, finding, hint, python=("libvirt-python",))
     if number < _NEEDED_LIBVIRT:
         return Check(name, False, f"{text}; 9.0 or later is needed", hint)
     connect(EMBED)
@@ -140,8 +140,8 @@ def _libvirt_user() -> Check:
         pwd.getpwnam("libvirt-qemu")
     except KeyError:
         hint = "apt-get install libvirt-daemon-system"
-        found = "libvirt run by root does not start without it"
-        return Check(name, False, found, hint, packages=("libvirt-daemon-system",))
+        finding = "libvirt run by root does not start without it"
+        return Check(name, False, finding, hint, packages=("libvirt-daemon-system",))
     if privilege(embedded=True).run_as is None:
         lacks = "exists, but QEMU stays root: CAP_SETUID, CAP_SETGID or CAP_SYS_PTRACE is missing"
         return Check(name, True, lacks)
@@ -155,17 +155,19 @@ def _kvm() -> Check:
     except HostError as error:
         return Check(name, False, str(error).splitlines()[0], "", needed=False)
     if verdict is None:
-        found = "/dev/kvm opens; whether it runs a guest has not been tried since the host's start"
-        return Check(name, False, found, "numalab boot ring-4 -- true", needed=False)
-    found = ", ".join(filter(None, [verdict.reason, verdict.age()]))
+        finding = (
+            "/dev/kvm opens; whether it runs a guest has not been tried since the host's start"
+        )
+        return Check(name, False, finding, "numalab boot ring-4 -- true", needed=False)
+    finding = ", ".join(filter(None, [verdict.reason, verdict.age()]))
     if verdict.works:
-        return Check(name, True, found, needed=False)
+        return Check(name, True, finding, needed=False)
     hint = "none needed: emulation is used (--mode icount); timing figures need KVM"
     if unusable_device() is DeviceProblem.FORBIDDEN:
         hint = f"adduser {_user()} kvm, and log in again"
     elif verdict.at:
         hint += "; to try anew: numalab doctor --probe-again"
-    return Check(name, False, found, hint, needed=False)
+    return Check(name, False, finding, hint, needed=False)
 
 
 def _auto() -> Check:
@@ -179,14 +181,14 @@ def _auto() -> Check:
     if verdict is not None and verdict.slow:
         kept = "kept for ten minutes: it was slow, and went on"
     if verdict is None:
-        found = "not decided: the first guest tries for a while whether KVM reaches its init"
+        finding = "not decided: the first guest tries for a while whether KVM reaches its init"
     elif verdict.works:
-        found = f"kvm: {verdict.reason} ({kept})"
+        finding = f"kvm: {verdict.reason} ({kept})"
     elif unusable_device():
-        found = f"icount: {verdict.reason}"
+        finding = f"icount: {verdict.reason}"
     else:
-        found = f"icount, after a guest under KVM was tried: {verdict.reason} ({kept})"
-    return Check(name, True, found, needed=False)
+        finding = f"icount, after a guest under KVM was tried: {verdict.reason} ({kept})"
+    return Check(name, True, finding, needed=False)
 
 
 def _program(program: str, package: str, version: tuple[str, ...], why: str) -> Check:
@@ -199,7 +201,7 @@ def _program(program: str, package: str, version: tuple[str, ...], why: str) -> 
     checked = _guarded(program, f"apt-get install {package}", look)
     if checked.ok:
         return checked
-    return replace(checked, found=f"{checked.found} ({why})", packages=(package,))
+    return replace(checked, finding=f"{checked.finding} ({why})", packages=(package,))
 
 
 def _header(name: str, package: str) -> Check:
@@ -207,8 +209,8 @@ def _header(name: str, package: str) -> Check:
     for folder in (Path("/usr/include"), Path("/usr/include/x86_64-linux-gnu")):
         if (folder / name).exists():
             return Check(name, True, str(folder / name))
-    found = f"{name} is not installed (builds kernels)"
-    return Check(name, False, found, f"apt-get install {package}", packages=(package,))
+    finding = f"{name} is not installed (builds kernels)"
+    return Check(name, False, finding, f"apt-get install {package}", packages=(package,))
 
 
 def _guarded(name: str, hint: str, look: Callable[[str, str], Check]) -> Check:
@@ -233,9 +235,9 @@ def _emulator() -> Check:
     name = "emulator"
     lacking = lacking_packages()
     if lacking:
-        found = f"{', '.join(lacking)} not installed (builds QEMU for mode timed)"
+        finding = f"{', '.join(lacking)} not installed (builds QEMU for mode timed)"
         hint = f"apt-get install {' '.join(lacking)}"
-        return Check(name, False, found, hint, needed=False, packages=lacking)
+        return Check(name, False, finding, hint, needed=False, packages=lacking)
     spec = find_emulator()
     built = built_emulator(spec)
     state = f"version {built.version}" if built else "not built yet: numalab emulator build"
@@ -272,17 +274,17 @@ def _cpus() -> Check:
 def _memory() -> Check:
     free = available_mib() << 20
     ok = free >= _NEEDED_MEMORY
-    found = f"{format_size(free)} available"
-    return Check("memory", ok, found, "" if ok else "free memory: 4 GiB are needed")
+    finding = f"{format_size(free)} available"
+    return Check("memory", ok, finding, "" if ok else "free memory: 4 GiB are needed")
 
 
 def _disk() -> Check:
     path = cache_dir()
     free = shutil.disk_usage(path).free
     ok = free >= _NEEDED_DISK
-    found = f"{format_size(free)} free at {path}"
+    finding = f"{format_size(free)} free at {path}"
     hint = "" if ok else "free some space, or set NUMALAB_CACHE to a larger disk: 10 GiB are needed"
-    return Check("disk", ok, found, hint)
+    return Check("disk", ok, finding, hint)
 
 
 def _hugepages() -> Check:

@@ -106,8 +106,8 @@ def _bound_files(pid: int) -> None:
 
 def _check_space(path: Path) -> None:
     """Raise HostError when the disk is full: QEMU drops what it cannot write without a word."""
-    found = os.statvfs(path)
-    if (found.f_bfree if os.geteuid() == 0 else found.f_bavail) == 0:
+    space = os.statvfs(path)
+    if (space.f_bfree if os.geteuid() == 0 else space.f_bavail) == 0:
         raise HostError(f"no space left for {path}", hint="free some space there")
 
 

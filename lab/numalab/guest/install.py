@@ -14,9 +14,9 @@ _PATIENCE = 900  # seconds that apt waits for its locks
 _PAUSE = 5.0
 
 
-def commands_for(found: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
+def commands_for(checks: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
     """Return the commands that install what is missing, in order; pure. None where nothing is."""
-    lacking = [check for check in found if not check.ok]
+    lacking = [check for check in checks if not check.ok]
     packages = dict.fromkeys(name for check in lacking for name in check.packages)
     python = dict.fromkeys(name for check in lacking for name in check.python)
     commands = []

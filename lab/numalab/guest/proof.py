@@ -61,22 +61,22 @@ class Misplaced:
 
     kind: MisplacedKind
     subject: str
-    found: tuple[int, ...] = ()
+    found: tuple[int, ...] = ()  # key of manifest.json
     planned: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Write it as messages and reports do."""
-        found = format_cpulist(self.found) or "none"
+        actual = format_cpulist(self.found) or "none"
         planned = format_cpulist(self.planned) or "none"
         match self.kind:
             case MisplacedKind.THREAD:
-                return f"{self.subject} may run on host CPUs {found}, planned {planned}"
+                return f"{self.subject} may run on host CPUs {actual}, planned {planned}"
             case MisplacedKind.GONE:
                 return f"vCPU thread {self.subject} is gone"
             case MisplacedKind.NODE:
-                return f"guest node {self.subject} lies on host nodes {found}, planned {planned}"
+                return f"guest node {self.subject} lies on host nodes {actual}, planned {planned}"
             case MisplacedKind.PAGES:
-                return f"guest node {self.subject} has pages of {found} KiB, planned {planned}"
+                return f"guest node {self.subject} has pages of {actual} KiB, planned {planned}"
             case MisplacedKind.NOTE:
                 return self.subject
 
@@ -130,16 +130,16 @@ def pin_others(threads: Iterable[ThreadProof]) -> None:
 
 
 def misplaced_threads(
-    found: Sequence[ThreadProof], expected: Iterable[int]
+    threads: Sequence[ThreadProof], expected: Iterable[int]
 ) -> tuple[Misplaced, ...]:
     """List which threads may run elsewhere than planned, or are missing."""
     wrong = [
         Misplaced(MisplacedKind.THREAD, thread.role, thread.allowed, thread.planned)
-        for thread in found
+        for thread in threads
         if not _is_placed(thread)
     ]
-    there = {thread.thread for thread in found}
-    wrong += [Misplaced(MisplacedKind.GONE, str(tid)) for tid in sorted(set(expected) - there)]
+    tids = {thread.thread for thread in threads}
+    wrong += [Misplaced(MisplacedKind.GONE, str(tid)) for tid in sorted(set(expected) - tids)]
     return tuple(wrong)
 
 
@@ -175,15 +175,15 @@ def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[Me
         counts: dict[int, int] = {}
         size = 0
         for address in addresses:
-            found, size = pages.get(address, ({}, size))
-            for host_node, count in found.items():
+            counts, size = pages.get(address, ({}, size))
+            for host_node, count in counts.items():
                 counts[host_node] = counts.get(host_node, 0) + count
         proofs.append(MemoryProof(node, counts, size, placement.host_nodes[node]))
     return tuple(proofs)
 
 
 def misplaced_memory(
-    found: Sequence[MemoryProof], page_kib: int, *, allocated: bool
+    proofs: Sequence[MemoryProof], page_kib: int, *, allocated: bool
 ) -> tuple[Misplaced, ...]:
     """List which guest nodes' memory lies elsewhere than planned.
 
@@ -192,7 +192,7 @@ def misplaced_memory(
     is empty) is nothing wrong.
     """
     wrong = []
-    for proof in found:
+    for proof in proofs:
         node, lies = str(proof.node), tuple(sorted(proof.pages))
         if set(lies) - {proof.planned} or (allocated and not lies):
             planned = () if proof.planned is None else (proof.planned,)
@@ -214,7 +214,7 @@ def parse_maps(text: str) -> dict[int, list[int]]:
 
 def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
     """Parse /proc/<pid>/numa_maps (numa(7)): by address, pages by host node and KiB of a page."""
-    found: dict[int, tuple[dict[int, int], int]] = {}
+    mappings: dict[int, tuple[dict[int, int], int]] = {}
     for line in text.splitlines():
         address, *words = line.split()
         pages: dict[int, int] = {}
@@ -225,8 +225,8 @@ def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
                 pages[int(name[1:])] = int(value)
             elif name == "kernelpagesize_kB" and value.isdecimal():
                 size = int(value)
-        found[int(address, 16)] = (pages, size)
-    return found
+        mappings[int(address, 16)] = (pages, size)
+    return mappings
 
 
 def _is_placed(thread: ThreadProof) -> bool:

@@ -26,6 +26,6 @@ class Remark:
     text: str
 
     @classmethod
-    def each(cls, kind: RemarkKind, texts: Iterable[str], before: str = "") -> "list[Remark]":
+    def of_texts(cls, kind: RemarkKind, texts: Iterable[str], before: str = "") -> "list[Remark]":
         """Make a remark of each text, with `before` in front of it."""
         return [cls(kind, f"{before}{text}") for text in texts]

@@ -177,17 +177,17 @@ def _lost(end: End, run_dir: RunDir, saved: Rescue) -> GuestLost:
 def _remarks(
     placement: Placement, proof: Proof, collected: Collected, end: End, timing: Timing
 ) -> tuple[Remark, ...]:
-    guest, each = end.watchdog, Remark.each
+    guest, remarks = end.watchdog, Remark.of_texts
     bad = [f"{guest.bad_beats} lines on ttyS1 were not beats"] if guest.bad_beats else []
     flood = ["the guest printed too much; its console is cut"] if end.floods else []
     return (
-        *each(RemarkKind.PLAN, [placement.note] if placement.note else []),
-        *each(RemarkKind.MISPLACED, map(str, proof.differs), "not placed as planned: "),
-        *each(RemarkKind.LEFT_OUT, collected.left_out[:20], "not taken from the guest: "),
-        *each(RemarkKind.COMPLAINT, guest.troubles, "the guest's kernel complained: "),
-        *each(RemarkKind.BAD_BEATS, bad),
-        *each(RemarkKind.FLOOD, flood),
-        *each(RemarkKind.DISTURBED, map(str, timing.disturbs)),
+        *remarks(RemarkKind.PLAN, [placement.note] if placement.note else []),
+        *remarks(RemarkKind.MISPLACED, map(str, proof.differs), "not placed as planned: "),
+        *remarks(RemarkKind.LEFT_OUT, collected.left_out[:20], "not taken from the guest: "),
+        *remarks(RemarkKind.COMPLAINT, guest.troubles, "the guest's kernel complained: "),
+        *remarks(RemarkKind.BAD_BEATS, bad),
+        *remarks(RemarkKind.FLOOD, flood),
+        *remarks(RemarkKind.DISTURBED, map(str, timing.disturbs)),
     )
 
 

@@ -69,13 +69,13 @@ class Terminal:
                     return  # QEMU has ended
                 if not shown:
                     early += data
-                    _, found, data = early.partition(READY)
-                    shown, early = bool(found), early[-len(READY) :]
+                    _, marker, data = early.partition(READY)
+                    shown, early = bool(marker), early[-len(READY) :]
                     readers += [self.keyboard] if shown else []
                 _write(self.screen, data, stopped)
-            elif stopped in ready:
+            elif stopped in marker:
                 return
-            elif self.keyboard in ready and not self._typed(console, stopped):
+            elif self.keyboard in marker and not self._typed(console, stopped):
                 readers.remove(self.keyboard)
                 pause = _AGAIN
                 if self.left:

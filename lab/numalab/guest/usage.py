@@ -130,13 +130,13 @@ def parse_thread(
 def parse_stolen(text: str, cpus: Iterable[int]) -> dict[int, int]:
     """Parse /proc/stat (proc(5)) into the milliseconds stolen from each of `cpus` since boot."""
     wanted = set(cpus)
-    found = {}
+    stolen = {}
     for line in text.splitlines():
         words = line.split()
         number = words[0][3:] if words and words[0].startswith("cpu") else ""
         if number.isdecimal() and int(number) in wanted and len(words) > 8:
-            found[int(number)] = int(words[8]) * _TICK_MS
-    return found
+            stolen[int(number)] = int(words[8]) * _TICK_MS
+    return stolen
 
 
 def between(before: Usage, after: Usage) -> Usage:
@@ -157,22 +157,22 @@ def shared_cpus(usage: Usage, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
     """
     if usage.seconds <= 0:
         return ()
-    found = []
+    disturbances = []
     for thread in usage.threads:
         if not thread.vcpus:
             continue
         rate = thread.involuntary / max(1.0, usage.seconds)
         if rate > MOST_SWITCHES:
-            found.append(Disturbance(DisturbanceKind.SWITCHED_OUT, thread.role, amount=rate))
+            disturbances.append(Disturbance(DisturbanceKind.SWITCHED_OUT, thread.role, amount=rate))
         lost = (thread.waited_ms or 0.0) / 1000 / usage.seconds
         if lost > MOST_LOST:
-            found.append(Disturbance(DisturbanceKind.WAITED, thread.role, amount=lost))
+            disturbances.append(Disturbance(DisturbanceKind.WAITED, thread.role, amount=lost))
     for cpu in sorted(set(cpus)):
         ms = usage.stolen_ms.get(cpu, 0)
         part = ms / 1000 / usage.seconds
         if ms > _TICK_MS and part > MOST_LOST:
-            found.append(Disturbance(DisturbanceKind.STOLEN, cpus=(cpu,), amount=part))
-    return tuple(found)
+            disturbances.append(Disturbance(DisturbanceKind.STOLEN, cpus=(cpu,), amount=part))
+    return tuple(disturbances)
 
 
 def _since(before: ThreadUsage | None, now: ThreadUsage) -> ThreadUsage:

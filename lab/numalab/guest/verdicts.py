@@ -98,8 +98,8 @@ def _load(path: Path) -> Verdict | None:
 
 def _files() -> Iterator[Path]:
     """Give the files of this boot of the host, the latest first."""
-    found = cache_dir("kvm").glob(f"{_host_key()}-*.json")
-    return iter(sorted(found, key=lambda path: path.lstat().st_mtime, reverse=True))
+    files = cache_dir("kvm").glob(f"{_host_key()}-*.json")
+    return iter(sorted(files, key=lambda path: path.lstat().st_mtime, reverse=True))
 
 
 def _path(bzimage: Path, words: Sequence[str]) -> Path:

@@ -131,6 +131,6 @@ def judge_timing(placement: Placement, proof: Proof) -> Timing:
         against.append(Doubt.MISPLACED)
     disturbs: tuple[Disturbance, ...] = ()
     if placement.timing:
-        found = shared_cpus(proof.usage, placement.vcpus) if proof.usage else ()
-        disturbs = (*placement.disturbs, *found)
+        shared = shared_cpus(proof.usage, placement.vcpus) if proof.usage else ()
+        disturbs = (*placement.disturbs, *shared)
     return Timing(not against, tuple(against), disturbs)

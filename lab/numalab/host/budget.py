@@ -191,12 +191,12 @@ def _check_cpus(claim: Reservation, entries: Sequence[_Granted]) -> None:
 
 def _check_memory(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
     total, _ = parse_meminfo((root / "proc/meminfo").read_text(encoding="utf-8"))
-    others = sum(entry.claim.memory_mib for entry in entries)
-    if claim.memory_mib + others > total:
+    claimed = sum(entry.claim.memory_mib for entry in entries)
+    if claim.memory_mib + claimed > total:
         busy = HostBusy if claim.memory_mib <= total else HostError
         raise busy(
             f"the guest needs {format_size(claim.memory_mib << 20)}, other guests have"
-            f" {format_size(others << 20)}, and the host has {format_size(total << 20)}",
+            f" {format_size(claimed << 20)}, and the host has {format_size(total << 20)}",
             hint="wait until they have ended, or ask for a smaller topology",
         )
 
@@ -213,14 +213,17 @@ def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) ->
             total, available = parse_meminfo(text)[0], parse_available(text)
         except (OSError, ValueError):
             continue  # a host that does not tell
-        others = sum(
-            each.mib for entry in entries for each in entry.claim.bound if each.node == wanted.node
+        claimed = sum(
+            bound.mib
+            for entry in entries
+            for bound in entry.claim.bound
+            if bound.node == wanted.node
         )
-        if wanted.mib > min(available, total - others):
-            busy = HostBusy if others and wanted.mib <= total else HostError
+        if wanted.mib > min(available, total - claimed):
+            busy = HostBusy if claimed and wanted.mib <= total else HostError
             raise busy(
                 f"the guest needs {wanted.mib} MiB of host node {wanted.node}, which has {total}:"
-                f" {available} are free, other guests have {others}",
+                f" {available} are free, other guests have {claimed}",
                 hint="free memory there, put guest nodes elsewhere (--nodes), or ask for less",
             )
 

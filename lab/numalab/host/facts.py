@@ -108,35 +108,35 @@ def host_to_dict(host: Host) -> dict[str, object]:
 def disturbances(host: Host, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
     """List what on this host disturbs timing figures of guests that run on `cpus`."""
     used = [host.cpu_of[cpu] for cpu in sorted(set(cpus)) if cpu in host.cpu_of]
-    found = []
+    effects = []
     scaled = sorted({cpu.governor for cpu in used if cpu.governor not in ("", "performance")})
     if scaled:
-        found.append(Disturbance(DisturbanceKind.GOVERNOR, ", ".join(scaled)))
+        effects.append(Disturbance(DisturbanceKind.GOVERNOR, ", ".join(scaled)))
     if host.boost:
-        found.append(Disturbance(DisturbanceKind.BOOST))
+        effects.append(Disturbance(DisturbanceKind.BOOST))
     if host.numa_balancing:
-        found.append(Disturbance(DisturbanceKind.NUMA_BALANCING))
+        effects.append(Disturbance(DisturbanceKind.NUMA_BALANCING))
     if host.ksm:
-        found.append(Disturbance(DisturbanceKind.KSM))
+        effects.append(Disturbance(DisturbanceKind.KSM))
     if host.steal_percent is not None and host.steal_percent >= 0.1:
-        found.append(Disturbance(DisturbanceKind.STEAL, amount=host.steal_percent / 100))
+        effects.append(Disturbance(DisturbanceKind.STEAL, amount=host.steal_percent / 100))
     if host.load >= 0.5:
-        found.append(Disturbance(DisturbanceKind.LOAD, amount=host.load))
+        effects.append(Disturbance(DisturbanceKind.LOAD, amount=host.load))
     beside = {other for cpu in used for other in cpu.siblings} - {cpu.id for cpu in used}
     if beside:
-        found.append(Disturbance(DisturbanceKind.SIBLINGS, cpus=tuple(sorted(beside))))
-    return tuple(found)
+        effects.append(Disturbance(DisturbanceKind.SIBLINGS, cpus=tuple(sorted(beside))))
+    return tuple(effects)
 
 
 def parse_meminfo(text: str) -> tuple[int, int]:
     """Parse a node's meminfo into its memory and its free memory, in MiB. Raises ValueError."""
-    found = {}
+    amounts = {}
     for name in ("MemTotal", "MemFree"):
         match = re.search(rf"{name}:\s+(\d{{1,15}}) kB", text)
         if match is None:
             raise ValueError(f"no {name} in a node's meminfo")
-        found[name] = int(match[1]) >> 10
-    return found["MemTotal"], found["MemFree"]
+        amounts[name] = int(match[1]) >> 10
+    return amounts["MemTotal"], amounts["MemFree"]
 
 
 def parse_available(text: str) -> int:
@@ -145,10 +145,10 @@ def parse_available(text: str) -> int:
     What si_mem_available() counts (mm/show_mem.c in 6.12), without its reserves. Raises ValueError.
     """
     names = ("MemFree", r"Active\(file\)", r"Inactive\(file\)", "SReclaimable")
-    found = [re.search(rf"\b{name}:\s+(\d{{1,15}}) kB", text) for name in names]
-    if found[0] is None:
+    matches = [re.search(rf"\b{name}:\s+(\d{{1,15}}) kB", text) for name in names]
+    if matches[0] is None:
         raise ValueError("no MemFree in a node's meminfo")
-    return sum(int(match[1]) for match in found if match) >> 10
+    return sum(int(match[1]) for match in matches if match) >> 10
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:

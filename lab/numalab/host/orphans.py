@@ -63,11 +63,11 @@ def _collect() -> None:
 
 def _children() -> set[int]:
     """Return the children of all threads of this process, those that have ended as well."""
-    found: set[int] = set()
+    children: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread is gone
-            found.update(map(int, path.read_text(encoding="ascii").split()))
-    return found
+            children.update(map(int, path.read_text(encoding="ascii").split()))
+    return children
 
 
 def _take(pid: int) -> None:

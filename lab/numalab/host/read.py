@@ -111,12 +111,12 @@ def _cpu(place: Path, cpu: int, online: set[int]) -> HostCpu:
 
 def _last_cache(folder: Path) -> tuple[int, ...]:
     """Return the CPUs that share the cache of the highest level."""
-    found = []
+    caches = []
     for place in folder.glob("index*") if folder.is_dir() else ():
         level = _optional(place / "level").strip()
         if level.isdecimal():
-            found.append((int(level), _optional_list(place / "shared_cpu_list")))
-    return max(found, default=(0, ()))[1]
+            caches.append((int(level), _optional_list(place / "shared_cpu_list")))
+    return max(caches, default=(0, ()))[1]
 
 
 def _boost(folder: Path) -> bool | None:
@@ -206,19 +206,19 @@ class HostFile(Document):
 
     @model_validator(mode="after")
     def _agrees(self) -> "HostFile":
-        known = [cpu.id for cpu in self.cpus]
+        numbers = [cpu.id for cpu in self.cpus]
         placed = [cpu for node in self.nodes for cpu in node.cpus]
         size = len(self.nodes)
         if len({node.id for node in self.nodes}) != size:
             raise ValueError("two nodes have the same id")
         if len(self.distances) != size or any(len(row) != size for row in self.distances):
             raise ValueError(f"distances is no table of {size} x {size} numbers")
-        if sorted(placed) != sorted(known) or len(set(known)) != len(known):
+        if sorted(placed) != sorted(numbers) or len(set(numbers)) != len(numbers):
             raise ValueError("not every CPU of cpus is in exactly one node")
         for cpu in self.cpus:
             if cpu.id not in cpu.siblings or cpu.id not in cpu.llc:
                 raise ValueError(f"CPU {cpu.id} is not among its own siblings or its own llc")
-            if not {*cpu.siblings, *cpu.llc} <= set(known):
+            if not {*cpu.siblings, *cpu.llc} <= set(numbers):
                 raise ValueError(f"CPU {cpu.id} has siblings or llc that are not in cpus")
         return self
 

@@ -162,15 +162,15 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
 
     def use(cpu: int) -> tuple[float, float]:
         core = host.cpu_of[cpu].siblings
-        return taken.shared.get(cpu, 0), sum(taken.shared.get(each, 0) for each in core)
+        return taken.shared.get(cpu, 0), sum(taken.shared.get(sibling, 0) for sibling in core)
 
-    there = usable & set(host.cpu_ids)
-    for most in sorted({use(cpu) for cpu in there}):
-        yield frozenset(cpu for cpu in there if use(cpu) <= most)
+    candidates = usable & set(host.cpu_ids)
+    for most in sorted({use(cpu) for cpu in candidates}):
+        yield frozenset(cpu for cpu in candidates if use(cpu) <= most)
 
 
 def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
-    found = plan(
+    placement = plan(
         machine.topology,
         host,
         machine.mode,
@@ -179,7 +179,7 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
         nodes=machine.host_nodes,
     )
     # Strict memory of a node that is short of it ends QEMU, and nobody has asked for its speed.
-    return replace(found, dedicated=False) if machine.shares_cpus else found
+    return replace(placement, dedicated=False) if machine.shares_cpus else placement
 
 
 def _allowed(machine: Machine, host: Host) -> frozenset[int]:
@@ -202,11 +202,11 @@ def _usable(host: Host) -> frozenset[int]:
     its cgroup lets it run there.
     """
     own = os.sched_getaffinity(0)
-    others = set(host.cpu_ids) - own
-    if not others or others - set(host.isolated):
+    beside = set(host.cpu_ids) - own
+    if not beside or beside - set(host.isolated):
         return frozenset(own)
     try:
-        os.sched_setaffinity(0, own | others)  # of this thread only
+        os.sched_setaffinity(0, own | beside)  # of this thread only
         return frozenset(os.sched_getaffinity(0))
     except OSError:
         return frozenset(own)

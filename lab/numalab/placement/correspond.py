@@ -65,13 +65,13 @@ def assign(guest: Table, slots: Table) -> tuple[int, ...]:
             start["P0"] = "randomized"
         rough = quadratic_assignment(nearness, apart, method="faq", options=start)
         guess = np.column_stack([np.arange(places), rough.col_ind])
-        found = quadratic_assignment(
+        solution = quadratic_assignment(
             nearness,
             apart,
             method="2opt",
             options={"partial_guess": guess, "rng": np.random.default_rng(seed)},
         )
-        cost, slot_of = float(found.fun), tuple(int(slot) for slot in found.col_ind[:count])
+        cost, slot_of = float(solution.fun), tuple(int(slot) for slot in solution.col_ind[:count])
         if best is None or cost < best[0] - 1e-9:
             best = cost, slot_of
         if compare(guest, slots, best[1]).levelled == compare(guest, slots, best[1]).reversed == 0:
@@ -87,11 +87,11 @@ def compare(guest: Table, slots: Table, slot_of: Sequence[int]) -> Correspondenc
     counts = Counter(both)
     compared = opposite = same = 0
     for (near, host_near), many in counts.items():
-        for (far, host_far), others in counts.items():
+        for (far, host_far), times in counts.items():
             if near < far:
-                compared += many * others
-                opposite += many * others * (host_near > host_far)
-                same += many * others * (host_near == host_far)
+                compared += many * times
+                opposite += many * times * (host_near > host_far)
+                same += many * times * (host_near == host_far)
     return Correspondence(
         _spearman([a for a, _ in both], [b for _, b in both]),
         compared,

@@ -183,21 +183,21 @@ def _split_nodes(
 
 def _short_memory(topology: Topology, host: Host, places: Sequence[int]) -> tuple[str, ...]:
     """Name host nodes that have less memory than the guest nodes on them."""
-    found = []
+    short = []
     for place in sorted(set(places)):
         here = zip(topology.nodes, places, strict=True)
         need = sum(node.memory_mib for node, where in here if where == place)
         has = host.nodes[place].memory_mib
         if need > has:
-            found.append(
+            short.append(
                 f"host node {host.nodes[place].id} has {format_size(has << 20)},"
                 f" and its guest nodes {format_size(need << 20)}"
             )
-    return tuple(found)
+    return tuple(short)
 
 
-def _distances_wrong(places: Sequence[int], found: Correspondence) -> bool:
-    return len(set(places)) < len(places) or found.reversed + found.levelled > 0
+def _distances_wrong(places: Sequence[int], fit: Correspondence) -> bool:
+    return len(set(places)) < len(places) or fit.reversed + fit.levelled > 0
 
 
 def _on_one(
@@ -250,9 +250,7 @@ def preferred(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
 
     def key(cpu: int) -> tuple[int, bool, int, int]:
         info = host.cpu_of[cpu]
-        core = sorted(
-            candidates & set(info.siblings), key=lambda each: (each not in isolated, each)
-        )
+        core = sorted(candidates & set(info.siblings), key=lambda cpu: (cpu not in isolated, cpu))
         return core.index(cpu), cpu not in isolated, min(info.llc), cpu
 
     return tuple(sorted(candidates, key=key))
@@ -308,34 +306,36 @@ def _distorts(
         if len(vcpus) == 1:
             return ()
         return (f"all {len(vcpus)} vCPUs share one thread on host CPU {vcpus[0]}",)
-    found = []
+    distortions = []
     used = set(vcpus)
     most = max(vcpus.count(cpu) for cpu in used)
     if most > 1:
-        found.append(
+        distortions.append(
             f"overcommitted: {len(vcpus)} vCPUs on {len(used)} host CPUs"
             f" ({format_cpulist(used)}), up to {most} vCPUs on one"
         )
     elif usable <= used:
-        found.append("the emulator shares its CPUs with the vCPUs")
+        distortions.append("the emulator shares its CPUs with the vCPUs")
     halves = sum(len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in used)
     if halves:
-        found.append(f"{halves} vCPUs share their host core with another one (SMT)")
+        distortions.append(f"{halves} vCPUs share their host core with another one (SMT)")
     own = len(set(places))
     if own < len(places):
-        found.append(f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}")
+        distortions.append(
+            f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}"
+        )
     elif distances.reversed or distances.levelled:
-        found.append(_order(distances))
-    return tuple(found)
+        distortions.append(_order(distances))
+    return tuple(distortions)
 
 
-def _order(found: Correspondence) -> str:
+def _order(fit: Correspondence) -> str:
     """Say how the order of distances differs on the host."""
-    rho = "none" if found.rank_correlation is None else f"{found.rank_correlation:.2f}"
+    rho = "none" if fit.rank_correlation is None else f"{fit.rank_correlation:.2f}"
     return (
         f"distances have another order on the host (rank correlation {rho}):"
-        f" {_share(found.reversed, found.compared)} of the comparisons are reversed,"
-        f" {_share(found.levelled, found.compared)} level; {found.worst}"
+        f" {_share(fit.reversed, fit.compared)} of the comparisons are reversed,"
+        f" {_share(fit.levelled, fit.compared)} level; {fit.worst}"
     )
 
 

@@ -37,8 +37,8 @@ _WITHOUT_MITIGATIONS = (6, 9)  # CONFIG_CPU_MITIGATIONS
 
 def _version(release: str) -> tuple[int, ...]:
     """Return major and minor of a release, (999,) where it does not say."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return (int(found[1]), int(found[2])) if found else (999,)
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else (999,)
 
 
 def render_cmdline(

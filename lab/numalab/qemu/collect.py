@@ -27,7 +27,7 @@ class Bounds:
     """How much is taken from a guest: bytes in all, bytes of one file, entries, folders deep."""
 
     total: int = 512 * _MIB
-    one: int = 256 * _MIB
+    largest: int = 256 * _MIB
     entries: int = 4096
     depth: int = 6
 
@@ -47,7 +47,7 @@ class _Survey:
     chosen: dict[str, Inode] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     total: int = 0
-    seen: int = 0
+    count: int = 0
 
 
 class _EnoughError(Exception):
@@ -124,7 +124,7 @@ def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
     visited = {top.number}
     try:
         for _ in range(bounds.depth):
-            below = [each for place in level for each in _look(volume, *place, survey, bounds)]
+            below = [entry for place in level for entry in _look(volume, *place, survey, bounds)]
             level = []
             for name, folder in below:
                 if folder.number not in visited:
@@ -142,8 +142,8 @@ def _look(
     """Choose files of one folder, and give the folders in it."""
     names: set[bytes] = set()
     for entry in _entries(volume, parent, folder, survey):
-        survey.seen += 1
-        if survey.seen > bounds.entries:
+        survey.count += 1
+        if survey.count > bounds.entries:
             survey.left_out.append(f"{parent}: more than {bounds.entries} files")
             raise _EnoughError
         name = parent / _shown(entry.name)
@@ -184,7 +184,7 @@ def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
         return "what it holds would be believed" if _shown(entry.name) in BELIEVED else ""
     if inode.kind != S_IFREG:
         return f"a {_KINDS.get(inode.kind, 'special file')}"
-    if inode.size > bounds.one:
+    if inode.size > bounds.largest:
         return f"{inode.size} bytes is too large"
     if total + inode.size > bounds.total:
         return "too much in all"

@@ -156,8 +156,8 @@ def _base() -> tuple[Path, int | None]:
     short = Path(tempfile.gettempdir()) / f"numalab-{os.getuid()}-{digest}"
     while True:
         short.mkdir(mode=0o700, exist_ok=True)
-        found = short.lstat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o077 or short.is_symlink():
+        status = short.lstat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077 or short.is_symlink():
             raise HostError(
                 f"{short} belongs to somebody else", hint="set NUMALAB_CACHE to a short path"
             )

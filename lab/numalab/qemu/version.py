@@ -36,5 +36,5 @@ def turns_are_fair(program: Path | None) -> bool:
 
 def parse_qemu_version(text: str) -> tuple[int, ...]:
     """Parse what `--version` prints into major and minor version; () where it says none."""
-    found = re.search(r"version (\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else ()
+    match = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else ()

@@ -32,6 +32,7 @@ def test_a_filler_is_named(source: str) -> None:
 
 def test_nouns_and_attributes_of_libraries_pass() -> None:
     assert not list(check_identifiers("run = match.found\nfor cpu in cpus: print(cpu.each)\n"))
+    assert not list(check_identifiers("class Proof:\n    found: int  # key of manifest.json\n"))
 
 
 def test_only_text_is_wrapped() -> None:

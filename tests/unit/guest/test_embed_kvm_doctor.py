@@ -257,10 +257,10 @@ def test_modes_that_need_no_trial(bzimage: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_doctor_finds_this_host_able() -> None:
-    found = {check.name: check for check in doctor.checks()}
-    assert {"QEMU", "libvirt", "KVM", "trace-cmd", "memory", "disk", "hugepages"} <= found.keys()
-    for check in found.values():
-        assert check.found
+    results = {check.name: check for check in doctor.checks()}
+    assert {"QEMU", "libvirt", "KVM", "trace-cmd", "memory", "disk", "hugepages"} <= results.keys()
+    for check in results.values():
+        assert check.finding
         assert check.ok or check.hint or not check.needed
     disconnect_all()
 
@@ -271,17 +271,17 @@ def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(doctor, "find_program", missing)
     monkeypatch.setattr(doctor, "version_line", missing)
-    found = {check.name: check for check in doctor.checks()}
-    assert not found["QEMU"].ok
-    assert found["QEMU"].hint == "apt-get install qemu-system-x86"
-    assert found["trace-cmd"].hint == "apt-get install trace-cmd"
-    assert "trace-cmd is not installed" in found["trace-cmd"].found
+    results = {check.name: check for check in doctor.checks()}
+    assert not results["QEMU"].ok
+    assert results["QEMU"].hint == "apt-get install qemu-system-x86"
+    assert results["trace-cmd"].hint == "apt-get install trace-cmd"
+    assert "trace-cmd is not installed" in results["trace-cmd"].finding
     disconnect_all()
 
 
 def test_the_doctor_on_a_small_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_NEEDED_MEMORY", 1 << 60)
     monkeypatch.setattr(doctor, "_NEEDED_DISK", 1 << 60)
-    found = {check.name: check for check in (doctor._memory(), doctor._disk())}
-    assert not found["memory"].ok and "4 GiB" in found["memory"].hint
-    assert not found["disk"].ok and "NUMALAB_CACHE" in found["disk"].hint
+    results = {check.name: check for check in (doctor._memory(), doctor._disk())}
+    assert not results["memory"].ok and "4 GiB" in results["memory"].hint
+    assert not results["disk"].ok and "NUMALAB_CACHE" in results["disk"].hint

@@ -72,16 +72,17 @@ def followed(
     guest: FakeGuest, run_dir: RunDir, limits: Limits | None = None
 ) -> tuple[End, list[str]]:
     """Follow; also return in order the beats that were seen and what the witness was told."""
-    told: list[str] = []
+    notices: list[str] = []
     witness = SimpleNamespace(
-        workload_began=lambda: told.append("began"), workload_ended=lambda: told.append("ended")
+        workload_began=lambda: notices.append("began"),
+        workload_ended=lambda: notices.append("ended"),
     )
 
-    def on_beat(found: Beat) -> None:
-        told.append(found.phase)
+    def on_beat(beat: Beat) -> None:
+        notices.append(beat.phase)
 
     end = follow(cast(Any, guest), cast(Any, witness), run_dir, limits or Limits(), on_beat)
-    return end, told
+    return end, notices
 
 
 def test_the_witness_looks_while_qemu_is_there(run_dir: RunDir, qemu: int) -> None:
@@ -93,9 +94,9 @@ def test_the_witness_looks_while_qemu_is_there(run_dir: RunDir, qemu: int) -> No
         said(beats, beat("collect")),
         said(beats, beat("done"), then=OFF),
     ]
-    end, told = followed(FakeGuest(steps, qemu), run_dir)
+    end, notices = followed(FakeGuest(steps, qemu), run_dir)
     assert end.loss is None and end.watchdog.bad_beats == 0
-    assert told == ["boot", "workload", "began", "began", "collect", "began", "ended", "done"]
+    assert notices == ["boot", "workload", "began", "began", "collect", "began", "ended", "done"]
 
 
 def test_phases_are_timed_by_the_hosts_clock(
@@ -123,15 +124,15 @@ def test_what_comes_with_the_end_is_read_but_nobody_looks_any_more(
         path.write_text("\n".join(lines))
         return OFF
 
-    end, told = followed(FakeGuest(steps, qemu), run_dir)
-    assert told == ["workload", "collect", "done"]
+    end, notices = followed(FakeGuest(steps, qemu), run_dir)
+    assert notices == ["workload", "collect", "done"]
     assert list(end.watchdog.kept) == ["half a "]
 
 
 def test_a_line_that_is_no_beat_is_counted(run_dir: RunDir, qemu: int) -> None:
     steps = [said(run_dir.heartbeat, "{", beat("boot")), said(run_dir.heartbeat, then=OFF)]
-    end, told = followed(FakeGuest(steps, qemu), run_dir)
-    assert (end.watchdog.bad_beats, told) == (1, ["boot"])
+    end, notices = followed(FakeGuest(steps, qemu), run_dir)
+    assert (end.watchdog.bad_beats, notices) == (1, ["boot"])
 
 
 def test_a_limit_ends_it_while_qemu_runs(run_dir: RunDir, qemu: int) -> None:

@@ -24,8 +24,8 @@ from numalab.placement.planner import Placement
 DATA = Path(__file__).parents[2] / "data" / "machine"
 
 
-def words(found: tuple[Misplaced, ...]) -> tuple[str, ...]:
-    return tuple(map(str, found))
+def words(misplaced: tuple[Misplaced, ...]) -> tuple[str, ...]:
+    return tuple(map(str, misplaced))
 
 
 def test_affinity_is_read_from_status() -> None:
@@ -68,8 +68,8 @@ def test_a_missing_vcpu_thread_is_a_mismatch() -> None:
     ],
 )
 def test_memory_elsewhere_is_a_mismatch(pages: dict[int, int], page_kib: int, message: str) -> None:
-    found = (MemoryProof(0, {0: 5}, 2048, 0), MemoryProof(1, pages, page_kib, 8))
-    wrong = misplaced_memory(found, 2048, allocated=True)
+    proofs = (MemoryProof(0, {0: 5}, 2048, 0), MemoryProof(1, pages, page_kib, 8))
+    wrong = misplaced_memory(proofs, 2048, allocated=True)
     assert words(wrong) == ((message,) if message else ())
 
 
@@ -103,9 +103,9 @@ def test_the_threads_of_a_process_are_proved() -> None:
         assert process.stdout is not None
         thread = int(process.stdout.readline())
         os.sched_setaffinity(thread, set(plan.vcpus))
-        found = prove_threads(process.pid, [thread], plan)
-        assert [(t.thread, t.role) for t in found if t.vcpus == (0,)] == [(thread, "vcpu 0")]
-        assert misplaced_threads(found, [thread]) == ()
+        threads = prove_threads(process.pid, [thread], plan)
+        assert [(t.thread, t.role) for t in threads if t.vcpus == (0,)] == [(thread, "vcpu 0")]
+        assert misplaced_threads(threads, [thread]) == ()
         if len(allowed) > 1:
             os.sched_setaffinity(thread, set(allowed))
             (wrong,) = misplaced_threads(prove_threads(process.pid, [thread], plan), [thread])

@@ -168,22 +168,22 @@ class FakeGuest:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    told: list[str] = []
+    calls_made: list[str] = []
 
     class FakeWitness:
         def __init__(self, pid: int, threads: Any, memory: Any, machine: Any, place: Any) -> None:
             assert (pid, threads) == (7, (8,))
 
         def started(self) -> None:
-            told.append("proved")
+            calls_made.append("proved")
 
     class Held(HeldMemory):
         def close(self) -> None:
-            told.append("memory let go")
+            calls_made.append("memory let go")
 
     monkeypatch.setattr(start, "Witness", FakeWitness)
     monkeypatch.setattr(start, "hold_memory", lambda pid, sizes: Held((), ((pid, len(sizes)),)))
-    return told
+    return calls_made
 
 
 @contextmanager

@@ -33,10 +33,10 @@ class FakeGuest:
         self.ended.set()
 
     def reads(self, wanted: bytes) -> None:
-        found = b""
-        while wanted not in found:
-            found += os.read(self.master, 100)
-        assert found.strip(wanted) == b""
+        output = b""
+        while wanted not in output:
+            output += os.read(self.master, 100)
+        assert output.strip(wanted) == b""
 
 
 @contextmanager
@@ -57,11 +57,11 @@ def joined(fake: FakeGuest, keyboard: int, screen: int) -> Iterator[Terminal]:
         yield terminal
 
 
-def seen(screen: int, wanted: bytes) -> bytes:
-    found = b""
-    while wanted not in found:
-        found += os.read(screen, 100)
-    return found
+def screen_until(screen: int, wanted: bytes) -> bytes:
+    output = b""
+    while wanted not in output:
+        output += os.read(screen, 100)
+    return output
 
 
 def test_what_the_shell_says_is_shown_and_what_is_typed_reaches_it() -> None:
@@ -71,14 +71,14 @@ def test_what_the_shell_says_is_shown_and_what_is_typed_reaches_it() -> None:
         os.write(fake.master, b"booting ...\x05 half")
         os.write(fake.master, READY[:1])
         os.write(fake.master, READY[1:] + b"# ")
-        assert seen(show, b"# ") == b"# "
+        assert screen_until(show, b"# ") == b"# "
         fake.reads(b"early\n")
         os.write(keyboard, b"\x03")
         fake.reads(b"\x03")  # Ctrl-C is the guest's
         os.close(keyboard)
         fake.reads(b"\x04")  # the end of the input is an end of file for the shell
         os.write(fake.master, b"bye")
-        assert seen(show, b"bye") == b"bye"
+        assert screen_until(show, b"bye") == b"bye"
     assert not terminal.left and not fake.ended.is_set()
 
 

@@ -27,8 +27,8 @@ STAT = "71 (CPU 0/KVM) (x)) S 1 71 71 0 -1 1077936192 900 4 7 2 10 20 0 0 20 0 5
 
 
 def test_a_thread_is_read() -> None:
-    found = parse_thread(71, (0, 1), STATUS, STAT, "2500000 1250000 17\n")
-    assert found == ThreadUsage("vcpu 0-1", 71, 12, 3, 900, 7, 2.5, 1.25, (0, 1))
+    usage = parse_thread(71, (0, 1), STATUS, STAT, "2500000 1250000 17\n")
+    assert usage == ThreadUsage("vcpu 0-1", 71, 12, 3, 900, 7, 2.5, 1.25, (0, 1))
     assert parse_thread(71, (), STATUS, STAT, "") == ThreadUsage(
         "CPU 0/KVM) (x)", 71, 12, 3, 900, 7, None, None
     )
@@ -50,8 +50,8 @@ def thread(role: str, involuntary: int, waited: float | None, number: int = 1) -
 def test_only_what_happened_in_between_counts() -> None:
     before = Usage(100.0, (thread("vcpu 0", 4, 1.5), thread("gone", 1, 1.0, 9)), {0: 70})
     after = Usage(102.0, (thread("vcpu 0", 6, 2.0), thread("new", 3, None, 2)), {0: 90, 1: 5})
-    found = between(before, after)
-    assert found == Usage(
+    used = between(before, after)
+    assert used == Usage(
         2.0,
         (ThreadUsage("vcpu 0", 1, 0, 2, 0, 0, 0.0, 0.5, (0,)), thread("new", 3, None, 2)),
         {0: 20, 1: 0},
@@ -82,7 +82,7 @@ PINNED = (4, 5)
     ],
 )
 def test_what_disturbs_a_pinned_vcpu_is_said(usage: Usage, said: list[str]) -> None:
-    assert [str(each) for each in shared_cpus(usage, PINNED)] == said
+    assert [str(disturbance) for disturbance in shared_cpus(usage, PINNED)] == said
 
 
 def test_a_process_is_read_and_one_that_ended_has_no_threads() -> None:

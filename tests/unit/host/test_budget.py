@@ -78,14 +78,14 @@ def test_two_processes_never_share_a_cpu(root: Path) -> None:
         assert cpus_in_use(root).alone == {0, 1}
         with pytest.raises(HostError, match=f"host CPUs 1 run a guest of process {process.pid}"):
             take(root, 1, 2)
-        seen: list[CpusInUse] = []
+        requests: list[CpusInUse] = []
 
-        def choose(others: CpusInUse) -> Reservation:
-            seen.append(others)
-            return Reservation(tuple(sorted({0, 1, 2, 3} - others.cpus)), 0)
+        def choose(in_use: CpusInUse) -> Reservation:
+            requests.append(in_use)
+            return Reservation(tuple(sorted({0, 1, 2, 3} - in_use.cpus)), 0)
 
         mine = admit(choose, root)
-        assert seen == [CpusInUse(frozenset({0, 1}), {})] and mine.claim.cpus == (2, 3)
+        assert requests == [CpusInUse(frozenset({0, 1}), {})] and mine.claim.cpus == (2, 3)
         assert cpus_in_use(root).alone == {0, 1, 2, 3}
         mine.release()
         assert cpus_in_use(root).alone == {0, 1}

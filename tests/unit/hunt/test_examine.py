@@ -74,7 +74,7 @@ def machine_of(topology: Any, folder: Path) -> Machine:
 
 
 def ended(status: int = 0, *complaints: str) -> SimpleNamespace:
-    remarks = Remark.each(RemarkKind.COMPLAINT, complaints)
+    remarks = Remark.of_texts(RemarkKind.COMPLAINT, complaints)
     return SimpleNamespace(status=status, remarks=tuple(remarks))
 
 

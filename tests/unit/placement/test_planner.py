@@ -270,17 +270,17 @@ def test_plans_are_whole_and_even(
 @settings(max_examples=25)
 def test_a_renumbered_machine_is_recognised(order: list[int]) -> None:
     host = [[MESH.distances[a][b] for b in order] for a in order]
-    found = compare(MESH.distances, host, assign(MESH.distances, host))
-    assert (found.reversed, found.levelled) == (0, 0)
+    fit = compare(MESH.distances, host, assign(MESH.distances, host))
+    assert (fit.reversed, fit.levelled) == (0, 0)
 
 
 def test_the_order_of_distances_is_compared() -> None:
     line = ((10, 20, 30), (20, 10, 20), (30, 20, 10))
-    found = compare(line, line, (1, 0, 2))
-    assert found.compared == 8
-    assert (found.reversed, found.levelled) == (4, 4)
-    assert found.rank_correlation == pytest.approx(-0.5)
-    assert found.worst.startswith("nodes ")
+    fit = compare(line, line, (1, 0, 2))
+    assert fit.compared == 8
+    assert (fit.reversed, fit.levelled) == (4, 4)
+    assert fit.rank_correlation == pytest.approx(-0.5)
+    assert fit.worst.startswith("nodes ")
 
 
 def test_preferred_takes_isolated_threads_of_different_cores_first() -> None:

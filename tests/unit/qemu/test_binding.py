@@ -100,19 +100,19 @@ def test_a_domain_starts_with_its_cpus_stopped() -> None:
 
 def test_whose_a_domain_is_stands_in_its_metadata(connection: Connection) -> None:
     connection.createXML(DOMAIN)
-    found = {each.name(): each for each in connection.listAllDomains()}
-    assert 'pid="7"' in owner_metadata(found["one"], "https://example.invalid/o")
+    domains = {domain.name(): domain for domain in connection.listAllDomains()}
+    assert 'pid="7"' in owner_metadata(domains["one"], "https://example.invalid/o")
     with pytest.raises(libvirt.libvirtError):
-        owner_metadata(found["test"], "https://example.invalid/o")
+        owner_metadata(domains["test"], "https://example.invalid/o")
 
 
 def test_qemus_own_word_and_the_end_of_a_connection_are_passed_on(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: dict[str, Any] = {}
+    callbacks: dict[str, Any] = {}
 
     def register(_: object, dom: None, event: str, callback: Any, opaque: None) -> int:
-        told[event] = callback
+        callbacks[event] = callback
         return 1
 
     monkeypatch.setattr(libvirt_qemu, "qemuMonitorEventRegister", register)
@@ -126,8 +126,8 @@ def test_qemus_own_word_and_the_end_of_a_connection_are_passed_on(
     listen(connection, ear)
     domain = connection.createXML(DOMAIN)
     # conn, domain, event, seconds, microseconds, details, opaque: virConnectDomainQemuMonitorEvent.
-    told["SHUTDOWN"](connection, domain, "SHUTDOWN", 1, 2, '{"reason": "guest-reset"}', None)
-    told["SHUTDOWN"](connection, domain, "SHUTDOWN", 1, 2, None, None)
+    callbacks["SHUTDOWN"](connection, domain, "SHUTDOWN", 1, 2, '{"reason": "guest-reset"}', None)
+    callbacks["SHUTDOWN"](connection, domain, "SHUTDOWN", 1, 2, None, None)
     closing[0](connection, 0, None)
     assert ear.heard == [
         ("shutdown", "one", '{"reason": "guest-reset"}'),

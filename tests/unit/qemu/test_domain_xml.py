@@ -167,9 +167,9 @@ def test_foreign_metadata_is_no_owner(text: str) -> None:
 
 
 def test_qemu_gives_up_root_within_its_sandbox() -> None:
-    found = arguments(render(make_machine("tcg")))
-    assert found[found.index("-runas") + 1] == "64055:64055"
-    sandbox = found[found.index("-sandbox") + 1].split(",")
+    words = arguments(render(make_machine("tcg")))
+    assert words[words.index("-runas") + 1] == "64055:64055"
+    sandbox = words[words.index("-sandbox") + 1].split(",")
     assert {"on", "obsolete=deny", "spawn=deny", "resourcecontrol=deny"} <= set(sandbox)
     assert "elevateprivileges=allow" in sandbox  # to give up its own; it has none afterwards
     newer = Privilege(own_sandbox=True, run_as=(64055, 64055), runs_with=True)
@@ -222,9 +222,9 @@ def test_a_shell_has_a_terminal_and_its_clock_waits() -> None:
     assert (first.get("type"), second.get("type")) == ("pty", "file")
     log = first.find("log")
     assert log is not None and log.get("file") == "/run/console.log"
-    found = arguments(text)
-    assert found[found.index("-icount") + 1] == "shift=3,sleep=on"
-    assert found[found.index("-gdb") + 1] == "unix:/run/gdb,server=on,wait=off"
+    words = arguments(text)
+    assert words[words.index("-icount") + 1] == "shift=3,sleep=on"
+    assert words[words.index("-gdb") + 1] == "unix:/run/gdb,server=on,wait=off"
     with pytest.raises(UserError, match="comma"):
         render(replace(machine, gdb=Path("/a,b")))
 
@@ -246,8 +246,8 @@ def render_bound(placement: Placement, pages: PageKind, *, locked: bool = False)
 
 def test_memory_is_bound_locked_and_there_before_the_start() -> None:
     domain = render_bound(BOUND, "1G", locked=True)
-    found = [element.attrib for element in domain.iterfind("numatune/memnode")]
-    assert found == [
+    nodes = [element.attrib for element in domain.iterfind("numatune/memnode")]
+    assert nodes == [
         {"cellid": "0", "mode": "strict", "nodeset": "8"},
         {"cellid": "1", "mode": "strict", "nodeset": "0"},
     ]

@@ -66,19 +66,19 @@ def command(
     """
     if probe_again:
         _probe_again()
-    found = checks()
+    results = checks()
     if fix:
-        for line in commands_for(found):
+        for line in commands_for(results):
             say(f"+ {shlex.join(line)}")
             install(line)
-        found = checks()
+        results = checks()
     if report is not None:
         if not report.absolute().parent.is_dir():
             raise UserError("there is no such folder", file=report.parent, key="--report")
         _report(report, kernel, image, pages, tuple(cmdline or ()))
-        found = checks()
-    emit(found, as_json, _table(found))
-    if any(check.needed and not check.ok for check in found):
+        results = checks()
+    emit(results, as_json, _table(results))
+    if any(check.needed and not check.ok for check in results):
         raise typer.Exit(3)
 
 
@@ -138,12 +138,12 @@ def _probe(
     )  # fmt: skip
 
 
-def _table(found: tuple[Check, ...]) -> Table:
+def _table(results: tuple[Check, ...]) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("", "what", "found"):
         table.add_column(heading, overflow="fold")
-    for check in found:
-        text = check.found if check.ok else f"{check.found}\n  hint: {check.hint}"
+    for check in results:
+        text = check.finding if check.ok else f"{check.finding}\n  hint: {check.hint}"
         table.add_row(_mark(check), check.name, text)
     return table
 

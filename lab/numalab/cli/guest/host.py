@@ -33,9 +33,9 @@ def show(
 
     `numalab host show --json > server.json` records a host for `numalab place --host`.
     """
-    found = read_host_file(host) if host else read_host()
-    text = Group(_nodes(found), "", _distances(found), "", _facts(found))
-    emit(host_to_dict(found), as_json, text)
+    facts = read_host_file(host) if host else read_host()
+    text = Group(_nodes(facts), "", _distances(facts), "", _facts(facts))
+    emit(host_to_dict(facts), as_json, text)
 
 
 def _nodes(host: Host) -> Table:
@@ -99,7 +99,7 @@ def _rows(host: Host) -> list[tuple[str, str]]:
     disturbing = disturbances(host, host.cpu_ids)
     return [
         *rows,
-        *(("" if i else "disturbs timing", str(one)) for i, one in enumerate(disturbing)),
+        *(("" if i else "disturbs timing", str(effect)) for i, effect in enumerate(disturbing)),
     ]
 
 

@@ -35,10 +35,10 @@ def command(
     server wrote server.json. Nothing is started.
     """
     machine = load_topology(topology)
-    found = read_host_file(host) if host else read_host()
+    facts = read_host_file(host) if host else read_host()
     made = plan(
         machine,
-        found,
+        facts,
         _mode(mode),
         None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus"),
         pinned=options.in_order(pin, "--pin"),

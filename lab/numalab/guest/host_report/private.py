@@ -61,9 +61,11 @@ def without_private(value: object, names: PrivateNames) -> object:
     if isinstance(value, str):
         return clean(value, names)
     if isinstance(value, Mapping):
-        return {clean(str(key), names): without_private(one, names) for key, one in value.items()}
+        return {
+            clean(str(key), names): without_private(entry, names) for key, entry in value.items()
+        }
     if isinstance(value, Sequence):
-        return [without_private(one, names) for one in value]
+        return [without_private(entry, names) for entry in value]
     return value
 
 
@@ -82,5 +84,5 @@ def clean(text: str, names: PrivateNames) -> str:
 
 def _path(match: re.Match[str]) -> str:
     path = match[0]
-    common = any(path == each or path.startswith(f"{each}/") for each in _COMMON)
+    common = any(path == folder or path.startswith(f"{folder}/") for folder in _COMMON)
     return path if common else "<path>"

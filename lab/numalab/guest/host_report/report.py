@@ -105,8 +105,13 @@ def render_report(
         },
         "host": host_to_dict(host),
         "checks": [
-            {"name": one.name, "ok": one.ok, "needed": one.needed, "found": one.found[:_MOST_TEXT]}
-            for one in checks
+            {
+                "name": check.name,
+                "ok": check.ok,
+                "needed": check.needed,
+                "found": check.finding[:_MOST_TEXT],
+            }
+            for check in checks
         ],
         "plans": [asdict(_planned(topology, host)) for topology in topologies],
         "probe": asdict(probe),
@@ -133,27 +138,29 @@ def _planned(topology: Topology, host: Host) -> PlannedGuest:
 
 def _distribution(root: Path) -> dict[str, str]:
     text = _text(root / "etc/os-release")
-    found = dict(re.findall(r'^(ID|VERSION_ID)="?([\w.-]{1,40})"?$', text, re.MULTILINE))
-    return {"distribution": " ".join(found[key] for key in ("ID", "VERSION_ID") if key in found)}
+    release = dict(re.findall(r'^(ID|VERSION_ID)="?([\w.-]{1,40})"?$', text, re.MULTILINE))
+    return {
+        "distribution": " ".join(release[key] for key in ("ID", "VERSION_ID") if key in release)
+    }
 
 
 def _cpu(root: Path) -> dict[str, object]:
     """Read what the first processor says of itself in /proc/cpuinfo; it holds no serial number."""
     first = _text(root / "proc/cpuinfo").partition("\n\n")[0]
     fields = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
-    told = {name.strip(): value.strip() for name, value in fields.items()}
+    cpuinfo = {name.strip(): value.strip() for name, value in fields.items()}
     names = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode")
-    found: dict[str, object] = {name: told[name] for name in names if name in told}
-    found["flags"] = sorted(_FLAGS & set(told.get("flags", "").split()))
-    return found
+    facts: dict[str, object] = {name: cpuinfo[name] for name in names if name in cpuinfo}
+    facts["flags"] = sorted(_FLAGS & set(cpuinfo.get("flags", "").split()))
+    return facts
 
 
 def _parameters(root: Path) -> dict[str, str]:
-    found = {}
+    parameters = {}
     for path in sorted(root.glob("sys/module/kvm*/parameters/*")):
         if path.name in _PARAMETERS:
-            found[f"{path.parts[-3]}.{path.name}"] = _line(path)
-    return found
+            parameters[f"{path.parts[-3]}.{path.name}"] = _line(path)
+    return parameters
 
 
 def _line(path: Path) -> str:
