@@ -48,6 +48,8 @@ from numalab.topology.broken_rule import RuleBroken
 from numalab.topology.graph import Link
 from numalab.topology.model import Topology
 from numalab.topology.shapes.shape import SHAPES, Count, Shape, register_shape
+from numalab.workload.metric_parsers import PARSERS, Metric, metric_value, register_parser
+from numalab.workload.workload_table import MetricTable
 
 REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
     {
@@ -57,6 +59,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
         "properties": PROPERTIES,
         "axes": AXES,
         "sources": SOURCES,
+        "parsers": PARSERS,
     }
 )
 
@@ -64,6 +67,7 @@ __all__ = [
     "AXES",
     "FORMATS",
     "MEASURES",
+    "PARSERS",
     "PROPERTIES",
     "REGISTRIES",
     "SHAPES",
@@ -81,6 +85,8 @@ __all__ = [
     "MeasureFamily",
     "MeasureGroup",
     "MeasureKind",
+    "Metric",
+    "MetricTable",
     "Observation",
     "Property",
     "Recording",
@@ -94,10 +100,12 @@ __all__ = [
     "StudyResults",
     "Topology",
     "UserError",
+    "metric_value",
     "register_axis",
     "register_format",
     "register_measure",
     "register_measures",
+    "register_parser",
     "register_property",
     "register_shape",
     "register_source",

@@ -30,7 +30,7 @@ from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
 from numalab.topology.model import Topology
 from numalab.topology.observed.guest import GuestView, parse_guest_view
-from numalab.workload.metric_parsers import parse_metrics
+from numalab.workload.metric_parsers import PARSERS
 from numalab.workload.workload import BoundWorkload
 
 
@@ -111,7 +111,7 @@ class RunFiles:
             )
         return CommandData(
             workload.name,
-            parse_metrics(workload.metrics, _text(directory.stdout)),
+            PARSERS.find(workload.parser)(workload.metrics, _text(directory.stdout)),
             parse_times(_text_if_there(directory.times)),
             perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
             (before, after),

@@ -1,12 +1,13 @@
-"""Reads the metrics from the output of a workload."""
+"""Parsers, which read the metrics in the output of a workload."""
 
 import math
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from numalab.errors import WorkloadFailed
+from numalab.plugins import Registry
 from numalab.workload.workload_table import MetricTable
 
 # Bounds for output, which comes from a guest.
@@ -33,23 +34,65 @@ class Metric:
     kind: str
 
 
-def parse_metrics(specs: Iterable[MetricTable], output: str) -> tuple[Metric, ...]:
-    """Read the metrics from a workload's standard output, in the order of `specs`, then of lines.
+Parser = Callable[[Sequence[MetricTable], str], tuple[Metric, ...]]
+PARSERS: Registry[Parser] = Registry("parser")
 
-    A line counts if all of it, without surrounding blanks, matches. A percentile of too few samples
-    is left out: it would be the maximum. Raises WorkloadFailed, which quotes the end of the output,
-    for a required metric that is missing or not a finite number.
+
+def register_parser(name: str) -> Callable[[Parser], Parser]:
+    """Add a parser, which a workload selects with `parser = "NAME"`; a decorator.
+
+    It decorates a function that gets the metrics of the workload and its standard output, which is
+    not trusted, and returns the numbers. The docstring describes the parser.
+
+        @register_parser("csv")
+        def csv_columns(metrics: Sequence[MetricTable], output: str) -> tuple[Metric, ...]:
+            '''The last line of a table; a metric is the column of its name.'''
+            row = list(csv.DictReader(output.splitlines()))[-1]
+            return tuple(metric_value(metric, row[metric.name]) for metric in metrics)
+
+    Raises UserError for a name that is taken.
+    """
+
+    def add(parser: Parser) -> Parser:
+        PARSERS.add(name, parser, parser)
+        return parser
+
+    return add
+
+
+def metric_value(metric: MetricTable, text: str, label: str = "") -> Metric:
+    """Return a metric with the number in `text`. Raises WorkloadFailed for no finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise WorkloadFailed(f"{metric.name} is not a number: {text[:200]!r}")
+    return Metric(metric.name, label, value, metric.unit, metric.direction, metric.kind)
+
+
+@register_parser("lines")
+def parse_metrics(metrics: Sequence[MetricTable], output: str) -> tuple[Metric, ...]:
+    """Lines that match the pattern of a metric, without surrounding blanks.
+
+    A percentile of too few samples is left out: it would be the maximum. Raises WorkloadFailed,
+    which quotes the end of the output, for a required metric that is missing or not a finite
+    number.
     """
     lines = [line[:MAX_LINE].strip() for line in output.splitlines()[:MAX_LINES]]
-    metrics: list[Metric] = []
-    for spec in specs:
-        pattern = re.compile(spec.pattern)
+    values: list[Metric] = []
+    for metric in metrics:
+        pattern = re.compile(metric.pattern)
         matches = [match for line in lines if (match := pattern.fullmatch(line)) is not None]
-        if spec.required and not matches:
+        if metric.required and not matches:
             tail = _tail(output)
-            raise WorkloadFailed(f"the workload did not print {spec.name}{tail or ': no output'}")
-        metrics += [_read(spec, match) for match in matches if _has_enough(spec, match)]
-    return tuple(metrics)
+            raise WorkloadFailed(f"the workload did not print {metric.name}{tail or ': no output'}")
+        values += [
+            metric_value(metric, match["value"], match.groupdict().get("label") or "")
+            for match in matches
+            if _has_enough(metric, match)
+        ]
+    return tuple(values)
 
 
 def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -> str:
@@ -102,14 +145,3 @@ def _has_enough(spec: MetricTable, match: re.Match[str]) -> bool:
         return True
     samples = match["samples"]
     return samples.isdecimal() and int(samples) >= fewest_samples(spec.percentile)
-
-
-def _read(spec: MetricTable, match: re.Match[str]) -> Metric:
-    try:
-        value = float(match["value"])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise WorkloadFailed(f"{spec.name} is not a number: {match[0][:200]!r}")
-    label = match.groupdict().get("label") or ""
-    return Metric(spec.name, label, value, spec.unit, spec.direction, spec.kind)

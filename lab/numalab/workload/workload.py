@@ -9,6 +9,7 @@ from numalab.errors import UserError, did_you_mean
 from numalab.places import list_inputs
 from numalab.topology.model import Topology
 from numalab.workload.expression import Number, evaluate, names_in, parse_expression
+from numalab.workload.metric_parsers import PARSERS
 from numalab.workload.parameter_values import ParameterValues
 from numalab.workload.workload_files import TABLE
 from numalab.workload.workload_table import PLACEHOLDER, MetricTable, Value, WorkloadTable
@@ -48,6 +49,7 @@ class BoundWorkload:
     tasks: tuple[str, ...]
     allowed_cpus: tuple[int, ...]
     metrics: tuple[MetricTable, ...] = ()
+    parser: str = "lines"
     memory_mib: float = 0.0
     packages: tuple[str, ...] = ()
     programs: tuple[Path, ...] = ()
@@ -71,7 +73,12 @@ def load_workload(name: str) -> Workload:
         hint = did_you_mean(name, names)
         raise UserError(f"no workload {name!r}{hint}", choices=names)
     file = names[name]
-    return Workload(name, file, read_document(file, WorkloadTable))
+    table = read_document(file, WorkloadTable)
+    try:
+        PARSERS.find(table.parser)
+    except UserError as error:
+        raise UserError(str(error), file=file, key="parser") from None
+    return Workload(name, file, table)
 
 
 def resolve(
@@ -119,6 +126,7 @@ def resolve(
         tasks=table.tasks,
         allowed_cpus=fitted.cpus_of(table.allowed_nodes),
         metrics=table.metrics,
+        parser=table.parser,
         memory_mib=memory_mib,
         packages=table.packages,
     )

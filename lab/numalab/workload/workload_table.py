@@ -58,9 +58,9 @@ class MetricTable(Document):
 
     name: Identifier
     """The name of the measure."""
-    pattern: str = Field(max_length=500)
+    pattern: str = Field(default="", max_length=500)
     """A regular expression for a whole line: the group `value` is the number, `label` tells several
-    apart."""
+    apart. The parser `lines` needs it."""
     unit: str
     """The unit of the number."""
     direction: Literal["lower", "higher", "none"]
@@ -76,13 +76,15 @@ class MetricTable(Document):
     @classmethod
     def _compiles(cls, pattern: str) -> str:
         groups = _compiled(pattern).groupindex
-        if "value" not in groups or set(groups) - {"value", "label", "samples"}:
+        if pattern and ("value" not in groups or set(groups) - {"value", "label", "samples"}):
             raise ValueError("needs the group (?P<value>...), and may have (?P<label>...)")
         return pattern
 
     @model_validator(mode="after")
     def _counts_samples(self) -> "MetricTable":
-        if (self.percentile is not None) != ("samples" in _compiled(self.pattern).groupindex):
+        if self.pattern and (self.percentile is not None) != (
+            "samples" in _compiled(self.pattern).groupindex
+        ):
             raise ValueError("percentile and the group (?P<samples>...) need each other")
         return self
 
@@ -113,6 +115,14 @@ class WorkloadTable(Document):
     """Numbers computed from parameters and the machine, in order."""
     metrics: tuple[MetricTable, ...] = ()
     """Numbers read from the output."""
+    parser: str = "lines"
+    """The parser that reads them: `lines`, or one of a plug-in."""
+
+    @model_validator(mode="after")
+    def _lines_have_patterns(self) -> "WorkloadTable":
+        if lacking := [m.name for m in self.metrics if self.parser == "lines" and not m.pattern]:
+            raise ValueError(f"metrics: {lacking[0]} has no pattern, which the parser lines needs")
+        return self
 
     @model_validator(mode="after")
     def _names_exist(self) -> "WorkloadTable":

@@ -83,7 +83,7 @@ def test_refresh_renews_offsets(project: Path) -> None:
     assert numalab("refresh", "change").stdout == f"renewed {patch}\n"
     assert patch.read_text() == text.replace("@@ -9,3 +9,3 @@", "@@ -9,3 +9,3 @@ a function")
     assert numalab("refresh", "change").stdout == "the line numbers of change are correct\n"
-    with pytest.raises(UserError, match="no named kernel has this series: say --base"):
+    with pytest.raises(UserError, match="no named kernel has this series; name one with --base"):
         numalab("refresh", str(patch.parent))
     assert "every hunk" in numalab("refresh", str(patch.parent), "--base", "changed").stdout
     patch.write_text(text.replace("-line 10", "-line X"))

@@ -1,7 +1,16 @@
+from pathlib import Path
+
 import pytest
 
-from numalab.errors import WorkloadFailed
-from numalab.workload.metric_parsers import MAX_LINE, explain_failure, fewest_samples, parse_metrics
+from numalab.errors import UserError, WorkloadFailed
+from numalab.plugins import unload_plugins
+from numalab.workload.metric_parsers import (
+    MAX_LINE,
+    PARSERS,
+    explain_failure,
+    fewest_samples,
+    parse_metrics,
+)
 from numalab.workload.workload import load_workload
 from numalab.workload.workload_table import MetricTable
 
@@ -138,3 +147,51 @@ def test_the_slowest_of_330_is_no_percentile() -> None:
     names = [metric.name for metric in metrics]
     assert "latency_p99_5" in names
     assert "latency_p99_9" not in names
+
+
+PLUGIN = '''
+import csv
+from collections.abc import Sequence
+from numalab.api import Metric, MetricTable, metric_value, register_parser
+
+@register_parser("csv")
+def csv_columns(metrics: Sequence[MetricTable], output: str) -> tuple[Metric, ...]:
+    """The last line of a table; a metric is the column of its name."""
+    row = list(csv.DictReader(output.splitlines()))[-1]
+    return tuple(metric_value(metric, row[metric.name]) for metric in metrics)
+'''
+WORKLOAD = """\
+summary = "a table"
+stresses = "nothing"
+command = ["table"]
+seconds = "1"
+parser = "csv"
+[[metrics]]
+name = "speed"
+unit = "GB/s"
+direction = "higher"
+kind = "timing"
+"""
+
+
+def test_a_plug_in_adds_a_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    folder = tmp_path / "workloads/table"
+    folder.mkdir(parents=True)
+    (folder / "workload.toml").write_text(WORKLOAD)
+    with pytest.raises(UserError, match=r"workload.toml: parser: no parser is called 'csv' \(val"):
+        load_workload("table")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/csv_parser.py").write_text(PLUGIN)
+    try:
+        table = load_workload("table").table
+        (metric,) = PARSERS.find("csv")(table.metrics, "time,speed\n1,3.5\n2,4.5\n")
+        assert (metric.name, metric.value, metric.unit) == ("speed", 4.5, "GB/s")
+        assert PARSERS.describe("csv").startswith("The last line of a table")
+        with pytest.raises(WorkloadFailed, match="speed is not a number: 'fast'"):
+            PARSERS.find("csv")(table.metrics, "speed\nfast\n")
+    finally:
+        unload_plugins()
+    (folder / "workload.toml").write_text(WORKLOAD.replace('parser = "csv"\n', ""))
+    with pytest.raises(UserError, match="speed has no pattern, which the parser lines needs"):
+        load_workload("table")
