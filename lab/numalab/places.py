@@ -20,7 +20,7 @@ BELIEVED = frozenset({*KINDS, PLUGINS, HUNTS, EMULATORS})
 _OTHER_CACHE = "set NUMALAB_CACHE to a folder of your own"
 _MOST_LINKS = 40  # of a path: MAXSYMLINKS in Linux' include/linux/namei.h
 T = TypeVar("T")
-_skipped: dict[str, UserError] = {}  # by file
+_skipped: dict[str, UserError] = {}  # by message
 _RESULTS = "plan.json"  # the file that every folder of results has
 
 
@@ -111,7 +111,7 @@ def list_inputs(kind: str, pattern: str, *, strict: bool = False) -> dict[str, P
 
 def skip_input(error: UserError) -> None:
     """Leave out an input that cannot be used; the command line warns of it at the end."""
-    _skipped.setdefault(str(error.file), error)
+    _skipped.setdefault(str(error), error)
 
 
 def skipped_inputs() -> tuple[UserError, ...]:
@@ -124,14 +124,14 @@ def forget_skipped() -> None:
     _skipped.clear()
 
 
-def load_usable(paths: Iterable[Path], load: Callable[[Path], T]) -> list[T]:
-    """Load each file of a listing; a file that is not valid is left out (`skip_input`)."""
+def load_usable(names: Iterable[str], load: Callable[[str], T]) -> list[T]:
+    """Load each entry of a listing; one whose file is not valid is left out (`skip_input`)."""
     loaded = []
-    for path in paths:
+    for name in names:
         try:
-            loaded.append(load(path))
+            loaded.append(load(name))
         except UserError as error:
-            skip_input(error if error.file else UserError(str(error), file=path))
+            skip_input(error)
     return loaded
 
 

@@ -110,6 +110,7 @@ def load_recipe(name: str) -> Recipe:
     if "/" in name:
         return _built_image(Path(name))
     if name not in (names := list_recipes()):
+        find_input("images", f"{name}.toml")  # raises UserError for a file that is not used
         hint = did_you_mean(name, names)
         raise UserError(f"no image {name!r}{hint}", choices=names)
     return _load(name, ())

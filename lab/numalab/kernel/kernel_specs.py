@@ -8,7 +8,14 @@ from pathlib import Path
 from numalab.document import Document, read_document
 from numalab.errors import UserError
 from numalab.files import home_expanded
-from numalab.places import find_input, find_inputs, list_inputs, project_dir, require_in_lab
+from numalab.places import (
+    find_input,
+    find_inputs,
+    list_inputs,
+    project_dir,
+    require_in_lab,
+    skip_input,
+)
 from numalab.source import git
 from numalab.source.kernel_source import ENDINGS, is_package
 from numalab.topology.predict.groups import Construction
@@ -102,6 +109,29 @@ def load_kernels() -> dict[str, KernelSpec]:
     twice, and fragments or series for a prebuilt kernel.
     """
     return _all_kernels()[0]
+
+
+def list_kernels() -> dict[str, KernelSpec]:
+    """Return the named kernels that can be used; a broken entry or file is left out."""
+    specs: dict[str, KernelSpec] = {}
+    fragments: tuple[str, ...] = ()
+    for file in reversed(list(find_inputs("kernel-configs", "kernels.toml"))):
+        usable: dict[str, KernelSpec] = {}
+        try:
+            table = read_document(file, KernelsFile)
+        except UserError as error:
+            skip_input(error)
+            continue
+        fragments = table.fragments or fragments
+        for name, kernel in table.kernel.items():
+            try:
+                alone = table.model_copy(update={"kernel": {name: kernel}})
+                usable |= _specs(alone, file, fragments)
+            except UserError as error:
+                skip_input(error)
+        later = {name: spec for name, spec in specs.items() if name not in table.kernel}
+        specs = usable | later
+    return specs
 
 
 def without_last_series(spec: KernelSpec) -> KernelSpec | None:

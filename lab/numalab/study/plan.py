@@ -16,6 +16,7 @@ from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
+from numalab.plugins import require_plugins
 from numalab.results.cell import Cell
 from numalab.results.plan import PlannedRun, by_cell, planned_run
 from numalab.results.remarks import Remark
@@ -104,6 +105,7 @@ def plan_study(
     A case (`numalab hunt`) may only name kernels, machines and images of the user's lab. Raises
     UserError for anything that is wrong.
     """
+    require_plugins()
     study = load_study(path, preset)
     if study.case is not None:
         require_lab_names(study, path)

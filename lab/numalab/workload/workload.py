@@ -6,7 +6,7 @@ from pathlib import Path
 
 from numalab.document import read_document
 from numalab.errors import UserError, did_you_mean
-from numalab.places import list_inputs
+from numalab.places import find_input, list_inputs
 from numalab.topology.model import Topology
 from numalab.workload.expression import Number, evaluate, names_in, parse_expression
 from numalab.workload.metric_parsers import PARSERS
@@ -70,6 +70,7 @@ def load_workload(name: str) -> Workload:
     Raises UserError for an unknown name, key or parameter, and a bad pattern or expression.
     """
     if name not in (names := _tables()):
+        find_input("workloads", f"{name}/{TABLE}")  # raises UserError for a file that is not used
         hint = did_you_mean(name, names)
         raise UserError(f"no workload {name!r}{hint}", choices=names)
     file = names[name]

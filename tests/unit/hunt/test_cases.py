@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numalab.api import SHAPES, Count, Link, RuleBroken, Shape, register_shape
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
@@ -177,3 +178,25 @@ def test_each_case_of_the_corpus_is_one(path: Path) -> None:
     assert table.violated_by
     assert len(case.loads) == 1
     assert len(plan_study(path).runs) == len(study.variants) * len(study.seeds)
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_machines_are_drawn_from_every_shape_of_the_registry() -> None:
+    @register_shape("one-hub")
+    class OneHub(Shape):
+        """A hub with a number of spokes."""
+
+        spokes: Count
+
+        def check(self, nodes: int) -> None:
+            if nodes != self.spokes + 1:
+                raise RuleBroken("shape.spokes", "too many")
+
+        def links(self, nodes: int) -> tuple[Link, ...]:
+            return tuple((0, node) for node in range(1, nodes))
+
+    rng = random.Random(1)
+    machines = [draw_machine(rng) for _ in range(400)]
+    kinds = {machine.shape.kind for machine in machines if machine.shape is not None}
+    assert kinds == set(SHAPES.all())
+    assert "one-hub" in kinds

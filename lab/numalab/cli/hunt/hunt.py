@@ -18,7 +18,7 @@ from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined
 from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
-from numalab.hunt.property import OF_BOOT, PROPERTIES, property_names
+from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.store import Store
@@ -73,6 +73,9 @@ def command(
         ModeName, typer.Option(help="auto: kvm where it works, else icount.")
     ] = "icount",
     emulator: options.Emulator = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="List the properties, and check none.")
+    ] = False,
     again: Annotated[
         bool, typer.Option("--replay", help="Do the cases of hunts/ again instead, on --kernel.")
     ] = False,
@@ -91,6 +94,9 @@ def command(
 
     Exits with 1 when something was found.
     """
+    if show:
+        _list_properties(as_json)
+        return
     if again:
         _replay(kernel, mode, jobs, output, junit, connection, as_json)
         return
@@ -152,6 +158,14 @@ def command(
     emit(value, as_json, _text(progress, files, booted))
     if progress.found:
         raise typer.Exit(1)
+
+
+def _list_properties(as_json: bool) -> None:
+    described = {name: describe_property(name) for name in property_names()}
+    width = max(map(len, described))
+    lines = [f"{name:{width}}  {text}" for name, text in described.items()]
+    rows = [{"name": name, "description": text} for name, text in described.items()]
+    emit(rows, as_json, "\n".join(lines))
 
 
 def _one_kernel(names: Sequence[str]) -> KernelSpec:

@@ -11,6 +11,7 @@ from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
 from numalab.image.image_artifact import BuiltImage, built_image, ensure_image
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
+from numalab.places import load_usable
 from numalab.units import format_size
 
 app = typer.Typer(no_args_is_help=True)
@@ -21,7 +22,7 @@ Name = Annotated[str, typer.Argument(help="A recipe in images/, without .toml.")
 @app.command("list")
 def list_images(as_json: options.Json = False) -> None:
     """List the recipes, and the size of built images."""
-    recipes = [load_recipe(name) for name in list_recipes()]
+    recipes = load_usable(list_recipes(), load_recipe)
     rows = [(recipe, built_image(recipe)) for recipe in recipes]
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "extends", "packages", "built", "summary"):

@@ -15,7 +15,13 @@ from numalab.errors import UserError
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
 from numalab.kernel.kernel_config import Origin, read_fragments
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel, fragment_path, load_kernels
+from numalab.kernel.kernel_specs import (
+    KernelSpec,
+    find_kernel,
+    fragment_path,
+    list_kernels,
+    load_kernels,
+)
 from numalab.kernel.patch_series import find_series, refresh_series, with_series
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
@@ -31,7 +37,7 @@ def list_kernels(as_json: options.Json = False) -> None:
 
     The columns are the state, release, series, hash of the configuration, and size.
     """
-    kernels = [(spec, built_kernel(spec)) for spec in load_kernels().values()]
+    kernels = [(spec, built_kernel(spec)) for spec in list_kernels().values()]
     table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
     for spec, built in kernels:
         series = ", ".join(spec.series) or "-"

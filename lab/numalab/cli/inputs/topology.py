@@ -11,6 +11,7 @@ from numalab.cli.output import emit, say
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
+from numalab.places import load_usable
 from numalab.topology.load import (
     check_topology_file,
     list_topologies,
@@ -48,7 +49,7 @@ BeforeFix = Annotated[
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
     """List the machines in topologies/."""
-    topologies = [load_topology(name) for name in list_topologies()]
+    topologies = load_usable(list_topologies(), load_topology)
     width = max((len(topology.name) for topology in topologies), default=0)
     lines = [
         f"{machine.name:{width}}  {counted(len(machine.nodes), 'node'):>8} "

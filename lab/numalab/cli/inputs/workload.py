@@ -11,6 +11,7 @@ from rich.text import Text
 
 from numalab.cli import options
 from numalab.cli.output import emit, picked
+from numalab.places import load_usable
 from numalab.topology.load import load_topology
 from numalab.workload.workload import (
     BoundWorkload,
@@ -27,7 +28,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_all(as_json: options.Json = False) -> None:
     """List the workloads and the part of the kernel that they stress."""
-    workloads = [load_workload(name) for name in list_workloads()]
+    workloads = load_usable(list_workloads(), load_workload)
     rows = [(workload.name, workload.table.stresses) for workload in workloads]
     facts = [_summary(workload) for workload in workloads]
     emit(facts, as_json, _table(("name", "stresses"), rows))

@@ -4,6 +4,7 @@ They are small, so that a boot takes seconds; what balancing does wrong shows wi
 for each node. Of a few that are drawn the one is taken that `topology predict` warns about most.
 """
 
+import json
 import random
 from collections.abc import Sequence
 from itertools import accumulate
@@ -14,7 +15,7 @@ from numalab.topology.model import Topology
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards, inseparable_nodes
 from numalab.topology.predict.prediction import predict
-from numalab.topology.shapes.shape import SHAPES
+from numalab.topology.shapes.shape import SHAPES, fitting_keys
 
 MOST_CPUS = 12
 NODE_MIB = 256
@@ -110,19 +111,15 @@ def _table(rng: random.Random, nodes: int) -> list[str]:
 
 
 def _shape(rng: random.Random, nodes: int) -> list[str]:
-    kinds = ["ring", "ring", "full", "line", "star", "mesh"]
-    kind = rng.choice([*kinds, "hypercube"] if nodes.bit_count() == 1 else kinds)
-    keys: dict[str, int] = {}
-    if kind == "mesh":
-        rows = rng.choice([n for n in range(1, nodes + 1) if nodes % n == 0])
-        keys = {"rows": rows, "columns": nodes // rows}
-    shape = SHAPES.find(kind).model_validate(
-        {"kind": kind, "distances": [10], **keys}, strict=False
-    )
+    """Draw a shape of the registry, and its keys."""
+    fitting = {kind: keys for kind in SHAPES.all() if (keys := fitting_keys(kind, nodes))}
+    kind = rng.choice(list(fitting))
+    keys = rng.choice(fitting[kind])
+    shape = SHAPES.find(kind).model_validate({"kind": kind, "distances": (10,), **keys})
     steps = [rng.choice((6, 10, 11)) for _ in range(diameter(shape.hops(nodes)))]
-    lines = [f"{key} = {value}" for key, value in keys.items()]
-    return ["", "[shape]", f'kind = "{kind}"', *lines,
-            f"distances = {[*accumulate(steps, initial=10)]}"]  # fmt: skip
+    lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    distances = [*accumulate(steps, initial=10)]
+    return ["", "[shape]", f'kind = "{kind}"', *lines, f"distances = {distances}"]
 
 
 def _cpu_table(rng: random.Random, cpus: Sequence[int]) -> list[str]:
