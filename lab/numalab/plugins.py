@@ -86,6 +86,7 @@ class Registry(Generic[T]):
 
     def describe(self, name: str) -> str:
         """Return the first sentence of an entry's docstring, on one line."""
+        self._import_package()
         text = inspect.getdoc(self._definitions[name]) or ""
         return " ".join(text.partition("\n\n")[0].split())
 

@@ -32,7 +32,7 @@ Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
 
 
 @app.command("list")
-def list_kernels(as_json: options.Json = False) -> None:
+def list_command(as_json: options.Json = False) -> None:
     """List the kernels of kernel-configs/kernels.toml.
 
     The columns are the state, release, series, hash of the configuration, and size.
