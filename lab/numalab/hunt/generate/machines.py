@@ -112,7 +112,8 @@ def _table(rng: random.Random, nodes: int) -> list[str]:
 
 def _shape(rng: random.Random, nodes: int) -> list[str]:
     """Draw a shape of the registry, and its keys."""
-    fitting = {kind: keys for kind in SHAPES.all() if (keys := fitting_keys(kind, nodes))}
+    choices = {kind: fitting_keys(kind, nodes) for kind in SHAPES.all()}
+    fitting = {kind: choice for kind, choice in choices.items() if choice}
     kind = rng.choice(list(fitting))
     keys = rng.choice(fitting[kind])
     shape = SHAPES.find(kind).model_validate({"kind": kind, "distances": (10,), **keys})
