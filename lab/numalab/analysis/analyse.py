@@ -13,9 +13,9 @@ from numalab.recording.window import Window
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a run gave: single numbers, what a reader can look deeper into, and who ran where.
+    """The measures, findings and timeline of a run.
 
-    `timeline` is None where the recording does not tell who ran, or is longer than `ROWS`.
+    `timeline` is None without sched_switch, and for recordings longer than `ROWS`.
     """
 
     measures: tuple[Measure, ...]

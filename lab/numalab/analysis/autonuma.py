@@ -1,8 +1,8 @@
-"""How local NUMA hinting faults were, and what NUMA balancing cost, from /proc/vmstat.
+"""NUMA balancing from /proc/vmstat: locality of hinting faults, and cost.
 
-The derived figures are those of mmtests' vmstat report (`AutoNUMA cost model` in its
-compare-kernels scripts), which the changelogs of "mm: numa: group related processes based on VMA
-flags" (2015) and "sched/fair: Allow a small load imbalance" (2020) print.
+The figures are those of mmtests' vmstat report (`AutoNUMA cost model` in its compare-kernels
+scripts), as in the changelogs of "mm: numa: group related processes based on VMA flags" (2015) and
+"sched/fair: Allow a small load imbalance" (2020).
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,7 @@ Counters = Mapping[str, float | None]
 
 
 def page_range_updates(counters: Counters) -> float | None:
-    """Return the base pages that were marked for hinting faults: PTEs, and 512 for each PMD.
-
-    A kernel without the counter of huge pages marks none.
-    """
+    """Return the base pages marked for hinting faults: PTEs, and 512 for each PMD, if counted."""
     base, huge = counters.get("numa_pte_updates"), counters.get("numa_huge_pte_updates")
     return None if base is None else base + PAGES_OF_A_PMD * (huge or 0)
 
@@ -31,9 +28,8 @@ def local_percent(counters: Counters) -> float | None:
 
 
 def autonuma_cost(counters: Counters) -> float | None:
-    """Return mmtests' estimate of what NUMA balancing cost, in millions of accesses of 8 bytes.
-
-    It leaves out copying the migrated pages, as the figures that are published do.
+    """Return mmtests' cost of NUMA balancing in millions of accesses of 8 bytes, without copying
+    pages.
     """
     names = ("numa_pte_updates", "numa_hint_faults", "numa_pages_migrated")
     updates, faults, migrated = (counters.get(name) for name in names)

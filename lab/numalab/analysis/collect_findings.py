@@ -191,9 +191,9 @@ def _notes(run: Recording) -> tuple[str, ...]:
 def matrices(
     moved: pl.DataFrame, name: str, title: str, machine: RecordedMachine
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Count moves between nodes, plainly, times the hops, and times the distance of the two nodes.
+    """Count moves between nodes: plain, times the hops, and times the distance.
 
-    `moved` has from_node and to_node, and one row a move.
+    `moved` has a row for each move, with from_node and to_node.
     """
     place = {node: at for at, node in enumerate(machine.nodes)}
     counts = [[0.0] * len(place) for _ in place]

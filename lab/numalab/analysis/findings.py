@@ -1,8 +1,8 @@
-"""What the analysis of one run found beyond single numbers: matrices, curves and lists.
+"""The findings of a run beside its measures: matrices, curves and lists.
 
-One `Findings` is one JSON document (`RunDir.analysis`), bounded in size: of a list that is cut, the
-counts beside it say how long it was. Times are milliseconds since the window's begin; nodes are
-listed once, and every tuple "by node" is in their order. A value of None was not measured.
+`Findings` is one JSON document (`RunDir.analysis`) of bounded size; counts beside a list give its
+full length. Times are milliseconds since the begin of the window. Tuples by node are in the order
+of `Findings.nodes`. None means not measured.
 """
 
 import json
@@ -54,10 +54,9 @@ class Matrix:
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """A curve: `values[i]` belongs to the time from `at_ms[i - 1]` (or 0) to `at_ms[i]`.
+    """A curve: `values[i]` is of the time from `at_ms[i - 1]` (or 0) to `at_ms[i]`.
 
-    TimeSeries with one `name` belong in one diagram; `node` tells them apart, or `link`, the nodes
-    that one direction of a link leads from and to.
+    Series of one `name` share a diagram; they differ in `node`, or in `link` (from node, to node).
     """
 
     name: str
@@ -80,11 +79,10 @@ class TimeSeries:
 class Decision:
     """One decision of NUMA balancing.
 
-    A `stick` has a `reason`, and no `to_cpu` and `to_node` where no destination was found. A move
-    or swap that failed is `undone` at once ("failed"), one that somebody else took back is
-    "moved back". `other` is the task swapped with. `nearer` is by how much the distance to the
-    task's preferred node shrank (negative: grew); None where that node is not known. Nodes are None
-    where nobody knows which node a CPU is on.
+    A `stick` has a `reason`, and no `to_cpu` without a destination. `undone` is "failed" for a move
+    or swap that failed, "moved back" for one that another mover reversed. `other` is the task
+    swapped with. `nearer` is the decrease of the distance to the preferred node, None without a
+    sample of it. Nodes are None without a topology.
     """
 
     at_ms: float
@@ -104,11 +102,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Residence:
-    """Where a task, a process (`id`: tgid) or a NUMA group (`id`: ngid) had its CPU time.
+    """Where a task, process (`id`: tgid) or NUMA group (`id`: ngid) had its CPU time.
 
-    `share` is in percent, by node. `slices` are the shares (percent, by node) in each time slice of
-    `Findings.slice_ends_ms`, None for a slice in which it did not run. `converged_ms`: since when
-    at least `Findings.convergence_percent` of its time was on one node, None for never.
+    `share` is in percent by node; `slices` the same by time slice (`Findings.slice_ends_ms`), None
+    for a slice without CPU time. From `converged_ms` on, `Findings.convergence_percent` of the time
+    was on one node; None for never.
     """
 
     level: Level
@@ -138,10 +136,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class TaskMemory:
-    """What the memory model of mode timed counted for a task in the window.
+    """Counts of the memory model of mode timed for a task in the window.
 
-    It stood still for `stalled_ms` of its `cpu_ms`, `queued_ms` of that in queues for memories and
-    links. `lines` came from each node's memory and caches, `local` of them from the CPU's own node.
+    It stalled for `stalled_ms` of its `cpu_ms`, of which `queued_ms` in queues of memories and
+    links. `lines` are by the node of their memory or cache; `local` lines came from the CPU's own
+    node.
     """
 
     pid: int
@@ -155,9 +154,9 @@ class TaskMemory:
 
 @dataclass(frozen=True)
 class Findings:
-    """All of one run. `notes` say what could not be analysed, and why.
+    """The findings of one run. `notes` name what could not be analysed, and why.
 
-    A count in all is None where what was recorded does not tell.
+    A count `_in_all` is None where the recording lacks its events.
     """
 
     nodes: Listed[int]

@@ -31,8 +31,9 @@ def memory_matrix(run: Recording) -> tuple[Matrix, ...]:
 
 
 def memory_series(run: Recording) -> tuple[TimeSeries, ...]:
-    """Return over time: the local share and the stall share of the tasks of interest, where the
-    pages lay that they fetched from, and what each memory and link carried."""
+    """Return over time the local and stall shares of the tasks of interest, the nodes of their
+    pages, and the traffic of each memory and link.
+    """
     nodes, slices = run.machine.nodes, run.slices
     if (memory := _model(run)) is None or not slices.count:
         return ()
@@ -71,10 +72,7 @@ def memory_series(run: Recording) -> tuple[TimeSeries, ...]:
 
 
 def _homes(run: Recording, counts: pl.DataFrame) -> Iterator[TimeSeries]:
-    """Yield how much memory the tasks used at a time, by home: the mean of the model's slices.
-
-    Counts of an older numalab have no pages.
-    """
+    """Yield the memory that the tasks used at a time, by node: the mean over the model's slices."""
     nodes, slices = run.machine.nodes, run.slices
     names = [f"pages_{node}" for node in nodes]
     if not set(names) <= set(counts.columns):

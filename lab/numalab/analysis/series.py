@@ -1,10 +1,8 @@
-"""What samples of tasks and of CPUs say: where NUMA faults were, and how many tasks waited.
+"""Time series from samples: NUMA faults, memory by node, waiting tasks, sources of plug-ins.
 
-The NUMA faults of a task are those that show_numa_stats() (kernel/sched/fair.c of Linux 6.12)
-prints in /proc/PID/sched: by node of the memory, private to the task or shared. The kernel halves
-them with each scan (task_numa_placement()), so that they say what the task touched lately. How long
-tasks waited for a CPU is added up in /proc/schedstat (Documentation/scheduler/sched-stats.rst) when
-a wait ends.
+The NUMA faults of a task are those of show_numa_stats() (kernel/sched/fair.c of Linux 6.12) in
+/proc/PID/sched. The kernel halves them with each scan (task_numa_placement()), so recent faults
+weigh most. /proc/schedstat (Documentation/scheduler/sched-stats.rst) counts a wait when it ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +19,9 @@ from numalab.recording.window import Window
 
 
 def fault_series(vmstat: pl.DataFrame, window: Window) -> tuple[TimeSeries, ...]:
-    """Return the local share of hinting faults, and pages migrated, between samples in the window.
+    """Return the local share of hinting faults, and pages migrated, between samples.
 
-    `vmstat` has time_ns, counter, value. The share is None between two samples without a fault.
+    `vmstat` has time_ns, counter, value. The share is None between samples without a fault.
     """
     wide = {
         counter: dict(vmstat.filter(pl.col("counter") == counter)["time_ns", "value"].iter_rows())
@@ -60,10 +58,9 @@ def fault_series(vmstat: pl.DataFrame, window: Window) -> tuple[TimeSeries, ...]
 def page_series(
     pages: pl.DataFrame, window: Window, nodes: Sequence[int]
 ) -> tuple[TimeSeries, ...]:
-    """Return how much memory of the sampled processes lay on each node, in MiB, a series a node.
+    """Return the memory of the sampled processes on each node in MiB, a series a node.
 
-    `pages` has time_ns, tgid, node, kib (sums over numa_maps; pages that processes share count in
-    each of them).
+    `pages` has time_ns, tgid, node, kib (from numa_maps; shared pages count in each process).
     """
     inside = pages.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
     sums = inside.group_by("time_ns", "node").agg(pl.col("kib").sum())
@@ -74,8 +71,7 @@ def page_series(
 
 
 def fault_nodes(run: Recording) -> tuple[TimeSeries, ...]:
-    """Return the NUMA faults of the tasks of interest over time, a series for each node; none
-    where there never was one."""
+    """Return the NUMA faults of the tasks of interest, a series a node; nothing without a fault."""
     if run.samples is None:
         return ()
     faults = faults_of(run.samples, samples_of_interest(run))
@@ -94,10 +90,7 @@ def fault_nodes(run: Recording) -> tuple[TimeSeries, ...]:
 def waiting_series(
     schedstat: pl.DataFrame, window: Window, machine: RecordedMachine
 ) -> tuple[TimeSeries, ...]:
-    """Return how many tasks waited for a CPU of each node, the mean between samples in the window.
-
-    `schedstat` is that of `Samples`. A wait counts when it ends.
-    """
+    """Return the mean number of tasks that waited for a CPU of each node, between samples."""
     inside = schedstat.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
     waited: dict[int, Mapping[int, int]] = {
         time: dict(rows["cpu", "waiting_ns"].iter_rows())
@@ -119,10 +112,7 @@ def waiting_series(
 def added_series(
     added: pl.DataFrame, window: Window, nodes: Sequence[int]
 ) -> tuple[TimeSeries, ...]:
-    """Return what the sources of plug-ins gave: a diagram for each counter, a series for each node.
-
-    `added` is that of `Samples`.
-    """
+    """Return the samples of plug-ins: a diagram for each counter, a series for each node."""
     series = []
     inside = added.filter(pl.col("time_ns").is_between(window.start_ns, window.end_ns))
     lines = inside.sort("source", "counter", "node", "time_ns", maintain_order=True)

@@ -1,9 +1,8 @@
-"""A long recording a chunk at a time, so that memory does not grow with it.
+"""A long recording in chunks, so that memory does not grow with its length.
 
-Each chunk is given what held when it began: the task on each CPU, and where every task was and
-whether it was runnable. What comes out of the chunks one after the other is what the whole table
-would give at once; only a task that changes its name while it runs across the border of two chunks
-has its old name up to there.
+A chunk starts with the state at the end of the last one: the task on each CPU, and the place and
+state of every task. The chunks give the spans and stays of the whole table, except that a task
+renamed while it runs across a border keeps its old name up to there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +20,7 @@ _HELD = ("pid", "comm", "cpu", "runnable")
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Consecutive events, and the tables made of them, each within `window`.
-
-    `spans` are who ran where (see `on_cpu`), `stays` where each task was (see `runqueue`),
-    `lost` where events were lost.
-    """
+    """Consecutive events and their tables, each within `window`: spans, stays, and lost events."""
 
     events: pl.DataFrame
     window: Window
@@ -37,10 +32,7 @@ class EventChunk:
 def event_chunks(
     events: pl.DataFrame | pl.LazyFrame, window: Window, cpus: Sequence[int], rows: int = ROWS
 ) -> Iterator[EventChunk]:
-    """Yield the parts of the table that lie in the window, at most `rows` events each.
-
-    `events` is the table that `decode_trace` wrote, or a scan of it.
-    """
+    """Yield the parts of the table that lie in the window, at most `rows` events each."""
     whole = events.lazy()
     count = whole.select(pl.len()).collect().item()
     if count <= rows:
@@ -105,10 +97,10 @@ def _running_after(events: pl.DataFrame) -> pl.DataFrame:
 def _at_the_beginning(
     whole: pl.LazyFrame, starts: range, rows: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return what the first sight of each CPU's task and of each task proves for the time before.
+    """Return the state before the first event, as the first mention of each CPU and task proves it.
 
-    As `_running_after` and `stays` want it: cpu, node, next_pid, next_comm; pid, comm, cpu,
-    runnable.
+    The tables are those of `_running_after` (cpu, node, next_pid, next_comm) and of `stays` (pid,
+    comm, cpu, runnable).
     """
     running = tasks = pl.DataFrame()
     for start in starts:

@@ -1,7 +1,7 @@
-"""The table of events as the analysis reads it: its columns, each of one type.
+"""The table of events, its common columns each of one type.
 
-A recording's own formats decide what the decoded table has. Kernels differ in the types of fields,
-and a damaged format says anything; what does not fit the type wanted here is null.
+The columns follow from the event formats of a recording. Kernels differ in the types of fields, and
+a damaged format may have any; a value that does not fit the type of `SCHEMA` is null.
 """
 
 from collections.abc import Collection
@@ -44,10 +44,9 @@ def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
 
 
 def of_interest(tasks: Collection[str]) -> pl.Expr:
-    """Return the filter for the tasks of interest: those named, or all but the idle tasks.
+    """Return the filter for tasks of these names, or for all but idle tasks without names.
 
-    In a name `*` stands for any text and `?` for any one character, for the many threads that are
-    numbered (`thread 0/3`).
+    `*` stands for any text and `?` for one character, for threads with numbers (`thread 0/3`).
     """
     if not tasks:
         return pl.col("pid") != IDLE_PID

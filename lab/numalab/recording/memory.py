@@ -1,7 +1,7 @@
-"""What the memory model counted, by the parts of the window.
+"""Sums of the memory model's counts over parts of the window.
 
-Its tables are cut into slices of their own, 10 ms long. What a slice counted is spread evenly over
-it: of one that lies half in a part of the window, that part gets half.
+The model counts in slices of 10 ms. A slice that lies partly in a part of the window counts in
+proportion.
 """
 
 from collections.abc import Sequence
@@ -55,8 +55,9 @@ def sum_by_slice(
 
 
 def with_locality(counts: pl.DataFrame, nodes: Sequence[int]) -> pl.DataFrame:
-    """Add to counts that have `node` (the CPU's): lines from each node (`from_<node>`), from all
-    (`lines`), and from the CPU's own (`local`)."""
+    """Add to counts with `node` (of the CPU) lines from each node (`from_<node>`), their sum
+    (`lines`), and those from the CPU's own node (`local`).
+    """
     table = counts.with_columns(
         (pl.col(f"memory_{node}") + pl.col(f"cache_{node}")).alias(f"from_{node}") for node in nodes
     )

@@ -1,13 +1,13 @@
-"""Who moved a task, who took it back, and where many tasks went at once.
+"""Who moved a task, who moved it back, and where many tasks went at once.
 
-sched_migrate_task does not say who asked. It follows from what else is known:
+sched_migrate_task does not name the mover. It follows from other events:
 
-- NUMA balancing announces a task and its destination in sched_move_numa or sched_swap_numa, and the
-  stopper of a CPU carries it out soon after;
-- another move by a stopper (`migration/N`) is an active balance, a change of affinity or an exec;
-- a task that was asleep was placed by its wake-up;
-- one that was runnable was pulled by the load balancer, on any CPU, for an idle one may pull for
-  others (nohz_idle_balance()).
+- NUMA balancing announces task and destination in sched_move_numa or sched_swap_numa; a CPU's
+  stopper (`migration/N`) carries the move out.
+- Any other move by a stopper is an active balance, a change of affinity or an exec.
+- A wake-up placed a task that was asleep.
+- The load balancer pulled a task that was runnable; an idle CPU may pull for others
+  (nohz_idle_balance()).
 """
 
 from collections.abc import Mapping
@@ -67,10 +67,9 @@ class Moves:
 def migrations(
     events: pl.DataFrame, stayed: pl.DataFrame, node_of: Mapping[int, int]
 ) -> pl.DataFrame:
-    """Return every sched_migrate_task that changes a CPU, in the columns of `SCHEMA`.
+    """Return every sched_migrate_task that changes the CPU, in the columns of `SCHEMA`.
 
-    The mover is as far as it is known here: what NUMA balancing announced counts as the stopper's.
-    `stayed` is what `stays` gave.
+    Moves that NUMA balancing announced still count as the stopper's (see `name_numa_moves`).
     """
     if not {"orig_cpu", "dest_cpu"} <= set(events.columns):
         return pl.DataFrame(schema=SCHEMA)
@@ -104,10 +103,9 @@ def migrations(
 
 
 def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """Give NUMA balancing the migrations that it announced. `done` is what `done_moves` gave.
+    """Attribute to NUMA balancing the migrations that it announced (`done`).
 
-    A migration is its own when the task's last announced move, at most a second before, went to the
-    same CPU and no earlier migration has carried it out.
+    These are the first migrations of the task to the announced CPU, at most a second later.
     """
     if moved.is_empty() or done.is_empty():
         return moved
@@ -128,10 +126,9 @@ def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
-    """Return the moves between nodes, and which of them were taken back.
+    """Return the migrations between nodes with `back_ns` and `back_by`: when and who moved back.
 
-    `back_ns` and `back_by` say when and by whom the task's next such move took it back to the node
-    it came from, within a second; null where it did not.
+    A move back is the task's next move between nodes, to its old node, within a second; else null.
     """
     between = moved.filter(pl.col("from_node") != pl.col("to_node")).sort(
         "pid", "time_ns", maintain_order=True
@@ -152,10 +149,7 @@ def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
 
 
 def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
-    """Count for each mover its moves, those between nodes, and who took these back.
-
-    `returned` is what `with_returns` gave for `moved`.
-    """
+    """Count for each mover its moves, those between nodes, and who moved tasks back."""
     counts = []
     for mover in MOVERS:
         mine = pl.col("mover") == mover
@@ -174,11 +168,11 @@ def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
 def find_storms(
     moved: pl.DataFrame, cpus_of_node: Mapping[int, int], start_ns: int
 ) -> tuple[Storm, ...]:
-    """Return where balancing sent many tasks within 10 ms, the largest first.
+    """Return where balancing sent many tasks within 10 ms, the largest storm first.
 
-    Many are eight different tasks to one CPU, or to one node from others four times as many as it
-    has CPUs (eight at least). Wake-ups are left out: they choose an idle CPU. A storm lasts as long
-    as each 10 ms have that many.
+    Many are eight different tasks to one CPU, or, to one node from other nodes, four times its CPUs
+    (eight at least). Wake-ups do not count: they choose an idle CPU. A storm lasts while every 10
+    ms have that many.
     """
     balanced = moved.filter(pl.col("mover").is_in(["numa", "load balancer", "stopper"]))
     crossing = balanced.filter(pl.col("from_node") != pl.col("to_node"))

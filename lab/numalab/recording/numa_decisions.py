@@ -35,10 +35,10 @@ NOT_ALLOWED: StickReason = "not allowed there"
 def numa_decisions(
     events: pl.DataFrame, window: Window, node_of: Mapping[int, int]
 ) -> pl.DataFrame:
-    """Return the three events of the window as one table, in the order of their times: `SCHEMA`.
+    """Return the NUMA balancing events of the window in the columns of `SCHEMA`, by time.
 
-    Without a destination `to_cpu` and `to_node` are null, without a swap `other_pid` is. Nodes are
-    those of the CPUs in `node_of`, for a machine may have been given other numbers than its own.
+    `to_cpu` is null without a destination, `other_pid` without a swap. Nodes come from `node_of`:
+    an imported machine may number its nodes differently than its kernel.
     """
     decisions = events.filter(
         pl.col("event").is_in(list(KINDS))
@@ -106,10 +106,9 @@ def with_outcomes(decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def success_percent(decisions: pl.DataFrame) -> float | None:
-    """Return how many of the attempts moved or swapped a task; None without an attempt.
+    """Return the share of attempts that moved or swapped a task; None without an attempt.
 
-    An attempt is a move, a swap, or a stick that does not answer one of these. `decisions` are
-    those of `with_outcomes`.
+    An attempt is a move, a swap, or a stick that no announcement precedes.
     """
     announced = decisions.filter(pl.col("kind") != "stick")
     alone = decisions.filter((pl.col("kind") == "stick") & (pl.col("reason") != FAILED)).height
@@ -119,10 +118,10 @@ def success_percent(decisions: pl.DataFrame) -> float | None:
 
 
 def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Return every task that moves and swaps took somewhere; a swap takes two.
+    """Return every task moved by NUMA balancing; a swap moves two.
 
-    Columns: decision (the row's number in `decisions`), kind, time_ns, pid, from_cpu, to_cpu,
-    from_node, to_node.
+    Columns: decision (row in `decisions`), kind, time_ns, pid, from_cpu, to_cpu, from_node,
+    to_node.
     """
     done = decisions.with_row_index("decision").filter(
         (pl.col("kind") != "stick") & ~pl.col("failed")
@@ -144,11 +143,10 @@ def done_moves(decisions: pl.DataFrame) -> pl.DataFrame:
 def nearer(
     moved: pl.DataFrame, preferred: pl.DataFrame, distance: Mapping[tuple[int, int], int]
 ) -> pl.DataFrame:
-    """Add `nearer`: by how much a move shrank the distance to the task's preferred node.
+    """Add `nearer`: the decrease of the distance to the task's preferred node, null without one.
 
-    `preferred` (time_ns, pid, node) are samples of numa_preferred_nid; the first one after the move
-    counts, else the last before, because the kernel sets the node just before it moves a task.
-    Null where there is none. `distance` is by two nodes.
+    `preferred` (time_ns, pid, node) samples numa_preferred_nid. The first sample after the move
+    counts, else the last before: the kernel sets the node just before it moves a task.
     """
     samples = preferred.filter(pl.col("node") >= 0).sort("time_ns").rename({"node": "preferred"})
     rows = moved.sort("time_ns", maintain_order=True)

@@ -1,10 +1,8 @@
-"""Where tasks, their processes and NUMA groups had their CPU time, slice by slice, and since when
-they stayed.
+"""Where tasks, processes and NUMA groups had their CPU time by slice, and when they converged.
 
-Convergence is counted at the borders of slices: something converged at the first moment at which,
-and at every later one, at least `CONVERGED_PERCENT` of the CPU time that it had from then until the
-end of the window was on one node. Whatever ran last ran somewhere: the last fifth of the window is
-not looked into, and what has not converged before it never did.
+A task has converged at the first border of slices from which on, at it and at every later border,
+at least `CONVERGED_PERCENT` of its CPU time until the end of the window is on one node. Borders in
+the last fifth of the window do not count: little time is left there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,10 +48,10 @@ def residents(
     names: Mapping[int, str],
     member_of: Mapping[int, int] | None = None,
 ) -> tuple[Resident, ...]:
-    """Put the CPU time of tasks together, those with most of it first.
+    """Sum the CPU time of tasks by task, process or group, those with most time first.
 
-    `time` has pid, node, slice, ns. `member_of` gives the process or group of a task; tasks that it
-    lacks belong to none. `names` are by the number of the task, process or group.
+    `time` has pid, node, slice, ns. `member_of` gives the process or group of a task; tasks without
+    one are left out. `names` are by the number of the task, process or group.
     """
     nodes, slices = ranges.nodes, ranges.slices
     place = {node: at for at, node in enumerate(nodes)}
@@ -89,8 +87,8 @@ def converged_ms(ns: Times, slices: Slices) -> float | None:
 def spread_ms(ns: Times, weights: Sequence[int], slices: Slices) -> float | None:
     """Return since when (ms) the time was spread evenly over the nodes, None for never.
 
-    Evenly: of the time left until the end, every node with a weight (its allowed CPUs) had at least
-    `CONVERGED_PERCENT` of what its weight gives it. The last fifth of the window is left out.
+    Evenly: of the time left until the end, every node with a weight (its allowed CPUs) has at least
+    `CONVERGED_PERCENT` of its share by weight. The last fifth of the window does not count.
     """
     wanted = np.array(weights, np.float64)
     left = ns[::-1].cumsum(axis=0)[::-1].astype(np.float64)

@@ -1,13 +1,12 @@
-"""Who ran where: for each CPU, the task on it at every moment.
+"""The task on each CPU at every moment.
 
-What is known rests on sched_switch alone: from one to the next, a CPU runs the task that the first
-names as next. The policy for what that leaves open:
+From one sched_switch to the next, a CPU runs the task that the first names as next. Elsewhere:
 
-- Before a CPU's first sched_switch it ran the task that this one names as previous, since the
-  recording began or since events were last lost.
-- A CPU without any sched_switch ran the task that its other events say they happened in; without
-  any event at all it was idle. Such spans are not `known`.
-- From the last event before lost events to the first one after, who ran is unknown: pid is null.
+- Before a CPU's first sched_switch it ran the previous task of that switch, since the recording
+  began or events were last lost.
+- A CPU without sched_switch ran the task of its other events, or was idle without any event. Such
+  spans are not `known`.
+- From the last event before lost events to the first one after, pid is null.
 """
 
 from collections.abc import Iterable
@@ -32,10 +31,9 @@ _PART = {name: kind for name, kind in SCHEMA.items() if name != "node"}
 def spans(events: pl.DataFrame, window: Window, cpus: Iterable[int] = ()) -> pl.DataFrame:
     """Return who ran where in the window: cpu, node, start_ns, end_ns, pid, comm, known.
 
-    `events` is the table that `decode_trace` writes. The spans of a CPU follow each other without
-    a hole; idle ones have pid 0, unknown ones a null pid. `cpus` names CPUs that are to be in the
-    table even if no event happened on them. Sorted by cpu and start. The name of a task is the one
-    it had when it left the CPU, which is that of the program that a fork has executed.
+    The spans of a CPU follow each other without a hole, sorted by cpu and start; pid is 0 for idle,
+    null for unknown time. `cpus` are in the table even without an event. A task has the name it had
+    when it left the CPU: after a fork, that of the program it executed.
     """
     if events.is_empty():
         return pl.DataFrame(schema=SCHEMA)

@@ -1,18 +1,16 @@
-"""How many tasks were runnable on each CPU at every moment, the running one among them.
+"""Where each task was, whether it was runnable, and how many were runnable on each CPU.
 
-Each task is followed through the events that name it:
+Events move a task from one state to the next:
 
-- sched_wakeup and sched_wakeup_new make it runnable on target_cpu;
-- sched_switch: the next task is runnable on the event's CPU; the previous one stays so if its state
-  says that it was only preempted, and sleeps (or is dead) otherwise;
-- sched_migrate_task puts it on dest_cpu from that moment on, asleep or runnable as it was. The
-  kernel reports it in set_task_cpu(), when the task has left one queue and is not yet on the
-  other: a migration in flight counts as arrived, so that it is nobody's idle time.
+- sched_wakeup and sched_wakeup_new make it runnable on target_cpu.
+- sched_switch makes the next task runnable on the event's CPU. The previous task stays runnable if
+  its state shows that it was preempted; else it sleeps or is dead.
+- sched_migrate_task moves it to dest_cpu at once, asleep or runnable. The kernel reports it in
+  set_task_cpu(), between two queues: a task in flight counts as arrived, not as idle time.
 
-The policy for the first sight of a task: sched_switch (either side) proves that it was runnable on
-that CPU before, since the recording began, for its waking up would be there; a wake-up proves that
-it was asleep. A task first seen migrating was what the event after that proves, on orig_cpu.
-Where events of a CPU were lost, a task there keeps its state only if its next event bears it out.
+The first mention of a task proves its state before: sched_switch that it was runnable on that CPU
+since the recording began, a wake-up that it was asleep, a migration nothing, so the next event
+decides. After lost events on its CPU a task keeps its state only if its next event confirms it.
 """
 
 import polars as pl
@@ -34,11 +32,11 @@ _STAY = {
 
 
 def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return where each task was, asleep or runnable: pid, comm, cpu, start_ns, end_ns, runnable.
+    """Return where each task was: pid, comm, cpu, start_ns, end_ns, runnable.
 
-    A row ends where the task's next event, or the window, ends it. The idle tasks are left out.
-    Sorted by pid and start. `held` says how the tasks were before the first event (pid, comm, cpu,
-    runnable), where the events are the later part of a recording.
+    A row ends with the task's next event or the window. Idle tasks are left out. Sorted by pid and
+    start. `held` is the state before the first event (pid, comm, cpu, runnable) for the later part
+    of a recording.
     """
     mentions = sightings(events)
     if held is not None and not events.is_empty():
@@ -90,8 +88,7 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
 def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.DataFrame:
     """Return the number of runnable tasks on each of `cpus`: cpu, start_ns, end_ns, runnable.
 
-    The rows of a CPU follow each other without a hole from the window's start to its end; a CPU
-    without any task has one row with 0. `stayed` is what `stays` gave.
+    The rows of a CPU fill the window without a hole; a CPU without a task has one row with 0.
     """
     queued = stayed.filter(pl.col("runnable") & pl.col("cpu").is_in(cpus))
     base = pl.DataFrame(
@@ -125,8 +122,8 @@ _SIGHTING = ("time_ns", "order", "pid", "comm", "cpu", "from_cpu", "before", "af
 def sightings(events: pl.DataFrame) -> pl.DataFrame:
     """Return every mention of a task: time_ns, order, pid, comm, cpu, from_cpu, before, after.
 
-    `before` and `after` are whether the mention proves it runnable up to it and from it on; null
-    where it proves nothing.
+    `before` and `after`: whether it was runnable up to the mention and from it on; null for
+    unknown.
     """
     # From 1 on: what was before the first event comes before it.
     rows = events.with_row_index("order", offset=1)

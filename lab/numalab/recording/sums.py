@@ -32,8 +32,9 @@ _FINAL = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16}
 
 @dataclass(frozen=True)
 class Scope:
-    """What is added up: the names of the tasks of interest, the CPUs that they were allowed on, the
-    node of every CPU, and the slices of the window."""
+    """What the sums are over: names of the tasks of interest, their CPUs, the node of every CPU,
+    slices.
+    """
 
     tasks: tuple[str, ...]
     allowed: tuple[int, ...]
@@ -45,10 +46,9 @@ class Scope:
 class RunSums:
     """Sums over the chunks so far.
 
-    `time` is CPU time of the tasks of interest (pid, node, slice, ns), `busy` that of any task by
-    node and slice, `queued` the time that runnable tasks were on a node. `final` says on which CPU
-    every task was last. `names` are the last ones known. `timeline` is None for more than one
-    chunk, so that memory does not grow with the recording.
+    `time` is CPU time of the tasks of interest, `busy` of any task by node and slice, `queued` the
+    time of runnable tasks by node and slice. `final` is the last CPU of every task, `names` the
+    last names. `timeline` is None for more than one chunk, so that memory stays bounded.
     """
 
     time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
@@ -138,10 +138,9 @@ def busy_ns(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
 
 
 def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataFrame]:
-    """Count the moves between nodes as they took effect, and return where tasks ran last.
+    """Count how often tasks ran on another node than in their span before; return their last nodes.
 
-    One is counted where a task of interest ran on another node than in the span before. `ran` are
-    the spans of tasks of interest, `before` where each task ran last before them (pid, node).
+    `ran` are the spans of tasks of interest, `before` their last nodes before these (pid, node).
     """
     rows = pl.concat(
         [

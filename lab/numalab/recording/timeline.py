@@ -34,10 +34,7 @@ class RunTimeline:
 
 
 def timeline_of(events: pl.DataFrame, tasks: Sequence[str]) -> RunTimeline | None:
-    """Return who ran where in the window of a table of events; `tasks` are those of interest.
-
-    None for a recording without sched_switch, which does not tell who ran.
-    """
+    """Return who ran where in the window of a table of events; None without sched_switch."""
     window = find_window(events)
     return run_timeline(events, spans(events, window), window, tasks)
 

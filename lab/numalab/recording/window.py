@@ -11,8 +11,8 @@ BEGIN, END = "numalab: begin", "numalab: end"
 class Window:
     """A time span in nanoseconds of the trace clock.
 
-    `begun` and `ended` say whether its ends are markers; an end that is not is the recording's own,
-    because the marker was never written or was lost with the guest or in an overwritten buffer.
+    `begun` and `ended`: whether its ends are markers. A marker may be missing, lost with the guest,
+    or overwritten in the buffer; then the recording's own end takes its place.
     """
 
     start_ns: int
@@ -27,10 +27,9 @@ class Window:
 
 
 def find_window(events: pl.DataFrame | pl.LazyFrame) -> Window:
-    """Find the window between the first `numalab: begin` and the first `numalab: end` after it.
+    """Find the window from the first `numalab: begin` to the first `numalab: end` after it.
 
-    Without a marker, the first or the last event takes its place. An empty table gives an empty
-    window at 0.
+    The first or last event replaces a missing marker. An empty table gives an empty window at 0.
     """
     ends = (
         events.lazy()
@@ -61,10 +60,9 @@ def marks(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def gaps(events: pl.DataFrame) -> pl.DataFrame:
-    """Return where events were lost: cpu, start_ns (its last event before), end_ns.
+    """Return where events were lost: cpu, start_ns (the CPU's last event before), end_ns.
 
-    Where a CPU's recording begins with lost events (an overwritten buffer), the gap starts with the
-    whole recording.
+    A gap before the first event of a CPU starts with the whole recording.
     """
     first = pl.col("time_ns").min()
     return (
@@ -122,8 +120,7 @@ def cut(window: Window, most: int = MAX_SLICES) -> Slices:
 def by_slice(spans: pl.DataFrame, slices: Slices, *keys: str, weight: str = "") -> pl.DataFrame:
     """Sum the lengths of spans (start_ns, end_ns) by `keys` and slice: keys, slice, ns.
 
-    A span that crosses the end of a slice counts in each with its part. With `weight` a span counts
-    that many times.
+    A span counts in each slice with its part in it, `weight` times if given.
     """
     start, end = (pl.col(name) - slices.start_ns for name in ("start_ns", "end_ns"))
     step = slices.step_ns

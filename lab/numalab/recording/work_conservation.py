@@ -1,8 +1,7 @@
-"""Work conservation and how many tasks wait on each node.
+"""Violations of work conservation: a CPU is idle while another allowed CPU has two tasks or more.
 
-A violation is a time in which a CPU had no runnable task while another allowed CPU had two or more.
-The kernel does not promise that there is none: balancing takes time, and moving costs something.
-Long ones are what a scheduling group that is built wrong looks like.
+Short ones are normal: balancing takes time, and moving a task has a cost. Long ones are a sign of
+wrongly built sched groups.
 """
 
 from collections.abc import Sequence
@@ -26,11 +25,10 @@ VIOLATION = {
 def idle_while_overloaded(
     lengths: pl.DataFrame, unknown: pl.DataFrame, window: Window, cpus: Sequence[int]
 ) -> tuple[int, int]:
-    """Return two times in nanoseconds: idle while overloaded, and unknown.
+    """Return two times in ns: idle while overloaded, and unknown because events were lost.
 
-    The first is that in which one of `cpus` had no runnable task while another had two or more, the
-    second that in which events of one of them were lost; the first is without the second. `lengths`
-    is what `queue_lengths` gave, `unknown` the gaps in the window.
+    Idle while overloaded: one of `cpus` has no runnable task, another has two or more, and no
+    events of them were lost (`unknown`, the gaps in the window). `lengths` is from `queue_lengths`.
     """
     mine = pl.col("cpu").is_in(list(cpus))
     steps = pl.concat(
@@ -51,10 +49,9 @@ def idle_while_overloaded(
 
 
 def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """Return when a CPU was idle and another overloaded: cpu, start_ns, end_ns, by cpu and start.
+    """Return when a CPU was idle and another overloaded: cpu, start_ns, end_ns.
 
-    `lengths` is what `queue_lengths` gave. Times in which events were lost on any of its CPUs are
-    left out.
+    `lengths` is from `queue_lengths`. Times with lost events on any of its CPUs are left out.
     """
     mine = lost.filter(pl.col("cpu").is_in(lengths["cpu"].unique().to_list()))
     over = minus(covered(lengths.filter(pl.col("runnable") >= 2)), covered(mine))
@@ -77,11 +74,10 @@ def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
 def longest(
     violations: pl.DataFrame, lengths: pl.DataFrame, stayed: pl.DataFrame, most: int, window: Window
 ) -> pl.DataFrame:
-    """Return the longest violations with the CPU that was overloaded and a task that waited there.
+    """Return the longest violations, each with the overloaded CPU and a task that waited there.
 
-    The task is one that was runnable on the busy CPU when the violation began, the one that came
-    last. `stayed` is what `stays` gave. Those that touch the window's ends are all returned, for
-    they may go on before or after it.
+    The task is the last to arrive of those runnable when the violation began. Violations that touch
+    the ends of the window are always included: they may go on in the next chunk.
     """
     ordered = violations.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
     cut = (pl.col("start_ns") == window.start_ns) | (pl.col("end_ns") == window.end_ns)

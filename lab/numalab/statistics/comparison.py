@@ -1,14 +1,12 @@
-"""What a few runs can show.
+"""Comparison of two samples: a test, a confidence interval, and the smallest detectable effect.
 
-Two samples are compared by a test, an interval and the smallest effect they could have shown; the
-measures of a table share one error rate by Holm's correction. A difference is *shown* when the
-corrected p is below `LEVEL`. Two tests are used, and which one is said:
+The measures of a table share one error rate by Holm's correction. A difference is shown when the
+corrected p is below `LEVEL`. The result names its test:
 
-- **Mann-Whitney, exact** where there are runs enough for it. It assumes nothing about how runs
-  spread, but with 3 and 3 runs its p cannot go below 0.1, with 5 and 5 not below 0.008.
-- **Welch's t** where the runs are too few for that. It assumes a normal distribution, which few
-  runs cannot prove; so a difference must also leave the two sides without any overlap, and each
-  side must have `FEWEST` runs or more.
+- **Mann-Whitney, exact**, with enough runs. It assumes nothing about the distribution, but its p
+  cannot go below 0.1 with 3 and 3 runs, or 0.008 with 5 and 5.
+- **Welch's t** with fewer runs. It assumes a normal distribution, which few runs cannot prove; so
+  the two sides must also not overlap, and each must have `FEWEST` runs or more.
 """
 
 from collections.abc import Sequence
@@ -36,12 +34,12 @@ WELCH = "Welch's t"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measure, before and after.
+    """One measure of two variants.
 
-    `difference` is mean after - mean before, `interval` its 95 % confidence interval by Welch's t,
-    not corrected. `change` is the difference in percent of the mean before, None where that is 0.
-    `corrected` is `p_value` for a family of `family` measures. `smallest_effect` is the true
-    difference that runs which spread as these do would show in `POWER` of all repetitions.
+    `difference` is mean after - mean before, `interval` its uncorrected 95 % confidence interval by
+    Welch's t. `change` is in percent of the mean before, None where that is 0. `corrected` is
+    `p_value` corrected for `family` measures. `smallest_effect` is the true difference that runs
+    with this spread show in `POWER` of all repetitions.
     """
 
     before: Summary | None
@@ -74,18 +72,14 @@ def separated(before: Sequence[float], after: Sequence[float]) -> bool:
 
 
 def smallest_rank_p(n_before: int, n_after: int) -> float:
-    """Return the smallest two-sided p of an exact rank test: complete separation, by chance.
-
-    Of all the ways to tell n_before of the runs from the rest, two are apart: 2 / C(n, k).
+    """Return the smallest two-sided p of an exact rank test: 2 / C(n, k), complete separation by
+    chance.
     """
     return min(1.0, 2 / comb(n_before + n_after, n_before))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return the p values corrected for being many (S. Holm, Scand. J. Statist. 6, 1979, 65-70).
-
-    The chance that any of them is below a level although nothing differs is at most that level.
-    """
+    """Return p values corrected for multiple tests (S. Holm, Scand. J. Statist. 6, 1979, 65-70)."""
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
@@ -96,10 +90,9 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 def compare_samples(
     before: Values, after: Values, *, direction: Direction, family: int = 1
 ) -> Comparison:
-    """Compare the runs of two variants by one measure. A value of None is a run without it.
+    """Compare two variants by one measure; None is a run without a value.
 
-    `family` is how many comparisons one reader looks at together; p is multiplied by it, which is
-    Holm's first and strictest step. For a whole table, `compare_table` corrects more finely.
+    p is multiplied by `family`, the number of comparisons: Holm's first and strictest step.
     """
     comparison = _tested(before, after, family)
     corrected = None if comparison.p_value is None else min(1.0, family * comparison.p_value)
@@ -107,10 +100,10 @@ def compare_samples(
 
 
 def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Comparison, ...]:
-    """Compare two variants by all measures of a table, a row of (before, after, direction) each.
+    """Compare two variants by all measures of a table, rows of (before, after, direction).
 
-    A row in which every run gave the same value cannot show anything, whatever is true of it, and
-    does not count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
+    Rows with one value in all runs cannot show a difference, and do not count for the correction
+    (R. E. Tarone, Biometrics 46, 1990, 515-522).
     """
     family = sum(_varies(before, after) for before, after, _ in rows) or 1
     comparisons = [_tested(before, after, family) for before, after, _ in rows]
@@ -134,9 +127,8 @@ def not_comparable(before: Values, after: Values, reason: str) -> Comparison:
 def smallest_effect(before: Values, after: Values, *, runs: int, family: int = 1) -> float | None:
     """Return the difference of means that `runs` new runs of each side would show.
 
-    They are taken to spread as these do, and show it in `POWER` of all repetitions by Welch's
-    t at `LEVEL` divided by `family` (the minimum detectable effect of `_welch`). In the unit
-    of the values; None for fewer than two values on a side, or fewer than `FEWEST` new runs.
+    New runs are assumed to spread as these do: the minimum detectable effect of `_welch`, in the
+    unit of the values. None for fewer than two values on a side or `FEWEST` new runs.
     """
     sides = [numbers(values) for values in (before, after)]
     if min(map(len, sides)) < 2 or runs < FEWEST:
@@ -188,8 +180,8 @@ def _welch(
     """Return p, the 95 % interval of the difference of means, and the smallest effect.
 
     B. L. Welch, Biometrika 34, 1947, 28-35. The smallest effect is H. S. Bloom's minimum detectable
-    effect (Evaluation Review 19, 1995, 547-556): (t at the level + t at the power) x standard
-    error, with the level divided by `family`.
+    effect (Evaluation Review 19, 1995, 547-556) at level / `family`: (t at the level + t at the
+    power) x standard error.
     """
     from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - takes 0.2 s; `--help` needs none
 

@@ -12,9 +12,9 @@ Values = Sequence[float | int | None]
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one variant: how many, and their figures.
+    """Figures of the runs of one variant.
 
-    `stddev` is the sample's (n - 1), None for a single run. The harmonic and the geometric mean are
+    `stddev` is the sample's (n - 1), None for a single run. The harmonic and geometric means are
     None unless every value is above 0.
     """
 
@@ -38,10 +38,7 @@ class Summary:
 
 
 def summarise(values: Values) -> Summary | None:
-    """Summarise the runs of a variant; runs that could not give the value are left out.
-
-    None when ordered is no value at all.
-    """
+    """Summarise the values of a variant's runs; None without any value."""
     ordered = sorted(numbers(values))
     if not ordered:
         return None
@@ -56,11 +53,11 @@ def summarise(values: Values) -> Summary | None:
 
 
 def deviations(values: Values) -> list[float]:
-    """Return how far the runs lie from their median, so that spreads compare as means do.
+    """Return the distances of the runs from their median, so that spreads compare as means do.
 
-    M. B. Brown and A. B. Forsythe, J. Am. Statist. Assoc. 69, 1974, 364-367. Of an odd number
-    of runs the median is itself one, whose 0 tells nothing and is left out (W. G. S. Hines and
-    R. J. O'Hara Hines, Biometrics 56, 2000, 451-454).
+    M. B. Brown and A. B. Forsythe, J. Am. Statist. Assoc. 69, 1974, 364-367. Of an odd number of
+    runs the median itself is left out (W. G. S. Hines and R. J. O'Hara Hines, Biometrics 56, 2000,
+    451-454).
     """
     ordered = sorted(numbers(values))
     if not ordered:
@@ -79,9 +76,8 @@ def change_percent(before: float, after: float) -> float | None:
 def improvement_percent(before: float, after: float, direction: Direction) -> float | None:
     """Return the %Change of a kernel changelog: positive is better, the mean before is 100 %.
 
-    Kernel changelogs count so whichever way is better: 758.98 s to 498.12 s is 34.37 % (lower is
-    better), 22801 to 27059 operations +18.67 % (higher is better). None when `before` is 0 or the
-    measure has no better direction.
+    758.98 s to 498.12 s is 34.37 % (lower is better), 22801 to 27059 operations 18.67 % (higher is
+    better). None when `before` is 0, or neither direction is better.
     """
     change = change_percent(before, after)
     if change is None or direction == "none":

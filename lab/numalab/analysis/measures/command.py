@@ -63,9 +63,9 @@ def _perf(run: Recording) -> Iterator[Measure]:
 
 
 def _printed(run: Recording) -> Iterator[Measure]:
-    """Yield a measure for each number that the command printed, the label behind its name.
+    """Yield a measure for each metric of the command, its label appended to the name.
 
-    Of several with one name the last counts, as in a program that prints its state again.
+    The last of several metrics with one name counts: a program may print its state again.
     """
     if run.command is None:
         return

@@ -1,4 +1,4 @@
-"""What counters of CPUs and nodes, read before and after the command, say.
+"""Measures from counters of CPUs and nodes, read before and after the command.
 
 Pages allocated by node: Documentation/admin-guide/numastat.rst of Linux 6.12 (counted by
 zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-stats.rst.

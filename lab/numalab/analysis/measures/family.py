@@ -34,10 +34,10 @@ def guest(what: str) -> MeasureSource:
 
 @dataclass(frozen=True)
 class MeasureFamily:
-    """What a family of measures means. `name` and `definition` may hold places such as `{node}`.
+    """The meaning of measures that share a name; name and definition may hold places (`{node}`).
 
-    `needs_nodes`: it is None where nobody knows which node a CPU is on. `may_be_never`: None can
-    also say that something never happened, though all was recorded.
+    With `needs_nodes` the measure is None without a topology. With `may_be_never` None can also
+    mean that something never happened, although all was recorded.
     """
 
     name: str
