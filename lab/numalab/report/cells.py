@@ -1,4 +1,4 @@
-"""Several cells in one table: what tells them apart, and which measures are worth a line."""
+"""Several cells in one table: the labels of the cells, and the measures in the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from numalab.report.document import CellReport
 
 @dataclass(frozen=True)
 class CellAxis:
-    """What tells the cells of a study apart: a title for the column, and a label for each."""
+    """The labels that distinguish the cells of a study, and the title of their column."""
 
     title: str
     labels: tuple[str, ...]
 
 
 def axis(reports: Sequence[CellReport]) -> CellAxis:
-    """Return how a table names the cells of a study.
+    """Return the labels of the cells of a study.
 
-    Where all run one workload on one machine and differ in one parameter, that parameter names
-    them, as `Threads 1 8 32 48` does in the mail of 2017; else the uses' labels on one machine, the
-    machines under one use, or both.
+    Cells of one workload on one machine that differ in one parameter have its values as labels,
+    such as `Threads 1 8 32 48` in the mail of 2017. Other cells have the label of the workload, the
+    name of the machine, or both.
     """
     machines = {report.topology.name for report in reports}
     if len(machines) == 1 and (parameter := _parameter(reports)) is not None:
@@ -73,7 +73,7 @@ def is_event_count(info: MeasureInfo) -> bool:
 
 
 def is_perf_count(info: MeasureInfo) -> bool:
-    """Say whether a measure is what `perf stat` counted of one event."""
+    """Say whether a measure is the count of one event by `perf stat`."""
     return info.comes_from(SourceKind.PERF)
 
 
@@ -98,10 +98,10 @@ TIMES = {"elapsed_time": "Real", "system_time": "Sys", "user_time": "User"}
 
 
 def headlines(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons that a table over several cells has room for.
+    """Return the comparisons for a table of several cells.
 
-    What the workload printed and the study's key measures; all with a better direction where there
-    are none of these. Times, counts and counters have tables of their own.
+    These are the metrics of the workload and the key measures, else all with a better direction.
+    Times, counts and counters have tables of their own.
     """
     rows = [row for row in report.comparisons if not has_a_table(report.measure(row.measure))]
     chosen = [
@@ -117,16 +117,16 @@ def has_a_table(info: MeasureInfo) -> bool:
     return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
 
 
-def told_apart(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons of one cell that a reader looks for.
+def listed_comparisons(report: CellReport) -> list[MeasureComparison]:
+    """Return the comparisons of one cell that a table lists.
 
-    The key measures, what the workload printed, and what differs between the variants; of a single
-    variant all but the counters of /proc/vmstat.
+    These are the key measures, the metrics of the workload, and every measure that differs between
+    the variants; of a single variant all but the counters of /proc/vmstat.
     """
-    return [row for row in report.comparisons if _is_told(report, row)]
+    return [row for row in report.comparisons if _is_listed(report, row)]
 
 
-def _is_told(report: CellReport, row: MeasureComparison) -> bool:
+def _is_listed(report: CellReport, row: MeasureComparison) -> bool:
     info = report.measure(row.measure)
     if row.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
         return True

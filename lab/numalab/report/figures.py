@@ -1,4 +1,4 @@
-"""How numbers and names are written: decimals, changes, and what a figure is worth in each mode."""
+"""Writes numbers and names for people: decimals, changes, intervals, p values, notes."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from numalab.units import runs_of
 
 STATISTICS_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
-    "Mann-Whitney where there are runs enough; with few, Welch's t, and no run of one side may lie "
-    f"among the other's ({FEWEST} and {FEWEST} runs lie apart by chance in "
+    "Exact Mann-Whitney test if there are enough runs; else Welch's t, and the two sides must not "
+    f"overlap ({FEWEST} and {FEWEST} runs do not overlap by chance in "
     f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases)"
 )
 NOT_SUPPORTED = "n/s"
@@ -23,9 +23,9 @@ FROM_ZERO = "from 0"
 
 
 def decimals(values: Iterable[float | None]) -> int:
-    """Return how many decimals a row of figures needs: 0 to 3, fewer the larger the figures.
+    """Return the number of decimals of a row of figures: 0 to 3, fewer for larger figures.
 
-    All figures of a row get the same number, so that they line up and none looks more exact.
+    All figures of a row have the same number, so that they line up.
     """
     numbers = [abs(value) for value in values if value is not None]
     if all(value == int(value) for value in numbers):
@@ -35,7 +35,7 @@ def decimals(values: Iterable[float | None]) -> int:
 
 
 def number(value: float | None, places: int, *, grouped: bool = False) -> str:
-    """Write a figure with `places` decimals; None is a figure the guest does not support."""
+    """Write a figure with `places` decimals; None is a figure that the guest does not support."""
     if value is None:
         return NOT_SUPPORTED
     text = f"{value:,.{places}f}" if grouped else f"{value:.{places}f}"
@@ -66,10 +66,10 @@ def row_decimals(summaries: Iterable[Summary | None]) -> int:
 
 
 def change(comparison: MeasureComparison, index: int) -> str:
-    """Write the change of variant `index` against the first: `+43%`, `0%`, or why there is none.
+    """Write the change of variant `index` against the first: `+43%`, `0%`, or its absence.
 
-    Whole percents as in kernel changelogs, one decimal below 10 %; from ten times as much on, how
-    many times it is (`x122`).
+    Whole percents as in kernel changelogs, one decimal below 10 %; from ten times as much
+    on, a factor (`x122`).
     """
     percent = comparison.changes[index]
     if percent is not None and percent >= 900:
@@ -102,12 +102,12 @@ def interval(comparison: Comparison | None) -> str:
 
 
 def p_value(value: float) -> str:
-    """Write a p value: two digits, or that it is too small for them to matter."""
+    """Write a p value with two digits, or `< 0.0001`."""
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
 
 
 def samples(comparison: MeasureComparison) -> str:
-    """Write how many runs each variant's figures rest on: `3`, or `3/2` where they differ."""
+    """Write the number of runs of each variant: `3`, or `3/2` where the numbers differ."""
     counts = [str(summary.n if summary else 0) for summary in comparison.summaries]
     return counts[0] if len(set(counts)) == 1 else "/".join(counts)
 
@@ -162,12 +162,12 @@ def moment(text: str) -> str:
 
 
 def verdict_words(claim: ClaimOutcome) -> str:
-    """Say what became of a claim: its verdict, and whether a condition of the study failed."""
+    """Return the verdict on a claim, and whether it fails the study."""
     return _with_condition(claim, claim.verdict_text)
 
 
 def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
-    """Return `verdict_words`, and apart from them why something cannot be seen, or ""."""
+    """Return `verdict_words` without the reason, and the reason or ""."""
     return _with_condition(claim, claim.verdict_in_mode), claim.reason
 
 
@@ -192,7 +192,7 @@ def machine_line(report: CellReport) -> str:
 
 
 def seeds_line(report: CellReport) -> str:
-    """Say how many runs of each variant finished, with which seeds."""
+    """Write the number of finished runs of each variant, and their seeds."""
     parts = []
     for variant in report.variants:
         seeds = sorted(r.seed for r in report.runs if r.ok and r.variant == variant.name)
@@ -210,7 +210,7 @@ def seeds_line(report: CellReport) -> str:
 
 
 def notes(report: CellReport) -> list[str]:
-    """Say below a table what its figures are worth, and what is missing from them."""
+    """Return the notes below a table: when its figures are valid, and which figures are missing."""
     kinds = {report.measure(row.measure).kind for row in report.comparisons}
     lines = [*report.remarks, *(report.mode.note(kind) for kind in sorted(kinds))]
     if any(row.versus for row in report.comparisons):

@@ -29,8 +29,8 @@ def table_of_means(
 ) -> list[str]:
     """Lay out the `mean stddev  mean stddev  %` table: titles, then labelled comparisons.
 
-    `head` names the first column and the two variants. Figures are right-aligned; a label too long
-    for its column continues on lines of its own, so no line is wider than 75 columns.
+    `head` has the titles of the first column and the two variants. Figures are right-aligned; a
+    long label continues on lines of its own, so no line is wider than 75 columns.
     """
     cells = [_cells(comparison, index) for _, comparison in rows]
     titles = ("mean", "stddev", "mean", "stddev", "%")
@@ -117,9 +117,7 @@ def _cells(comparison: MeasureComparison, index: int) -> tuple[str, str, str, st
     places = figures.row_decimals(pair)
     texts = []
     for summary in pair:
-        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
-        texts.append(figures.number(mean, places))
-        texts.append("" if stddev is None else figures.number(stddev, places))
+        texts += figures.mean_and_stddev(summary, places, grouped=False)
     return texts[0], texts[1], texts[2], texts[3], figures.change(comparison, index)
 
 

@@ -1,7 +1,7 @@
-"""Planned runs without a result: how many runs finished, and why the rest did not.
+"""Planned runs without a result: the number of finished runs, and the causes of the rest.
 
-Reasons come from guests and may be any text. They are cut here, and runs that failed for the same
-reason are one line with their number, so that a summary is short however many runs failed.
+A reason comes from a guest and may be any text, so it is cut. Runs that failed for the same reason
+share one line, so that a summary stays short.
 """
 
 import re
@@ -16,7 +16,7 @@ from numalab.units import runs_of
 
 MOST_CAUSES = 5
 LONGEST_CAUSE, LONGEST_LIST = 130, 75  # characters
-# What differs between two runs that fail alike: addresses, padded times, numbers of tasks.
+# Addresses, padded times and numbers of tasks differ between runs with the same cause.
 _VARYING = re.compile(r"\s*(?:\b(?:0x)?[0-9a-f]{8,}\b|\d+)")
 
 
@@ -60,7 +60,7 @@ class Cause:
 
 
 def causes(runs: Iterable[UnfinishedRun]) -> tuple[Cause, ...]:
-    """Group runs by how and why they ended, most frequent first; those never started come last."""
+    """Group runs by status and reason, most frequent first; runs never started come last."""
     groups: dict[tuple[str, str], list[UnfinishedRun]] = {}
     for run in runs:
         kind = _VARYING.sub("0", first_line(run).replace(run.id, ""))
@@ -88,13 +88,13 @@ def finished_of_cell(report: CellReport) -> str:
 
 
 def unfinished_lines(study: StudyResults, most: int = MOST_CAUSES) -> list[str]:
-    """Return how many runs finished and why the rest did not; nothing where all did."""
+    """Return the number of finished runs and the causes of the rest; nothing if all finished."""
     groups = causes_of(study)
     return [finished_text(study), *cause_lines(groups, most)] if groups else []
 
 
 def plain_block(study: StudyResults) -> list[str]:
-    """Return `unfinished_lines` as one block of plain ASCII for a mail; no block where all ran."""
+    """Return `unfinished_lines` as a block of plain ASCII for a mail; [] if all finished."""
     lines = [
         line
         for text in unfinished_lines(study)
@@ -112,7 +112,7 @@ def _indent(text: str) -> str:
 def cause_lines(
     groups: Sequence[Cause], most: int = MOST_CAUSES, *, places: bool = True
 ) -> list[str]:
-    """Return a line for each of the most frequent causes, one with its `places`, and the rest."""
+    """Return lines for the most frequent causes and their `places`, and count the rest."""
     lines = []
     for cause in groups[:most]:
         lines.append(f"  {cause.line}")

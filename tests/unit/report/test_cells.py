@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from numalab.report.cells import CellAxis, alike, axis, headlines, told_apart
+from numalab.report.cells import CellAxis, alike, axis, headlines, listed_comparisons
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
@@ -44,7 +44,7 @@ def test_a_short_table_has_the_key_measures_and_what_was_printed() -> None:
 
 def test_what_differs_is_told_of_two_variants() -> None:
     report = replace(sample_report(), key_measures=("sched_swap_numa",))
-    assert [row.measure for row in told_apart(report)] == [
+    assert [row.measure for row in listed_comparisons(report)] == [
         "idle_while_overloaded",
         "task_time_share_node1",
         "task_time_share_node3",
@@ -57,7 +57,9 @@ def test_what_differs_is_told_of_two_variants() -> None:
 
 def test_of_one_variant_all_but_counters_is_told() -> None:
     report = sample_report()
-    listed = [row.measure for row in told_apart(replace(report, variants=report.variants[:1]))]
+    listed = [
+        row.measure for row in listed_comparisons(replace(report, variants=report.variants[:1]))
+    ]
     every = [row.measure for row in report.comparisons]
     assert listed == [name for name in every if name != "vmstat_numa_pages_migrated"]
 

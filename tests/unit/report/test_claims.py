@@ -6,8 +6,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from numalab.report.claims import render_claim_table
 from numalab.report.document import CellReport
+from numalab.report.formats.terminal import render_claim_table
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 

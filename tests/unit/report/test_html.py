@@ -141,7 +141,7 @@ def test_a_placement_that_was_not_kept_stands_out() -> None:
     answers = tree.xpath("//table[@id='proof']/tbody/tr/td[last()]")
     assert [cell.text_content() for cell in answers] == ["NO", "yes", "yes"] * len(runs)
     assert tree.xpath("//details[@open]//table[@id='proof']")
-    assert "12 of 18 facts agree" in tree.text_content()
+    assert "12 of 18 placements are as requested" in tree.text_content()
 
 
 def test_marks_at_the_ends_of_the_window_are_left_out() -> None:
@@ -165,7 +165,7 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
 
 def test_a_report_without_timelines_or_domains_is_still_a_page() -> None:
     text = render_html(replace(sample_report(), timelines=(), sched_domains=(), claims=()))
-    assert "Nothing to draw: no recording tells who ran" in text
+    assert "Nothing to draw: sched_switch was not recorded" in text
     assert "No sched groups were recorded" in text
 
 

@@ -13,11 +13,11 @@ from numalab.report.document import StudyResults
 from numalab.report.formats.mmtests import (
     PERCENTILE,
     MmtestsRow,
+    numa_lines,
     render_mmtests,
     table_of_operations,
     table_of_values,
 )
-from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import gain_percent
 from support.report_sample import hostile_report, sample_report, thread_cells
 

@@ -31,10 +31,10 @@ from numalab.qemu.hypervisor import EMBED, connect
 from numalab.report.build.artifacts import announce, write_artifacts
 from numalab.report.build.publish import publish, publish_overview
 from numalab.report.build.study import gather
-from numalab.report.claims import render_claim_table
 from numalab.report.document import StudyResults
 from numalab.report.formats.json import report_document
 from numalab.report.formats.junit import render_junit_suites
+from numalab.report.formats.terminal import render_claim_table
 from numalab.report.unfinished import finished_text, unfinished_lines
 from numalab.results.layout import Results
 from numalab.results.reader import load_plan

@@ -37,7 +37,7 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
 
 
 def summary(studies: Sequence[StudyResults]) -> str:
-    """Render what a person should see first, as Markdown."""
+    """Render the problems and the reports as Markdown."""
     faults = problems(studies)
     lines = [f"- {escaped(problem.title)}\n" for problem in faults[:MOST_LINES]]
     if len(faults) > MOST_LINES:
@@ -63,9 +63,9 @@ def _copy(results: Results, target: Path) -> None:
 
 
 def announce(studies: Sequence[StudyResults]) -> str:
-    """Return what GitHub Actions is to read from the output, and append to the job's summary.
+    """Append to the job's summary in GitHub Actions, and return the annotations to print.
 
-    Empty elsewhere.
+    Elsewhere it returns "".
     """
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return ""

@@ -1,6 +1,6 @@
-"""What the model of mode timed is made of, for a report's head: from the manifest, not from today.
+"""The memory model of mode timed in lines of text, for the head of a report.
 
-A file or a default that has changed since does not change what a stored result was made by.
+The values are those of the manifest, so a later change of a file or default does not affect them.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def measured_lines(runs: Sequence[StoredRun], topology: Topology) -> tuple[str, 
 
 
 def _is_of(memory: MemoryFacts, model: MemoryModel) -> bool:
-    """Whether a run's model is this one, as far as a manifest says."""
+    """Return whether the values of a run's manifest fit this model."""
     nodes = range(len(memory.latency_ns))
     return memory.latency_ns == model.latency_ns and all(
         memory.bandwidth_mb_s[near][far] == round(model.bandwidth_mb_s(near, far), 1)
@@ -92,7 +92,7 @@ def _pairs(
     what: str,
     expected: Expected | None,
 ) -> list[str]:
-    """Lay out one metric of all pairs that were measured, each as `expected / measured`."""
+    """Lay out one metric of all measured pairs as `expected / measured`."""
     nodes = range(count_of_nodes)
 
     def cell(near: int, far: int) -> str:

@@ -1,4 +1,4 @@
-"""What was proved of a run's place on the host, as rows of a report."""
+"""The proved placement of a run on the host, as rows of a report."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from numalab.results.manifest import UNKNOWN
 
 
 def placement_line(proof: Proof | None, timing: Timing | None) -> str:
-    """Say in one line how a run was placed, and what that did to its timing figures."""
+    """Write the placement of a run in one line, and the disturbances of its timing."""
     if proof is None:
         return UNKNOWN
     line = proof.note or "one host CPU for each vCPU"
@@ -20,7 +20,7 @@ def placement_line(proof: Proof | None, timing: Timing | None) -> str:
 
 
 def proof_rows(proof: Proof | None, timing: Timing | None) -> tuple[document.PlacementFact, ...]:
-    """Put what was read back from a run's QEMU into rows: threads, memory, and its usage."""
+    """Return the placement of a run's QEMU as rows: threads, memory, and usage."""
     if proof is None:
         return ()
     return (
@@ -52,7 +52,7 @@ def _memory(memory: MemoryProof) -> document.PlacementFact:
 
 
 def _usage(usage: Usage | None) -> Iterable[document.PlacementFact]:
-    """Sum up what the host did to QEMU's threads; the manifest has each of them."""
+    """Sum up the usage of QEMU's threads; the manifest lists every thread."""
     if usage is None:
         return
     vcpus = [thread for thread in usage.threads if thread.vcpus]
@@ -85,7 +85,7 @@ def _used(threads: Sequence[ThreadUsage], seconds: float) -> str:
 
 
 def against(timing: Timing, proof: Proof | None) -> tuple[str, ...]:
-    """Say in words why a run's timing figures mean nothing; empty where they mean something."""
+    """Return why the timing figures of a run are not valid; empty if they are."""
     words: list[str] = []
     for doubt in timing.against:
         if doubt is Doubt.MODE or proof is None:

@@ -1,4 +1,4 @@
-"""Writes a report's files beside the runs that it is of."""
+"""Writes the files of a report beside its runs."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from numalab.results.layout import Results, no_link
 
 
 def publish(study: StudyResults, results: Results) -> None:
-    """Write index.html, changelog.txt, report.json and picture.png, each whole or not at all.
+    """Write index.html, changelog.txt, report.json and picture.png, each complete or not at all.
 
     A study with several cells has a page and a picture for each of them below `cells/`, and
     index.html is an overview, which also has the cells without a report.

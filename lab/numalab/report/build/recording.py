@@ -1,4 +1,4 @@
-"""A recording from anywhere, also from bare metal: decoded and measured without a study."""
+"""Decodes and measures a trace.dat of any machine, without a study."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

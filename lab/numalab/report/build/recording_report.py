@@ -1,4 +1,4 @@
-"""The page of one recording: a report of one run of one variant."""
+"""The report of one recording: one run of one variant."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from numalab.results.manifest import RunStatus
 from numalab.topology.model import Topology
 
 VARIANT = "recording"
-# More than this many events make a drawing of who ran where that no browser shows.
+# A browser cannot draw the timeline of more events.
 MOST_DRAWN = 200_000
 KEYS = (
     "task_node_migrations",
@@ -29,7 +29,7 @@ KEYS = (
 def recording_report(
     trace: Path, recording: MeasuredRecording, topology: Topology, tasks: Sequence[str]
 ) -> document.CellReport:
-    """Put together the report of a recording that `measure_recording` took."""
+    """Return the report of a recording that `measure_recording` measured."""
     infos = tuple(measure.info for measure in recording.analysis.measures)
     samples = {measure.name: [measure.value] for measure in recording.analysis.measures}
     keys = [name for name in KEYS if samples.get(name, [None])[0] is not None]

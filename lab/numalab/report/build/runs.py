@@ -24,7 +24,7 @@ _NO_PROVENANCE = document.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", even
 def described(
     about: Manifest, measures: Mapping[str, float | int | None] = MappingProxyType({})
 ) -> document.Run:
-    """Describe a run by its manifest; of a run that failed, parts may be unknown."""
+    """Describe a run by its manifest; parts of a failed run may be unknown."""
     trace = about.trace
     return document.Run(
         id=about.run,
@@ -56,8 +56,8 @@ def unfinished_by_cell(
 ) -> dict[Cell, tuple[document.Run, ...]]:
     """Return the planned runs without a result, by cell, in the order of the plan.
 
-    `stored` are the runs that have their final folder; their manifests may still say that they
-    failed. `errors` are reasons by run, for runs that left none.
+    `stored` are the runs with a final folder; a manifest among them may record a failure. `errors`
+    are reasons by run, for runs that stored none.
     """
     active = is_locked(results.path)
     ended = {run.id: run.manifest for run in stored}
@@ -73,7 +73,7 @@ def unfinished_by_cell(
 
 
 def _manifest(results: Results, state: RunState) -> Manifest | None:
-    """Load the manifest that an unfinished run left; None where it cannot be read."""
+    """Load the manifest of an unfinished run; None where it cannot be read."""
     folders = {State.FAILED: results.failed, State.INTERRUPTED: results.interrupted}
     with suppress(UserError):
         if state.state in folders:
@@ -84,7 +84,7 @@ def _manifest(results: Results, state: RunState) -> Manifest | None:
 def _unfinished(
     planned: PlannedRun, state: RunState, about: Manifest | None, error: str
 ) -> document.Run:
-    """Describe a planned run by the manifest that it left, else by the state of its folder."""
+    """Describe a planned run by its manifest, else by the state of its folder."""
     if about is not None:
         run = described(about)
         status = RunStatus.FAILED if run.ok else run.status

@@ -1,7 +1,4 @@
-"""From what the runs left to a report of each cell.
-
-Nothing here needs a guest, so it can be done again.
-"""
+"""Builds the report of each cell from stored results, without a guest."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
@@ -35,10 +32,10 @@ from numalab.units import runs_of
 
 
 def gather(results: Results, errors: Mapping[str, str] | None = None) -> document.StudyResults:
-    """Read what the planned runs left and build the report of each cell with a finished run.
+    """Build the report of each cell with a finished run from stored results.
 
-    Cells without one are listed with the causes. `errors` are reasons by run, for runs that left
-    none. Raises UserError for results that another numalab wrote, or that are damaged.
+    Cells without a finished run are listed with the causes. `errors` are reasons by run, for runs
+    that stored none. Raises UserError for results that another numalab wrote, or that are damaged.
     """
     plan, stored = load_runs(results) if results.finished() else (load_plan(results), ())
     study = stored_study(plan, results)
@@ -141,14 +138,14 @@ def _command(plan: StoredPlan, mode: str = "") -> str:
 def _key_measures(
     study: Study, about: Sequence[Claim], infos: Sequence[MeasureInfo]
 ) -> tuple[str, ...]:
-    """Return the measures to show first, those that the cell has: the study's or its claims'."""
+    """Return the key measures of a cell: the study's, else those of its claims."""
     names = {info.name for info in infos}
     named = study.key_measures or tuple(dict.fromkeys(claim.measure for claim in about))
     return tuple(name for name in named if name in names)
 
 
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
-    """Describe every measure that some run has, in the order in which they were taken."""
+    """Return the definition of every measure of the runs, in the order of measurement."""
     infos: dict[str, MeasureInfo] = {}
     for run in runs:
         for name, measure in run.measures.items():
@@ -190,7 +187,7 @@ def _domains(name: str, runs: Sequence[StoredRun]) -> document.SchedDomains:
 
 
 def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[Timeline]:
-    """Draw the first run of each variant; the table says how the others compare."""
+    """Return the timeline of the first run of each variant."""
     for name in variants:
         for run in of_variant(runs, name)[:1]:
             recorded = load_timeline(run.directory, run.manifest.workload.tasks)
@@ -207,7 +204,7 @@ def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
 
 
 def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: int) -> str:
-    """Say whether what the study expects was seen, and else which claims had which verdict."""
+    """Write whether the required claims hold, else the verdicts on the claims."""
     required = [claim for claim in claims if claim.required]
     broken = [claim.text for claim in required if not claim.holds]
     lacking = planned - finished

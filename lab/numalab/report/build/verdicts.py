@@ -1,4 +1,4 @@
-"""What became of a study's claims in the runs of one cell."""
+"""The verdicts on a study's claims in the runs of one cell."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
 
 
 def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> document.ClaimOutcome:
-    """Hold a claim against the runs of a cell that it is about.
+    """Judge a claim by the runs of its cell.
 
     `family` is the number of the cell's claims that compare variants (`family_size`).
     """
@@ -31,7 +31,7 @@ def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> docume
 def family_size(claims: Sequence[Claim], runs: Sequence[StoredRun]) -> int:
     """Return how many of the claims compare variants by a measure that runs of both have.
 
-    The others are no comparison, and no family of tests grows by them.
+    All other claims are no comparison and do not enlarge the family of tests.
     """
     return sum(
         claim.variant is None
@@ -44,9 +44,9 @@ def family_size(claims: Sequence[Claim], runs: Sequence[StoredRun]) -> int:
 
 
 def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
-    """Return what the runs say of the claim's measure, empty where none of them has it.
+    """Return the unit and kind of the claim's measure, empty where no run has it.
 
-    A time of mode timed is its model's, and is judged as such.
+    A time of mode timed is simulated and is judged as modelled.
     """
     measures = (run.measures[claim.measure] for run in runs if claim.measure in run.measures)
     unit, kind = next(((measure.info.unit, measure.info.kind) for measure in measures), ("", ""))
@@ -75,14 +75,14 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """A verdict, and where it cannot be given, why."""
+    """A verdict, and the reason if it cannot be given."""
 
     verdict: ClaimVerdict
     reason: str = ""
 
 
 class NoTimes(StrEnum):
-    """Why figures of time say nothing of hardware."""
+    """Why figures of time are not valid for hardware."""
 
     ICOUNT = (
         "icount counts instructions, those of all CPUs on one clock: "
@@ -95,7 +95,7 @@ class NoTimes(StrEnum):
 
 @dataclass(frozen=True)
 class Untimed:
-    """Why figures of time from some runs say nothing; `detail` says what of the placement."""
+    """Why figures of time of some runs are not valid; `detail` is about the placement."""
 
     cause: NoTimes
     detail: str = ""
@@ -111,7 +111,7 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.
     )
     if claim.statistic == "spread":
         sides = map(deviations, sides)
-    # Whether more is better is not asked here, only where the mean went.
+    # Only the direction of the change matters here, not which direction is better.
     versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
     judgement = _judged(claim, versus, kind, [*before, *after])
@@ -178,7 +178,7 @@ def _judged(claim: Claim, versus: Comparison, kind: str, runs: Sequence[StoredRu
 
 
 def _same(versus: Comparison) -> bool:
-    """Say whether the runs leave no room for a difference; that they show none is not enough."""
+    """Say whether the runs exclude a difference; showing none is not enough."""
     if (
         versus.before is None
         or versus.after is None
@@ -192,7 +192,7 @@ def _same(versus: Comparison) -> bool:
 
 
 def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
-    """Say why figures of time from these runs say nothing of hardware; None where they may."""
+    """Return why figures of time of these runs are not valid for hardware; None if they are."""
     modes = {run.manifest.mode for run in runs}
     if "icount" in modes:
         return Untimed(NoTimes.ICOUNT)
@@ -207,7 +207,7 @@ def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
 
 
 def _against(run: Manifest) -> str:
-    """Say why the times of one run mean nothing, as its plan and the proof of it tell."""
+    """Return why the times of one run are not valid, by its plan and its proof."""
     if run.timing is not None:
         words = against(run.timing, run.proof)
         return "" if run.timing.means else next(iter(words), "it was not judged")

@@ -1,4 +1,4 @@
-"""What went wrong in a study, in the forms that CI systems show beside a change."""
+"""The problems of a study as annotations that CI systems show beside a change."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ class Problem:
 
 
 def problems(studies: Sequence[StudyResults]) -> tuple[Problem, ...]:
-    """Return what went wrong in some studies: runs without a result by cause, then claims.
+    """Return the problems of some studies: runs without a result by cause, then claims.
 
     GitHub shows ten annotations of a step, so runs that failed alike are one problem.
     """

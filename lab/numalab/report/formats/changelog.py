@@ -92,7 +92,7 @@ def _field(name: str, text: str) -> list[str]:
 
 
 def _claims(reports: Sequence[CellReport]) -> list[str]:
-    """Write what a post says its patch changes, and what became of that here."""
+    """Write the claims that compare variants, the published figures and the verdicts."""
     lines = []
     for report in reports:
         for claim in report.claims:
@@ -135,11 +135,11 @@ def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
 
 
 def _mean_rows(reports: Sequence[CellReport]) -> list[tuple[str, MeasureComparison]]:
-    """Return the rows of the table of means: what is told of one cell, the headlines of several."""
+    """Return the rows of the table of means: the listed measures of one cell, or headlines."""
     if len(reports) == 1:
         return [
             (_title(reports[0], row), row)
-            for row in cells.told_apart(reports[0])
+            for row in cells.listed_comparisons(reports[0])
             if not cells.has_a_table(reports[0].measure(row.measure))
         ]
     labels = cells.axis(reports).labels
@@ -198,7 +198,7 @@ def _runs(report: CellReport, index: int) -> str:
 
 def _hidden(report: CellReport) -> int:
     """Count the measures of a cell that are in no table here."""
-    shown = {row.measure for row in cells.told_apart(report)}
+    shown = {row.measure for row in cells.listed_comparisons(report)}
     return sum(
         row.measure not in shown and not cells.has_a_table(report.measure(row.measure))
         for row in report.comparisons

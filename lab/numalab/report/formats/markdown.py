@@ -113,10 +113,7 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     places = figures.row_decimals(row.summaries)
     cells = [escaped(figures.label(info))]
     for summary in row.summaries:
-        text = figures.number(summary.mean if summary else None, places, grouped=True)
-        if summary is not None and summary.stddev is not None:
-            text += f" ± {figures.number(summary.stddev, places, grouped=True)}"
-        cells.append(text)
+        cells.append(" ± ".join(filter(None, figures.mean_and_stddev(summary, places))))
     for index in range(1, len(report.variants)):
         versus = row.versus[index] if row.versus else None
         cells += [figures.change(row, index), figures.interval(versus)]

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from numalab.analysis.autonuma import Counters, autonuma_cost, local_percent, page_range_updates
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
-from numalab.report.numa_counters import numa_lines
 from numalab.report.tables import WIDTH, gain_percent
 from numalab.report.unfinished import plain_block
 
@@ -49,7 +49,7 @@ class MmtestsRow:
 def render_mmtests(study: StudyResults) -> str:
     """Render a study as mmtests' tables, plain ASCII; runs without a result come first.
 
-    Of several cells, the measures that a table over them has room for are the operations, as
+    Of several cells, their headline measures are the operations, as
     message sizes or numbers of workers are in mmtests. Measures that have no better direction come
     as `Ops` lines of one cell: the mean of all runs of a variant, without a percentage. So do the
     counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
@@ -268,3 +268,38 @@ def _notes(reports: Sequence[CellReport]) -> list[str]:
     if any(None in row.summaries for _, row in every):
         notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
+
+
+def numa_lines(counters: Counters) -> tuple[tuple[str, float | None], ...]:
+    """Return label and value of the faults and of every `NUMA ...` line, in mmtests' order.
+
+    The formulas are those of mmtests' vmstat report (`AutoNUMA cost model`), which the changelogs
+    of "mm: numa: group related processes based on VMA flags" (2015) and "sched/fair: Allow a small
+    load imbalance" (2020) print.
+
+    `counters` are those of /proc/vmstat by name; one that is missing or None makes what rests on it
+    None. Without any hinting fault the local percent is None (mmtests prints 100).
+    """
+    get = counters.get
+    return (
+        ("Minor Faults", _minor_faults(get("pgfault"), get("pgmajfault"))),
+        ("Major Faults", get("pgmajfault")),
+        ("NUMA alloc hit", get("numa_hit")),
+        ("NUMA alloc miss", get("numa_miss")),
+        ("NUMA interleave hit", get("numa_interleave")),
+        ("NUMA alloc local", get("numa_local")),
+        ("NUMA base-page range updates", page_range_updates(counters)),
+        ("NUMA PTE updates", get("numa_pte_updates")),
+        ("NUMA PMD updates", get("numa_huge_pte_updates")),
+        ("NUMA hint faults", get("numa_hint_faults")),
+        # mmtests' own label: it is a count.
+        ("NUMA hint local faults %", get("numa_hint_faults_local")),
+        ("NUMA hint local percent", local_percent(counters)),
+        ("NUMA pages migrated", get("numa_pages_migrated")),
+        ("AutoNUMA cost", autonuma_cost(counters)),
+    )
+
+
+def _minor_faults(faults: float | None, major: float | None) -> float | None:
+    """/proc/vmstat counts all faults, and the major ones among them."""
+    return None if faults is None or major is None else faults - major

@@ -1,6 +1,6 @@
-"""The report on a terminal: one table, then what each measure says, then what was claimed."""
+"""The report on a terminal: unfinished runs, a table of measures, verdicts and claims."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import figures
-from numalab.report.cells import told_apart
+from numalab.report.cells import listed_comparisons
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.document import CellReport, StudyResults
+from numalab.report.document import CellReport, ClaimOutcome, Standing, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
@@ -28,12 +28,19 @@ OUTCOME_STYLES: dict[Outcome, str] = {
 }
 
 
+_STANDING_STYLES: Mapping[Standing, str] = {
+    "for": "bold blue",
+    "against": "bold dark_orange",
+    "neither": "",
+}
+
+
 @register_format("table")
 class TableFormat:
-    """What failed or differs, a table for each cell, and where the page is."""
+    """Failures and differences first, then a table for each cell, and the path of the page."""
 
     def write(self, study: StudyResults, results: Results) -> Group:
-        """Return the summary and the tables; the last one says what its figures are worth."""
+        """Return the summary and the tables; the last table has the notes."""
         page = Text.assemble("page: ", str(results.html.absolute()))
         last = study.reports[-1] if study.reports else None
         tables = (render_terminal(report, notes=report is last) for report in study.reports)
@@ -41,10 +48,7 @@ class TableFormat:
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:
-    """Render what a reader must see first: runs without a result, then claims that do not hold.
-
-    Nothing where every run finished and every claim holds.
-    """
+    """Render runs without a result, then claims that do not hold; nothing if there are none."""
     broken = [
         f"  {report.cell}: {claim.text}: measured {claim.measured}"
         for report in study.reports
@@ -76,12 +80,11 @@ def render_lines(lines: Iterable[str]) -> list[RenderableType]:
 def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
-    It lists the key measures, what the workload printed, and what differs; all other measures are
-    only counted, and all other forms of the report list them. `notes` say below the table what its
-    figures are worth; of several cells, the last one has them.
+    It lists the key measures, the metrics of the workload, and every measure that differs; it only
+    counts all other measures. `notes` adds the notes below the table.
     """
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
-    listed = told_apart(report)
+    listed = listed_comparisons(report)
     hidden = len(report.comparisons) - len(listed)
     parts: list[RenderableType] = [
         _line(report.study, report.question),
@@ -158,10 +161,7 @@ def _cells(
         Text(figures.printable(info.unit)),
     ]
     for index in side:
-        summary = comparison.summaries[index]
-        mean, stddev = (summary.mean, summary.stddev) if summary else (None, None)
-        cells.append(figures.number(mean, places, grouped=True))
-        cells.append("" if stddev is None else figures.number(stddev, places, grouped=True))
+        cells += figures.mean_and_stddev(comparison.summaries[index], places)
     cells.append(figures.samples(comparison))
     for index in side[1:]:
         style = OUTCOME_STYLES[comparison.outcome_of(index)]
@@ -192,3 +192,55 @@ def _claims(report: CellReport) -> list[RenderableType]:
 
 def _notes(report: CellReport) -> list[RenderableType]:
     return [Text(note, "dim") for note in figures.notes(report)]
+
+
+def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
+    """Render the claims of all cells for a terminal; None when there are none.
+
+    Below a line with the study and the cell are the claims about it. Why something cannot be seen
+    is said once, below the table.
+    """
+    claimed = [report for report in reports if report.claims]
+    if not claimed:
+        return None
+    reasons: dict[str, int] = {}
+    parts: list[RenderableType] = [_claim_columns(headed=True)]
+    for number, report in enumerate(claimed):
+        if len(reports) > 1:
+            place = f"{report.study}, {report.cell}" if report.cell else report.study
+            parts += [Text()] * (number > 0) + [Text(figures.printable(place), "bold")]
+        parts.append(_claim_rows(report, reasons))
+    notes = [Text(f"({number}) {reason}", "dim") for reason, number in reasons.items()]
+    return Group(*parts, Text(), *notes) if notes else Group(*parts)
+
+
+def _claim_rows(report: CellReport, reasons: dict[str, int]) -> Table:
+    table = _claim_columns(headed=False)
+    for claim in report.claims:
+        texts = (claim.text, claim.published, claim.measured, claim.kind)
+        table.add_row(*(Text(figures.printable(t)) for t in texts), _claim_verdict(claim, reasons))
+    return table
+
+
+def _claim_columns(*, headed: bool) -> Table:
+    """Lay out columns that are as wide in every part, whatever is in it."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+        show_edge=False,
+        pad_edge=False,
+        show_header=headed,
+        expand=True,
+    )
+    for title, ratio in (("claim", 5), ("published", 4), ("measured here", 5)):
+        table.add_column(title, overflow="fold", ratio=ratio)
+    table.add_column("kind", no_wrap=True, width=9)
+    table.add_column("verdict", width=19)
+    return table
+
+
+def _claim_verdict(claim: ClaimOutcome, reasons: dict[str, int]) -> Text:
+    words, reason = figures.verdict_and_reason(claim)
+    if reason:
+        words += f" ({reasons.setdefault(figures.printable(reason), len(reasons) + 1)})"
+    return Text(words, _STANDING_STYLES[claim.standing])

@@ -44,7 +44,7 @@ def _text(reports: Sequence[CellReport]) -> str:
 def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
-        infos = [(report.measure(row.measure), row) for row in cells.told_apart(report)]
+        infos = [(report.measure(row.measure), row) for row in cells.listed_comparisons(report)]
         rows = [(figures.label(info), row) for info, row in infos if not is_vm_counter(info)]
         if rows:
             yield "", "Measure", rows

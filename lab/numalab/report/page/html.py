@@ -13,7 +13,7 @@ from numalab.report.page import charts
 from numalab.report.page.curves import Curves, by_column, curves
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
-from numalab.report.page.measures import measure_row, run_values
+from numalab.report.page.measures import measure_row
 from numalab.report.page.page import (
     data_uri,
     embedded_json,
@@ -21,8 +21,8 @@ from numalab.report.page.page import (
     render_template,
     unfinished_facts,
 )
-from numalab.report.page.provenance import placement_facts, shared_facts
 from numalab.report.page.residence import balance, residence_rows
+from numalab.report.page.runs import placement_facts, run_values, shared_facts
 from numalab.report.page.timeline import Drawn, of_tasks, on_cpus, packed
 from numalab.report.page.traffic import (
     MOST_FLOWS,

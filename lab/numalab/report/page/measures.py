@@ -1,4 +1,4 @@
-"""Measures as rows of a page's tables: figures, changes, intervals, verdicts, and all runs."""
+"""Measures as rows of a page's tables: figures, changes, intervals, verdicts and strips."""
 
 from typing import Any
 
@@ -75,26 +75,6 @@ def _summary(summary: Summary | None, places: int) -> Json:
         "value": summary.mean,
         "sd": summary.stddev,
     }
-
-
-def run_values(report: CellReport) -> Json:
-    """Return every figure of every run: a row for each measure, runs by variant and seed."""
-    # A variant of which every run failed is not compared, but its runs are shown.
-    order = list(
-        dict.fromkeys([*(v.name for v in report.variants), *(r.variant for r in report.runs)])
-    )
-    runs = sorted(report.runs, key=lambda run: (order.index(run.variant), run.seed, run.id))
-    summaries = {row.measure: row.summaries for row in report.comparisons}
-    rows = []
-    for info in report.measures:
-        values = [run.measures.get(info.name) for run in runs]
-        places = figures.decimals(values)
-        if places:  # not for counts, whose stddev alone needs decimals
-            places = max(places, figures.row_decimals(summaries.get(info.name, ())))
-        cells = [(value, figures.number(value, places, grouped=True)) for value in values]
-        rows.append((info, cells))
-    counts = [(variant, sum(run.variant == variant for run in runs)) for variant in order]
-    return {"runs": runs, "counts": counts, "rows": rows}
 
 
 def render_strip(report: CellReport, row: MeasureComparison) -> Markup:
