@@ -21,7 +21,7 @@ from rich.table import Table
 
 from bench import boot, matrix, report, timed, topology
 from numalab.analysis.analyse import analyse
-from numalab.campaign.prepare import Builds, prepare
+from numalab.campaign.build import Builds, build
 from numalab.capture.decode import decode_trace
 from numalab.capture.spec import load_capture, render_events
 from numalab.guest.run import run_guest
@@ -58,7 +58,7 @@ class Row:
 
 def main() -> None:
     """Measure everything and print it, as a table or with --json."""
-    prepared = prepare([find_kernel("debian-6.12")], load_recipe("base"))
+    prepared = build([find_kernel("debian-6.12")], load_recipe("base"))
     with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:
         rows = [
             *boots(),

@@ -32,7 +32,7 @@ MODULES = {
     "kvm": "guest/host_report/ host/speed.py",
     "hostile": "ext4/ results/names.py topology/importers/packaging.py topology/predict/cpuid.py"
     " topology/predict/siblings.py topology/renumber.py",
-    "posts": "campaign/claims_outlook.py",
+    "posts": "campaign/outlook.py",
     "installable": "cli/study/init.py guest/install.py plugins.py",
 }
 # Commits that are about a feature, or about a defect that came with one; those whose subject begins
@@ -50,7 +50,7 @@ COMMITS = {
 }
 # What SQUASHED added to modules that were there, by function or class.
 NAMES = {
-    "timed": """campaign/prepare.py:with_choice campaign/executors/remote.py:_with_emulator
+    "timed": """campaign/build.py:with_choice campaign/executors/remote.py:_with_emulator
         guest/doctor.py:_emulator guest/start.py:_with_memory guest/start.py:_emulator
         machine/model.py:Plugin machine/model.py:Machine.shift machine/model.py:check_quantum
         qemu/domain_xml.py:_plugins topology/load.py:memory_to_dict

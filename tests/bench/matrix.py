@@ -8,10 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from numalab.campaign.carry_out import Happening
-from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Builds, prepare
-from numalab.campaign.task import Setting
+from numalab.campaign.build import Builds, BuiltStudy, Setting, build
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.files import write_json
 from numalab.guest.kvm import Choice
 from numalab.results.index import MEASURES, RUNS, Catalogue, catalogue, query, store
@@ -44,10 +42,10 @@ def run_all(prepared: Builds, folder: Path, jobs: int) -> tuple[float, float]:
     results.path.mkdir()
     setting = Setting(Choice("icount", "host", "asked for"))
     plan = plan_study(path)
-    programs = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values()).files
-    study = Ready(plan, replace(prepared, files=programs), results, setting)
+    programs = build(plan.kernels.values(), plan.recipe, plan.workloads.values()).files
+    study = BuiltStudy(plan, replace(prepared, files=programs), results, setting)
     began, used = time.monotonic(), _used()
-    failures = run_here([study], jobs, _unwatched)
+    failures = execute([study], jobs, _unwatched)
     if failures:
         raise RuntimeError(failures[0].ended.error)
     return time.monotonic() - began, _used() - used
@@ -58,8 +56,8 @@ def _used() -> float:
     return found.ru_utime + found.ru_stime
 
 
-def _unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def _unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 def list_and_query(folder: Path) -> tuple[float, float]:

@@ -13,14 +13,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from numalab.campaign.carry_out import Happening, carry_out, claimed, lacking
+from numalab.campaign.build import Builds, BuiltStudy, Setting
 from numalab.campaign.cost_model import Costs
+from numalab.campaign.execute import TaskEvent, run_tasks
 from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
 from numalab.campaign.executors.processes import Finished, News
-from numalab.campaign.local import cost_of
-from numalab.campaign.prepare import Builds
-from numalab.campaign.schedule import longest_first, makespan
-from numalab.campaign.task import Ended, Setting, Task, make_tasks
+from numalab.campaign.resume import held_results, missing_tasks
+from numalab.campaign.schedule import cost_of, longest_first, makespan
+from numalab.campaign.task import Ended, Task
 from numalab.guest.kvm import Choice
 from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.kernel_artifact import BuiltKernel
@@ -102,10 +102,10 @@ def planned(folder: Path) -> tuple[list[Task], float]:
     files = {each.name: {"program": b""} for each in plan.workloads.values()}
     results.path.mkdir()
     setting = Setting(Choice("icount", "host", "asked for"))
-    with claimed([(plan, results)]):
-        tasks = make_tasks(plan, Builds(kernels, image, files), results, setting)
+    with held_results([(plan, results)]):
+        study = BuiltStudy(plan, Builds(kernels, image, files), results, setting)
         costs = Costs()
-        found = longest_first(lacking(tasks, results), lambda task: cost_of(task, costs).seconds)
+        found = longest_first(missing_tasks(study), lambda task: cost_of(task, costs).seconds)
         makespan((cost_of(task, costs).seconds for task in found), WORKERS)
     return found, time.process_time() - began
 
@@ -117,11 +117,11 @@ def main() -> int:
     room = Sleepers(WORKERS)
     ended = 0
 
-    def tell(happening: Happening) -> None:
+    def tell(event: TaskEvent) -> None:
         nonlocal ended
-        ended += happening.kind == "done"
+        ended += event.kind == "done"
 
-    carry_out(tasks, room, tell)
+    run_tasks(tasks, room, tell)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     busy = room.busy / (WORKERS * room.now)
     print(f"plan {len(tasks)} runs: {seconds:.1f} s of CPU time (goal: <= 10 s)")

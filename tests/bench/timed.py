@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.campaign.prepare import Builds, prepare
+from numalab.campaign.build import Builds, build
 from numalab.emulator.emulator_artifact import ensure_emulator
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.emulator.memory_plugin_artifact import memory_plugin
@@ -73,7 +73,7 @@ def _cost(machine: Machine, directory: RunDir, rounds: int) -> tuple[float, str]
 
 def main() -> None:
     """Print the speeds of all."""
-    prepared = prepare([find_kernel("debian-6.12")], load_recipe("base"))
+    prepared = build([find_kernel("debian-6.12")], load_recipe("base"))
     for cpus in TOPOLOGIES:
         for name, machine in machines(prepared, cpus):
             with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:

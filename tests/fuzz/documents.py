@@ -13,8 +13,7 @@ from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
-from numalab.campaign.claims_outlook import look_at_claims
-from numalab.campaign.outlook import look_ahead, total_seconds
+from numalab.campaign.outlook import look_ahead, look_at_claims, total_seconds
 from numalab.document import check_document
 from numalab.errors import LabError
 from numalab.hunt.case_file import read_case

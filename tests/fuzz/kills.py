@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fuzz.commands import end_processes, processes_of
-from numalab.campaign.local import Ready, run_here
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.execute import execute
 from numalab.locks import is_locked
 from numalab.results.status import State, read_progress
 from support.fake_executor import fake, ledger, order, ready, tasks
@@ -39,11 +40,11 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from fuzz.kills import STUDY
-from numalab.campaign.local import run_here
+from numalab.campaign.execute import execute
 from support.fake_executor import fake, ready
 if __name__ == "__main__":
     study = ready(Path({folder!r}), STUDY)
-    run_here([study], 2, lambda outlook: lambda happening: None, execute=fake)
+    execute([study], 2, lambda outlook: lambda event: None, run=fake)
 """
 _PATIENCE = 120.0  # seconds; a worker ends as soon as it has started
 
@@ -78,7 +79,7 @@ def case(seed: int, scratch: Path) -> str:
     before = ledger(study.results)
     for path in study.results.path.glob("orders/*"):
         path.unlink()
-    assert run_here([study], 2, lambda _: lambda _: None, execute=fake) == ()
+    assert execute([study], 2, lambda _: lambda _: None, run=fake) == ()
     progress = read_progress(study.results)
     assert all(run.state is State.DONE for run in progress.runs)
     done = ledger(study.results)
@@ -88,7 +89,7 @@ def case(seed: int, scratch: Path) -> str:
     return f"{len(before)} runs had ended{running}"
 
 
-def _is_stage(study: Ready, wanted: int, endless: int) -> bool:
+def _is_stage(study: BuiltStudy, wanted: int, endless: int) -> bool:
     """Tell whether so many runs have ended, and where one never ends, whether it has begun."""
     asleep = (study.results.path / "asleep").exists()
     ended = len(list(study.results.path.glob("runs/*/manifest.json")))

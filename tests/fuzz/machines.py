@@ -18,7 +18,7 @@ from typing import Literal
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from numalab.campaign.boot import boot, guest
-from numalab.campaign.prepare import Builds, prepare
+from numalab.campaign.build import Builds, build
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
 from numalab.image.recipe import load_recipe
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path)
     words = parser.parse_args()
     kernel = find_kernel(words.kernel)
-    builds = prepare([kernel], load_recipe("base"))
+    builds = build([kernel], load_recipe("base"))
     found = _before(words.log)
     done = {each.seed for each in found}
     with tempfile.TemporaryDirectory() as folder:

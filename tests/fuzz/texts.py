@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from numalab.campaign.check import check_topology
+from numalab.campaign.measure import check_topology
 from numalab.capture.samples import MAX_LINES
 from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import LabError

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.campaign.check import check_topology
-from numalab.campaign.prepare import with_kernel
+from numalab.campaign.build import with_kernel
+from numalab.campaign.measure import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.kernel.initramfs import make_initramfs
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.check import check_topology
+from numalab.campaign.measure import check_topology
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.kernel_specs import find_kernel
 from numalab.results.run_files import RunFiles

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from numalab.campaign.local import Ready
-from numalab.campaign.prepare import Builds
-from numalab.campaign.task import Ended, Setting, Task, failed, make_tasks
+from numalab.campaign.build import Builds, BuiltStudy, Setting
+from numalab.campaign.task import Ended, Task, failed, make_tasks
 from numalab.errors import GuestLost, HostError
 from numalab.files import write_json
 from numalab.guest.kvm import Choice
@@ -44,7 +43,7 @@ parameters = { start_node = 0, allowed_nodes = "0,1", hogs_per_cpu = 8 }
 MEASURES = ("task_migrations", "task_busy_share_min")
 
 
-def ready(folder: Path, text: str = MATRIX, results: str = "results") -> Ready:
+def ready(folder: Path, text: str = MATRIX, results: str = "results") -> BuiltStudy:
     """Return a study that is ready to run without anything having been built."""
     path = folder / "tried.toml"
     path.write_text(text)
@@ -57,7 +56,7 @@ def ready(folder: Path, text: str = MATRIX, results: str = "results") -> Ready:
     target.path.mkdir(exist_ok=True)
     choice = Choice("icount", "host", "asked for")
     files = {each.name: {"program": b"a"} for each in plan.workloads.values()}
-    return Ready(plan, Builds(kernels, image, files), target, Setting(choice))
+    return BuiltStudy(plan, Builds(kernels, image, files), target, Setting(choice))
 
 
 def kernel(name: str, bzimage: Path) -> BuiltKernel:
@@ -68,8 +67,8 @@ def kernel(name: str, bzimage: Path) -> BuiltKernel:
     )
 
 
-def tasks(study: Ready) -> tuple[Task, ...]:
-    return make_tasks(study.plan, study.prepared, study.results, study.setting)
+def tasks(study: BuiltStudy) -> tuple[Task, ...]:
+    return make_tasks(study)
 
 
 def _desk(results: Results) -> Path:
@@ -152,7 +151,7 @@ def _order(task: Task) -> str:
     return first
 
 
-def order(study: Ready, run: str, *orders: str) -> None:
+def order(study: BuiltStudy, run: str, *orders: str) -> None:
     """Give orders for a run: one for each time that it is executed."""
     path = _desk(study.results) / "orders" / run
     path.parent.mkdir(exist_ok=True)

@@ -7,11 +7,10 @@ from pathlib import Path
 from numalab.artifact.digest import digest_of
 from numalab.bisect.bisect import Bisection, OnTried, StepValues, bisect
 from numalab.bisect.history import History, Step
-from numalab.campaign.carry_out import Failure, OnWait, Tell
-from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Builds, choose_mode, prepare
+from numalab.campaign.build import Builds, BuiltStudy, Setting, build, choose_plan_mode
+from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
+from numalab.campaign.resume import OnWait
 from numalab.campaign.stopping import StoppingRule
-from numalab.campaign.task import Setting
 from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
@@ -60,7 +59,7 @@ class Measuring:
         bench: Bench,
         measure: str,
         on_progress: Progress | None,
-        watch: Callable[[Outlook], Tell],
+        watch: Callable[[Schedule], OnEvent],
         on_wait: OnWait | None = None,
     ) -> None:
         self._bench, self._measure = bench, measure
@@ -76,10 +75,10 @@ class Measuring:
             if isinstance(prepared, Builds):
                 results = Results(self._bench.folder / step.name)
                 setting = self._set(prepared)
-                ready[step.name] = Ready(self._plan(step, count), prepared, results, setting)
+                ready[step.name] = BuiltStudy(self._plan(step, count), prepared, results, setting)
         for study in ready.values():
             make_dir(study.results.path)
-        failures = run_here(
+        failures = execute(
             list(ready.values()),
             self._bench.jobs,
             self._watch,
@@ -96,7 +95,7 @@ class Measuring:
         if step.name not in self._prepared:
             try:
                 plan = self._bench.plan
-                self._prepared[step.name] = prepare(
+                self._prepared[step.name] = build(
                     [step.spec], plan.recipe, plan.workloads.values(), self._on_progress
                 )
             except (BuildError, UserError) as error:  # such as an option that it does not have
@@ -108,14 +107,8 @@ class Measuring:
         need have the sched domains that are predicted."""
         if self._setting is None:
             bench = self._bench
-            table = bench.plan.study.machine
-            choice = choose_mode(
-                bench.mode,
-                prepared,
-                bench.connection,
-                self._on_progress,
-                words=table.cmdline,
-                emulator=table.emulator,
+            choice = choose_plan_mode(
+                bench.plan, bench.mode, prepared, bench.connection, self._on_progress
             )
             self._setting = Setting(choice, bench.connection, allow_mismatch=True)
         return self._setting
@@ -139,7 +132,9 @@ class Measuring:
         stepped = replace(plan, study=study, kernels={step.spec.name: step.spec})
         return select(stepped, runs)
 
-    def _values(self, step: Step, study: Ready | None, failures: Sequence[Failure]) -> StepValues:
+    def _values(
+        self, step: Step, study: BuiltStudy | None, failures: Sequence[Failure]
+    ) -> StepValues:
         if study is None:
             error = self._prepared[step.name]
             assert isinstance(error, LabError)
@@ -168,7 +163,7 @@ def run_bisection(
     *,
     on_tried: OnTried,
     on_progress: Progress | None,
-    watch: Callable[[Outlook], Tell],
+    watch: Callable[[Schedule], OnEvent],
     on_wait: OnWait | None = None,
 ) -> Bisection:
     """Bisect with guests, in the folder of the bench; what it holds already is not done again.

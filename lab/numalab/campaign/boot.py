@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.campaign.check import check_topology, kernel_remarks
-from numalab.campaign.prepare import Builds, with_choice, with_kernel
+from numalab.campaign.build import Builds, with_choice, with_kernel
+from numalab.campaign.measure import check_topology, kernel_remarks
 from numalab.errors import GuestLost, LabError, UserError
 from numalab.files import left_by_guest, reading
 from numalab.guest.console import Beat

@@ -1,252 +1,226 @@
-"""Executes one run: boot, decode, measure; in whichever process it is asked for."""
+"""Executes studies: starts the runs that their results lack, and repeats them as a rule demands."""
 
-import dataclasses
-import errno
-import os
-import shutil
+import math
 import time
-import traceback
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
 
-import polars as pl
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.cost_model import Cost, Costs
+from numalab.campaign.executors.processes import Executor, News, Phase, Workers
+from numalab.campaign.resume import OnWait, held_results, missing_tasks, write_plan
+from numalab.campaign.run_task import run_task
+from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_first
+from numalab.campaign.stopping import StoppingRule, look
+from numalab.campaign.task import Ended, Execute, Task
+from numalab.results.layout import Results
+from numalab.results.remarks import TimeOverRemark
+from numalab.study.plan import select
 
-from numalab.campaign import describe
-from numalab.campaign.check import check_topology, kernel_remarks
-from numalab.campaign.prepare import with_choice, with_kernel
-from numalab.campaign.task import Ended, Task, failed
-from numalab.capture.decode import decode_trace
-from numalab.capture.memory_parquet import keep_memory_tables
-from numalab.capture.spec import render_events
-from numalab.errors import (
-    CaptureIncomplete,
-    GuestLost,
-    HostBusy,
-    HostError,
-    LabError,
-    LossCause,
-    WorkloadFailed,
-)
-from numalab.files import write_json
-from numalab.guest.run import Outcome, run_guest
-from numalab.guest.watch import Limits
-from numalab.machine.model import DETERMINISTIC, Job, Machine
-from numalab.results.manifest import Manifest, RecordingFacts, RunStatus
-from numalab.results.names import UNFINISHED
-from numalab.results.run_files import RunFiles, scan_events
-from numalab.study.guest import guest_of
-from numalab.workload.metric_parsers import explain_failure
-
-OnPhase = Callable[[str], None]
-
-# What an error of the host is, as opposed to a file that a guest has made unreadable.
-_OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_FULL = 1 << 20  # bytes: what is left on a disk on which nothing more can be written
-_WHILE_BUSY = 2.0  # seconds from one look at the host to the next
+_LISTEN = 0.5  # seconds
+_LOOK_AHEAD = 64  # tasks
 
 
-def execute_task(task: Task, on_phase: OnPhase) -> Ended:
-    """Execute a run in `<run>.running` and give the folder the name of what became of it.
+@dataclass(frozen=True)
+class Schedule:
+    """The tasks to do in their order, the cost of each, and how many run at once."""
 
-    A run that fails leaves what there was in `<run>.failed`; Ctrl-C (KeyboardInterrupt) ends the
-    guest, keeps the folder as `<run>.interrupted`, and goes on to the caller.
+    tasks: tuple[Task, ...]
+    costs: tuple[Cost, ...]
+    jobs: int
+
+
+@dataclass(frozen=True)
+class TaskEvent:
+    """A change of a task, for progress output; `ended` counts the tasks that have ended."""
+
+    kind: Literal["started", "phase", "done", "failed", "retry"]
+    task: Task
+    text: str
+    ended: int
+    seconds: float = 0.0
+
+
+OnEvent = Callable[[TaskEvent], None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run of a study without a result, and why."""
+
+    study: str
+    results: Results
+    ended: Ended
+
+
+def execute(
+    studies: Sequence[BuiltStudy],
+    jobs: int | None,
+    on_schedule: Callable[[Schedule], OnEvent],
+    *,
+    rule: StoppingRule | None = None,
+    fail_fast: bool = False,
+    run: Execute = run_task,
+    executor: Executor | None = None,
+    on_wait: OnWait | None = None,
+    deadline: float = math.inf,
+) -> tuple[Failure, ...]:
+    """Execute the runs that the results of some studies lack; return the failures.
+
+    `jobs` is how many run at once; None: `default_jobs`. `on_schedule` receives each schedule and
+    returns the callback for its events. With a `rule`, repetitions are added until it is met.
+    `executor` replaces the worker processes of this host. `on_wait` is called with results that
+    another numalab holds. No run starts after `deadline` (monotonic time); the results then record
+    that, and runs start in the order of the plan, most useful first. Raises UserError when results
+    belong to another study, HostError when another numalab keeps them.
     """
-    began = time.monotonic()
-    try:
-        _execute(task, on_phase)
-    except LabError as error:
-        by_host = isinstance(error, HostError) or (
-            isinstance(error, GuestLost) and error.cause is LossCause.HOST
-        )
-        return failed(task.run.id, time.monotonic() - began, error, by_host=by_host)
-    except Exception:  # a bug must not end the runs beside this one
-        text = f"numalab itself failed:\n{traceback.format_exc()}"
-        return Ended(task.run.id, time.monotonic() - began, text, LabError.exit_code)
-    return Ended(task.run.id, time.monotonic() - began)
+    costs = Costs()
+    with ExitStack() as stack:
+        plans = [(study.plan, study.results) for study in studies]
+        locks = stack.enter_context(held_results(plans, on_wait))
+        tasks = [task for study in studies for task in missing_tasks(study)]
+        if executor is not None:
+            stack.enter_context(closing(executor))
+        failures: list[Failure] = []
+        while tasks:
+            places = jobs or default_jobs(tasks)
+            if executor is None:
+                executor = Workers(capacity(places, tasks), run, locks)
+                stack.enter_context(closing(executor))
+            if places > 1 and deadline == math.inf:
+                tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
+            every = tuple(cost_of(task, costs) for task in tasks)
+            schedule = Schedule(tuple(tasks), every, min(places, len(tasks)))
+            on_event = _learning(on_schedule(schedule), costs)
+            failures += run_tasks(tasks, executor, on_event, fail_fast=fail_fast, deadline=deadline)
+            if time.monotonic() > deadline:
+                for study in studies:
+                    _record_time_over(study)
+                break
+            if rule is None or failures:
+                break
+            studies = [_prolonged(study, rule) for study in studies]
+            tasks = [task for study in studies for task in missing_tasks(study)]
+        return tuple(failures)
 
 
-def _execute(task: Task, on_phase: OnPhase) -> None:
-    try:
-        _attempt(task, on_phase)
-    except KeyboardInterrupt:
-        # It may have come while the run was given its last name. It comes only once to a worker.
-        if task.directory.path.is_dir():
-            record = task.manifest.but(status=RunStatus.INTERRUPTED)
-            _settle(task, record, task.results.interrupted(task.run.id).path.name)
-        raise
+def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:
+    """Return a callback that also remembers the cost of finished runs."""
+
+    def learn(event: TaskEvent) -> None:
+        task = event.task
+        if event.kind == "done":
+            costs.learn(task.topology, task.workload, task.mode, event.seconds)
+        on_event(event)
+
+    return learn
 
 
-def _attempt(task: Task, on_phase: OnPhase) -> None:
-    path, files = task.directory.path, RunFiles(task.directory)
-    shutil.rmtree(path, ignore_errors=True)
-    began = time.monotonic()
-    record = describe.here(task.manifest)
-    interrupted, gave_none = (f"{task.run.id}.{how}" for how in ("interrupted", "failed"))
-    machine = _machine(task)
-    if machine.mode in DETERMINISTIC:
-        record = record.but(icount_shift=machine.shift)
-    if machine.mode == "timed":
-        record = record.but(quantum_ns=machine.turn_ns, memory=describe.memory(task.topology))
-    # What it stays unless something else becomes of it: KeyboardInterrupt can come anywhere.
-    final, record = interrupted, record.but(status=RunStatus.INTERRUPTED)
-    try:
-        outcome = _boot_when_free(task, machine, on_phase)
-        record = describe.outcome(record, outcome)
-        _require_success(task, files, outcome.status)
-        on_phase("measuring")
-        record = _measured(task, files, record)
-        final, record = task.run.id, record.but(status=RunStatus.OK)
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        full = _host_failure(error, path)
-        # What a guest leaves is not to be trusted, and one run must not end a study.
-        reason = full or f"what the guest left cannot be read: {type(error).__name__}: {error}"
-        final, record = gave_none, record.but(status=RunStatus.FAILED, reason=reason)
-        raise (HostError(full) if full else WorkloadFailed(reason)) from error
-    except GuestLost as error:
-        lost = error.moved(path.with_name(gave_none))
-        record = _salvaged(task, files, record)
-        record = record.but(status=RunStatus.LOST, cause=lost.cause, reason=str(lost))
-        final = gave_none
-        raise lost from None
-    except Exception as error:
-        if isinstance(error, LabError):
-            record = _salvaged(task, files, record)
-        final, record = gave_none, record.but(status=RunStatus.FAILED, reason=str(error))
-        raise
-    finally:
-        record = record.but(seconds=round(time.monotonic() - began, 2))
-        if path.is_dir():
-            _settle(task, record, final)
-        if final == task.run.id:  # what earlier attempts left tells nothing any more
-            for suffix in UNFINISHED:
-                shutil.rmtree(path.with_name(f"{final}{suffix}"), ignore_errors=True)
+def _prolonged(study: BuiltStudy, rule: StoppingRule) -> BuiltStudy:
+    """Add the repetitions that the rule demands to a study's plan and to its results."""
+    repetitions = look(study.plan, study.results, rule)
+    remarks = tuple(remark for remark in study.plan.remarks if not rule.made(remark))
+    plan = replace(study.plan, remarks=remarks)
+    plan = select(plan, plan.runs + repetitions.more, rule.remark(repetitions.decided))
+    write_plan(plan, study.results)
+    return replace(study, plan=plan)
 
 
-def _settle(task: Task, record: Manifest, final: str) -> None:
-    """Write what is known of a run, and give its folder its last name.
+def _record_time_over(study: BuiltStudy) -> None:
+    """Record in a study's results that the time was over before all of its runs could start."""
+    left = missing_tasks(study)
+    if left:
+        finished = study.results.finished()
+        done = (run for run in study.plan.runs if run.id in finished)
+        plan = select(study.plan, done, TimeOverRemark(left=len(left)))
+        write_plan(plan, study.results)
 
-    Without a manifest there is no result: it has failed where that cannot be written, and the
-    HostError goes on.
+
+def run_tasks(
+    tasks: Iterable[Task],
+    executor: Executor,
+    on_event: OnEvent,
+    *,
+    fail_fast: bool = False,
+    deadline: float = math.inf,
+) -> tuple[Failure, ...]:
+    """Execute tasks in their order, as many at once as fit; return the failures.
+
+    After `deadline` (monotonic time) no task starts.
+
+    A run that fails because of the host is tried once more; after a second such failure the host
+    counts as broken and no other run starts. A run whose worker is gone is tried again on another
+    worker. A run that fails because of its guest is not tried again, and the other runs go on
+    (with `fail_fast`, the function returns while some run). The caller closes the executor, which
+    ends these.
     """
-    path = task.directory.path
-
-    def rename(name: str) -> None:
-        shutil.rmtree(path.with_name(name), ignore_errors=True)
-        path.rename(path.with_name(name))
-
-    try:
-        write_json(task.directory.manifest, record.table())
-    except Exception:
-        rename(task.results.failed(task.run.id).path.name)
-        raise
-    rename(final)
+    campaign = _Campaign(tasks, executor, on_event)
+    while campaign.start_what_fits() or campaign.running or campaign.waiting:
+        for news in executor.news(_LISTEN):
+            campaign.note(news)
+        if time.monotonic() > deadline:
+            campaign.waiting.clear()
+        if fail_fast and campaign.failures:
+            break
+    return tuple(campaign.failures)
 
 
-def _host_failure(error: Exception, path: Path) -> str:
-    """Say what the host lacks, if that is why what a guest left could not be taken in."""
-    number = error.errno if isinstance(error, OSError) else None
-    disk = os.statvfs(path)
-    full = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize < _FULL
-    if number not in _OF_HOST and not full:
-        return ""
-    reason = os.strerror(number) if number in _OF_HOST else os.strerror(errno.ENOSPC)
-    return f"cannot take in what the guest left in {path}: {reason}"
+class _Campaign:
+    """The tasks that wait, that run, and that were tried before."""
 
+    def __init__(self, tasks: Iterable[Task], executor: Executor, on_event: OnEvent) -> None:
+        self.waiting = deque(tasks)
+        self.running: dict[str, Task] = {}
+        self.failures: list[Failure] = []
+        self._tried: set[str] = set()
+        self._ended = 0
+        self._executor, self._on_event = executor, on_event
 
-def _machine(task: Task) -> Machine:
-    machine = dataclasses.replace(
-        guest_of(task.study, task.topology, task.run.workload),
-        rootfs=task.rootfs,
-        seed=task.run.seed,
-        name=task.run.id,
-        trace_memory_mib=task.capture.buffer_mib,
-    )
-    return with_kernel(with_choice(machine, task.setting.choice), task.built)
+    def start_what_fits(self) -> bool:
+        """Start waiting tasks in order while they fit; return whether any started.
 
+        Where the next task does not fit, one close behind it may: it can belong on another host.
+        """
+        started = False
+        while (place := self._next()) is not None:
+            task = self.waiting[place]
+            del self.waiting[place]
+            self.running[task.key] = task
+            self._executor.start(task)
+            self._on_event(TaskEvent("started", task, "starting", self._ended))
+            started = True
+        return started
 
-def _boot_when_free(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
-    """Boot; while guests of another numalab have the host, wait, as long as a run may take."""
-    deadline = time.monotonic() + task.study.limits.run
-    while True:
-        try:
-            return _boot(task, machine, on_phase)
-        except HostBusy as busy:
-            if time.monotonic() >= deadline:
-                raise
-            on_phase(f"waiting, {str(busy).splitlines()[0]}")
-            time.sleep(_WHILE_BUSY)
+    def _next(self) -> int | None:
+        ahead = enumerate(islice(self.waiting, _LOOK_AHEAD))
+        return next((place for place, task in ahead if self._executor.fits(task)), None)
 
-
-def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
-    job = Job(
-        argv=task.workload.argv,
-        tunables={path: str(value) for path, value in task.inputs.tunables.items()},
-        events=render_events(task.capture),
-        clock=task.capture.clock,
-        perf_stat=task.capture.perf_stat,
-        sample_ms=task.capture.sample_ms,
-        sampled=task.capture.sampled,
-        numastat=task.capture.numastat,
-        files=task.files,
-        # Where the kernel cannot keep the trace in reserved memory: as much of the guest's own.
-        buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
-    )
-    limits = task.study.limits
-    return run_guest(
-        machine,
-        job,
-        task.directory,
-        connection=task.setting.connection,
-        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
-        on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
-    )
-
-
-def _measured(task: Task, files: RunFiles, run: Manifest) -> Manifest:
-    """Check the machine, decode the recording, take the measures."""
-    differences = check_topology(
-        task.topology,
-        task.kernel,
-        files,
-        reserved_mib=_machine(task).trace_memory_mib,
-        allow=task.setting.allow_mismatch,
-    )
-    recording = _decoded(task, files)
-    if task.capture.lost_is_error and not recording.whole:
-        raise CaptureIncomplete(
-            f"{recording.lost} events were lost at {recording.gaps} places;"
-            " a larger buffer_mib in [capture] may help"
+    def note(self, news: News) -> None:
+        """Process a message of a run."""
+        key = news.key
+        task = self.running[key]
+        if isinstance(news, Phase):
+            self._on_event(TaskEvent("phase", task, news.text, self._ended))
+            return
+        del self.running[key]
+        ended = news.ended
+        if ended.lost or (ended.by_host and key not in self._tried):
+            if not ended.lost:
+                self._tried.add(key)
+            self.waiting.appendleft(task)
+            self._on_event(TaskEvent("retry", task, f"tried again: {ended.error}", self._ended))
+            return
+        self._ended += 1
+        if ended.ok:
+            self._on_event(TaskEvent("done", task, "done", self._ended, ended.seconds))
+            return
+        self.failures.append(Failure(task.inputs.study, task.results, ended))
+        self._on_event(
+            TaskEvent("failed", task, f"failed: {ended.error}", self._ended, ended.seconds)
         )
-    notes: tuple[str, ...] = ()
-    if run.mode == "timed":
-        switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
-        notes = keep_memory_tables(task.directory, task.topology, switches.collect())
-    files.measure(task.topology, task.workload, task.capture)
-    return run.but(
-        trace=recording,
-        topology_differences=tuple(map(str, differences)),
-        notes=(*run.notes, *kernel_remarks(files), *notes),
-    )
-
-
-def _require_success(task: Task, files: RunFiles, status: int) -> None:
-    if status != 0:
-        why = explain_failure(task.workload.name, status, files.printed, files.dmesg)
-        raise WorkloadFailed(why)
-
-
-def _decoded(task: Task, files: RunFiles) -> RecordingFacts:
-    """Decode the recording, and say how much of it there is."""
-    directory = task.directory
-    decoded = decode_trace(directory.trace, task.topology, directory.events)
-    return describe.recording(decoded, files.buffer_stats)
-
-
-def _salvaged(task: Task, files: RunFiles, run: Manifest) -> Manifest:
-    """Decode as much of a failed run's recording as there is; it is kept, but gives no result."""
-    directory = task.directory
-    if directory.trace.exists() and not directory.events.exists():
-        with suppress(LabError):
-            return run.but(trace=_decoded(task, files))
-    return run
+        if ended.by_host:
+            self.waiting.clear()

@@ -1,11 +1,11 @@
-"""What a study would take, without anything being built or started."""
+"""The outlook of a study before anything is built: its runs, their cost, and its claims."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from numalab.campaign.cost_model import Cost, Costs
-from numalab.campaign.local import at_once
-from numalab.campaign.schedule import makespan
+from numalab.campaign.schedule import at_once, makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
 from numalab.emulator.emulator_artifact import built_emulator
 from numalab.emulator.emulator_specs import emulator_for
@@ -16,7 +16,13 @@ from numalab.kernel.kernel_build import built_kernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
+from numalab.results.cell import Cell
+from numalab.results.layout import Results
 from numalab.results.plan import PlannedRun
+from numalab.results.reader import StoredRun, load_runs
+from numalab.statistics.comparison import smallest_effect
+from numalab.statistics.summary import deviations
+from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
 # What a first build took on 2 CPUs; a second kernel of the same source reuses its tree.
@@ -25,7 +31,7 @@ KERNEL_SECONDS, IMAGE_SECONDS, EMULATOR_SECONDS = 270.0, 60.0, 480.0
 
 @dataclass(frozen=True)
 class RunOutlook:
-    """A run and what it would take: host CPUs, memory in MiB, wall time."""
+    """A run and its demand: host CPUs, memory in MiB, wall time."""
 
     run: PlannedRun
     cpus: int
@@ -35,10 +41,10 @@ class RunOutlook:
 
 @dataclass(frozen=True)
 class StudyOutlook:
-    """What a study would take.
+    """The demand of a study.
 
-    `to_build` names what the cache lacks; `reason` is the mode's, `jobs` how many guests run at
-    once by default.
+    `to_build` names the builds that the cache lacks; `reason` is why it has this mode; `jobs` is
+    how many guests run at once by default.
     """
 
     name: str
@@ -53,7 +59,7 @@ class StudyOutlook:
     @property
     def largest_mib(self) -> int:
         """The memory of the largest run."""
-        return max(each.memory_mib for each in self.runs)
+        return max(run.memory_mib for run in self.runs)
 
     def at_once(self, jobs: int) -> int:
         """How many of `jobs` guests the host's memory allows at once."""
@@ -61,12 +67,12 @@ class StudyOutlook:
 
     def seconds(self, jobs: int) -> float:
         """How long all runs take with so many at once, the longest first."""
-        costs = sorted((each.cost.seconds for each in self.runs), reverse=True)
+        costs = sorted((run.cost.seconds for run in self.runs), reverse=True)
         return makespan(costs, self.at_once(jobs))
 
 
 def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
-    """Say what a study would take; `mode` stands for the study's own."""
+    """Return the demand of a study; `mode` replaces the mode of its file."""
     chosen, reason = _mode(plan, mode or plan.study.mode)
     costs = Costs()
     needs: dict[tuple[str, str], tuple[int, int, Cost]] = {}  # by cell: plans may have 10^5 runs
@@ -93,14 +99,14 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
 
 
 def _to_build(spec: KernelSpec) -> bool:
-    """Tell whether a kernel has to be built or fetched; one that a file's path names is there."""
+    """Return whether a kernel has to be built or fetched; a path names one that exists."""
     return built_kernel(spec) is None and not (spec.is_prebuilt and spec.package is None)
 
 
-def _mode(plan: Plan, asked: str) -> tuple[Mode, str]:
-    """Tell the mode as far as it is known: only a boot tells whether KVM works."""
+def _mode(plan: Plan, wanted: str) -> tuple[Mode, str]:
+    """Return the expected mode. Only a boot shows whether KVM works."""
     for mode in MODES:
-        if asked == mode:
+        if wanted == mode:
             return mode, "asked for"
     if unusable := unusable_device():
         return "icount", unusable
@@ -108,16 +114,104 @@ def _mode(plan: Plan, asked: str) -> tuple[Mode, str]:
     verdicts = [known_verdict(kernel.bzimage, plan.study.machine.cmdline) for kernel in built] or [
         any_verdict()
     ]
-    known = [verdict for verdict in verdicts if verdict is not None]
-    if not known:
+    tried = [verdict for verdict in verdicts if verdict is not None]
+    if not tried:
         return "icount", "not yet tried whether KVM runs a guest here; taken not to"
-    if all(verdict.works for verdict in known):
-        return "kvm", known[0].reason
-    return "icount", next(verdict.reason for verdict in known if not verdict.works)
+    if all(verdict.works for verdict in tried):
+        return "kvm", tried[0].reason
+    return "icount", next(verdict.reason for verdict in tried if not verdict.works)
 
 
 def total_seconds(outlooks: Sequence[StudyOutlook], jobs: int) -> float:
     """How long the runs of some studies take together with so many at once."""
-    costs = [each.cost.seconds for outlook in outlooks for each in outlook.runs]
+    costs = [run.cost.seconds for outlook in outlooks for run in outlook.runs]
     places = min((outlook.at_once(jobs) for outlook in outlooks), default=1)
     return makespan(sorted(costs, reverse=True), places)
+
+
+@dataclass(frozen=True)
+class ClaimOutlook:
+    """A claim of one cell before its runs.
+
+    `smallest` is the smallest true change that `seeds` runs a variant would show, in percent of the
+    mean of the first variant, by how far stored runs of the same cell, variants and mode spread;
+    None where fewer than two of each are stored, or their mean is 0. `stored` is how many there are
+    of the variant that has fewer. `published` is the source's own change in percent.
+    """
+
+    cell: Cell
+    text: str
+    measure: str
+    refuted: str
+    seeds: int
+    smallest: float | None
+    stored: int
+    published: float | None
+
+    @property
+    def too_few(self) -> bool:
+        """Whether an effect of the published size would probably not be shown by these seeds."""
+        if self.smallest is None or self.published is None:
+            return False
+        return self.smallest > abs(self.published)
+
+
+def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, ...]:
+    """Look at each claim in each cell that it is about.
+
+    `folder` holds results, as `reports` does: those of the study, and of `examples`.
+    """
+    stored = _stored(plan.name, mode, folder)
+    return tuple(
+        _claim_outlook(plan, claim, cell, stored)
+        for cell in plan.cells
+        for claim in claims_about(plan.study.claims, cell, plan.runs_of(cell))
+    )
+
+
+def _stored(name: str, mode: str, folder: Path) -> tuple[StoredRun, ...]:
+    """Return the runs in this mode of the newest results that have any."""
+    for results in _newest_first(name, folder):
+        _, runs = load_runs(results)
+        if fitting := tuple(run for run in runs if run.manifest.mode == mode):
+            return fitting
+    return ()
+
+
+def _newest_first(name: str, folder: Path) -> Iterator[Results]:
+    own = sorted((folder / name).glob("*/plan.json"), reverse=True)
+    yield from (Results(path.parent) for path in own)
+    if (example := Results(folder / "examples" / name)).plan.exists():
+        yield example
+
+
+def _claim_outlook(
+    plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]
+) -> ClaimOutlook:
+    runs = plan.runs_of(cell)
+    seeds = len({run.seed for run in runs})
+    before, after = (
+        [
+            value
+            for run in stored
+            if run.cell == cell and run.manifest.variant == variant
+            if (value := run.value(claim.measure)) is not None
+        ]
+        for variant in (claim.from_variant, claim.to)
+    )
+    if claim.statistic == "spread":
+        before, after = deviations(before), deviations(after)
+    about = claims_about(plan.study.claims, cell, runs)
+    family = sum(other.variant is None for other in about)
+    smallest = smallest_effect(before, after, runs=seeds, family=family)
+    mean = sum(before) / len(before) if before else 0
+    return ClaimOutlook(
+        cell=cell,
+        text=claim.text,
+        measure=claim.measure,
+        refuted=claim.refuted,
+        seeds=seeds,
+        smallest=100 * smallest / abs(mean) if mean and smallest is not None else None,
+        stored=min(len(before), len(after)),
+        published=claim.published_change,
+    )

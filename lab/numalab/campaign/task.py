@@ -1,45 +1,47 @@
-"""A run as it is handed to an executor: plain values that another process can receive."""
+"""Tasks: runs as plain values that another process can receive and execute."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.campaign.describe import inputs
-from numalab.campaign.prepare import Builds
+from numalab.campaign.build import Builds, BuiltStudy, Setting
 from numalab.capture.spec import CaptureSpec
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
+from numalab.machine.model import SHIFTS, Mode
 from numalab.placement.admission import host_cpus
-from numalab.qemu.hypervisor import EMBED
 from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest
+from numalab.results.manifest import (
+    EmulatorFacts,
+    ImageFacts,
+    KernelFacts,
+    Manifest,
+    WorkloadFacts,
+)
 from numalab.results.plan import PlannedRun
 from numalab.run_dir import RunDir
+from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study
 from numalab.study.plan import Plan
+from numalab.topology.load import topology_to_dict
 from numalab.topology.model import Topology
 from numalab.workload.workload import BoundWorkload
 
-# QEMU itself, its buffers and the job disk, beside the guest's memory; 100 to 200 MiB were seen.
+# QEMU itself, its buffers and the job disk, beside the guest's memory: 100 to 200 MiB measured.
 BESIDE_GUEST_MIB = 256
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How runs are executed on this host."""
-
-    choice: Choice
-    connection: str = EMBED
-    allow_mismatch: bool = False
-
-
-@dataclass(frozen=True)
 class Task:
-    """One run and all it needs. `inputs` is what the manifests of its variant's runs share: that of
-    one of them."""
+    """One run and everything it needs.
+
+    `inputs` is a manifest that all runs of the variant in this cell share: only its `run` and
+    `seed` differ.
+    """
 
     run: PlannedRun
     study: Study
@@ -56,8 +58,13 @@ class Task:
 
     @property
     def manifest(self) -> Manifest:
-        """What its manifest says of its inputs."""
+        """The manifest of its inputs."""
         return self.inputs.but(run=self.run.id, seed=self.run.seed)
+
+    @property
+    def mode(self) -> Mode:
+        """The mode that it runs in."""
+        return self.setting.choice.mode
 
     @property
     def directory(self) -> RunDir:
@@ -71,21 +78,21 @@ class Task:
 
     @property
     def memory_mib(self) -> int:
-        """How much memory of the host it may take."""
+        """The most host memory it takes."""
         return self.topology.memory_mib + BESIDE_GUEST_MIB
 
     @property
     def cpus(self) -> int:
-        """How many host CPUs it uses."""
-        return host_cpus(self.setting.choice.mode, self.topology.cpu_count)
+        """The number of host CPUs it uses."""
+        return host_cpus(self.mode, self.topology.cpu_count)
 
 
 @dataclass(frozen=True)
 class Ended:
     """How a task ended: well when `error` is empty.
 
-    `by_host`: the guest was not the cause. `lost`: where it was executed is gone, which says
-    nothing of the run, nor of other hosts.
+    `by_host`: the guest was not the cause. `lost`: its worker is gone; the run can still succeed
+    on another worker.
     """
 
     run: str
@@ -101,40 +108,95 @@ class Ended:
         return not self.error
 
 
-# Executes a task, telling its phases in words, and never raises an Exception.
+# Executes a task and reports its phases in words. Never raises an Exception.
 Execute = Callable[[Task, Callable[[str], None]], Ended]
 
 
-def make_tasks(
-    plan: Plan, prepared: Builds, results: Results, setting: Setting
-) -> tuple[Task, ...]:
-    """Make the tasks of a plan, in its order."""
+def make_tasks(study: BuiltStudy) -> tuple[Task, ...]:
+    """Return the tasks of a study, in the order of its plan."""
+    plan, builds = study.plan, study.builds
     shared: dict[tuple[Cell, str], Manifest] = {}
-    found = []
+    tasks = []
     for run in plan.runs:
         group = (run.cell, run.variant)
         if group not in shared:
-            shared[group] = inputs(plan, run, prepared, setting.choice)
-        name = plan.study.variants[run.variant].kernel
-        found.append(
+            shared[group] = describe_inputs(plan, run, builds, study.setting.choice)
+        kernel, workload = plan.study.variants[run.variant].kernel, plan.workload_of(run)
+        tasks.append(
             Task(
                 run=run,
                 study=plan.study,
                 topology=plan.topologies[run.topology],
-                workload=plan.workload_of(run),
-                kernel=plan.kernels[name],
+                workload=workload,
+                kernel=plan.kernels[kernel],
                 capture=plan.capture,
-                built=prepared.kernels[name],
-                rootfs=prepared.image.path,
-                files=prepared.files[plan.workload_of(run).name],
-                setting=setting,
-                results=results,
+                built=builds.kernels[kernel],
+                rootfs=builds.image.path,
+                files=builds.files[workload.name],
+                setting=study.setting,
+                results=study.results,
                 inputs=shared[group],
             )
         )
-    return tuple(found)
+    return tuple(tasks)
+
+
+def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice) -> Manifest:
+    """Return the manifest of a run with its inputs; the outcome is still missing."""
+    workload, topology = plan.workload_of(run), plan.topologies[run.topology]
+    kernel = builds.kernels[plan.study.variants[run.variant].kernel]
+    emulator, image = choice.emulator, builds.image
+    files = sorted(builds.files[workload.name].items())
+    return Manifest(
+        run=run.id,
+        study=plan.name,
+        digest=plan.digest,
+        topology=run.topology,
+        machine=topology_to_dict(topology),
+        variant=run.variant,
+        seed=run.seed,
+        mode=choice.mode,
+        mode_reason=_mode_reason(plan, choice),
+        emulator=EmulatorFacts.model_validate(emulator, from_attributes=True) if emulator else None,
+        pages=guest_of(plan.study, topology, run.workload).pages,
+        kernel=KernelFacts(
+            name=kernel.spec_name,
+            release=kernel.release,
+            config_hash=kernel.config_hash,
+            digest=kernel.digest,
+            bzimage_sha256=kernel.bzimage_sha256,
+            series=kernel.series,
+            source_version=kernel.source_version,
+            compiler=kernel.compiler,
+        ),
+        tunables=tunables_of(plan.study, run.variant, run.workload),
+        workload=WorkloadFacts(
+            name=workload.name,
+            label=run.workload,
+            argv=workload.argv,
+            files={name: hashlib.sha256(data).hexdigest() for name, data in files},
+            parameters=dict(workload.parameters),
+            tasks=workload.tasks,
+            allowed_cpus=workload.allowed_cpus,
+        ),
+        image=ImageFacts(name=image.name, digest=image.digest, packages=image.packages),
+    )
+
+
+def _mode_reason(plan: Plan, choice: Choice) -> str:
+    """Return why runs have this mode; in mode timed also how its times are simulated."""
+    if choice.mode != "timed":
+        return choice.reason
+    table = plan.study.machine
+    times = table.slow_motion
+    instruction_ns = (table.instruction_ns or 1 << SHIFTS["timed"]) * times
+    return (
+        f"{choice.reason}; quantum of {table.quantum_ns * times / 1000:g} us,"
+        f" a vCPU executes {1000 / instruction_ns:g} million instructions a second"
+        f"{f', in slow motion ({times} times)' if times > 1 else ''}"
+    )
 
 
 def failed(run: str, seconds: float, error: LabError, *, by_host: bool) -> Ended:
-    """Say how a run failed."""
+    """Return how a run failed."""
     return Ended(run, seconds, str(error) or type(error).__name__, error.exit_code, by_host)

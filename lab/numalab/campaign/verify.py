@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from numalab.campaign.carry_out import Tell
-from numalab.campaign.execute import execute_task
-from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import choose_mode, prepare
-from numalab.campaign.task import Execute, Setting
+from numalab.campaign.build import build_study
+from numalab.campaign.execute import OnEvent, Schedule, execute
+from numalab.campaign.run_task import run_task
+from numalab.campaign.task import Execute
 from numalab.errors import UserError
 from numalab.files import make_dir
 from numalab.places import cache_dir
@@ -76,8 +75,8 @@ def verify(
     jobs: int | None,
     connection: str = EMBED,
     on_progress: Progress | None,
-    watch: Callable[[Outlook], Tell],
-    execute: Execute = execute_task,
+    on_schedule: Callable[[Schedule], OnEvent],
+    run: Execute = run_task,
 ) -> tuple[Verification, ...]:
     """Do runs again (all, if none is named) and compare their event tables, row by row.
 
@@ -91,23 +90,17 @@ def verify(
     names = {run.id for run in chosen}
     runs_again = (run for run in stored.runs if run.id in names)
     plan = select(plan_stored(stored, results, own), runs_again)
-    prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
-    mode = chosen[0].manifest.mode
-    table = plan.study.machine
-    choice = choose_mode(
-        mode, prepared, connection, on_progress, words=table.cmdline, emulator=table.emulator
-    )
-    setting = Setting(choice, connection)
     with scratch_folder(cache_dir("verify"), "verify-") as scratch:
         repeated = Results(scratch / "results")  # which has a lock of its own
         make_dir(repeated.path)
-        ready = Ready(plan, prepared, repeated, setting)
-        failures = run_here([ready], jobs, watch, execute=execute)
+        mode = chosen[0].manifest.mode
+        study = build_study(plan, repeated, mode, connection=connection, on_progress=on_progress)
+        failures = execute([study], jobs, on_schedule, run=run)
         errors = {failure.ended.run: failure.ended.error for failure in failures}
         second: dict[str, StoredRun] = {}
         if repeated.finished():
             second = {run.id: run for run in load_runs(repeated)[1]}
-        return tuple(_compared(run, second, errors) for run in chosen)
+        return tuple(_compared(stored_run, second, errors) for stored_run in chosen)
 
 
 def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) -> list[StoredRun]:

@@ -13,10 +13,9 @@ from numalab.units import format_seconds, runs_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from numalab.campaign.carry_out import Happening
-    from numalab.campaign.local import Outlook
+    from numalab.campaign.execute import Schedule, TaskEvent
 
-    Watch = Callable[[Outlook], Callable[[Happening], None]]
+    Watch = Callable[[Schedule], Callable[[TaskEvent], None]]
 
 _BAR = 20  # characters
 
@@ -46,28 +45,28 @@ class Overview:
         self.running: dict[str, _Run] = {}
         self._costs: dict[str, float] = {}
 
-    def plan(self, outlook: "Outlook") -> None:
+    def plan(self, schedule: "Schedule") -> None:
         """Note what is to be done."""
-        self.total, self.jobs = len(outlook.tasks), outlook.jobs
-        pairs = zip(outlook.tasks, outlook.costs, strict=True)
+        self.total, self.jobs = len(schedule.tasks), schedule.jobs
+        pairs = zip(schedule.tasks, schedule.costs, strict=True)
         self._costs = {task.key: cost.seconds for task, cost in pairs}
 
-    def note(self, happening: "Happening", now: float) -> None:
+    def note(self, event: "TaskEvent", now: float) -> None:
         """Note what happened at a time (seconds)."""
-        key = happening.task.key
-        self.ended = happening.ended
-        match happening.kind:
+        key = event.task.key
+        self.ended = event.ended
+        match event.kind:
             case "started":
-                name = happening.task.run.id
+                name = event.task.run.id
                 self.running[key] = _Run(name, self._costs.get(key, 0.0), now)
             case "phase":
-                self.running[key].text = happening.text
+                self.running[key].text = event.text
             case "retry":
                 self.running.pop(key, None)
             case "done" | "failed":
                 self.running.pop(key, None)
                 self._costs.pop(key, None)
-                self.failed += happening.kind == "failed"
+                self.failed += event.kind == "failed"
 
     def seconds_left(self, now: float) -> float:
         """Estimate how long the rest takes."""
@@ -79,20 +78,20 @@ class Overview:
 
 @contextmanager
 def live_runs() -> Iterator["Watch"]:
-    """Give what `run_here` is to be watched with."""
+    """Give a callback for schedules, which shows the runs."""
     overview = Overview()
     with _screen(overview) if sys.stderr.isatty() else _lines(overview) as show:
 
-        def watch(outlook: "Outlook") -> "Callable[[Happening], None]":
-            overview.plan(outlook)
-            if outlook.tasks:
+        def watch(schedule: "Schedule") -> "Callable[[TaskEvent], None]":
+            overview.plan(schedule)
+            if schedule.tasks:
                 left = format_seconds(overview.seconds_left(time.monotonic()))
-                runs = runs_of(len(outlook.tasks))
-                say(f"{runs} to do, {outlook.jobs} at once, about {left}")
+                runs = runs_of(len(schedule.tasks))
+                say(f"{runs} to do, {schedule.jobs} at once, about {left}")
 
-            def tell(happening: "Happening") -> None:
-                overview.note(happening, time.monotonic())
-                show(happening)
+            def tell(event: "TaskEvent") -> None:
+                overview.note(event, time.monotonic())
+                show(event)
 
             return tell
 
@@ -100,36 +99,34 @@ def live_runs() -> Iterator["Watch"]:
 
 
 @contextmanager
-def _lines(overview: Overview) -> Iterator["Callable[[Happening], None]"]:
+def _lines(overview: Overview) -> Iterator["Callable[[TaskEvent], None]"]:
     said = 0.0
 
-    def show(happening: "Happening") -> None:
+    def show(event: "TaskEvent") -> None:
         nonlocal said
         now = time.monotonic()
-        if happening.kind in ("done", "failed", "retry"):
+        if event.kind in ("done", "failed", "retry"):
             said = now
-            say(ending_line(happening, overview, now))
-        elif happening.kind == "phase" and now - said >= PLAIN_INTERVAL:
+            say(ending_line(event, overview, now))
+        elif event.kind == "phase" and now - said >= PLAIN_INTERVAL:
             said = now
-            say(
-                f"runs: {overview.ended}/{overview.total} {happening.task.run.id}: {happening.text}"
-            )
+            say(f"runs: {overview.ended}/{overview.total} {event.task.run.id}: {event.text}")
 
     yield show
 
 
-def ending_line(happening: "Happening", overview: Overview, now: float) -> str:
+def ending_line(event: "TaskEvent", overview: Overview, now: float) -> str:
     """Write that a run has ended, and how long the rest takes."""
-    line = f"[{overview.ended}/{overview.total}] {happening.task.run.id}: {happening.text}"
-    if happening.kind == "done":
-        line += f" ({happening.seconds:.1f} s)"
-    if overview.ended < overview.total and happening.kind != "retry":
+    line = f"[{overview.ended}/{overview.total}] {event.task.run.id}: {event.text}"
+    if event.kind == "done":
+        line += f" ({event.seconds:.1f} s)"
+    if overview.ended < overview.total and event.kind != "retry":
         line += f", {format_seconds(overview.seconds_left(now))} left"
     return line
 
 
 @contextmanager
-def _screen(overview: Overview) -> Iterator["Callable[[Happening], None]"]:
+def _screen(overview: Overview) -> Iterator["Callable[[TaskEvent], None]"]:
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --help need not pay
     from rich.live import Live  # noqa: PLC0415
 
@@ -142,9 +139,9 @@ def _screen(overview: Overview) -> Iterator["Callable[[Happening], None]"]:
     )
     with view:
 
-        def show(happening: "Happening") -> None:
-            if happening.kind in ("done", "failed", "retry"):
-                console.print(ending_line(happening, overview, time.monotonic()), markup=False)
+        def show(event: "TaskEvent") -> None:
+            if event.kind in ("done", "failed", "retry"):
+                console.print(ending_line(event, overview, time.monotonic()), markup=False)
 
         yield show
 

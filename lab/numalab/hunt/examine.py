@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from numalab.campaign.boot import guest
-from numalab.campaign.check import check_topology
-from numalab.campaign.prepare import Builds
+from numalab.campaign.build import Builds
+from numalab.campaign.measure import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
 from numalab.files import left_by_guest

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numalab.campaign.prepare import Builds, choose_mode, prepare
+from numalab.campaign.build import Builds, build, choose_mode
 from numalab.guest.kvm import Choice
 from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.image.recipe import load_recipe
@@ -28,7 +28,7 @@ def prepare_benches(
 
     Raises BuildError, HostError or UserError.
     """
-    builds = prepare(specs, load_recipe("base"), (), on_progress)
+    builds = build(specs, load_recipe("base"), (), on_progress)
     builds = replace(builds, files=driver())
     choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
     return [HuntBench(spec, builds, choice, connection) for spec in specs]
@@ -36,7 +36,7 @@ def prepare_benches(
 
 def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None) -> HuntBench:
     """Return a bench for one more kernel, in the mode of another bench."""
-    builds: Builds = prepare([spec], load_recipe("base"), (), on_progress)
+    builds: Builds = build([spec], load_recipe("base"), (), on_progress)
     choice: Choice = other.choice
     return HuntBench(spec, replace(builds, files=driver()), choice, other.connection)
 

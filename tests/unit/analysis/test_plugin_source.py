@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from numalab.analysis.analyse import analyse
-from numalab.campaign import prepare
+from numalab.campaign import build
 from numalab.capture.samples import (
     SampledSource,
     SampledValue,
@@ -86,8 +86,8 @@ def test_it_goes_to_the_guest_with_the_job(lab: Path, monkeypatch: pytest.Monkey
         "/job/files/bound-hogs",
     )
     assert (plan.capture.sampled, plan.capture.sample_ms) == ("v", 100)
-    monkeypatch.setattr(prepare, "ensure_image", lambda *_, **__: None)
-    built = prepare.prepare((), plan.recipe, plan.workloads.values())
+    monkeypatch.setattr(build, "ensure_image", lambda *_, **__: None)
+    built = build.build((), plan.recipe, plan.workloads.values())
     assert set(built.files["bound-hogs"]) == {"bound-hogs", "numalab-sample"}
 
 

@@ -16,10 +16,9 @@ from numalab.bisect.bisect import Bisection, StepValues, TriedStep, bisect, like
 from numalab.bisect.history import History, Step, git_history, series_history
 from numalab.bisect.measure_steps import Bench, bench_folder, run_bisection
 from numalab.bisect.search import Search, places, start_search
-from numalab.campaign.carry_out import Happening
+from numalab.campaign.build import Builds, BuiltStudy
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.executors.processes import Finished, News
-from numalab.campaign.local import Outlook, Ready, run_here
-from numalab.campaign.prepare import Builds
 from numalab.campaign.stopping import StoppingRule
 from numalab.campaign.task import Task
 from numalab.cli import main
@@ -254,7 +253,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     (tmp_path / "bzImage").write_bytes(b"kernel")
     image = BuiltImage("base", tmp_path / "rootfs", "0" * 64, 1 << 21, ())
 
-    def prepare(specs: Sequence[KernelSpec], *_: object) -> Builds:
+    def build(specs: Sequence[KernelSpec], *_: object) -> Builds:
         (spec,) = specs
         if spec.name.endswith("patch-4"):
             raise BuildError("patch 4 does not build", tail="error: what")
@@ -262,12 +261,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
             {spec.name: kernel(spec.name, tmp_path / "bzImage")}, image, {"bound-hogs": {}}
         )
 
-    monkeypatch.setattr(bench_module, "prepare", prepare)
+    monkeypatch.setattr(bench_module, "build", build)
     monkeypatch.setattr(
-        bench_module, "choose_mode", lambda *_, **__: Choice("icount", "host", "asked for")
+        bench_module, "choose_plan_mode", lambda *_, **__: Choice("icount", "host", "asked for")
     )
     monkeypatch.setattr(
-        bench_module, "run_here", lambda *args, **more: run_here(*args, **more, executor=Here())
+        bench_module, "execute", lambda *args, **more: execute(*args, **more, executor=Here())
     )
     plan = plan_study(path)
     names = [step.spec.name for step in history().steps[4:]]
@@ -279,8 +278,8 @@ def history() -> History:
     return series_history(find_kernel("debian-6.12"), SERIES)
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 def again(bench: Bench) -> Bisection:
@@ -301,9 +300,9 @@ def test_a_series_is_bisected_and_its_runs_are_kept(bench: Bench) -> None:
     assert ledger(Results(bench.folder)) == done
 
 
-def unprepared(bench: Bench) -> Ready:
+def unprepared(bench: Bench) -> BuiltStudy:
     """A study of the bench's folder, enough to order how its runs end."""
-    return Ready(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]
+    return BuiltStudy(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]
 
 
 def test_a_step_that_does_not_boot_is_skipped(bench: Bench) -> None:

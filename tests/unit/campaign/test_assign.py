@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.carry_out import Happening, carry_out
+from numalab.campaign.execute import TaskEvent, run_tasks
 from numalab.campaign.executors.assign import RESERVE_MIB, Assignment, Worker, WorkerHost
 from numalab.campaign.executors.processes import Finished, News
 from numalab.campaign.task import Ended, Task
@@ -142,7 +142,7 @@ def test_workers_are_kept_busy(tmp_path: Path) -> None:
     seeds = list(range(1, 126))
     study = ready(tmp_path, MATRIX.replace("[1, 2, 3]", str(seeds)))
     executor = Simulated(20, seconds=20.0)
-    ended: list[Happening] = []
-    assert carry_out(tasks(study), executor, ended.append) == ()
+    ended: list[TaskEvent] = []
+    assert run_tasks(tasks(study), executor, ended.append) == ()
     assert sum(each.kind == "done" for each in ended) == 1000
     assert executor.busy / (20 * executor.now) > 0.9

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.campaign.carry_out import Happening
-from numalab.campaign.local import Outlook, run_here
-from numalab.campaign.schedule import makespan
+from numalab.campaign.execute import Schedule, TaskEvent, execute
+from numalab.campaign.schedule import makespan, within_budget
 from numalab.campaign.stopping import StoppingRule
-from numalab.campaign.time_budget import within_budget
 from numalab.errors import UserError
 from numalab.results.plan import PlannedRun
 from numalab.results.reader import load_plan
@@ -37,8 +35,8 @@ def cost(run: PlannedRun) -> float:
     return 4.0 if run.topology == "ring-4" else 2.0
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 def test_a_budget_for_all_leaves_the_plan_as_it_is(plan: Plan) -> None:
@@ -124,7 +122,7 @@ def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None
     """The fake's values grow with the seed, +10 from before to after."""
     study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
     rule = StoppingRule("task_migrations", 6)
-    assert run_here([study], 2, unwatched, rule=rule, execute=fake) == ()
+    assert execute([study], 2, unwatched, rule=rule, run=fake) == ()
     stored = load_plan(study.results)
     seeds = sorted({run.seed for run in stored.runs})
     assert seeds == [1, 2, 3]
@@ -132,7 +130,7 @@ def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None
     (remark,) = stored.remarks
     assert "4 looks at most" in str(remark)
     assert "ring-4, few: a difference was shown" in str(remark)
-    run_here([study], 2, unwatched, execute=fake)  # resumed without a rule: what was added stays
+    execute([study], 2, unwatched, run=fake)  # resumed without a rule: what was added stays
     assert len(ledger(study.results)) == 24
     assert len(load_plan(study.results).runs) == 24
     assert load_plan(study.results).remarks == (remark,)
@@ -141,7 +139,7 @@ def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None
 def test_repetitions_end_at_the_most(tmp_path: Path) -> None:
     study = ready(tmp_path, MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]'))
     rule = StoppingRule("no_such_measure", 4)
-    run_here([study], 2, unwatched, rule=rule, execute=fake)
+    execute([study], 2, unwatched, rule=rule, run=fake)
     (remark,) = load_plan(study.results).remarks
     assert "ring-2, few: it could not be measured" in str(remark)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numalab.campaign import prepare
-from numalab.campaign.prepare import choose_mode, with_choice
+from numalab.campaign import build
+from numalab.campaign.build import choose_mode, with_choice
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice
 from numalab.machine.model import Machine
@@ -20,10 +20,10 @@ BUILT = SimpleNamespace(program=Path("/built/qemu"), name="qemu-10.0")
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> Any:
     kernel = SimpleNamespace(bzimage=Path("k"), initrd=None, release="6.12", runs_in_icount=True)
-    monkeypatch.setattr(prepare, "ensure_emulator", lambda *_, **__: BUILT)
-    monkeypatch.setattr(prepare, "memory_plugin", lambda _: Path("/built/memory.so"))
+    monkeypatch.setattr(build, "ensure_emulator", lambda *_, **__: BUILT)
+    monkeypatch.setattr(build, "memory_plugin", lambda _: Path("/built/memory.so"))
     monkeypatch.setattr(
-        prepare, "pick_mode", lambda asked, *_, **__: Choice(asked, "host", "asked for")
+        build, "pick_mode", lambda asked, *_, **__: Choice(asked, "host", "asked for")
     )
     return SimpleNamespace(kernels={"k": kernel}, image=SimpleNamespace(path=Path("i")))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
+from numalab.campaign.outlook import ClaimOutlook, look_at_claims
 from numalab.cli.study.plan import command
 from numalab.measure import Direction
 from numalab.places import project_dir

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.carry_out import Happening
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.executors import cluster as cluster_module
 from numalab.campaign.executors.cluster import Cluster, Refused
 from numalab.campaign.executors.remote import describe_host, has_file, take_chunk
-from numalab.campaign.local import Outlook, run_here
 from numalab.errors import HostError
 from support.dask_processes import Processes, until
 from support.fake_executor import MATRIX, fake, ledger, order, ready
@@ -20,8 +19,8 @@ from support.fake_executor import MATRIX, fake, ledger, order, ready
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1, 2]")
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 @pytest.fixture
@@ -75,8 +74,8 @@ def test_a_killed_worker_loses_only_its_run(processes: Processes, tmp_path: Path
 
     killer = threading.Thread(target=kill)
     killer.start()
-    told: list[Happening] = []
-    failures = run_here([study], 3, lambda _: told.append, executor=executor)
+    told: list[TaskEvent] = []
+    failures = execute([study], 3, lambda _: told.append, executor=executor)
     killer.join()
     assert failures == ()
     assert set(study.results.finished()) == {run.id for run in study.plan.runs}
@@ -103,11 +102,11 @@ def test_without_its_scheduler_a_study_ends_and_can_go_on(
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(HostError, match="--resume"):
-        run_here([study], 1, unwatched, executor=executor)
+        execute([study], 1, unwatched, executor=executor)
     killer.join()
     done = ledger(study.results)
     assert 0 < len(done) < len(study.plan.runs)
-    assert run_here([study], 1, unwatched, execute=fake) == ()
+    assert execute([study], 1, unwatched, run=fake) == ()
     assert sorted(ledger(study.results)) == sorted(run.id for run in study.plan.runs)
 
 

@@ -7,31 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign import describe
-from numalab.campaign.local import Ready
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.measure import describe_recording
+from numalab.campaign.run_task import describe_host, describe_memory
+from numalab.campaign.task import describe_inputs
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
 from numalab.guest.kvm import Choice
 from numalab.topology.load import load_topology
 from support.fake_executor import ready
-from support.stored_run import stored_manifest
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Ready:
+def study(tmp_path: Path) -> BuiltStudy:
     return ready(tmp_path)
 
 
-def test_inputs_name_all_that_makes_another_run(study: Ready) -> None:
+def test_inputs_name_all_that_makes_another_run(study: BuiltStudy) -> None:
     first, *_, last = study.plan.runs
     one, other = (
-        describe.inputs(study.plan, run, study.prepared, study.setting.choice)
+        describe_inputs(study.plan, run, study.builds, study.setting.choice)
         for run in (first, last)
     )
     assert (one.run, one.seed, one.variant) == (first.id, first.seed, first.variant)
-    built = study.prepared.kernels[study.plan.study.variants[first.variant].kernel]
+    built = study.builds.kernels[study.plan.study.variants[first.variant].kernel]
     assert (one.kernel.digest, one.kernel.release) == (built.digest, built.release)
-    files = study.prepared.files[one.workload.name]
+    files = study.builds.files[one.workload.name]
     assert one.workload.files == {
         name: hashlib.sha256(data).hexdigest() for name, data in files.items()
     }
@@ -39,21 +40,21 @@ def test_inputs_name_all_that_makes_another_run(study: Ready) -> None:
     assert one.status is None and one.started == ""
 
 
-def test_the_seed_alone_makes_no_other_variant(study: Ready) -> None:
+def test_the_seed_alone_makes_no_other_variant(study: BuiltStudy) -> None:
     first = study.plan.runs[0]
     again = next(
         run for run in study.plan.runs if run.variant == first.variant and run.seed != first.seed
     )
     one, other = (
-        describe.inputs(study.plan, run, study.prepared, study.setting.choice)
+        describe_inputs(study.plan, run, study.builds, study.setting.choice)
         for run in (first, again)
     )
     assert one.differs_from(other) == ""
 
 
-def test_of_mode_timed_it_says_what_times_are_made_of(study: Ready) -> None:
+def test_of_mode_timed_it_says_what_times_are_made_of(study: BuiltStudy) -> None:
     choice = Choice("timed", "host", "asked for")
-    found = describe.inputs(study.plan, study.plan.runs[0], study.prepared, choice)
+    found = describe_inputs(study.plan, study.plan.runs[0], study.builds, choice)
     table = study.plan.study.machine
     assert table.instruction_ns is None
     assert found.mode_reason == (
@@ -62,11 +63,11 @@ def test_of_mode_timed_it_says_what_times_are_made_of(study: Ready) -> None:
     )
 
 
-def test_slow_motion_is_told_with_what_it_comes_to(study: Ready) -> None:
+def test_slow_motion_is_told_with_what_it_comes_to(study: BuiltStudy) -> None:
     machine = study.plan.study.machine.model_copy(update={"slow_motion": 8})
     plan = replace(study.plan, study=study.plan.study.model_copy(update={"machine": machine}))
     choice = Choice("timed", "host", "asked for")
-    found = describe.inputs(plan, plan.runs[0], study.prepared, choice)
+    found = describe_inputs(plan, plan.runs[0], study.builds, choice)
     assert found.mode_reason == (
         "asked for; quantum of 80 us, a vCPU executes 31.25 million instructions a second,"
         " in slow motion (8 times)"
@@ -74,7 +75,7 @@ def test_slow_motion_is_told_with_what_it_comes_to(study: Ready) -> None:
 
 
 def test_the_memory_model_of_a_machine() -> None:
-    found = describe.memory(load_topology("ring-4"))
+    found = describe_memory(load_topology("ring-4"))
     assert found.latency_ns == ((90, 180, 270, 180), (180, 90, 180, 270),
                                 (270, 180, 90, 180), (180, 270, 180, 90))  # fmt: skip
     assert found.llc_groups == 4
@@ -83,11 +84,10 @@ def test_the_memory_model_of_a_machine() -> None:
     assert found.l1.hit_ns < found.l2.hit_ns < found.llc.hit_ns
 
 
-def test_here_adds_the_host_and_no_name_of_it() -> None:
-    found = describe.here(stored_manifest())
-    assert found.host is not None and found.started
-    assert found.host.cpus and found.host.memory_mib > 0
-    assert platform.node() not in found.host.kernel + found.host.processor
+def test_a_host_is_described_without_its_name() -> None:
+    found = describe_host()
+    assert found.cpus and found.memory_mib > 0
+    assert platform.node() not in found.kernel + found.processor
 
 
 def stats(cpu: int, overrun: int) -> BufferStats:
@@ -107,5 +107,5 @@ def stats(cpu: int, overrun: int) -> BufferStats:
 def test_what_is_missing_of_a_recording(
     decoded: Decoded, overruns: tuple[int, ...], lost: int, *, whole: bool
 ) -> None:
-    found = describe.recording(decoded, [stats(cpu, n) for cpu, n in enumerate(overruns)])
+    found = describe_recording(decoded, [stats(cpu, n) for cpu, n in enumerate(overruns)])
     assert (found.events, found.lost, found.whole) == (20, lost, whole)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from numalab.campaign import outlook
-from numalab.campaign.carry_out import Happening
 from numalab.campaign.cost_model import Cost, Costs, estimate
-from numalab.campaign.local import Outlook, run_here
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.outlook import look_ahead, total_seconds
 from numalab.cli.live import Overview, ending_line
 from numalab.errors import UserError
@@ -29,8 +28,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.Mo
 def test_how_far_results_are(tmp_path: Path) -> None:
     study = ready(tmp_path)
     order(study, "ring-4_few_after_1", "guest")
-    run_here([study], 2, unwatched, execute=fake)
+    execute([study], 2, unwatched, run=fake)
     for name, suffix in (("ring-4_few_after_2", "running"), ("ring-4_many_after_2", "interrupted")):
         done = study.results.run(name).path
         done.rename(done.with_name(f"{name}.{suffix}"))
@@ -136,16 +135,16 @@ def test_the_status_of_something_else(tmp_path: Path) -> None:
 def test_what_is_shown_while_runs_are_under_way(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))[:4]
     overview = Overview()
-    overview.plan(Outlook(every, tuple(Cost(10.0) for _ in every), 2))
+    overview.plan(Schedule(every, tuple(Cost(10.0) for _ in every), 2))
     assert overview.seconds_left(0.0) == 20
     for task in every[:2]:
-        overview.note(Happening("started", task, "starting", 0), 0.0)
-    overview.note(Happening("phase", every[0], "workload", 0), 4.0)
+        overview.note(TaskEvent("started", task, "starting", 0), 0.0)
+    overview.note(TaskEvent("phase", every[0], "workload", 0), 4.0)
     assert overview.seconds_left(4.0) == 16
     assert overview.running[every[0].key].share(4.0) == pytest.approx(0.4)
     assert overview.running[every[0].key].share(99.0) == 0.99
-    done = Happening("done", every[0], "done", 1, 9.0)
+    done = TaskEvent("done", every[0], "done", 1, 9.0)
     overview.note(done, 9.0)
     assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 10.5 s left"
-    overview.note(Happening("failed", every[1], "failed: x", 2), 10.0)
+    overview.note(TaskEvent("failed", every[1], "failed: x", 2), 10.0)
     assert (overview.failed, overview.running) == (1, {})

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 import zstandard
 
-from numalab.campaign import verify as verify_module
-from numalab.campaign.carry_out import Happening
-from numalab.campaign.local import Outlook, Ready, run_here
+from numalab.campaign import build as build_module
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.verify import Verification, verify
 from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
@@ -28,27 +28,27 @@ from support.fake_executor import MATRIX, fake, ready
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1]")
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ready:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuiltStudy:
     """A study that has run, whose kernels and image need not be built again."""
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
     study = ready(tmp_path, SMALL)
-    run_here([study], 2, unwatched, execute=fake)
-    monkeypatch.setattr(verify_module, "prepare", lambda *_: study.prepared)
+    execute([study], 2, unwatched, run=fake)
+    monkeypatch.setattr(build_module, "build", lambda *_: study.builds)
     return study
 
 
-def again(study: Ready, *runs: str) -> tuple[Verification, ...]:
+def again(study: BuiltStudy, *runs: str) -> tuple[Verification, ...]:
     return verify(
-        study.results, runs, jobs=1, on_progress=None, watch=unwatched, execute=fake
+        study.results, runs, jobs=1, on_progress=None, on_schedule=unwatched, run=fake
     )  # fmt: skip
 
 
-def test_the_same_events_again(study: Ready) -> None:
+def test_the_same_events_again(study: BuiltStudy) -> None:
     before = sorted(path.name for path in study.results.path.rglob("*"))
     found = again(study)
     assert [each.run for each in found] == [run.id for run in study.plan.runs]
@@ -56,7 +56,7 @@ def test_the_same_events_again(study: Ready) -> None:
     assert sorted(path.name for path in study.results.path.rglob("*")) == before
 
 
-def test_what_differs_is_named(study: Ready) -> None:
+def test_what_differs_is_named(study: BuiltStudy) -> None:
     directory = study.results.run("ring-2_few_after_1")
     events = pl.read_parquet(directory.events)
     events.with_columns(pl.lit("sched_stick_numa").alias("event")).write_parquet(directory.events)
@@ -74,7 +74,7 @@ def test_what_differs_is_named(study: Ready) -> None:
     assert found.measures == ("task_migrations",)
 
 
-def test_fewer_and_other_columns(study: Ready) -> None:
+def test_fewer_and_other_columns(study: BuiltStudy) -> None:
     first, second = (study.results.run(f"ring-2_few_{name}_1") for name in ("before", "after"))
     pl.read_parquet(first.events).head(1).write_parquet(first.events)
     pl.read_parquet(second.events).drop("event").write_parquet(second.events)
@@ -82,18 +82,20 @@ def test_fewer_and_other_columns(study: Ready) -> None:
     assert [each.events for each in found] == ["1 events, now 2", "other columns: event"]
 
 
-def test_a_run_that_cannot_be_done_again(study: Ready, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_done_again(
+    study: BuiltStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*words: object, **options: object) -> tuple[object, ...]:
         return ()
 
-    monkeypatch.setattr(verify_module, "run_here", broken)
+    monkeypatch.setattr("numalab.campaign.verify.execute", broken)
     (found,) = again(study, "ring-2_few_after_1")
     assert (found.identical, found.error) == (False, "it was not done again")
     with pytest.raises(UserError, match=r"--run: no run 'x' \(valid: ring-2_few_before_1"):
         again(study, "x")
 
 
-def test_results_survive_the_way(study: Ready, tmp_path: Path) -> None:
+def test_results_survive_the_way(study: BuiltStudy, tmp_path: Path) -> None:
     archive, twin = tmp_path / "a.tar.zst", tmp_path / "b.tar.zst"
     running = study.results.running("ring-2_many_after_1")
     running.path.mkdir()
@@ -189,7 +191,7 @@ def test_what_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not target.exists()
 
 
-def test_pages_of_a_stranger_are_left_out(study: Ready, tmp_path: Path) -> None:
+def test_pages_of_a_stranger_are_left_out(study: BuiltStudy, tmp_path: Path) -> None:
     archive, pages = tmp_path / "a.tar.zst", ("index.html", "changelog.txt", "report.json",
         "picture.png", "cells/ring-2_few/index.html", "cells/x/picture.png", "more.html",
         "runs", "overview/index.html")  # fmt: skip
@@ -260,7 +262,7 @@ def test_an_archive_larger_than_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "target").exists()
 
 
-def test_names_that_no_result_has_are_left_out(study: Ready, tmp_path: Path) -> None:
+def test_names_that_no_result_has_are_left_out(study: BuiltStudy, tmp_path: Path) -> None:
     (study.results.path / "caf\udce9").write_text("x")
     (study.results.path / "a\nb").write_text("x")
     export_results(study.results, tmp_path / "a.tar.zst")
@@ -268,7 +270,7 @@ def test_names_that_no_result_has_are_left_out(study: Ready, tmp_path: Path) -> 
     assert {path.name for path in found.path.iterdir()} == {"plan.json", "runs"}
 
 
-def test_doing_a_strangers_runs_again_leaves_other_folders_alone(study: Ready) -> None:
+def test_doing_a_strangers_runs_again_leaves_other_folders_alone(study: BuiltStudy) -> None:
     """A run's name was put into the path of a folder that is removed."""
     mine = study.results.path.parent / "mine.running"
     mine.mkdir()

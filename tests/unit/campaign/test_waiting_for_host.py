@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from numalab.campaign import execute
+from numalab.campaign import run_task
 from numalab.campaign.task import Task
 from numalab.errors import HostBusy
 from numalab.guest.run import Outcome
@@ -27,10 +27,10 @@ def test_a_run_starts_when_the_others_have_ended(monkeypatch: pytest.MonkeyPatch
             raise refusals.pop(0)
         return OUTCOME
 
-    monkeypatch.setattr(execute, "_boot", boot)
-    monkeypatch.setattr(execute, "_WHILE_BUSY", 0.0)
+    monkeypatch.setattr(run_task, "_boot", boot)
+    monkeypatch.setattr(run_task, "_WHILE_BUSY", 0.0)
     phases: list[str] = []
-    assert execute._boot_when_free(task(1e6), MACHINE, phases.append) is OUTCOME
+    assert run_task._boot_when_free(task(1e6), MACHINE, phases.append) is OUTCOME
     assert phases == ["waiting, host CPUs 0-3 run a guest", "waiting, host CPU 3 runs one"]
 
 
@@ -38,6 +38,6 @@ def test_a_run_does_not_wait_longer_than_it_may_take(monkeypatch: pytest.MonkeyP
     def boot(*_: object) -> Outcome:
         raise HostBusy("host CPUs 0-3 run a guest")
 
-    monkeypatch.setattr(execute, "_boot", boot)
+    monkeypatch.setattr(run_task, "_boot", boot)
     with pytest.raises(HostBusy):
-        execute._boot_when_free(task(0.0), MACHINE, lambda _: None)
+        run_task._boot_when_free(task(0.0), MACHINE, lambda _: None)

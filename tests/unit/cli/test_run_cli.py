@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from numalab.campaign.carry_out import Failure
-from numalab.campaign.local import Ready
+from numalab.campaign import schedule
+from numalab.campaign.build import BuiltStudy, Setting
+from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.cli.study import run as run_command
 from numalab.errors import BuildError, UserError
 from numalab.places import shipped_dir
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
+from numalab.results.layout import Results
 from numalab.study.model import find_study
-from numalab.study.plan import plan_study
+from numalab.study.plan import Plan, plan_study
 from support.example_results import RUNS, copy_example
 from support.one_command import invoke
 
@@ -42,21 +44,19 @@ class Lab:
         monkeypatch.setenv("NUMALAB_HOME", str(home))
         monkeypatch.setenv("NUMALAB_CACHE", str(home / "cache"))
         monkeypatch.setattr(run_command, "connect", lambda _: None)
-        monkeypatch.setattr(run_command, "prepare", self._prepare)
-        monkeypatch.setattr(run_command, "choose_mode", self._choose)
-        monkeypatch.setattr(run_command, "run_here", self._run_here)
+        monkeypatch.setattr(run_command, "build_study", self._build)
+        monkeypatch.setattr(run_command, "execute", self._execute)
         monkeypatch.setattr(run_command, "publish", lambda *_: None)
         monkeypatch.setattr(run_command, "publish_overview", lambda found, page: page.touch())
 
-    def _prepare(self, *_: object) -> Any:
+    def _build(self, plan: Plan, results: Results, mode: str, **_: object) -> BuiltStudy:
         if self.broken:
             raise BuildError("debian-6.12 does not build")
-        return SimpleNamespace()
+        choice: Any = SimpleNamespace(mode=mode, reason="asked for")
+        builds: Any = None
+        return BuiltStudy(plan, builds, results, Setting(choice))
 
-    def _choose(self, mode: str, *_: object, **more: object) -> Any:
-        return SimpleNamespace(mode=mode, reason="asked for")
-
-    def _run_here(self, ready: Sequence[Ready], jobs: Any, watch: Any, **more: Any) -> Any:
+    def _execute(self, ready: Sequence[BuiltStudy], jobs: Any, _: Any, **more: Any) -> Any:
         self.asked.append({"jobs": jobs, **more})
         self.runs += [len(study.plan.runs) for study in ready]
         for study in ready:
@@ -205,8 +205,8 @@ def test_a_budget_leaves_the_runs_that_fit_and_a_deadline(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(STUDY)
-    monkeypatch.setattr(run_command, "make_tasks", tasks_of)
-    monkeypatch.setattr(run_command, "cost_of", lambda task, _: SimpleNamespace(seconds=100.0))
+    monkeypatch.setattr(schedule, "make_tasks", tasks_of)
+    monkeypatch.setattr(schedule, "cost_of", lambda task, _: SimpleNamespace(seconds=100.0))
     done = run(STUDY, "--budget", "300s", "--jobs", "1")
     whole, fitting = lab.runs
     assert fitting == 2 < whole
@@ -214,5 +214,5 @@ def test_a_budget_leaves_the_runs_that_fit_and_a_deadline(
     assert lab.asked[1]["deadline"] < float("inf")
 
 
-def tasks_of(plan: Any, *_: object) -> list[Any]:
-    return [SimpleNamespace(run=each) for each in plan.runs]
+def tasks_of(study: BuiltStudy) -> list[Any]:
+    return [SimpleNamespace(run=run) for run in study.plan.runs]

@@ -9,8 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from numalab.campaign.carry_out import Happening
-from numalab.campaign.local import Outlook, run_here
+from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.errors import UserError
 from numalab.files import write_json
 from numalab.results import index as catalogue_module
@@ -21,8 +20,8 @@ from numalab.run_dir import RunDir
 from support.fake_executor import MATRIX, fake, ready
 
 
-def unwatched(_: Outlook) -> Callable[[Happening], None]:
-    return lambda happening: None
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMALAB_CACHE", str(folder / "cache"))
         study = ready(folder, MATRIX)
-        run_here([study], 2, unwatched, execute=fake)
+        execute([study], 2, unwatched, run=fake)
     return study.results
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign import describe
-from numalab.campaign.carry_out import claim_results
+from numalab.campaign.measure import describe_recording
+from numalab.campaign.resume import write_plan
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
 from numalab.errors import UserError
@@ -106,11 +106,11 @@ def test_a_claim_is_bounded_on_both_sides() -> None:
 def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
     plan = plan_study(write(tmp_path, STUDY))
     results = Results(tmp_path / "results")
-    claim_results(plan, results)
-    claim_results(plan, results)
+    write_plan(plan, results)
+    write_plan(plan, results)
     write_json(results.plan, read_json(results.plan) | {"digest": "another"})
     with pytest.raises(UserError, match="another study"):
-        claim_results(plan, results)
+        write_plan(plan, results)
 
 
 STUDIES = sorted((project_dir() / "studies").glob("*.toml"))
@@ -143,10 +143,10 @@ def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
 
 def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
     stats = (BufferStats(0, 9, 5, 0, 0), BufferStats(1, 9, 0, 1, 2))
-    found = describe.recording(Decoded(events=18, gaps=2), stats)
+    found = describe_recording(Decoded(events=18, gaps=2), stats)
     assert (found.lost, found.whole) == (8, False)
-    assert describe.recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
-    assert describe.recording(Decoded(lost=9, gaps=1), stats).lost == 9
+    assert describe_recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
+    assert describe_recording(Decoded(lost=9, gaps=1), stats).lost == 9
 
 
 def test_a_cell_has_the_claims_of_the_variants_that_it_runs(tmp_path: Path) -> None:

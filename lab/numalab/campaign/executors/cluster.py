@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from numalab.artifact.digest import hash_file
-from numalab.campaign.execute import execute_task
 from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
 from numalab.campaign.executors.processes import Finished, News
 from numalab.campaign.executors.remote import (
@@ -26,6 +25,7 @@ from numalab.campaign.executors.remote import (
     has_file,
     take_chunk,
 )
+from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError, LabError, UserError
 from numalab.results.archive import unpack_folder
@@ -50,7 +50,7 @@ class Cluster:
     def __init__(
         self,
         address: str,
-        execute: Execute = execute_task,
+        execute: Execute = run_task,
         on_refused: Callable[[Refused], None] | None = None,
     ) -> None:
         """Connect to a scheduler. Raises HostError where there is none, or the extra is missing."""

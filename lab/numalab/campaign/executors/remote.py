@@ -12,10 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from numalab.artifact.digest import hash_file
-from numalab.campaign.describe import host
-from numalab.campaign.execute import execute_task
+from numalab.campaign.build import Setting
 from numalab.campaign.executors.assign import WorkerHost
-from numalab.campaign.task import Ended, Execute, Setting, Task
+from numalab.campaign.run_task import describe_host as host_facts
+from numalab.campaign.run_task import run_task
+from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import LabError
 from numalab.guest.verdicts import unusable_device
 from numalab.places import cache_dir
@@ -44,7 +45,7 @@ class Delivered:
 
 def describe_host() -> WorkerHost:
     """Say what this worker's host is; `error` says what it lacks."""
-    about = host()
+    about = host_facts()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     kind = f"{about.processor}, {about.cpus} CPUs, Linux {about.kernel}"
     qemu, error = "", ""
@@ -94,7 +95,7 @@ def take_chunk(sha256: str, sender: str, data: bytes, *, last: bool) -> str:
 def execute_here(
     task: Task,
     files: tuple[Shipped, ...],
-    execute: Execute = execute_task,
+    execute: Execute = run_task,
     on_phase: Callable[[str], None] | None = None,
 ) -> Delivered:
     """Execute a run with files that were shipped, and hand over its folder."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from numalab.campaign.boot import Booted, boot, guest
-from numalab.campaign.prepare import choose_mode, prepare
+from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
@@ -51,7 +51,7 @@ def command(
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
-        prepared = prepare([spec], recipe, on_progress=tell)
+        prepared = build([spec], recipe, on_progress=tell)
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
         machine = replace(
             guest(model, kernel, prepared, choice, trace_mib=32 if event else 0),

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from numalab.campaign.boot import boot, guest
-from numalab.campaign.prepare import choose_mode, prepare
+from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import LabError, UserError, shown
@@ -116,7 +116,7 @@ def _probe(
         return replace(nothing, failed=str(unusable))
     try:
         spec = find_kernel(kernel)
-        built = prepare([spec], load_recipe(image), on_progress=tell)
+        built = build([spec], load_recipe(image), on_progress=tell)
         choice = choose_mode("auto", built, EMBED, tell, words=words)
         if choice.mode != "kvm":
             return replace(nothing, failed=choice.reason)

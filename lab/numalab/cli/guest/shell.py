@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from numalab.campaign.boot import guest, shell
-from numalab.campaign.prepare import choose_mode, prepare
+from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import ModeName, progress_lines, say
@@ -58,7 +58,7 @@ def command(
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("shell") as tell:
-        prepared = prepare([spec], recipe, on_progress=tell)
+        prepared = build([spec], recipe, on_progress=tell)
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
     if mode == "auto" and choice.mode == "icount":
         # Nobody types the same twice, so there is nothing to repeat.

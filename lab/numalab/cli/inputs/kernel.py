@@ -7,7 +7,8 @@ import typer
 from rich.table import Table
 
 from numalab.campaign.boot import boot, guest
-from numalab.campaign.prepare import choose_mode, prepare
+from numalab.campaign.build import build as build_inputs
+from numalab.campaign.build import choose_mode
 from numalab.cli import options
 from numalab.cli.guest.boot import show_booted
 from numalab.cli.output import emit, picked, progress_lines, say
@@ -212,7 +213,7 @@ def try_patch(
     model, recipe = load_topology(topology), load_recipe(image)
     spec = with_series(find_kernel(base), patch)
     with progress_lines("try") as progress:
-        prepared = prepare([spec], recipe, on_progress=progress)
+        prepared = build_inputs([spec], recipe, on_progress=progress)
         _say_time(prepared.kernels[spec.name])
         choice = choose_mode(mode, prepared, connection, progress)
         booted = boot(

@@ -52,7 +52,7 @@ def command(
             jobs=jobs,
             connection=connection,
             on_progress=tell,
-            watch=watch,
+            on_schedule=watch,
         )
     emit(found, as_json, _text(found))
     if not all(each.identical for each in found):

@@ -9,8 +9,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from numalab.campaign.claims_outlook import ClaimOutlook, look_at_claims
-from numalab.campaign.outlook import StudyOutlook, look_ahead, total_seconds
+from numalab.campaign.outlook import (
+    ClaimOutlook,
+    StudyOutlook,
+    look_ahead,
+    look_at_claims,
+    total_seconds,
+)
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.places import project_dir

@@ -4,21 +4,16 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from numalab.campaign.carry_out import Failure
-from numalab.campaign.cost_model import Costs
-from numalab.campaign.local import Ready, cost_of, default_jobs, run_here
-from numalab.campaign.prepare import choose_mode, prepare
+from numalab.campaign.build import BuiltStudy, build_study
+from numalab.campaign.execute import Failure, execute
+from numalab.campaign.resume import new_results, newest_results
+from numalab.campaign.schedule import within_seconds
 from numalab.campaign.stopping import StoppingRule
-from numalab.campaign.task import Setting, make_tasks
-from numalab.campaign.time_budget import within_budget
 from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
@@ -37,7 +32,6 @@ from numalab.report.formats.junit import render_junit_suites
 from numalab.report.formats.terminal import render_claim_table
 from numalab.report.unfinished import finished_text, unfinished_lines
 from numalab.results.layout import Results
-from numalab.results.reader import load_plan
 from numalab.run_dir import check_guest_path
 from numalab.study.model import find_study
 from numalab.study.plan import Plan, plan_study, require_measure
@@ -117,59 +111,48 @@ def command(
     plans = _plans(studies, preset, pages, emulator)
     limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)
-    ready = []
+    built = []
     for plan in plans:
-        results = Results(_output(plan, output, several=len(plans) > 1, resume=resume))
-        check_guest_path(results.path)
-        make_dir(results.path)
+        results = _results(plan, output, several=len(plans) > 1, resume=resume)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
-        with _gone_if_empty(results.path):
-            ready.append(_ready(plan, results, mode, connection, allow_mismatch=allow_mismatch))
+        with _gone_if_empty(results.path), progress_lines("prepare") as on_progress:
+            connect(connection)
+            study = build_study(
+                plan,
+                results,
+                mode or plan.study.mode,
+                connection=connection,
+                allow_mismatch=allow_mismatch,
+                on_progress=on_progress,
+            )
+        say(f"mode {study.setting.choice.mode}: {study.setting.choice.reason}")
+        built.append(study)
     executor = None if cluster is None else _cluster(cluster)
     places = jobs if executor is None else max(1, executor.places)
     deadline = math.inf if limit is None else began + limit
     if limit is not None:
-        ready = _within(ready, deadline - time.monotonic(), places)
-    with live_runs() as watch, goes_on("the same command with --resume"):
-        failures = run_here(
-            ready,
+        share = (deadline - time.monotonic()) / len(built)
+        built = [_within(study, share, places) for study in built]
+    with live_runs() as on_schedule, goes_on("the same command with --resume"):
+        failures = execute(
+            built,
             places,
-            watch,
+            on_schedule,
             rule=rule,
             fail_fast=fail_fast,
             executor=executor,
             on_wait=say_waiting,
             deadline=deadline,
         )
-    outcomes = [_report(study, failures) for study in ready]
-    _show(outcomes, ready, output, as_json=as_json)
-    _tell_ci(outcomes, ready, junit_file, artifacts)
+    outcomes = [_report(study, failures) for study in built]
+    _show(outcomes, built, output, as_json=as_json)
+    _write_for_ci(outcomes, built, junit_file, artifacts)
     for outcome in outcomes:
         _say_finished(outcome)
     if failures:
         raise typer.Exit(failures[0].ended.exit_code)
     if not all(outcome.reports and outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _ready(
-    plan: Plan, results: Results, mode: str | None, connection: str, *, allow_mismatch: bool
-) -> Ready:
-    """Build what a study needs, and choose the mode of its runs."""
-    with progress_lines("prepare") as tell:
-        connect(connection)
-        prepared = prepare(plan.kernels.values(), plan.recipe, plan.workloads.values(), tell)
-        table = plan.study.machine
-        choice = choose_mode(
-            mode or plan.study.mode,
-            prepared,
-            connection,
-            tell,
-            words=table.cmdline,
-            emulator=table.emulator,
-        )
-    say(f"mode {choice.mode}: {choice.reason}")
-    return Ready(plan, prepared, results, Setting(choice, connection, allow_mismatch))
 
 
 def _cluster(address: str) -> "Cluster":
@@ -191,21 +174,15 @@ def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule
     return StoppingRule(measure, most)
 
 
-def _within(studies: Sequence[Ready], seconds: float, jobs: int | None) -> list[Ready]:
-    """Leave of each study what fits into its share of a time, as its runs' costs tell."""
-    found = []
-    for study in studies:
-        tasks = make_tasks(study.plan, study.prepared, study.results, study.setting)
-        costs = Costs()
-        cost = {task.run: cost_of(task, costs).seconds for task in tasks}
-        share = seconds / len(studies)
-        plan = within_budget(study.plan, share, cost.__getitem__, jobs or default_jobs(tasks))
-        say(f"{plan.name}: {len(plan.runs)} of {runs_of(len(tasks))} fit into the budget")
-        found.append(replace(study, plan=plan))
-    return found
+def _within(study: BuiltStudy, seconds: float, jobs: int | None) -> BuiltStudy:
+    """Leave the runs of a study that fit into a time."""
+    fitting = within_seconds(study, seconds, jobs)
+    runs, planned = len(fitting.plan.runs), len(study.plan.runs)
+    say(f"{study.plan.name}: {runs} of {runs_of(planned)} fit into the budget")
+    return fitting
 
 
-def _report(study: Ready, failures: Sequence[Failure]) -> StudyResults:
+def _report(study: BuiltStudy, failures: Sequence[Failure]) -> StudyResults:
     """Write the report of a study's results, also where no run finished."""
     errors = {
         failure.ended.run: failure.ended.error
@@ -223,9 +200,9 @@ def _say_finished(study: StudyResults) -> None:
     say("\n".join([f"{study.study}: {lines[0]}", *lines[1:]]))
 
 
-def _tell_ci(
+def _write_for_ci(
     studies: Sequence[StudyResults],
-    ready: Sequence[Ready],
+    ready: Sequence[BuiltStudy],
     junit_file: Path | None,
     folder: Path | None,
 ) -> None:
@@ -234,15 +211,15 @@ def _tell_ci(
         write_text(junit_file, render_junit_suites(studies))
     if folder is not None:
         pairs = zip(ready, studies, strict=True)
-        named = {prepared.plan.name: (prepared.results, study) for prepared, study in pairs}
+        named = {study.plan.name: (study.results, outcome) for study, outcome in pairs}
         write_artifacts(folder, named)
-    if told := announce(studies):
-        say(told.rstrip("\n"))
+    if problems := announce(studies):
+        say(problems.rstrip("\n"))
 
 
 def _show(
     studies: Sequence[StudyResults],
-    ready: Sequence[Ready],
+    ready: Sequence[BuiltStudy],
     output: Path | None,
     *,
     as_json: bool,
@@ -253,7 +230,7 @@ def _show(
     elif as_json:
         emit([report_document(study) for study in studies], True, "")
     else:
-        pairs = [(study, prepared.results) for study, prepared in zip(studies, ready, strict=True)]
+        pairs = [(study, own.results) for study, own in zip(studies, ready, strict=True)]
         page = (output or project_dir() / "reports") / "index.html"
         publish_overview(pairs, page)
         say(f"page: {shown(page.absolute())}")
@@ -276,30 +253,15 @@ def _plans(
     return plans
 
 
-def _output(plan: Plan, output: Path | None, *, several: bool, resume: bool) -> Path:
-    if output is None:
-        return _folder(plan, resume=resume)
-    return output / plan.name if several else output
-
-
-def _folder(plan: Plan, *, resume: bool) -> Path:
-    """Return the folder for new results, or that of the newest ones to go on with."""
-    parent = project_dir() / "reports" / plan.name
-    if not resume:
-        return _new_folder(parent / f"{datetime.now():%Y%m%d-%H%M%S}")
-    found = sorted(path.parent for path in parent.glob("*/plan.json"))
-    mine = [path for path in found if _is_of(plan, Results(path))]
-    if not mine:
-        what = "results of another version or preset" if found else "no results to go on with"
-        raise UserError(f"there are {what}", file=parent)
-    return mine[-1]
-
-
-def _is_of(plan: Plan, results: Results) -> bool:
-    """Say whether results are of this plan; those of another numalab, or damaged ones, are not."""
-    with suppress(UserError):
-        return load_plan(results).digest == plan.digest
-    return False
+def _results(plan: Plan, output: Path | None, *, several: bool, resume: bool) -> Results:
+    """Return where the results of a plan go, with its folder made."""
+    if output is not None:
+        results = Results(output / plan.name if several else output)
+    else:
+        results = newest_results(plan) if resume else new_results(plan)
+    check_guest_path(results.path)
+    make_dir(results.path)
+    return results
 
 
 @contextmanager
@@ -311,14 +273,3 @@ def _gone_if_empty(path: Path) -> Iterator[None]:
         with suppress(OSError):
             path.rmdir()
         raise
-
-
-def _new_folder(path: Path) -> Path:
-    """Make a folder that was not there; two that start in one second get two."""
-    make_dir(path.parent)
-    for number in count(1):
-        candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        with suppress(FileExistsError):
-            candidate.mkdir(mode=0o700)
-            return candidate
-    raise AssertionError("unreachable")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.check import kernel_remarks
+from numalab.campaign.measure import kernel_remarks
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

@@ -1,0 +1,173 @@
+"""Builds what runs need before the first of them starts, and chooses their mode."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import emulator_for
+from numalab.emulator.memory_plugin_artifact import memory_plugin
+from numalab.errors import UserError
+from numalab.guest.kvm import Choice, pick_mode
+from numalab.image.image_artifact import BuiltImage, ensure_image
+from numalab.image.recipe import Recipe
+from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.machine.model import Machine
+from numalab.progress import Progress
+from numalab.qemu.hypervisor import EMBED
+from numalab.results.layout import Results
+from numalab.study.plan import Plan
+from numalab.workload.workload import BoundWorkload
+from numalab.workload.workload_files import build_workload
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Kernels by name, the image, and the files of each workload by its name, all built."""
+
+    kernels: Mapping[str, BuiltKernel]
+    image: BuiltImage
+    files: Mapping[str, Mapping[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How runs are executed."""
+
+    choice: Choice
+    connection: str = EMBED
+    allow_mismatch: bool = False
+
+
+@dataclass(frozen=True)
+class BuiltStudy:
+    """A plan whose inputs are built, and the results that its runs go to."""
+
+    plan: Plan
+    builds: Builds
+    results: Results
+    setting: Setting
+
+
+def build_study(
+    plan: Plan,
+    results: Results,
+    mode: str,
+    *,
+    connection: str = EMBED,
+    allow_mismatch: bool = False,
+    on_progress: Progress | None = None,
+) -> BuiltStudy:
+    """Build what the runs of a plan need, and choose their mode.
+
+    Raises what `build` and `choose_mode` raise.
+    """
+    builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+    choice = choose_plan_mode(plan, mode, builds, connection, on_progress)
+    return BuiltStudy(plan, builds, results, Setting(choice, connection, allow_mismatch))
+
+
+def build(
+    kernels: Iterable[KernelSpec],
+    recipe: Recipe,
+    workloads: Iterable[BoundWorkload] = (),
+    on_progress: Progress | None = None,
+) -> Builds:
+    """Build what the cache lacks. Raises BuildError or HostError."""
+    # The shortest builds come first, so that an error shows early.
+    folders = {workload.name: workload for workload in workloads}
+    files = {name: build_workload(used.folder, *used.programs) for name, used in folders.items()}
+    image = ensure_image(recipe, on_progress=_titled(f"image {recipe.name}", on_progress))
+    built = {
+        spec.name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
+        for spec in kernels
+    }
+    return Builds(built, image, files)
+
+
+def choose_plan_mode(
+    plan: Plan, mode: str, builds: Builds, connection: str, on_progress: Progress | None
+) -> Choice:
+    """Choose the mode of a plan's runs; raises what `choose_mode` raises."""
+    table = plan.study.machine
+    return choose_mode(
+        mode, builds, connection, on_progress, words=table.cmdline, emulator=table.emulator
+    )
+
+
+def choose_mode(
+    wanted: str,
+    builds: Builds,
+    connection: str,
+    on_progress: Progress | None = None,
+    *,
+    words: Sequence[str] = (),
+    emulator: str | None = None,
+) -> Choice:
+    """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
+
+    `words` are added to the kernel command line. `emulator` names the QEMU to build; by default,
+    mode timed uses numalab's and mode icount the host's own.
+
+    Raises UserError for an unknown mode, or one that cannot use the emulator, HostError where
+    `kvm` was requested and does not work.
+    """
+    choices = [
+        pick_mode(
+            wanted,
+            kernel.bzimage,
+            builds.image.path,
+            initrd=kernel.initrd,
+            words=words,
+            connection=connection,
+            on_progress=on_progress,
+        )
+        for kernel in builds.kernels.values()
+    ]
+    # Runs in different modes cannot be compared.
+    choice = next((choice for choice in choices if choice.mode != "kvm"), choices[0])
+    old = [kernel.release for kernel in builds.kernels.values() if not kernel.runs_in_icount]
+    if choice.mode == "icount" and old:
+        reason = f"Linux {old[0]} does not bring up its CPUs in icount mode"
+        if wanted == "icount":
+            raise UserError(f"{reason}; say --mode tcg", key="mode")
+        return Choice("tcg", choice.cpu_model, reason)
+    spec = emulator_for(choice.mode, emulator)
+    if spec is not None:
+        built = ensure_emulator(spec, on_progress=_titled(f"emulator {spec.name}", on_progress))
+        return replace(choice, emulator=built)
+    if emulator is not None:
+        raise UserError(
+            f"mode {choice.mode} runs on the host's own QEMU, not on {emulator}",
+            key="emulator",
+            choices=("--mode timed", "--mode icount"),
+        )
+    return choice
+
+
+def _titled(title: str, on_progress: Progress | None) -> Progress:
+    return lambda text, part: on_progress(f"{title}: {text}", part) if on_progress else None
+
+
+def with_kernel(machine: Machine, kernel: BuiltKernel) -> Machine:
+    """Return the machine with a kernel to boot.
+
+    A kernel that cannot find its trace in reserved memory gets none.
+    """
+    trace_mib = machine.trace_memory_mib if kernel.keeps_trace else 0
+    return replace(
+        machine,
+        bzimage=kernel.bzimage,
+        initrd=kernel.initrd,
+        release=kernel.release,
+        trace_memory_mib=trace_mib,
+    )
+
+
+def with_choice(machine: Machine, choice: Choice) -> Machine:
+    """Return the machine in the chosen mode, with the emulator that was built for it."""
+    chosen = replace(machine, mode=choice.mode, cpu_model=choice.cpu_model)
+    if choice.emulator is None:
+        return chosen
+    model = memory_plugin(choice.emulator) if choice.mode == "timed" else None
+    return replace(chosen, emulator=choice.emulator.program, memory_model=model)

@@ -1,0 +1,107 @@
+"""Measures a run: checks its machine against the prediction, decodes its trace, takes measures."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+import polars as pl
+
+from numalab.campaign.task import Task
+from numalab.capture.counters import BufferStats
+from numalab.capture.decode import Decoded, decode_trace
+from numalab.capture.memory_parquet import keep_memory_tables
+from numalab.errors import CaptureIncomplete, LabError, TopologyMismatch, WorkloadFailed
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.results.manifest import Manifest, RecordingFacts
+from numalab.results.run_files import RunFiles, scan_events
+from numalab.topology.model import Topology
+from numalab.topology.observed.compare import Difference, compare_guest, format_differences
+from numalab.topology.predict.prediction import predict
+from numalab.topology.predict.rules import rules_for
+
+
+def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) -> Manifest:
+    """Check the machine, decode the recording and take the measures; return the manifest.
+
+    Raises TopologyMismatch, WorkloadFailed, and CaptureIncomplete for lost events where the
+    study forbids them.
+    """
+    differences = check_topology(
+        task.topology,
+        task.kernel,
+        files,
+        reserved_mib=reserved_mib,
+        allow=task.setting.allow_mismatch,
+    )
+    recording = _decode(task, files)
+    if task.capture.lost_is_error and not recording.whole:
+        raise CaptureIncomplete(
+            f"{recording.lost} events were lost at {recording.gaps} places;"
+            " a larger buffer_mib in [capture] may help"
+        )
+    notes: tuple[str, ...] = ()
+    if run.mode == "timed":
+        switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
+        notes = keep_memory_tables(task.directory, task.topology, switches.collect())
+    files.measure(task.topology, task.workload, task.capture)
+    return run.but(
+        trace=recording,
+        topology_differences=tuple(map(str, differences)),
+        notes=(*run.notes, *kernel_remarks(files), *notes),
+    )
+
+
+def salvage(task: Task, files: RunFiles, run: Manifest) -> Manifest:
+    """Decode what a failed run recorded, as far as possible. The run still has no result."""
+    directory = task.directory
+    if directory.trace.exists() and not directory.events.exists():
+        with suppress(LabError):
+            return run.but(trace=_decode(task, files))
+    return run
+
+
+def _decode(task: Task, files: RunFiles) -> RecordingFacts:
+    directory = task.directory
+    decoded = decode_trace(directory.trace, task.topology, directory.events)
+    return describe_recording(decoded, files.buffer_stats)
+
+
+def describe_recording(decoded: Decoded, stats: Sequence[BufferStats]) -> RecordingFacts:
+    """Describe a recording: its size, and the events that it lacks.
+
+    An overwritten buffer shows only that events are missing; its own statistics have their number.
+    """
+    lost = max(decoded.lost, sum(cpu.lost for cpu in stats))
+    facts = asdict(decoded) | {"lost": lost, "whole": decoded.whole and not lost}
+    return RecordingFacts.model_validate(facts)
+
+
+def check_topology(
+    topology: Topology, kernel: KernelSpec, files: RunFiles, *, reserved_mib: int, allow: bool
+) -> tuple[Difference, ...]:
+    """Compare the machine that the guest reports with the prediction for its kernel.
+
+    `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
+    shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
+    guest did not report its machine.
+    """
+    guest = files.guest_view
+    if guest.kernel is None:
+        raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
+    prediction = predict(
+        topology, guest.kernel, construction=kernel.groups, vendor=guest.vendor or "amd"
+    )
+    differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
+    if differences and not allow:
+        raise TopologyMismatch(
+            f"the guest is not the machine that {topology.name} describes\n"
+            + format_differences(differences)
+        )
+    return differences
+
+
+def kernel_remarks(files: RunFiles) -> tuple[str, ...]:
+    """Return a remark where the prediction has no rules for so new a kernel."""
+    kernel = files.guest_view.kernel
+    remark = rules_for(kernel).remark if kernel is not None else ""
+    return (remark,) if remark else ()

@@ -1,0 +1,128 @@
+"""Where results go, who holds them, what their plan is, and which runs they still lack."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.task import Task, make_tasks
+from numalab.errors import UserError
+from numalab.files import make_dir, write_json
+from numalab.locks import locked
+from numalab.places import project_dir
+from numalab.results.layout import Results
+from numalab.results.plan import StoredPlan
+from numalab.results.reader import load_manifest, load_plan
+from numalab.study.model import study_table
+from numalab.study.plan import Plan
+
+LOCK_PATIENCE = 10.0  # seconds until the workers of a killed numalab have ended
+
+OnWait = Callable[[Path], None]
+
+
+def new_results(plan: Plan) -> Results:
+    """Make a folder for new results of a plan; two that start in one second get two."""
+    path = project_dir() / "reports" / plan.name / f"{datetime.now():%Y%m%d-%H%M%S}"
+    make_dir(path.parent)
+    for number in count(1):
+        candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with suppress(FileExistsError):
+            candidate.mkdir(mode=0o700)
+            return Results(candidate)
+    raise AssertionError("unreachable")
+
+
+def newest_results(plan: Plan) -> Results:
+    """Return the newest results of a plan, to resume them. Raises UserError where none exist."""
+    parent = project_dir() / "reports" / plan.name
+    stored = [Results(path.parent) for path in sorted(parent.glob("*/plan.json"))]
+    own = [results for results in stored if _is_of(plan, results)]
+    if not own:
+        reason = "results of another version or preset" if stored else "no results to go on with"
+        raise UserError(f"there are {reason}", file=parent)
+    return own[-1]
+
+
+def _is_of(plan: Plan, results: Results) -> bool:
+    """Return whether results are of this plan; damaged ones are not."""
+    with suppress(UserError):
+        return load_plan(results).digest == plan.digest
+    return False
+
+
+@contextmanager
+def held_results(
+    plans: Sequence[tuple[Plan, Results]], on_wait: OnWait | None = None
+) -> Iterator[list[int]]:
+    """Lock the results of some plans and write the plans to them.
+
+    Gives the descriptors of the locks. `on_wait` is called with results that another numalab
+    holds. Raises UserError when they belong to another study, HostError when the other numalab
+    keeps them.
+    """
+    wait = on_wait or (lambda _: None)
+    with ExitStack() as stack:
+        locks = []
+        for plan, results in plans:
+            lock = locked(
+                results.path, partial(wait, results.path), wait=False, patience=LOCK_PATIENCE
+            )
+            locks.append(stack.enter_context(lock))
+            write_plan(plan, results)
+        yield locks
+
+
+def write_plan(plan: Plan, results: Results) -> None:
+    """Write plan.json. Raises UserError where the results belong to another study.
+
+    Finished runs that were added to the plan stay in it, with the remarks on them.
+    """
+    runs, remarks = plan.runs, plan.remarks
+    if results.plan.exists():
+        old = load_plan(results)
+        if old.digest != plan.digest:
+            reason = "these results are of another study or an older version"
+            raise UserError(reason, file=results.path)
+        names, finished = {run.id for run in plan.runs}, results.finished()
+        added = tuple(run for run in old.runs if run.id not in names and run.id in finished)
+        runs += added
+        if added:
+            remarks += tuple(remark for remark in old.remarks if remark not in remarks)
+    stored = StoredPlan(
+        study=plan.name,
+        digest=plan.digest,
+        path=_shown_path(plan.path),
+        preset=plan.preset,
+        file=study_table(plan.study),
+        remarks=remarks,
+        runs=runs,
+    )
+    write_json(results.plan, stored.model_dump(mode="json"))
+
+
+def missing_tasks(study: BuiltStudy) -> list[Task]:
+    """Return the tasks of a study whose runs its results lack.
+
+    Raises UserError where a stored run was made from other inputs: the runs cannot be compared.
+    """
+    finished, missing = study.results.finished(), []
+    for task in make_tasks(study):
+        if task.run.id not in finished:
+            missing.append(task)
+        elif key := load_manifest(finished[task.run.id]).differs_from(task.inputs):
+            raise UserError(
+                f"{task.run.id} was made with another {key}; start anew instead of resuming",
+                file=study.results.path,
+            )
+    return missing
+
+
+def _shown_path(path: Path) -> str:
+    """Return the path of a study relative to the project, or only its name."""
+    with suppress(ValueError):
+        return str(path.resolve().relative_to(project_dir().resolve()))
+    return path.name

@@ -1,0 +1,157 @@
+"""Whose fault it is that a run gave no result, and what is kept of it."""
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from numalab.campaign import run_task as module
+from numalab.campaign.run_task import run_task
+from numalab.campaign.task import Task
+from numalab.errors import GuestLost, HostError, LossCause, WorkloadFailed
+from numalab.results.manifest import RunStatus
+from numalab.results.reader import load_manifest
+from support.fake_executor import ready, tasks
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return tasks(ready(tmp_path))[0]
+
+
+def boot_that(error: Exception) -> Callable[..., None]:
+    def boot(task: Task, *_: object) -> None:
+        task.directory.path.mkdir(parents=True)
+        raise error
+
+    return boot
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "by_host", "status"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 3, True, RunStatus.FAILED),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 3, True, RunStatus.FAILED),
+        (OSError(errno.EISDIR, "Is a directory"), 9, False, RunStatus.FAILED),
+        (pl.exceptions.ComputeError("no such column"), 9, False, RunStatus.FAILED),
+        (HostError("no memory"), 3, True, RunStatus.FAILED),
+        (WorkloadFailed("it exited with 1"), 9, False, RunStatus.FAILED),
+        (GuestLost("it panicked"), 4, False, RunStatus.LOST),
+        (GuestLost("QEMU was killed", cause=LossCause.HOST), 4, True, RunStatus.LOST),
+    ],
+)
+def test_whose_fault_it_is(  # noqa: PLR0917 - a row of the table
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: int,
+    by_host: bool,
+    status: RunStatus,
+) -> None:
+    monkeypatch.setattr(module, "_boot", boot_that(error))
+    ended = run_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (code, by_host)
+    assert "Traceback" not in ended.error
+    left = load_manifest(task.results.failed(task.run.id))
+    assert left.status is status
+    assert left.cause == (error.cause if isinstance(error, GuestLost) else None)
+
+
+def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder has another name while the run goes on."""
+    lost = GuestLost(
+        "it panicked", kept=task.directory.path, trace=Path("out/trace.dat"), tail="last words"
+    )
+    assert f"{task.directory.path}/out/trace.dat" in str(lost)
+    monkeypatch.setattr(module, "_boot", boot_that(lost))
+    kept = task.results.failed(task.run.id).path
+    trace = f"its trace up to the end: {kept}/out/trace.dat"
+    said = f"it panicked\n  {trace}\n  | last words\n  kept: {kept}"
+    assert run_task(task, lambda _: None).error == said
+    assert load_manifest(task.results.failed(task.run.id)).reason == said
+
+
+def test_a_full_disk_is_the_hosts_whatever_the_reader_says(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(f_bfree=0, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr(module, "_boot", boot_that(pl.exceptions.ComputeError("cannot write")))
+    monkeypatch.setattr("numalab.campaign.run_task.os.statvfs", lambda _: full)
+    ended = run_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (3, True)
+    assert ended.error.endswith("No space left on device")
+
+
+def test_a_run_whose_manifest_cannot_be_written_is_no_result(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise HostError("cannot write manifest.json: No space left on device")
+
+    monkeypatch.setattr(module, "_boot", boot_that(WorkloadFailed("x")))
+    monkeypatch.setattr(module, "write_json", refuse)
+    ended = run_task(task, lambda _: None)
+    assert (ended.exit_code, ended.by_host) == (3, True)
+    assert [path.name for path in task.directory.path.parent.iterdir()] == [f"{task.run.id}.failed"]
+
+
+def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_running(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KeyboardInterrupt comes between any two instructions: here at each call that tidies up."""
+    for place in ("write_json", "rmtree", "rename", "salvage"):
+        told = iter([KeyboardInterrupt])
+
+        def interrupted(
+            real: Callable[..., None], told: Iterator[type[KeyboardInterrupt]] = told
+        ) -> Callable[..., None]:
+            def call(*words: object, **more: object) -> None:
+                gone = str(words[0]).endswith(".running")  # what earlier attempts left
+                if end := None if gone and real is shutil.rmtree else next(told, None):
+                    raise end
+                real(*words, **more)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_boot", boot_that(WorkloadFailed("x")))
+            match place:
+                case "write_json" | "salvage":
+                    patch.setattr(module, place, interrupted(getattr(module, place)))
+                case "rmtree":
+                    patch.setattr(shutil, "rmtree", interrupted(shutil.rmtree))
+                case "rename":
+                    patch.setattr(Path, "rename", interrupted(Path.rename))
+            with pytest.raises(KeyboardInterrupt):
+                run_task(task, lambda _: None)
+        left = [path.name for path in task.directory.path.parent.iterdir()]
+        assert left == [f"{task.run.id}.interrupted"], place
+        stored = load_manifest(task.results.interrupted(task.run.id))
+        assert stored.status is RunStatus.INTERRUPTED, place
+
+
+def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boot(task: Task, *_: object) -> SimpleNamespace:
+        task.directory.path.mkdir(parents=True)
+        return SimpleNamespace(status=0)
+
+    def refuse(path: Path, _: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_boot", boot)
+    monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
+    monkeypatch.setattr(module, "measure", lambda _task, _files, record, **_: record)
+    monkeypatch.setattr(module, "write_json", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        run_task(task, lambda _: None)
+    left = [path.name for path in task.directory.path.parent.iterdir()]
+    assert left == [f"{task.run.id}.interrupted"]
