@@ -58,6 +58,7 @@ def test_a_topology_and_a_workload_of_a_lab_folder_are_planned_and_built(
         (tmp_path / name).write_text(text)
     study = (tmp_path / "studies/mine.toml").read_text()
     study = study.replace("ring-4", "two").replace("numa01", "mine")
+    study = study.replace("parameters = { loops = 1 }\n", "")
     (tmp_path / "studies/mine.toml").write_text(study)
     monkeypatch.chdir(tmp_path)
     plan = plan_study(Path("studies/mine.toml"))
