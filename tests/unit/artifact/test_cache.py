@@ -23,7 +23,7 @@ def entry(name: str, size: int, age: float, in_use: str = "") -> Entry:
 
 
 def names(entries: tuple[Entry, ...]) -> list[str]:
-    return [one.name for one in entries]
+    return [item.name for item in entries]
 
 
 def test_the_longest_unused_goes_first_until_little_enough_is_left() -> None:
@@ -46,9 +46,9 @@ def test_pruning_keeps_what_is_in_use_and_no_more_than_asked(
 ) -> None:
     entries = [entry(str(i), size, age, used) for i, (size, age, used) in enumerate(sizes)]
     gone = choose_to_prune(entries, keep=keep, unused_for=None, now=1e9)
-    assert not any(one.in_use for one in gone)
-    left = sum(one.size for one in entries) - sum(one.size for one in gone)
-    stays = [one for one in entries if one not in gone and not one.in_use]
+    assert not any(item.in_use for item in gone)
+    left = sum(item.size for item in entries) - sum(item.size for item in gone)
+    stays = [item for item in entries if item not in gone and not item.in_use]
     assert left <= keep or not stays
     if gone:  # one less would have been too little
         assert left + gone[-1].size > keep
@@ -78,16 +78,16 @@ def age(folder: Path) -> None:
 
 
 def test_the_cache_is_listed_by_what_it_holds(cache: Path) -> None:
-    found = {(one.kind, one.name, one.in_use) for one in list_cache()}
-    assert found == {
+    rows = {(item.kind, item.name, item.in_use) for item in list_cache()}
+    assert rows == {
         ("kernel", "debian-6.1", ""), ("tree", "Linux 6.1.2", ""), ("package", "p1", ""),
         ("image", "base", ""), ("packages", "x.tar", ""), ("boot", "b1", ""), ("list", "sid", ""),
     }  # fmt: skip
-    assert all(one.size >= 4096 for one in list_cache())
+    assert all(item.size >= 4096 for item in list_cache())
     # Looking is no use.
-    assert {one.in_use for one in list_cache()} == {""}
+    assert {item.in_use for item in list_cache()} == {""}
     os.utime(cache / "kernels/d1")
-    assert {one.name for one in list_cache() if one.in_use} == {"debian-6.1"}
+    assert {item.name for item in list_cache() if item.in_use} == {"debian-6.1"}
 
 
 def test_what_is_open_or_locked_is_in_use(cache: Path) -> None:
@@ -101,13 +101,13 @@ def test_what_is_open_or_locked_is_in_use(cache: Path) -> None:
         )  # fmt: skip
         assert child.stdout is not None
         child.stdout.readline()
-        used = {one.kind for one in list_cache() if one.in_use}
-        tree = next(one for one in list_cache() if one.kind == "tree")
+        used = {item.kind for item in list_cache() if item.in_use}
+        tree = next(item for item in list_cache() if item.kind == "tree")
         assert remove_entry(tree) is False
         child.communicate(b"")
     assert used == {"boot", "tree", "kernel"}
     assert (cache / "kernel-trees/t1/source/Makefile").exists()
-    assert not any(one.in_use for one in list_cache())
+    assert not any(item.in_use for item in list_cache())
 
 
 def test_pruning_removes_entries_and_leaves_the_lock_of_a_tree(cache: Path) -> None:
@@ -126,9 +126,9 @@ def test_pruning_removes_entries_and_leaves_the_lock_of_a_tree(cache: Path) -> N
 
 def test_the_remains_of_an_interrupted_prune_go_with_the_next(cache: Path) -> None:
     (cache / "kernels/d1").rename(cache / "kernels/.pruned-1-d1")
-    assert "remains" in {one.kind for one in list_cache()}
-    for one in list_cache():
-        assert remove_entry(one)
+    assert "remains" in {item.kind for item in list_cache()}
+    for item in list_cache():
+        assert remove_entry(item)
     assert list_cache() == ()
 
 

@@ -127,13 +127,13 @@ def entries(tmp_path: Path) -> list[Path]:
 
 
 def test_a_build_is_kept_with_what_went_in(spec: EmulatorSpec, tmp_path: Path) -> None:
-    told: list[float] = []
-    built = ensure_emulator(spec, on_progress=lambda _, part: told.append(part or 0.0))
+    fractions: list[float] = []
+    built = ensure_emulator(spec, on_progress=lambda _, part: fractions.append(part or 0.0))
     assert built.version == "7.2.99"
     assert "patched" in built.program.read_text()
     assert built.header.read_text() == "/* plugins */\n"
     assert built.series.patches == ("say more",)
-    assert max(told) == 1.0
+    assert max(fractions) == 1.0
     assert entries(tmp_path) == [built.program.parent]
     assert build_module.built_emulator(spec) == built
 

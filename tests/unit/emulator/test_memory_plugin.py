@@ -375,9 +375,9 @@ def test_what_guests_copied_is_what_the_core_says(
 ) -> None:
     """`distances` in mode timed: one thread and all of node 0, to each node's memory."""
     printed = (DATA / file).read_text()
-    found = re.findall(r"^copy 0-(\d) threads (1|all) (\d+\.\d+) MB/s$", printed, re.MULTILINE)
-    assert len(found) == 2 * len(load_topology(name).nodes)
-    for node, threads, mb_s in found:
+    values = re.findall(r"^copy 0-(\d) threads (1|all) (\d+\.\d+) MB/s$", printed, re.MULTILINE)
+    assert len(values) == 2 * len(load_topology(name).nodes)
+    for node, threads, mb_s in values:
         count = 1 if threads == "1" else cpus
         expected = copied_mb_s(core_of(name), count, int(node), lines=1 << 13)
         assert float(mb_s) == pytest.approx(expected, rel=0.05), (node, threads)
@@ -413,8 +413,8 @@ def test_loaded_latency_in_guests_is_what_the_core_says(
 ) -> None:
     """`loaded-latency` on full-2: seven CPUs of a node load its memory, and the eighth waits."""
     printed = (DATA / "workload/loaded-latency.txt").read_text()
-    found = re.findall(r"^rounds (\d+) (\d+\.\d+) MB/s (\d+\.\d+) ns$", printed, re.MULTILINE)
-    assert len(found) == 13
-    for rounds, mb_s, ns in found:
+    values = re.findall(r"^rounds (\d+) (\d+\.\d+) MB/s (\d+\.\d+) ns$", printed, re.MULTILINE)
+    assert len(values) == 13
+    for rounds, mb_s, ns in values:
         expected = loaded(core_of("full-2"), 7, int(rounds), steps=1 << 11)
         assert (float(mb_s), float(ns)) == pytest.approx(expected, rel=0.05), rounds

@@ -13,8 +13,8 @@ GUESTS = Path(__file__).parents[2] / "data" / "timed"
 
 def throughput(variant: str, quantum: int) -> float:
     text = (GUESTS / f"bound-hogs-{variant}-{quantum}us.txt").read_text()
-    (found,) = re.findall(r"^total loops \d+ per_second (\d+\.\d+)$", text, re.MULTILINE)
-    return float(found)
+    (match,) = re.findall(r"^total loops \d+ per_second (\d+\.\d+)$", text, re.MULTILINE)
+    return float(match)
 
 
 @pytest.mark.parametrize("quantum", [5, 20])
@@ -29,7 +29,7 @@ def test_a_chase_takes_what_the_topology_says(quantum: int) -> None:
     """what-distance-costs, seed 1, within 3 %."""
     text = (GUESTS / f"distances-ring-4-{quantum}us.txt").read_text()
     latency = memory_model(load_topology("ring-4")).latency_ns
-    found = re.findall(r"^chase (\d)-(\d) (\d+\.\d+) ns$", text, re.MULTILINE)
-    assert len(found) == 16
-    for start, end, ns in found:
+    match = re.findall(r"^chase (\d)-(\d) (\d+\.\d+) ns$", text, re.MULTILINE)
+    assert len(match) == 16
+    for start, end, ns in match:
         assert float(ns) == pytest.approx(latency[int(start)][int(end)], rel=0.03)

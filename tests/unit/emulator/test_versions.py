@@ -11,10 +11,10 @@ REACH = {"cache": 0.001, "chase": 0.001, "copy": 0.01, "handover": 0.12}
 
 
 def measured(file: str) -> dict[str, float]:
-    found = re.findall(
+    versions = re.findall(
         r"^(\w+ .+) (\d+\.\d+) (?:ns|MB/s)$", (DATA / file).read_text(), re.MULTILINE
     )
-    return {what: float(number) for what, number in found}
+    return {what: float(number) for what, number in versions}
 
 
 def test_distances_are_the_same_with_either_qemu() -> None:

@@ -100,14 +100,14 @@ def test_a_changed_program_is_a_change(recipe: Recipe) -> None:
 
 
 def test_what_changes_the_packages_changes_the_first_digest(recipe: Recipe) -> None:
-    others = [
+    variants = [
         replace(recipe, suite="trixie"),
         replace(recipe, variant="apt"),
         replace(recipe, packages=("dash", "numactl")),
         replace(recipe, exclude=("/usr/share/doc/*",)),
         replace(recipe, post=("/usr/share/doc/*",)),
     ]
-    assert len({packages_digest(each) for each in [recipe, *others]}) == 6
+    assert len({packages_digest(r) for r in [recipe, *variants]}) == 6
     assert packages_digest(replace(recipe, summary="other")) == packages_digest(recipe)
 
 
@@ -227,14 +227,14 @@ def test_an_image_that_was_built_elsewhere_is_named_by_its_folder(
     built = ensure_image(recipe)
     folder = tmp_path / "brought"
     built.path.parent.rename(folder)
-    there = load_recipe(str(folder))
-    assert there.name == recipe.name
-    assert there.packages == tuple(name.partition("=")[0] for name in built.packages)
-    found = built_image(there)
-    assert found == ensure_image(there)
-    assert found is not None and found.path == folder / "root.erofs"
-    assert found.packages == built.packages
-    assert built.digest.startswith(found.digest) and len(found.digest) == 32
+    recipe_of_folder = load_recipe(str(folder))
+    assert recipe_of_folder.name == recipe.name
+    assert recipe_of_folder.packages == tuple(name.partition("=")[0] for name in built.packages)
+    image = built_image(recipe_of_folder)
+    assert image == ensure_image(recipe_of_folder)
+    assert image is not None and image.path == folder / "root.erofs"
+    assert image.packages == built.packages
+    assert built.digest.startswith(image.digest) and len(image.digest) == 32
 
 
 def test_a_folder_that_holds_no_image_is_refused(tmp_path: Path) -> None:

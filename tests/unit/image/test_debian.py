@@ -153,9 +153,9 @@ def test_progress_follows_mmdebstraps_steps(
         "echo 'I: downloading packages with apt...'; echo 'I: creating tarball...'",
         monkeypatch,
     )
-    seen: list[tuple[str, float | None]] = []
-    pack_packages(RECIPE, tmp_path / "t", tmp_path / "log", lambda *step: seen.append(step))
-    assert seen == [("downloading packages", 0.15), ("creating tarball", 0.88)]
+    arguments: list[tuple[str, float | None]] = []
+    pack_packages(RECIPE, tmp_path / "t", tmp_path / "log", lambda *step: arguments.append(step))
+    assert arguments == [("downloading packages", 0.15), ("creating tarball", 0.88)]
 
 
 def test_a_post_step_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,19 +78,19 @@ def test_a_file_does_not_replace_a_folder_nor_the_other_way_round(own: Path, tre
 
 
 def test_a_description_changes_with_whatever_changes(own: Path) -> None:
-    seen = [describe_tree(own)]
+    tree_before = [describe_tree(own)]
     (own / "bin/tool").write_text("newer", encoding="utf-8")
-    seen.append(describe_tree(own))
+    tree_before.append(describe_tree(own))
     (own / "bin/tool").chmod(0o644)
-    seen.append(describe_tree(own))
+    tree_before.append(describe_tree(own))
     (own / "bin/also").unlink()
     (own / "bin/also").symlink_to("other")
-    seen.append(describe_tree(own))
+    tree_before.append(describe_tree(own))
     (own / "etc/empty").rename(own / "etc/void")
-    seen.append(describe_tree(own))
-    assert len({tuple(each) for each in seen}) == len(seen)
+    tree_before.append(describe_tree(own))
+    assert len({tuple(path) for path in tree_before}) == len(tree_before)
     os.utime(own / "bin/tool", (1, 1))
-    assert describe_tree(own) == seen[-1]
+    assert describe_tree(own) == tree_before[-1]
 
 
 def test_what_is_no_file_is_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

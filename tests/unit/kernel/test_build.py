@@ -75,12 +75,12 @@ def test_the_digest_depends_on_every_input(
     project: Path, pack: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = find_kernel("changed")
-    seen = {read_inputs(spec).digest}
+    earlier = {read_inputs(spec).digest}
 
     def is_new() -> bool:
         digest = read_inputs(spec).digest
-        new = digest not in seen
-        seen.add(digest)
+        new = digest not in earlier
+        earlier.add(digest)
         return new
 
     assert not is_new()
@@ -119,21 +119,21 @@ def test_a_package_that_is_not_here_is_asked_of_the_mirror(project: Path) -> Non
         ensure_kernel(find_kernel("plain"))
 
 
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("installed", [True, False])
 def test_ccache_is_used_where_it_is(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool
 ) -> None:
     real = shutil.which
 
     def which(name: str, mode: int = os.F_OK | os.X_OK, path: str | None = None) -> str | None:
         if name == "ccache":
-            return "/usr/bin/ccache" if there else None
+            return "/usr/bin/ccache" if installed else None
         return real(name, mode, path)
 
     monkeypatch.setattr(shutil, "which", which)
     ensure_kernel(find_kernel("plain"))
     log = "".join(path.read_text() for path in (tmp_path / "cache").rglob("*.log"))
-    assert ("compiler: ccache gcc" in log) is there
+    assert ("compiler: ccache gcc" in log) is installed
 
 
 def test_a_missing_tool_names_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +221,9 @@ def test_a_full_disk_is_one_message(project: Path) -> None:
 
 
 def test_a_full_disk_while_unpacking_is_one_message(project: Path) -> None:
-    found = source.find_source("linux-source-9.9")
+    package = source.find_source("linux-source-9.9")
     full = "tar: x: Cannot write: No space left on device\n"
-    error = source.unpack_failed(found.name, Path("x.tar"), found.folder, full)
+    error = source.unpack_failed(package.name, Path("x.tar"), package.folder, full)
     assert isinstance(error, HostError)
     assert str(error).startswith("no space left on the disk of ")
     assert "\n  hint: free 3 GB there" in str(error)

@@ -20,7 +20,7 @@ def test_the_kernels_of_this_repository_are_sound(monkeypatch: pytest.MonkeyPatc
         options = merge(read_fragments(fragment_path(name) for name in spec.fragments))
         if "sched" in spec.fragments:  # what is booted to be looked at, and not the bed's host
             wanted = {"CONFIG_NUMA_BALANCING", "CONFIG_SCHED_DEBUG"}
-            assert wanted <= {one.name for one in options}
+            assert wanted <= {option.name for option in options}
         for name in spec.series:
             for patch in load_series(series_path(name)).patches:
                 assert "Undoes: " in patch.path.read_text() or not name.startswith("undo-")

@@ -173,12 +173,12 @@ def test_the_host_is_asked_for_its_own_suite() -> None:
         "Debian|http://mirror/debian-security/|bookworm-security|main|amd64",
         "rubbish",
     ]
-    found = own_mirror(parse_targets("\n".join(lines)))
-    assert found is not None
-    assert (found.uri, found.suite) == ("http://mirror/debian/", "bookworm")
-    assert found.security == "http://mirror/debian-security/"
+    mirror = own_mirror(parse_targets("\n".join(lines)))
+    assert mirror is not None
+    assert (mirror.uri, mirror.suite) == ("http://mirror/debian/", "bookworm")
+    assert mirror.security == "http://mirror/debian-security/"
     assert own_mirror(parse_targets("\n".join(lines[:1]))) is None
-    own, other = render_sources(found, "bookworm"), render_sources(found, "sid")
+    own, other = render_sources(mirror, "bookworm"), render_sources(mirror, "sid")
     assert own.count("Types: deb") == 2
     assert "Suites: bookworm-security\n" in own
     assert "security" not in other

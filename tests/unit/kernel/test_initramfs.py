@@ -30,14 +30,14 @@ def test_modules_are_unpacked_and_numbered_as_they_are_loaded(tmp_path: Path) ->
     zipped.write_bytes(gzip.compress(b"alpha"))
     (tmp_path / "one.ko").write_bytes(b"one")
     subprocess.run(["zstd", "--quiet", tmp_path / "one.ko"], check=True)
-    found = unpacked(
+    gcc = unpacked(
         make_initramfs([plain, packed, zipped, tmp_path / "one.ko.zst"]), tmp_path / "root"
     )
-    order = (found / "modules").read_text().split()
+    order = (gcc / "modules").read_text().split()
     assert order == ["/lib/00-zeta.ko", "/lib/01-nd_pmem.ko", "/lib/02-alpha.ko", "/lib/03-one.ko"]
-    held = [(found / path.lstrip("/")).read_bytes() for path in order]
+    held = [(gcc / path.lstrip("/")).read_bytes() for path in order]
     assert held == [b"zeta", b"pmem", b"alpha", b"one"]
-    assert (found / "init").read_bytes()[:4] == b"\x7fELF"
+    assert (gcc / "init").read_bytes()[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize("suffix", [".xz", ".gz"])

@@ -28,8 +28,8 @@ GUEST = "# For guests.\n\n# Why SMP.\nCONFIG_SMP=y\n"
 def test_what_is_written_in_a_fragment_is_what_is_asked_for(options: dict[str, str]) -> None:
     text = "# Purpose.\n\n" + "".join(f"# Why {n}.\n{n}={v}\n" for n, v in options.items())
     fragment = parse_fragment("any", text)
-    assert {one.name: one.value for one in fragment.options} == options
-    assert all(one.reason == f"Why {one.name}." for one in fragment.options)
+    assert {entry.name: entry.value for entry in fragment.options} == options
+    assert all(entry.reason == f"Why {entry.name}." for entry in fragment.options)
     assert fragment.summary == "Purpose."
     asked = render_request("", merge([fragment]))
     assert parse_config(asked) == options
@@ -77,12 +77,12 @@ def test_what_is_wrong_in_a_fragment_is_named_with_its_line(text: str, message: 
 
 
 def test_fragments_that_contradict_each_other_are_both_named() -> None:
-    one = parse_fragment("one", GUEST)
+    entry = parse_fragment("one", GUEST)
     same = parse_fragment("same", GUEST)
     other = parse_fragment("other", GUEST.replace("=y", "=n"))
-    assert merge([one, same]) == one.options
+    assert merge([entry, same]) == entry.options
     with pytest.raises(UserError) as caught:
-        merge([one, other])
+        merge([entry, other])
     assert str(caught.value) == "CONFIG_SMP: one.config:4 wants y and other.config:4 wants n"
 
 
@@ -95,8 +95,8 @@ def test_request_leaves_out_what_fragments_decide() -> None:
 def test_refusals_tell_missing_from_different() -> None:
     text = "# For.\n\n# a\nCONFIG_A=y\n# b\nCONFIG_B=3\n# c\nCONFIG_C=n\n# d\nCONFIG_D=n\n"
     options = parse_fragment("f", text).options
-    found = refusals(options, parse_config("CONFIG_B=4\nCONFIG_D=y\n"))
-    assert [(one.option.name, one.actual) for one in found] == [
+    refused = refusals(options, parse_config("CONFIG_B=4\nCONFIG_D=y\n"))
+    assert [(entry.option.name, entry.actual) for entry in refused] == [
         ("CONFIG_A", None), ("CONFIG_B", "4"), ("CONFIG_D", "y"),
     ]  # fmt: skip
 
@@ -126,5 +126,5 @@ def test_every_kernel_is_asked_for_proc_sys(version: str) -> None:
     """7.3 gave its option another name, and NUMA balancing could not be turned off."""
     path = project_dir() / "kernel-configs/guest.config"
     options = parse_fragment("guest", path.read_text(encoding="utf-8")).options
-    asked = [each.name for each in options if each.is_for(version)]
+    asked = [entry.name for entry in options if entry.is_for(version)]
     assert len({"CONFIG_PROC_SYSCTL", "CONFIG_SYSCTL"} & set(asked)) == 1

@@ -60,10 +60,10 @@ config AFTER
 TREE = read_kconfig(FILES.get)
 
 
-def why(name: str, config: dict[str, str], wanted: str = "y", found: str | None = None) -> str:
+def why(name: str, config: dict[str, str], wanted: str = "y", tree: str | None = None) -> str:
     option = Option(f"CONFIG_{name}", wanted, "why", "f", 1)
     full = {f"CONFIG_{key}": value for key, value in config.items()}
-    return explain_refusal(Refusal(option, found), full, TREE, "6.12.1")
+    return explain_refusal(Refusal(option, tree), full, TREE, "6.12.1")
 
 
 def test_definitions_have_what_is_around_them() -> None:
@@ -73,8 +73,8 @@ def test_definitions_have_what_is_around_them() -> None:
     [lkdtm] = TREE.definitions["LKDTM"]
     assert lkdtm.depends == ("DEBUG_FS", "TESTS", "DEBUG")
     assert (lkdtm.place, lkdtm.prompt, lkdtm.shown) == ("lib/Kconfig:13", True, "EXPERT")
-    assert [one.prompt for one in TREE.definitions["AFTER"]] == [True, False]
-    assert [one.depends for one in TREE.definitions["AFTER"]] == [(), ("X86",)]
+    assert [row.prompt for row in TREE.definitions["AFTER"]] == [True, False]
+    assert [row.depends for row in TREE.definitions["AFTER"]] == [(), ("X86",)]
     assert TREE.definitions["ONE"][0].choice == "lib/Kconfig:18"
     assert TREE.selected_by == {
         "HAVE_A": (("X86", None),),
@@ -102,7 +102,7 @@ def test_where_a_line_comes_from() -> None:
               "CONFIG_AFTER": "n", "CONFIG_EMPTY": '""'}  # fmt: skip
     asked = [Option("CONFIG_AFTER", "n", "Why not.", "guest", 3)]
     lines = explain_config(config, asked, {"CONFIG_ONE": "tiny.config"}, TREE)
-    assert [(one.name[7:], one.origin, one.reason) for one in lines] == [
+    assert [(row.name[7:], row.origin, row.reason) for row in lines] == [
         ("X86", "default of arch/x86/Kconfig:1", ""),
         ("HAVE_A", "selected by X86", ""),
         ("ONE", "tiny.config", ""),

@@ -19,11 +19,11 @@ def numalab(*words: str) -> Result:
 
 def test_build_list_show_and_config(project: Path) -> None:
     before = json.loads(numalab("list", "--json").stdout)
-    assert [(one["name"], one["built"]) for one in before] == [("plain", None), ("changed", None)]
+    assert [(row["name"], row["built"]) for row in before] == [("plain", None), ("changed", None)]
 
     result = numalab("build", "--all", "--json")
     built = json.loads(result.stdout)
-    assert [one["spec_name"] for one in built] == ["plain", "changed"]
+    assert [row["spec_name"] for row in built] == ["plain", "changed"]
     assert Path(built[1]["bzimage"]).is_file()
     assert "changed: built in " in result.stderr
 
@@ -61,8 +61,8 @@ def test_config_without_a_build_says_what_is_for_other_versions(project: Path) -
 
 def test_a_second_build_names_the_time_of_the_first(project: Path) -> None:
     result = numalab("build", "--all")
-    told = r"changed: built in \d+ s \(plain, the first of this source, took \d+ s\)"
-    assert re.search(told, result.stderr)
+    output = r"changed: built in \d+ s \(plain, the first of this source, took \d+ s\)"
+    assert re.search(output, result.stderr)
     assert "plain: built in" in result.stderr.partition("changed")[0]
 
 
@@ -71,7 +71,7 @@ def test_build_the_kernels_of_one_source(project: Path) -> None:
     file.write_text(file.read_text() + '[kernel.x]\nsummary = "x"\nsource = "linux-source-8.8"\n'
                     'fragments = ["guest"]\n')  # fmt: skip
     built = json.loads(numalab("build", "--source", "linux-source-9.9", "-j1", "--json").stdout)
-    assert [one["spec_name"] for one in built] == ["plain", "changed"]
+    assert [row["spec_name"] for row in built] == ["plain", "changed"]
     with pytest.raises(UserError, match=r"--source: no kernel has the source 'x' \(valid: linux-s"):
         numalab("build", "--source", "x")
 
@@ -85,7 +85,7 @@ def test_refresh_renews_offsets(project: Path) -> None:
     assert numalab("refresh", "change").stdout == "the line numbers of change are correct\n"
     with pytest.raises(UserError, match="no named kernel has this series; name one with --base"):
         numalab("refresh", str(patch.parent))
-    assert "every hunk" in numalab("refresh", str(patch.parent), "--base", "changed").stdout
+    assert "are correct" in numalab("refresh", str(patch.parent), "--base", "changed").stdout
     patch.write_text(text.replace("-line 10", "-line X"))
     with pytest.raises(UserError, match="does not apply: hunk 1 of 1 does not fit kernel/sched"):
         numalab("refresh", "change")

@@ -247,7 +247,7 @@ def test_cpio_reads_back_what_was_packed(files: dict[str, bytes]) -> None:
     files = {name: data for name, data in files.items() if not any(
         other.startswith(f"{name}/") for other in names)}  # fmt: skip
     archive = pack_cpio(files, {})
-    found = {}
+    prebuilt = {}
     at = 0
     while True:
         fields = [int(archive[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
@@ -256,9 +256,9 @@ def test_cpio_reads_back_what_was_packed(files: dict[str, bytes]) -> None:
             break
         begin = at + (110 + fields[11] + 3) // 4 * 4
         if fields[1] & 0o170000 == 0o100000:
-            found[name] = archive[begin : begin + fields[6]]
+            prebuilt[name] = archive[begin : begin + fields[6]]
         at = begin + (fields[6] + 3) // 4 * 4
-    assert found == files
+    assert prebuilt == files
     assert pack_cpio(dict(reversed(files.items())), {}) == archive
 
 

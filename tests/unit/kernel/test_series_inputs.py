@@ -42,7 +42,10 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> Non
     )
     series = load_series(box)
     assert series.name == "thread"
-    assert [one.subject for one in series.patches] == ["sched: first, as it is", "sched: second"]
+    assert [p.subject for p in series.patches] == [
+        "sched: first, as it is",
+        "sched: second",
+    ]
     assert applied(box) == "c\n"
     packed = tmp_path / "t.mbox.gz"
     packed.write_bytes(gzip.compress(box.read_bytes()))
@@ -58,7 +61,7 @@ def test_encoded_mails_are_decoded(tmp_path: Path) -> None:
         mail(1, "=?utf-8?q?=5BPATCH_1/2=5D_=C3=BC?=", quoted, plain + "quoted-printable\n")
         + f"{FROM.format(2)}Subject: [PATCH 2/2] two\n{plain}base64\n\n{coded}\n"
     )
-    assert [one.subject for one in load_series(box).patches] == ["\u00fc", "two"]
+    assert [p.subject for p in load_series(box).patches] == ["\u00fc", "two"]
     assert applied(box) == "c\n"
 
 
@@ -75,7 +78,7 @@ def test_one_patch_and_a_folder_of_patches(tmp_path: Path) -> None:
     (tmp_path / "0002-b.patch").write_text(mail(2, "[PATCH 2/2] b", diff("b", "c")))
     (tmp_path / "0001-a.patch").write_text(diff("a", "b"))
     assert applied(tmp_path) == "c\n"
-    assert [one.path.name for one in load_series(tmp_path).patches] == [
+    assert [p.path.name for p in load_series(tmp_path).patches] == [
         "0001-a.patch", "0002-b.patch",
     ]  # fmt: skip
     assert applied(tmp_path / "0001-a.patch") == "b\n"

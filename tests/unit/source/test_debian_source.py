@@ -68,9 +68,9 @@ def test_a_package_is_fetched_once(mirror: list[str]) -> None:
 
 
 def test_the_digest_is_that_of_the_files(mirror: list[str]) -> None:
-    found = fetch_source_package("small/old", quiet)
-    sums = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in found.files)
-    assert found.digest == hashlib.sha256(sums.encode()).hexdigest()
+    fetched = fetch_source_package("small/old", quiet)
+    sums = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in fetched.files)
+    assert fetched.digest == hashlib.sha256(sums.encode()).hexdigest()
 
 
 def test_another_suite_is_another_package(mirror: list[str]) -> None:
@@ -80,8 +80,8 @@ def test_another_suite_is_another_package(mirror: list[str]) -> None:
 
 
 def test_a_package_that_lacks_a_file_is_fetched_again(mirror: list[str]) -> None:
-    found = fetch_source_package("small/old", quiet)
-    found.files[1].unlink()
+    fetched = fetch_source_package("small/old", quiet)
+    fetched.files[1].unlink()
     with pytest.raises(NotFetched):
         fetched_source("small/old")
     assert fetch_source_package("small/old", quiet).files[1].is_file()
@@ -110,15 +110,15 @@ def test_what_apt_says_is_explained_and_nothing_kept(
     monkeypatch.setattr(module, "find_program", lambda *_: apt)
     with pytest.raises(kind, match=message):
         fetch_source_package("small/old", quiet)
-    assert not [each for each in (tmp_path / "cache/packages").iterdir() if each.is_dir()]
+    assert not [entry for entry in (tmp_path / "cache/packages").iterdir() if entry.is_dir()]
 
 
 def test_a_tree_is_unpacked_once(mirror: list[str], tmp_path: Path) -> None:
-    found = fetch_source_package("small/old", quiet)
-    tree = unpack_source(found, tmp_path / "tree")
+    fetched = fetch_source_package("small/old", quiet)
+    tree = unpack_source(fetched, tmp_path / "tree")
     assert (tree / "Makefile").read_text() == "all:\n"
     (tree / "Makefile").write_text("changed")
-    assert unpack_source(found, tree) == tree
+    assert unpack_source(fetched, tree) == tree
     assert (tree / "Makefile").read_text() == "changed"
 
 
@@ -134,10 +134,10 @@ def remove(files: tuple[Path, ...]) -> None:
 def test_a_damaged_package_leaves_no_tree(
     mirror: list[str], tmp_path: Path, how: Callable[[tuple[Path, ...]], None]
 ) -> None:
-    found = fetch_source_package("small/old", quiet)
-    how(found.files)
+    fetched = fetch_source_package("small/old", quiet)
+    how(fetched.files)
     with pytest.raises(HostError, match=r"small=1\.2 changed after"):
-        unpack_source(found, tmp_path / "tree")
+        unpack_source(fetched, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
 
 
@@ -148,7 +148,7 @@ def test_a_package_that_dpkg_source_refuses_leaves_no_tree(
         write_package(folder, spoiled=True)
 
     monkeypatch.setattr(module, "_download", download)
-    found = fetch_source_package("small/old", quiet)
+    fetched = fetch_source_package("small/old", quiet)
     with pytest.raises(BuildError, match=r"cannot unpack .*small_1\.2\.dsc"):
-        unpack_source(found, tmp_path / "tree")
+        unpack_source(fetched, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
