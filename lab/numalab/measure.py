@@ -1,7 +1,4 @@
-"""A measure: one number of one run, and what it means.
-
-The words that every room uses for it. What measures there are says `numalab.analysis.measures`.
-"""
+"""A measure: one number of one run, and its meaning."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,12 +21,11 @@ ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot 
 
 
 class MeasureKind(StrEnum):
-    """What a figure is worth.
+    """How far a figure is valid.
 
-    `placement` (which CPU or node, how often) is true of the run in every mode, and of hardware as
-    far as what decided it did not depend on time, or the mode's clock is like hardware's;
-    `modelled` is a time or count of the model that mode `timed` is, its memory included; `timing`
-    is what a clock or the CPU's own counters said.
+    `placement` (which CPU or node, how often) holds in every mode, and on hardware as far as the
+    clock of the mode is like hardware's; `modelled` is a time or count of the model of mode timed;
+    `timing` comes from a clock or counters of the CPU.
     """
 
     PLACEMENT = "placement"

@@ -1,8 +1,8 @@
-"""Reads Parquet files of strangers within bounds that are checked before polars opens a file.
+"""Reads Parquet files of untrusted origin within bounds that are checked before polars opens them.
 
 Rows of equal values take almost no space in a file, and its footer may claim anything. So the
-headers of all pages are read first (parquet.thrift, apache/parquet-format 2.10), and a file is
-refused that has other types, encodings or codecs than polars writes for our tables.
+headers of all pages are read first (parquet.thrift, apache/parquet-format 2.10), and a file with
+other types, encodings or codecs than those of our tables is refused.
 """
 
 import mmap

@@ -49,8 +49,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records with their bytes: `words` is the pages' memory, `at` each record's first word in it,
-    `length` its size in bytes."""
+    """Records and their bytes: `words` is the pages' memory, `at` the first word of each record,
+    `length` its size in bytes.
+    """
 
     words: Words
     at: Ints
@@ -82,8 +83,8 @@ def column_name(field: str) -> str:
 def schema_of(formats: Sequence[EventFormat]) -> dict[str, pl.DataType]:
     """Return the table's columns for these events, the common ones first.
 
-    Events share a column when their fields have the same name. Its type holds the values of all of
-    them; numbers that share a column with texts are written as texts.
+    Fields of one name share a column whose type holds all their values; numbers become texts where
+    a text shares their column.
     """
     schema = dict(COMMON) | {LOST_COLUMN: pl.Int64()}
     for name, fields in _by_column(formats).items():
@@ -171,9 +172,9 @@ def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
 def _texts(raw: _Bytes) -> Texts:
     """Turn rows of bytes into texts that end at the first NUL.
 
-    A task's name is any bytes but NUL, so bytes that are not UTF-8 are written as `\\xNN`, and
-    nothing else is changed: a newline in a name is a newline here. Names repeat, so each different
-    row is decoded once: rows are told apart by a 64-bit mix of their words, checked afterwards.
+    Bytes that are not UTF-8 become `\\xNN`; nothing else changes, not even a newline. Each
+    different row is decoded once: a 64-bit hash of the words finds equal rows, and a comparison
+    confirms them.
     """
     if not raw.size:
         return Texts(pl.Series([""]), np.zeros(len(raw), np.int64))

@@ -19,8 +19,7 @@ _OF_NODE = re.compile(r"\S{0,200}/node(\d{1,4})/numastat:(\w{1,40}) (\d{1,20})")
 class CpuSchedstat:
     """One CPU's line of /proc/schedstat (Documentation/scheduler/sched-stats.rst), version 15 on.
 
-    `running_ns` is the time that tasks ran, `waiting_ns` the time that tasks waited to run, both
-    summed over tasks; `timeslices` counts the times that a task was put on the CPU.
+    `running_ns` and `waiting_ns` are sums over tasks; `timeslices` counts switches to a task.
     """
 
     cpu: int
@@ -31,7 +30,7 @@ class CpuSchedstat:
 
 @dataclass(frozen=True)
 class BufferStats:
-    """The ring buffer of one CPU: events in it, overwritten, dropped for want of room.
+    """The ring buffer of one CPU: events stored, overwritten, and dropped for lack of room.
 
     From `per_cpu/cpu*/stats` (tracing_stats_read() in kernel/trace/trace.c).
     """
@@ -125,12 +124,10 @@ def parse_times(text: str) -> Times | None:
 
 
 def parse_perf_stat(text: str) -> dict[str, int | float | None]:
-    """Parse the CSV of perf-stat(1): the counts by event, None for one that was not counted.
+    """Parse the CSV of perf-stat(1): counts by event, None for an event that was not counted.
 
-    perf writes `<not supported>` for an event that the CPU or hypervisor has no counter for, and
-    `<not counted>` for one that never was on a CPU; neither is 0. A count that was scaled up,
-    because perf had more events than counters, is the scaled one. Lines that are not understood
-    are left out.
+    `<not supported>` (no such counter) and `<not counted>` (never on a CPU) are not 0. A count that
+    perf scaled up, for lack of counters, is the scaled one. Unknown lines are skipped.
     """
     counts: dict[str, int | float | None] = {}
     for row in csv.reader(text.splitlines()[:MAX_LINES]):
@@ -145,18 +142,14 @@ def parse_perf_stat(text: str) -> dict[str, int | float | None]:
 
 
 def perf_counts(asked: Iterable[str], text: str | None) -> dict[str, int | float | None]:
-    """Return the count of every event that was asked for; None for one that perf did not count.
+    """Return the count of every event in `asked`; None for an event that perf did not count.
 
-    An event that this kernel lacks was not given to perf at all. `text` is None where perf left
-    nothing.
+    perf does not receive events that the kernel lacks. `text` is None where perf left no output.
     """
     counted = parse_perf_stat(text or "")
     return {event: counted.get(event) for event in asked}
 
 
 def perf_measure_name(event: str) -> str:
-    """Return the name of an event's measure: `perf_cache_misses`, `perf_sched_move_numa`.
-
-    A tracepoint has its event's name alone, which is unique enough.
-    """
+    """Return the name of an event's measure: `perf_cache_misses`, `perf_sched_move_numa`."""
     return "perf_" + re.sub(r"\W", "_", event.rpartition(":")[2])

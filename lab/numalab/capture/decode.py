@@ -1,8 +1,8 @@
-"""A recording into a table: trace.dat in, Parquet out, in bounded memory.
+"""Decodes a recording: trace.dat in, Parquet out, in bounded memory.
 
-The pages are read as arrays (see `ring_buffer`) and not through the text of `trace-cmd report`:
-in that text a task named `x prev_pid=1` cannot be told from a field, and making it takes longer
-than all that is done here. Tests compare the two, event by event and field by field.
+Pages are read as arrays (see `ring_buffer`), not through the text of `trace-cmd report`: there a
+task named `x prev_pid=1` looks like a field, and the text alone takes longer than decoding. Tests
+compare the two, field by field.
 """
 
 import mmap
@@ -43,12 +43,11 @@ _HEADER_BYTES = 8  # struct trace_entry
 
 @dataclass
 class Decoded:
-    """What came out of a recording.
+    """Counts of a decoded recording.
 
-    `events` are the rows of the table, those for lost events not counted; `counts` says how many of
-    each event. `lost` is how many events are known to be missing before a page, `gaps` at how many
-    places events are missing (a place may not know how many). `unsound` counts pages that are
-    cut short or damaged, `unreadable` records that fit no event format. `problems` are for people.
+    `events` are the rows without those for lost events, `counts` the rows by event. `lost` events
+    are missing at `gaps` places (some places have no number). `unsound` pages are cut short or
+    damaged; `unreadable` records fit no event format. `problems` are messages for the user.
     """
 
     clock: str = ""
@@ -69,10 +68,10 @@ class Decoded:
 
 
 def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Path) -> Decoded:
-    """Decode `trace_dat` into `events_parquet`: a row for each event, in the order of their times.
+    """Decode `trace_dat` into `events_parquet`: a row for each event, by time.
 
-    `node` is that of the CPU in the topology (null without one, or where it lacks the CPU). What is
-    damaged is left out and counted. Raises UserError when nothing in the file can be decoded.
+    `node` is the CPU's in the topology, else null. Damaged parts are left out and counted. Raises
+    UserError when nothing in the file can be decoded.
     """
     trace = open_trace(_mapped(trace_dat), trace_dat)
     with closing(PageSource(trace)) as source:
@@ -127,10 +126,10 @@ class _Decoder:
             yield from self._frames(chunk)
 
     def _frames(self, chunk: PageChunk) -> Iterator[pl.DataFrame]:
-        """Yield the events of a chunk, in several pieces where they are very many.
+        """Yield the events of a chunk, in several pieces if they are too many for one.
 
-        Pages follow each other in time; where they do not, as in no kernel's recording, one chunk
-        may have the late events of all pages.
+        A damaged recording, whose pages do not follow each other in time, may have the late events
+        of all pages in one chunk.
         """
         records, result = chunk.records, self.result
         result.unsound += int(np.count_nonzero(records.unsound & chunk.fresh))

@@ -1,7 +1,7 @@
-"""What an event's record looks like: the kernel's `events/<system>/<event>/format` texts.
+"""Parses event formats: the kernel's `events/<system>/<event>/format` texts.
 
-The texts are written by f_show() in kernel/trace/trace_events.c. A recording carries them along, so
-a field is always read as the kernel that wrote it laid it out.
+f_show() in kernel/trace/trace_events.c writes them. A recording has its own, so fields are always
+read in the layout of the kernel that wrote them.
 """
 
 import re

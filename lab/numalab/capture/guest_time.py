@@ -98,11 +98,11 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
 
 
 def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
-    """Find the line from one clock to the other; None where fewer than half of the model's switches
-    in the time of the recording have one in the trace.
+    """Find the line from one clock to the other; None where less than half of the model's switches
+    during the recording have one in the trace.
 
     `since` and `traced` are the times of each CPU's switches, ascending. Of all lines through a
-    pair of switches that on which most pairs lie is taken (Hough 1962), and fitted to them.
+    pair of switches, the one with most pairs on it is fitted to these (Hough 1962).
     """
     cpus = [cpu for cpu in since if len(traced.get(cpu, ()))]
     if sum(len(since[cpu]) for cpu in cpus) < _FEWEST:
@@ -244,8 +244,7 @@ def _timed(table: pl.DataFrame, clock: GuestTime | None, length_ns: int) -> pl.D
 def _named(counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime) -> pl.DataFrame:
     """Name the task of each row by the switch that brought it.
 
-    Where several are near, by the one to the task that its task_struct mostly was; and so where the
-    recording has none.
+    Of several switches nearby, or without one, the usual task of the row's task_struct counts.
     """
     rows = counts.select("cpu", "task", "since_ns").unique().sort("cpu", "since_ns", "task")
     named = _by_switch(rows, traced, clock, {})

@@ -1,7 +1,7 @@
-"""Reads what the memory model of mode timed counted: `emulator-configs/memory/oracle.h`.
+"""Reads the counts of the memory model of mode timed: `emulator-configs/memory/oracle.h`.
 
-Two files of little-endian 64-bit numbers, a header of eight and rows. They come from our own
-plugin; what can happen to them is that QEMU or the disk ended before they were whole.
+Two files of little-endian 64-bit numbers: a header of eight, and rows. Our own plugin writes them;
+they are cut short if QEMU ends early or the disk is full.
 """
 
 from collections.abc import Sequence
@@ -39,17 +39,16 @@ FIXED = (
 
 @dataclass(frozen=True)
 class MemoryTables:
-    """Counts by time slice (`slice_ns` is where it begins in virtual time, `length_ns` its length).
+    """Counts by time slice, which begins at `slice_ns` (virtual time) and is `length_ns` long.
 
-    `counts` has a row for each task (`task` is the address of its task_struct's stack pointer) on
-    each CPU (`node` is the CPU's): hits in the second and last level, stores that had to tell
-    other caches, time it stood still and time of it that it stood in queues, loads from memory and
-    from other nodes' memory, and lines from each node's memory (`memory_<node>`) and caches
-    (`cache_<node>`), and how many pages with their home on each node these lines were of
-    (`pages_<node>`; a page counts once in a slice, for the task that fetched of it first).
-    `traffic` has a row for each memory and link: `from_node`, `to_node` (the same of a memory),
-    lines, how long CPUs waited in its queue, and how long it needs for a line (`line_ps`).
-    `left_out` are rows of both for which there was no room.
+    `counts` has a row for each task (`task`: its task_struct's stack pointer) on each CPU (`node`):
+    hits in the second and last level, invalidating stores, stall time and queue time of it, loads
+    from memory and from far memory, lines from each node's memory (`memory_<node>`) and caches
+    (`cache_<node>`), and pages of these lines by home node (`pages_<node>`; once a slice, for the
+    first task).
+
+    `traffic` has a row for each memory and link: `from_node`, `to_node` (equal for a memory),
+    lines, waiting time in its queue, and time for a line (`line_ps`). `left_out` rows had no room.
     """
 
     counts: pl.DataFrame

@@ -1,8 +1,7 @@
-"""The records of a recording in the order of their times, a bounded number of pages at once.
+"""The records of a recording by time, a bounded number of pages at once.
 
-The pages are gone through once, as they lie in the file, to find their records. Where those are is
-kept in a temporary file, 16 bytes for each, because a page may be needed for two chunks and because
-the columns of the table follow from all events that are met.
+A first pass finds the records of all pages. Their places go to a temporary file, 16 bytes each: two
+chunks may need one page, and the columns of the table follow from all events.
 """
 
 import mmap
@@ -28,11 +27,10 @@ _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class PageChunk:
-    """Pages of some CPUs, by CPU and as they follow each other there, and their records.
+    """Pages of some CPUs, in order by CPU, and their records.
 
-    Only what has a time of `since` or later and before `until` is to be taken: a page that holds
-    later events comes again in the chunk of the next one. `fresh` marks pages that come for the
-    first time.
+    Only records with a time from `since` up to `until` belong to the chunk: a page with later
+    events comes again. `fresh` marks pages that come for the first time.
     """
 
     words: Words
@@ -134,10 +132,10 @@ class PageSource:
         self._first = np.concatenate([[0], np.cumsum(self._count)])
 
     def _find_what_is_missing(self, origin: list[tuple[str, int]]) -> None:
-        """Compare the pages with each other, and their records with what the kernel counted.
+        """Compare the pages with each other, and their records with the counts of the kernel.
 
-        The kernel hands out no empty page, and of a CPU none older than the one before it
-        (`ring_buffer_read_page()`); what it counted as read is what lies in the pages it gave.
+        The kernel hands out no empty page, and the pages of a CPU in order
+        (`ring_buffer_read_page()`); its count of read events is that of the pages it gave.
         """
         counts = dict.fromkeys(self._trace.read_events, 0)
         for number, (buffer, cpu) in enumerate(origin):

@@ -1,7 +1,7 @@
-"""Counters that were read in the guest while the command ran, as tables.
+"""Parses counters that the guest sampled while the command ran, into tables.
 
-The guest's numalab-run reads those of `SAMPLED`, workloads/numalab-sample.c the files of sources
-that plug-ins add. The text comes from a guest: what is not understood is left out.
+numalab-run reads the counters of `SAMPLED`, workloads/numalab-sample.c the files of plug-ins'
+sources. The text comes from a guest: unknown lines are skipped.
 """
 
 import re
@@ -63,7 +63,7 @@ ADDED: Schema = {
 
 @dataclass(frozen=True)
 class SampledValue:
-    """What a file said at one moment: a counter and its value, of a node where it has one."""
+    """The value of one counter at one moment, of a node or (None) of the whole machine."""
 
     counter: str
     value: float
@@ -82,12 +82,12 @@ Reader = Callable[[Mapping[str, str]], Iterable[SampledValue]]
 
 @dataclass(frozen=True)
 class SampledSource:
-    """Files of the guest's kernel that are read every so often: what a plug-in can add.
+    """Files of the guest's kernel that are read at intervals: a plug-in can add one.
 
     `name` is its word in `sample`. `path` is a file below /proc or /sys; a `*` in it stands for 0,
-    1 and so on. `title` and `unit` are those of its diagrams; with `grows` they show how much a
-    value grew from sample to sample. `read` may raise ValueError or LookupError for a text that it
-    does not understand: what the guest said at that moment is then left out.
+    1 and so on. `title` and `unit` are those of its diagrams, which show growth between samples
+    with `grows`. `read` may raise ValueError or LookupError for an unknown text: that moment is
+    left out.
     """
 
     name: str
@@ -136,12 +136,12 @@ def register_source(
 
 @dataclass(frozen=True)
 class Samples:
-    """Tables with a row for each value sampled; `time_ns` is CLOCK_MONOTONIC.
+    """Tables with a row for each sampled value; `time_ns` is CLOCK_MONOTONIC.
 
-    `vmstat`: counter, value. `schedstat`: of each CPU as `CpuSchedstat`. `tasks`: each thread with
-    its process (tgid), name, preferred NUMA node (-1: none) and NUMA group (0: none). `faults`: the
-    NUMA faults of a task by node (/proc/PID/sched; they decay). `pages`: KiB of a process by node.
-    `added`: what the sources of plug-ins gave, by source, counter and node (null: none).
+    `vmstat`: counter, value. `schedstat`: each CPU as `CpuSchedstat`. `tasks`: each thread with
+    process (tgid), name, preferred node (-1: none) and NUMA group (0: none). `faults`: NUMA faults
+    of a task by node (/proc/PID/sched; they decay). `pages`: KiB of a process by node. `added`:
+    values of plug-ins' sources by source, counter and node (null: none).
     """
 
     vmstat: pl.DataFrame
@@ -242,7 +242,7 @@ def _moments(text: str, names: Iterable[str]) -> Iterator[tuple[int, str, Mappin
 
 
 def _read(source: SampledSource, texts: Mapping[str, str]) -> Iterator[SampledValue]:
-    """Yield what a reader makes of the files, without what no table and no page could take."""
+    """Yield the values of a reader that tables and pages can hold. Raises UserError if it fails."""
     try:
         values: list[object] = [*source.read(texts)]
     except (ValueError, LookupError):

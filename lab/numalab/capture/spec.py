@@ -168,10 +168,9 @@ class TraceEvent:
 class CaptureSpec:
     """What to record.
 
-    `buffer_mib` is the ring buffer of all CPUs together, `clock` the trace clock. With
-    `lost_is_error` a run that lost events is not a result. `perf_stat` are events that perf counts
-    while the command runs, `sample` the counters that are read every `sample_ms` milliseconds (0:
-    none), `numastat` whether the nodes' counters are read before and after.
+    `buffer_mib` is the ring buffer of all CPUs together. With `lost_is_error` a run that lost
+    events fails. perf counts `perf_stat` while the command runs; `sample` is read every `sample_ms`
+    ms (0: never); `numastat` reads the nodes' counters before and after.
     """
 
     events: tuple[TraceEvent, ...]
@@ -217,9 +216,9 @@ def load_capture(table: Mapping[str, Any], path: Path) -> CaptureSpec:
 
 
 def expand(sets: Iterable[str], events: Iterable[str]) -> tuple[str, ...]:
-    """Return the events of some sets and some more, each once, in the order first named.
+    """Return the events of some sets and more events, each once, in order of first mention.
 
-    An event that is optional in one place and not in another is not.
+    An event that is required in one place is required.
     """
     named = [*(event for name in sets for event in SETS[name]), *events]
     needed = {name for name in named if not name.startswith("?")}

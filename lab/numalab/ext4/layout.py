@@ -1,8 +1,8 @@
-"""What lies on an ext4 disk: superblock, inodes, extents, directory entries. Pure, bytes to values.
+"""The layout of an ext4 disk: superblock, inodes, extents, directory entries. Bytes to values.
 
-Format: Documentation/filesystems/ext4/ and fs/ext4/ext4.h, ext4_extents.h of Linux 6.12. Only what
-`mke2fs` is asked for in `numalab.qemu.jobdisk` is read: 32-bit block numbers and extents, no
-journal, no checksums, nothing inside inodes. All numbers are little-endian.
+Format: Documentation/filesystems/ext4/ and fs/ext4/ext4.h, ext4_extents.h of Linux 6.12. Only the
+features that `numalab.qemu.jobdisk` gives to `mke2fs` are read: 32-bit block numbers and extents,
+no journal, no checksums, no data in inodes. Numbers are little-endian.
 """
 
 import struct

@@ -1,8 +1,7 @@
-"""Reads files and folders of an ext4 disk that a guest has written, in any state it may be in.
+"""Reads files and folders of an ext4 disk that a guest has written, in any state.
 
-Nothing on it is trusted: every pointer is checked against the disk, blocks of a file only ever
-ascend, and so much is read to find the way (directories, trees of extents) and no more. The disk
-must not change meanwhile.
+Nothing on it is trusted: every pointer is checked against the disk, blocks of a file only ascend,
+and metadata is bounded. The disk must not change meanwhile.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What was recorded of one load: where its tasks ran and waited, and which CPUs were idle."""
+"""The recording of a load: spans and stays of its tasks, and idle times of CPUs."""
 
 import re
 from collections import defaultdict
