@@ -269,7 +269,7 @@ def test_pointing_at_a_curve_gives_its_mean_and_band(sample: WatchedPage) -> Non
         (f"{at:,.0f}", f"{mean:g}", f"{low:g}", f"{high:g}", f"{runs}")
         for at, mean, low, high, runs in lines[tips["of"]].points
     ]
-    words = ("until [ms]", "mean [%]", "least", "most", "runs")
+    words = ("until [ms]", "mean [%]", "minimum", "maximum", "runs")
     assert tuple(tips[word] for word in words) in shown, tips
 
 

@@ -1,4 +1,4 @@
-"""What every form of a report has in common."""
+"""The registry of report formats."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

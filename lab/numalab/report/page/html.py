@@ -1,4 +1,4 @@
-"""`index.html`: the report of a cell as one file that asks nothing of any network."""
+"""`index.html`: the report of a cell as one file that makes no network request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -114,18 +114,18 @@ def _drawings(report: CellReport, kinds: Sequence[Traffic]) -> list[Json]:
 
 
 def _flow_text(kind: Traffic, side: Side) -> str:
-    """Say how much went between nodes in a run, and how far in all."""
+    """Write the total between nodes in a run, and the totals weighted by distance."""
     words = [
         f"{count_text(side.total)} {kind.unit}",
         *(f"{count_text(total)} {unit}" for unit, total in side.weighted),
     ]
     hidden = sum(value > 0 for value, _, _ in side.between) - MOST_FLOWS
     more = f"; {hidden} smaller flows are not drawn" if hidden > 0 else ""
-    return f"in a run {', '.join(words)}{more}"
+    return f"mean of a run: {', '.join(words)}{more}"
 
 
 def _chart_notes(report: CellReport, lines: Sequence[Drawn]) -> list[Json]:
-    """Return what the page says around each chart; the drawing itself comes from the data."""
+    """Return the captions of each chart."""
     return [
         {
             "timeline": timeline,

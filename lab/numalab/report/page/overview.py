@@ -1,4 +1,4 @@
-"""One page over many cells or results: questions, claims and figures, and where to look deeper."""
+"""One page over many cells or results: questions, claims, figures, and links to the cells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
 
 
 def _key_rows(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons that the overview shows of a cell: its key measures, or headlines."""
+    """Return the comparisons of a cell in the overview: its key measures, or headlines."""
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
     return keys or headlines(report)
 

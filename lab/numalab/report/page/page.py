@@ -1,7 +1,7 @@
-"""What all pages share: templates, scripts, and the policy that lets no other script run.
+"""Templates, scripts and the content security policy of all pages.
 
-A page's own policy (CSP) forbids every request and every script but those it was made with, so a
-hostile name from a guest could not run even if it were not escaped; and it is.
+The policy (CSP) forbids every request and every script but the page's own, so a hostile name from a
+guest could not run even if it were not escaped.
 """
 
 import json
@@ -44,7 +44,7 @@ def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str,
 
 
 def unfinished_facts(study: StudyResults) -> dict[str, Any]:
-    """Return what a page shows of planned runs without a result: causes, and every run."""
+    """Return the planned runs without a result for a page: causes, and every run."""
     groups = causes_of(study)
     runs = [run for cause in groups for run in cause.runs]
     return {
@@ -73,7 +73,7 @@ def data_uri(svg: str) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """Show what is invisible or would reorder a line; what is markup already passes as it is."""
+    """Escape invisible and reordering characters; markup passes unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return figures.printable(value)
     return value

@@ -24,7 +24,7 @@ class Drawn:
 
 
 def on_cpus(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
-    """Return what ran on each CPU, in at most about `most` spans, which a browser draws at once.
+    """Return the tasks on each CPU, in at most about `most` spans.
 
     Where there are more, time is cut into equal bins. A CPU's bin is of interest, other or idle,
     whichever took most of it, and names the task of that sort that ran longest. Equal neighbours
@@ -34,12 +34,12 @@ def on_cpus(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
 
 
 def of_tasks(timeline: Timeline, most: int = MOST_SPANS) -> Drawn:
-    """Return where each task of interest stayed (see `stays`), thinned like `on_cpus`."""
+    """Return the stays of each task of interest on nodes, thinned like `on_cpus`."""
     return _thinned(stays(timeline), timeline.length_ms, most, row=lambda span: span.task)
 
 
 def stays(timeline: Timeline) -> tuple[Span, ...]:
-    """Return where each task of interest stayed: one span from its first run on a node until its
+    """Return the stays of each task of interest: one span from its first run on a node until its
     first run on another node, waiting and sleeping included.
 
     The span's CPU is the first of the stay. The last stay ends with the task's last run.
@@ -93,7 +93,7 @@ def _thinned(spans: tuple[Span, ...], length_ms: float, most: int, row: Row) -> 
 
 
 def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
-    """Give each bin what `_winner` returns, and join bins in a row that have the same."""
+    """Reduce each bin to its `_winner`, and join adjacent bins with the same winner."""
     shares: list[dict[Who, float]] = [defaultdict(float) for _ in range(bins)]
     for span in spans:
         who = span.cpu, span.node, span.task, span.of_interest
@@ -117,7 +117,7 @@ def _binned(spans: Iterable[Span], width: float, bins: int) -> list[Span]:
 
 
 def _winner(share: dict[Who, float], width: float) -> Who | None:
-    """Return what ran longest in a bin among its largest sort, or None if it was mostly idle."""
+    """Return the longest task of the largest sort in a bin, or None if it was mostly idle."""
     sorts = {True: 0.0, False: 0.0}
     for (_, _, _, own), time in share.items():
         sorts[own] += time

@@ -1,4 +1,4 @@
-"""What went from node to node: matrices of the runs of each variant, drawn and as heat maps."""
+"""Traffic from node to node: matrices of each variant, drawn on the machine and as heat maps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Side:
 
     @property
     def between(self) -> list[tuple[float, int, int]]:
-        """The mean of each pair of different nodes, with where it left and where it went."""
+        """The mean of each pair of different nodes, with its source and target."""
         return [
             (value, near, far)
             for near, row in enumerate(self.means)
@@ -40,7 +40,7 @@ class Side:
 
     @property
     def total(self) -> float:
-        """What went to another node, in a run."""
+        """The traffic between different nodes, mean of a run."""
         return sum(value for value, _, _ in self.between)
 
 
