@@ -178,9 +178,9 @@ def _trace_cmd_report(trace: Path) -> None:
 
 def matrices(prepared: Builds, folder: Path) -> Iterator[Row]:
     """Run eight guests one after the other and two at once; list and query many runs."""
-    one, two = (matrix.run_all(prepared, folder, jobs) for jobs in (1, 2))
-    yield Row("8 runs in icount mode: --jobs 1 / --jobs 2", one[0], two[0], ">= 1.7")
-    yield Row("CPU time of that", one[1], two[1], ">= 0.9")
+    serial, parallel = (matrix.run_all(prepared, folder, jobs) for jobs in (1, 2))
+    yield Row("8 runs in icount mode: --jobs 1 / --jobs 2", serial[0], parallel[0], ">= 1.7")
+    yield Row("CPU time of that", serial[1], parallel[1], ">= 0.9")
     listed, asked = matrix.list_and_query(folder)
     yield Row(f"list {matrix.RUNS_LISTED} runs", listed, None, "<= 1 s")
     yield Row(f"a query over the measures of {matrix.RUNS_LISTED} runs", asked, None, "<= 2 s")
@@ -210,9 +210,9 @@ def commands() -> Iterator[Row]:
 
 def prediction() -> Iterator[Row]:
     """Predict the largest machine in every shape; the slowest counts."""
-    found = topology.measure_all()
+    sizes = topology.measure_all()
     what = f"predict {topology.NODES} nodes, {topology.NODES * topology.CPUS_OF_NODE} CPUs"
-    seconds, mib = max(each.seconds for each in found), max(each.mib for each in found)
+    seconds, mib = max(size.seconds for size in sizes), max(size.mib for size in sizes)
     yield Row(what, seconds, None, f"<= {topology.LIMIT_SECONDS:.0f} s")
     yield Row("memory of that", mib, None, f"<= {topology.LIMIT_MIB} MiB", "MiB")
 

@@ -82,9 +82,9 @@ def cost(argv: Sequence[str], programs: Path | None = None) -> Cost:
 
 
 def _middle(costs: Sequence[Cost]) -> Cost:
-    return Cost(median(each.wall for each in costs), median(each.cpu for each in costs))
+    return Cost(median(cost.wall for cost in costs), median(cost.cpu for cost in costs))
 
 
 if __name__ == "__main__":
-    for each in measure(sys.argv[1] if len(sys.argv) > 1 else "tcg", 3):
-        print(each)
+    for result in measure(sys.argv[1] if len(sys.argv) > 1 else "tcg", 3):
+        print(result)

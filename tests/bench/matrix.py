@@ -52,8 +52,8 @@ def run_all(prepared: Builds, folder: Path, jobs: int) -> tuple[float, float]:
 
 
 def _used() -> float:
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
@@ -69,12 +69,12 @@ def list_and_query(folder: Path) -> tuple[float, float]:
         directory = results.run(name)
         directory.path.mkdir(parents=True)
         directory.manifest.write_text("{}")
-        known = {"run": name, "seed": seed, "variant": "after", "mode": "icount"}
+        constant = {"run": name, "seed": seed, "variant": "after", "mode": "icount"}
         modified = directory.manifest.stat().st_mtime_ns
-        runs.append({**dict.fromkeys(RUNS), **known, "modified_ns": modified})
+        runs.append({**dict.fromkeys(RUNS), **constant, "modified_ns": modified})
         measures += [
-            {**dict.fromkeys(MEASURES), "run": name, "measure": f"m{each}", "value": float(seed)}
-            for each in range(MEASURES_OF_RUN)
+            {**dict.fromkeys(MEASURES), "run": name, "measure": f"m{number}", "value": float(seed)}
+            for number in range(MEASURES_OF_RUN)
         ]
     write_json(results.plan, {})
     store(Catalogue(results, pl.DataFrame(runs, RUNS), pl.DataFrame(measures, MEASURES)))

@@ -99,15 +99,15 @@ def planned(folder: Path) -> tuple[list[Task], float]:
     }
     image = BuiltImage("base", nowhere, "0" * 64, 1 << 21, ("libc6=2.36",))
     results = Results(folder / "results")
-    files = {each.name: {"program": b""} for each in plan.workloads.values()}
+    files = {workload.name: {"program": b""} for workload in plan.workloads.values()}
     results.path.mkdir()
     setting = Setting(Choice("icount", "host", "asked for"))
     with held_results([(plan, results)]):
         study = BuiltStudy(plan, Builds(kernels, image, files), results, setting)
         costs = Costs()
-        found = longest_first(missing_tasks(study), lambda task: cost_of(task, costs).seconds)
-        makespan((cost_of(task, costs).seconds for task in found), WORKERS)
-    return found, time.process_time() - began
+        ordered = longest_first(missing_tasks(study), lambda task: cost_of(task, costs).seconds)
+        makespan((cost_of(task, costs).seconds for task in ordered), WORKERS)
+    return ordered, time.process_time() - began
 
 
 def main() -> int:

@@ -71,12 +71,12 @@ def _peak_mib() -> int:
 
 def measure_all() -> list[Predicted]:
     """Predict every shape, each in a process of its own, so that memory is its own."""
-    found = []
+    predicted = []
     for shape in KEYS:
         argv = [sys.executable, __file__, shape]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        found.append(Predicted(**json.loads(done.stdout)))
-    return found
+        predicted.append(Predicted(**json.loads(done.stdout)))
+    return predicted
 
 
 def main() -> int:
@@ -84,10 +84,10 @@ def main() -> int:
     if len(sys.argv) > 1:
         print(json.dumps(asdict(measure(sys.argv[1]))))
         return 0
-    found = measure_all()
-    for each in found:
-        print(f"{each.shape:10} {each.seconds:6.2f} s {each.mib:4} MiB")
-    return int(any(each.seconds > LIMIT_SECONDS or each.mib > LIMIT_MIB for each in found))
+    sizes = measure_all()
+    for size in sizes:
+        print(f"{size.shape:10} {size.seconds:6.2f} s {size.mib:4} MiB")
+    return int(any(size.seconds > LIMIT_SECONDS or size.mib > LIMIT_MIB for size in sizes))
 
 
 if __name__ == "__main__":

@@ -66,9 +66,9 @@ def case(seed: int, scratch: Path) -> str:
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert most < _MOST_MEMORY
-    there = scratch / "there"
+    unpacked = scratch / "there"
     assert {path.name for path in scratch.iterdir()} <= {"a.tar.zst", "mine", "there"}
-    left = list(there.rglob("*")) if there.is_dir() else []
+    left = list(unpacked.rglob("*")) if unpacked.is_dir() else []
     assert all(not path.is_symlink() and (path.is_file() or path.is_dir()) for path in left)
     assert all(is_plain(path.name) for path in left)
     assert bool(left) == (outcome == "imported")

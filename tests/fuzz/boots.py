@@ -173,9 +173,9 @@ def main() -> None:
         return [bench(spec) for spec in specs]
 
     @contextmanager
-    def crew(store: Any, jobs: int, told: Any) -> Any:
+    def crew(store: Any, jobs: int, progress: Any) -> Any:
         pool: Any = SimpleNamespace(imap_unordered=lambda _, jobs: _Pool(list(jobs)))
-        yield workers.Examiners(store, pool, told, jobs)
+        yield workers.Examiners(store, pool, progress, jobs)
 
     for module in (hunt, bisect_case):
         for name, stand_in in (("connect", lambda _: None), ("prepare_benches", benches),

@@ -253,8 +253,8 @@ class Box:
 
     def _canary(self) -> dict[str, tuple[object, ...]]:
         folders = [self.outside, *(self.checkout / name for name in BELIEVED)]
-        there = {str(path): _state(path) for folder in folders for path in folder.rglob("*")}
-        return there | {str(path): () for path in self.scratch.iterdir()}
+        states = {str(path): _state(path) for folder in folders for path in folder.rglob("*")}
+        return states | {str(path): () for path in self.scratch.iterdir()}
 
 
 def missing_image() -> str:

@@ -93,7 +93,7 @@ def case(seed: int, scratch: Path) -> str:
     assert time.process_time() - began < _MOST_SECONDS
     cache = scratch / "cache"
     assert [
-        each for each in sorted(scratch.rglob("*")) if cache not in (each, *each.parents)
+        path for path in sorted(scratch.rglob("*")) if cache not in (path, *path.parents)
     ] == before
     return f"{kind} {outcome}"
 
@@ -191,16 +191,16 @@ _KINDS: dict[str, tuple[Callable[[random.Random], str], str, Callable[[Path], No
 
 
 def _put(rng: random.Random, text: str, pattern: re.Pattern[str], new: str) -> str:
-    found = list(pattern.finditer(text))
-    if not found:
+    matches = list(pattern.finditer(text))
+    if not matches:
         return text + new
-    at = rng.choice(found)
+    at = rng.choice(matches)
     return text[: at.start()] + new + text[at.end() :]
 
 
 def _value(rng: random.Random, text: str) -> str:
     """Put something else in the place of a value."""
-    return _put(rng, text, _VALUE, rng.choice([*_VALUES, *(f'"{each}"' for each in _STRINGS)]))
+    return _put(rng, text, _VALUE, rng.choice([*_VALUES, *(f'"{string}"' for string in _STRINGS)]))
 
 
 def _other(rng: random.Random, text: str) -> str:
@@ -222,8 +222,8 @@ def _lines(rng: random.Random, text: str) -> str:
     if rng.random() < 0.7:
         del lines[at : at + count]
     if rng.random() < 0.6:
-        there = rng.randrange(len(lines) + 1)
-        lines[there:there] = taken
+        place = rng.randrange(len(lines) + 1)
+        lines[place:place] = taken
     return "\n".join(lines) + "\n"
 
 

@@ -111,22 +111,22 @@ def _names(rng: random.Random, disk: Disk) -> None:
     """Write names into directories that no kernel would."""
     for _ in range(rng.randrange(1, 6)):
         name = rng.choice(_NAMES)
-        found = disk.find(rng.choice(string.ascii_letters[:3]).encode() + b"0", 1 << 14)
-        if found > 8:
-            disk[found - 2] = len(name) & 0xFF
-            disk[found : found + len(name)] = name
+        at = disk.find(rng.choice(string.ascii_letters[:3]).encode() + b"0", 1 << 14)
+        if at > 8:
+            disk[at - 2] = len(name) & 0xFF
+            disk[at : at + len(name)] = name
 
 
 def _records(rng: random.Random, disk: Disk) -> None:
     """Give directory entries other lengths and inodes, a folder's own among them."""
-    found = disk.find(b".\0\0\0", 1 << 14)
+    start = disk.find(b".\0\0\0", 1 << 14)
     for _ in range(8):
-        if found > 8:
-            at = found - 8 + rng.choice([0, 4, 5, 6, 12, 16])
+        if start > 8:
+            at = start - 8 + rng.choice([0, 4, 5, 6, 12, 16])
             disk[at : at + 2] = rng.choice([2, 11, 12, 13, 0, 3, 4092, 0xFFFF]).to_bytes(
                 2, "little"
             )
-            found = disk.find(b".\0\0\0", found + 4)
+            start = disk.find(b".\0\0\0", start + 4)
 
 
 def _wipe(rng: random.Random, disk: Disk) -> None:
@@ -141,8 +141,8 @@ def _wipe(rng: random.Random, disk: Disk) -> None:
 def _shuffle(rng: random.Random, disk: Disk) -> None:
     """Copy blocks over others."""
     for _ in range(rng.choice([1, 20])):
-        one, other = (rng.randrange(1, 1200) * _BLOCK for _ in range(2))
-        disk[one : one + _BLOCK] = disk[other : other + _BLOCK]
+        first, other = (rng.randrange(1, 1200) * _BLOCK for _ in range(2))
+        disk[first : first + _BLOCK] = disk[other : other + _BLOCK]
 
 
 _WAYS: list[Callable[[random.Random, Disk], None]] = [

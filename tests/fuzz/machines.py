@@ -69,21 +69,21 @@ def main() -> int:
     words = parser.parse_args()
     kernel = find_kernel(words.kernel)
     builds = build([kernel], load_recipe("base"))
-    found = _before(words.log)
-    done = {each.seed for each in found}
+    results = _before(words.log)
+    done = {result.seed for result in results}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(words.first, words.first + words.count):
             if seed in done:
                 continue
-            each = attempt(seed, kernel, builds, Path(folder))
-            found.append(each)
-            if each.verdict in ("differs", "failed"):
-                print(f"seed {seed}, {kernel.name}: {each.verdict}: {each.why}", flush=True)
+            result = attempt(seed, kernel, builds, Path(folder))
+            results.append(result)
+            if result.verdict in ("differs", "failed"):
+                print(f"seed {seed}, {kernel.name}: {result.verdict}: {result.why}", flush=True)
             if words.log:
                 with words.log.open("a") as log:
-                    log.write(json.dumps(asdict(each)) + "\n")
-    figures = Counter(each.verdict for each in found)
-    print(f"{kernel.name}: {len(found)} machines, " + _listed(figures))
+                    log.write(json.dumps(asdict(result)) + "\n")
+    figures = Counter(result.verdict for result in results)
+    print(f"{kernel.name}: {len(results)} machines, " + _listed(figures))
     return int(bool(figures["differs"] or figures["failed"]))
 
 

@@ -52,11 +52,11 @@ def case(seed: int, scratch: Path) -> str:
     with ExitStack() as stack:
         streams = [rng.choice(STREAMS) if odd in ("streams", "both") else "as usual"
                    for _ in range(3)]  # fmt: skip
-        given = [_stream(stack, number, kind) for number, kind in enumerate(streams)]
+        opened = [_stream(stack, number, kind) for number, kind in enumerate(streams)]
         closed = [number for number, kind in enumerate(streams) if kind == "closed"]
         ended = box.run(
             *words, env=env, user=user, wrap=wrap, closed=closed,
-            stdin=given[0] or -3, stdout=given[1], stderr=given[2],
+            stdin=opened[0] or -3, stdout=opened[1], stderr=opened[2],
         )  # fmt: skip
     box.check(ended, mute=streams[2] != "as usual")
     return f"{odd}: exit code {ended.code}"

@@ -84,14 +84,14 @@ def case(seed: int, scratch: Path) -> str:
     cwd = attempt.lab if not env or rng.random() < 0.3 else scratch / "home"
     if rng.random() < 0.2 and not env:
         env, cwd = {"NUMALAB_PATH": "."}, attempt.lab
-    known = user == ROOT or attempt._reads(cwd)
+    own = user == ROOT or attempt._reads(cwd)
     line = rng.choice(COMMANDS)
-    ended = box.run(*line, cwd=cwd if known else scratch / "home", env=env, user=user)
+    ended = box.run(*line, cwd=cwd if own else scratch / "home", env=env, user=user)
     box.check(ended)
     ran, foreign = RAN in ended.out, attempt.foreign()
     who = "root" if user == ROOT else "user"
     assert not (ran and foreign), f"a foreign plug-in ran as {who}: {foreign}\n{ended}"
-    needs = line in COMMANDS[:2] and known
+    needs = line in COMMANDS[:2] and own
     assert ran or not (needs and attempt.safe()), f"an own plug-in did not run\n{ended}"
     return f"as {who}: {'foreign' if foreign else 'own'}, {'ran' if ran else 'did not run'}"
 

@@ -80,11 +80,11 @@ _QUESTIONS: list[Callable[[Results, Results, Path], object]] = [
 
 def _beside(scratch: Path) -> dict[str, int]:
     """Return what there is beside the results, with sizes; the archive is ours to write."""
-    found = {}
+    sizes = {}
     for folder in ("outside", "whole"):
         for path in (scratch / folder).rglob("*"):
-            found[str(path)] = path.lstat().st_size
-    return found | {path.name: 0 for path in scratch.iterdir() if path.name != "archive.tar.zst"}
+            sizes[str(path)] = path.lstat().st_size
+    return sizes | {path.name: 0 for path in scratch.iterdir() if path.name != "archive.tar.zst"}
 
 
 def _json(rng: random.Random, path: Path) -> Path:
@@ -92,7 +92,7 @@ def _json(rng: random.Random, path: Path) -> Path:
 
 
 def _file(rng: random.Random, path: Path) -> Path:
-    return rng.choice(sorted(each for each in path.rglob("*") if each.is_file()))
+    return rng.choice(sorted(entry for entry in path.rglob("*") if entry.is_file()))
 
 
 def _value(rng: random.Random, path: Path, _outside: Path) -> None:

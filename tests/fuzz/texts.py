@@ -122,15 +122,15 @@ def _leave(rng: random.Random, directory: RunDir) -> None:
 
 
 def _samples(rng: random.Random) -> list[str]:
-    found = []
+    lines = []
     for step in range(rng.choice([1, 5, 50])):
-        found.append(f"@ {step * 10_000_000}\nvmstat numa_hint_faults {step}\n")
-        found += [f"schedstat cpu{cpu} 0 0 0 0 0 0 {step} {step} {step}\n" for cpu in range(8)]
-        found.append(
+        lines.append(f"@ {step * 10_000_000}\nvmstat numa_hint_faults {step}\n")
+        lines += [f"schedstat cpu{cpu} 0 0 0 0 0 0 {step} {step} {step}\n" for cpu in range(8)]
+        lines.append(
             f"task 7 7 {step % 4} 7 686f67 0:{step}:1:2:3 1:4:5:6:7\npages 7 0:{step} 1:9\n"
         )
-    assert len(found) < MAX_LINES
-    return found
+    assert len(lines) < MAX_LINES
+    return lines
 
 
 def _spoil(rng: random.Random, path: Path) -> None:

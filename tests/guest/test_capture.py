@@ -69,8 +69,8 @@ def test_everything_that_can_be_counted_is(make_machine: MakeMachine, tmp_path: 
     command = CommandData("sh", schedstat=(cpus[0], cpus[1]), numastat=(nodes[0], nodes[1]))
     made = measures_of(command)
     grown = {
-        name: each.value or 0
-        for name, each in made.items()
+        name: measure.value or 0
+        for name, measure in made.items()
         if name.startswith(("numastat_", "allocations_"))
     }
     assert len(grown) == 4 * 6 + 2  # nodes, counters; local and astray

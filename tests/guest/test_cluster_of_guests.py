@@ -35,9 +35,9 @@ parameters = { start_node = 0, allowed_nodes = "0-1", seconds = 0.5 }
 
 @pytest.fixture
 def processes(tmp_path: Path, kernel: BuiltKernel, image: BuiltImage) -> Iterator[Processes]:
-    found = Processes(tmp_path)
-    yield found
-    found.end()
+    started = Processes(tmp_path)
+    yield started
+    started.end()
 
 
 def test_a_worker_is_killed_while_its_guest_runs(
@@ -96,7 +96,7 @@ def test_a_worker_is_killed_while_its_guest_runs(
 
 
 def _guests(folder: Path) -> list[str]:
-    found = subprocess.run(
+    listed = subprocess.run(
         ["pgrep", "-a", "qemu-system"], capture_output=True, text=True, check=False
     )
-    return [line for line in found.stdout.splitlines() if str(folder) in line]
+    return [line for line in listed.stdout.splitlines() if str(folder) in line]

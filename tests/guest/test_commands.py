@@ -44,10 +44,10 @@ def numalab(*words: str, timeout: float = 500) -> "subprocess.CompletedProcess[s
 
 def guests(folder: Path) -> list[str]:
     """Return the QEMU processes that have a file below `folder` open."""
-    found = subprocess.run(
+    listed = subprocess.run(
         ["pgrep", "-a", "qemu-system"], capture_output=True, text=True, check=False
     )
-    return [line for line in found.stdout.splitlines() if str(folder) in line]
+    return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
 def test_numactl_prints_the_distances_of_the_ring() -> None:
@@ -82,7 +82,7 @@ def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (cell,) = document["cells"]
-    names = {each["name"] for each in cell["measures"]}
+    names = {measure["name"] for measure in cell["measures"]}
     assert [set(run["measures"]) == names for run in cell["runs"]] == [True, True]
     tables = [
         pl.read_parquet(

@@ -50,8 +50,8 @@ def test_what_the_wheel_brings_is_there(installed: Path, tmp_path: Path) -> None
 
 
 def test_the_wheel_holds_its_bill_of_materials(installed: Path) -> None:
-    (found,) = installed.parents[1].glob("lib/python*/site-packages/*.dist-info/sboms/*")
-    assert found.read_bytes() == (ROOT / found.name).read_bytes()
+    (sbom,) = installed.parents[1].glob("lib/python*/site-packages/*.dist-info/sboms/*")
+    assert sbom.read_bytes() == (ROOT / sbom.name).read_bytes()
 
 
 @pytest.mark.guest

@@ -68,7 +68,7 @@ def test_from_a_patch_to_the_old_groups() -> None:
     listed = subprocess.run(
         [*NUMALAB, "kernel", "list", "--json"], capture_output=True, text=True, check=True
     )
-    entries = {one["name"]: one["built"] for one in json.loads(listed.stdout)}
+    entries = {entry["name"]: entry["built"] for entry in json.loads(listed.stdout)}
     # The same inputs by another name are the same kernel.
     assert entries["debian-6.12-undo-group-construction"]["digest"] == named.digest
 

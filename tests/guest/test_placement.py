@@ -91,9 +91,9 @@ def test_vcpus_are_pinned_and_memory_is_there_before_the_start(
         assert vcpus == {"vcpu 0": CPUS[:1], "vcpu 1": CPUS[1:2]}
         assert cpus_in_use().alone >= set(CPUS[:2])
         size = PAGE_KIB[pages]
-        for found, node in zip(proof.memory, machine.topology.nodes, strict=True):
-            assert found.page_kib == size
-            assert sum(found.pages.values()) * size == backed_mib(node) << 10
+        for memory, node in zip(proof.memory, machine.topology.nodes, strict=True):
+            assert memory.page_kib == size
+            assert sum(memory.pages.values()) * size == backed_mib(node) << 10
         if pages == "2M":
             grown = sum(total for _, kib, total in pools() if kib == 2048)
             assert grown - sum(total for _, kib, total in before if kib == 2048) == 256
@@ -178,28 +178,34 @@ def test_memory_on_the_wrong_node_ends_a_guest_that_measures_timing(tmp_path: Pa
         witness.workload_began()
         witness.workload_ended()
         # For placement measures it is a note.
-        assert [str(each) for each in witness.proof.differs] == [what]
+        assert [str(misplaced) for misplaced in witness.proof.differs] == [what]
 
 
 def test_what_kvm_starts_itself_runs_beside_the_vcpus(tmp_path: Path) -> None:
     """One vCPU on the last host CPU, and all else elsewhere, also what appears once it runs."""
     two = firmware_machine(tmp_path)
     node = replace(two.topology.nodes[0], memory_mib=256)
-    one = replace(two.topology, nodes=(node,), distances=((10,),), cpu_shape=CpuShape(1, 1, 1, 1))
-    machine = replace(two, topology=one, vcpu_cpus=CPUS[1:2], measures_time=True)
+    single = replace(
+        two.topology, nodes=(node,), distances=((10,),), cpu_shape=CpuShape(1, 1, 1, 1)
+    )
+    machine = replace(two, topology=single, vcpu_cpus=CPUS[1:2], measures_time=True)
     prepared = prepare(machine, Job(("true",)), RunDir(tmp_path / "run"))
-    with started(connect(), machine, replace(prepared, xml=bare(prepared.xml))) as (guest, _, seen):
+    with started(connect(), machine, replace(prepared, xml=bare(prepared.xml))) as (
+        guest,
+        _,
+        observer,
+    ):
         deadline = time.monotonic() + 60
         while guest.monitor("query-status")["status"] != "running" and time.monotonic() < deadline:
             time.sleep(0.05)
-        seen.workload_began()
-        seen.workload_ended()
-        seen.check()
-        others = [t for t in seen.proof.threads if not t.role.startswith("vcpu")]
-        assert others and all(t.allowed == CPUS[:1] for t in others)
-        usage = seen.proof.usage
+        observer.workload_began()
+        observer.workload_ended()
+        observer.check()
+        helpers = [t for t in observer.proof.threads if not t.role.startswith("vcpu")]
+        assert helpers and all(t.allowed == CPUS[:1] for t in helpers)
+        usage = observer.proof.usage
         assert usage is not None and usage.seconds > 0
-        assert {t.thread for t in usage.threads} >= {t.thread for t in seen.proof.threads}
+        assert {t.thread for t in usage.threads} >= {t.thread for t in observer.proof.threads}
         assert set(usage.stolen_ms) == {CPUS[1]}
         locked = status(guest.pid, "VmLck")
         if may_lock_memory():

@@ -55,12 +55,12 @@ def test_what_plug_ins_add_reaches_the_guest(tmp_path: Path) -> None:
         assert made["tunables"] == {"/sys/kernel/mm/transparent_hugepage/enabled": value}
         assert made["cmdline"].endswith(" noresume")
         series = json.loads((run / "analysis.json").read_text())["series"]
-        free = [one for one in series if one["name"] == "node_memory-MemFree"]
-        assert [one["node"] for one in free] == [0, 1, 2, 3]
-        assert all(len(one["values"]) >= 4 and min(one["values"]) > 0 for one in free)
+        free = [line for line in series if line["name"] == "node_memory-MemFree"]
+        assert [line["node"] for line in free] == [0, 1, 2, 3]
+        assert all(len(line["values"]) >= 4 and min(line["values"]) > 0 for line in free)
     (bound,) = tmp_path.glob("reports/mine/*/runs/ring-4_bound-thp-always_now_1")
     measured = json.loads((bound / "measures.json").read_text())
-    values = {each["name"]: each["value"] for each in measured}
+    values = {measure["name"]: measure["value"] for measure in measured}
     shares = [values[f"task_time_share_node{node}"] for node in range(4)]
     assert shares[0] == shares[2] == 0
     assert shares[1] + shares[3] > 99

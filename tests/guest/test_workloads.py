@@ -66,9 +66,9 @@ run() {
 """
 
 
-def bound(name: str, **others: str) -> BoundWorkload:
+def bound(name: str, **changes: str) -> BoundWorkload:
     """Return a workload of short parameters, or of others than these."""
-    return resolve(load_workload(name), {**SHORT[name], **others}, load_topology(TOPOLOGY))
+    return resolve(load_workload(name), {**SHORT[name], **changes}, load_topology(TOPOLOGY))
 
 
 def files_of(names: Iterable[str]) -> dict[str, bytes]:
@@ -119,8 +119,8 @@ def check_metrics(name: str, output: str) -> None:
     # As short as they are, some have too few samples for their highest percentiles.
     always = {spec.name for spec in specs if (spec.percentile or 0) < 99}
     assert always <= {metric.name for metric in metrics} <= {spec.name for spec in specs}, output
-    found: Mapping[tuple[str, str], float] = {(m.name, m.label): m.value for m in metrics}
-    assert len(found) == len(metrics), "a metric is found twice"
+    values: Mapping[tuple[str, str], float] = {(m.name, m.label): m.value for m in metrics}
+    assert len(values) == len(metrics), "a metric is found twice"
 
 
 @pytest.mark.timeout(1800)  # where the kernel is not built yet

@@ -55,7 +55,7 @@ def ready(folder: Path, text: str = MATRIX, results: str = "results") -> BuiltSt
     target = Results(folder / results)
     target.path.mkdir(exist_ok=True)
     choice = Choice("icount", "host", "asked for")
-    files = {each.name: {"program": b"a"} for each in plan.workloads.values()}
+    files = {workload.name: {"program": b"a"} for workload in plan.workloads.values()}
     return BuiltStudy(plan, Builds(kernels, image, files), target, Setting(choice))
 
 

@@ -22,28 +22,28 @@ BUSY = "while :; do :; done"
 
 def qemus(mark: str) -> list[int]:
     """Return the QEMU processes whose command line holds `mark`, a path of the test."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             command = path.read_bytes().decode("utf-8", "replace")
             if "qemu-system" in command.split("\0")[0] and mark in command:
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def held_files(folder: Path) -> list[str]:
     """Return the files below `folder` that this process has open or locked."""
-    found = []
+    names = []
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if str(link.readlink()).startswith(str(folder)):
-                found.append(str(link.readlink()))
+                names.append(str(link.readlink()))
     inodes = {str(path.lstat().st_ino) for path in folder.rglob("*")}
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
         fields = line.split()
         if fields[4] == str(os.getpid()) and fields[5].split(":")[-1] in inodes:
-            found.append(line)
-    return found
+            names.append(line)
+    return names
 
 
 def lose(

@@ -10,7 +10,7 @@ from numalab.recording.recording import CommandData, Recording
 
 def measures_of(command: CommandData) -> dict[str, Measure]:
     """Return the measures of a run that only left this of its command."""
-    found = analyse(
+    measures = analyse(
         Recording(pl.DataFrame(schema=SCHEMA), None, tasks=(), command=command)
     ).measures
-    return {each.name: each for each in found}
+    return {measure.name: measure for measure in measures}

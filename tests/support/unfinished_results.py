@@ -34,7 +34,7 @@ def planned_runs(path: Path) -> list[str]:
 def leave(path: Path, run: str, folder: str, **about: Any) -> Path:
     """Leave of a planned run what a run that did not end well leaves: a folder with a manifest."""
     runs, plan = path / "runs", json.loads((path / "plan.json").read_text())
-    (planned,) = (each for each in plan["runs"] if each["id"] == run)
+    (planned,) = (entry for entry in plan["runs"] if entry["id"] == run)
     shutil.rmtree(runs / run, ignore_errors=True)
     manifest = json.loads((_WHOLE / "manifest.json").read_text())
     manifest["workload"]["label"] = planned["workload"]

@@ -46,7 +46,7 @@ class Parts:
     emulator: Path
     kernel: HostKernel
     root: Path
-    others: tuple[Path, ...]
+    disks: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Completed:
 
     def json(self) -> Any:
         """Return its output as JSON; what it said otherwise fails the test."""
-        assert self.status == 0, self.told()
+        assert self.status == 0, self.output()
         return json.loads(self.stdout)
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Return what it said, for a message."""
         return f"{' '.join(self.argv)} -> {self.status}\n{self.stdout}\n{self.stderr}"
 
@@ -133,10 +133,10 @@ class Bed:
         while pending._answers.empty():
             self._check(f"{' '.join(pending.argv)[:200]}", pending.limit, wall)
             time.sleep(0.05)
-        found = pending._answers.get()
-        if found is None:
+        answer = pending._answers.get()
+        if answer is None:
             raise BedFailed(f"the bed's host is gone {self._broken}\n{self.console()}")
-        return found
+        return answer
 
     def await_ready(self) -> None:
         """Wait until the runner answers. Raises BedFailed with the host's console."""
@@ -245,7 +245,7 @@ def render_argv(
     for source, row in enumerate(topology.distances):
         for target, distance in enumerate(row):
             argv += ["-numa", f"dist,src={source},dst={target},val={distance}"]
-    for number, disk in enumerate((parts.root, *parts.others)):
+    for number, disk in enumerate((parts.root, *parts.disks)):
         back = f"memory-backend-file,id=disk{number},mem-path={disk},share=on,readonly=on"
         argv += ["-object", f"{back},size={disk.stat().st_size}"]
         argv += ["-device", f"nvdimm,id=nvdimm{number},memdev=disk{number},unarmed=on"]

@@ -44,13 +44,13 @@ def make_parts(folder: Path) -> Parts:
     cache = cache_dir("testbed")
     emulator = ensure_emulator(find_emulator(EMULATOR))
     guest = ensure_image(load_recipe("base"))
-    others = (
+    more = (
         python_disk(cache),
         project_disk(folder),
         guests_disk(cache, ensure_kernel(find_kernel("debian-6.12")).bzimage, guest.path.parent),
     )
     root = ensure_image(load_recipe("host")).path
-    return Parts(emulator.program, host_kernel(cache), root, others)
+    return Parts(emulator.program, host_kernel(cache), root, more)
 
 
 @pytest.fixture(scope="session")

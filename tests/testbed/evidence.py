@@ -16,11 +16,11 @@ from typing import Any
 
 def cpus(text: str) -> list[int]:
     """Expand `0-3,8`."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def fields(path: Path) -> dict[str, str]:
@@ -31,34 +31,34 @@ def fields(path: Path) -> dict[str, str]:
 
 def processes(program: str = "qemu-system") -> list[int]:
     """Return the processes of a program, in the order in which they were started."""
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdecimal() and program in str((folder / "exe").readlink()):
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             continue
-    return sorted(found)
+    return sorted(pids)
 
 
 def threads(pid: int) -> list[dict[str, Any]]:
     """Return each thread's name and the CPUs that it may run on."""
-    found = []
+    listed = []
     for folder in Path(f"/proc/{pid}/task").iterdir():
         try:
             status = fields(folder / "status")
         except OSError:
             continue
         allowed = cpus(status["Cpus_allowed_list"])
-        found.append({"tid": int(folder.name), "name": status["Name"], "allowed": allowed})
-    return found
+        listed.append({"tid": int(folder.name), "name": status["Name"], "allowed": allowed})
+    return listed
 
 
 def memory(pid: int) -> list[dict[str, Any]]:
     """Return the guest's memory, a mapping each in the order in which QEMU has opened the files."""
     files = Path(f"/proc/{pid}/fd")
     opened = []
-    for number in sorted(int(each.name) for each in files.iterdir()):
+    for number in sorted(int(entry.name) for entry in files.iterdir()):
         with suppress(OSError):  # closed meanwhile
             if "memory-backend" in str((files / str(number)).readlink()):
                 opened.append((files / str(number)).stat().st_ino)
@@ -67,7 +67,7 @@ def memory(pid: int) -> list[dict[str, Any]]:
         words = line.split(maxsplit=5)
         if len(words) == 6 and "memory-backend" in words[5]:
             inodes[int(words[0].partition("-")[0], 16)] = int(words[4])
-    found = []
+    files_of_memory = []
     for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
         address, policy, *words = line.split()
         if int(address, 16) in inodes:
@@ -76,19 +76,19 @@ def memory(pid: int) -> list[dict[str, Any]]:
             }
             size = [int(w.split("=")[1]) for w in words if w.startswith("kernelpagesize_kB=")]
             place = opened.index(inodes[int(address, 16)])
-            found.append((place, policy, pages, size[0] if size else 0))
-    return [{"policy": p, "pages": n, "page_kib": s} for _, p, n, s in sorted(found)]
+            files_of_memory.append((place, policy, pages, size[0] if size else 0))
+    return [{"policy": p, "pages": n, "page_kib": s} for _, p, n, s in sorted(files_of_memory)]
 
 
 def pools() -> dict[str, dict[str, list[int]]]:
     """Return by node and page size how many huge pages there are, and how many are free."""
-    found: dict[str, dict[str, list[int]]] = {}
+    sizes: dict[str, dict[str, list[int]]] = {}
     for folder in Path("/sys/devices/system/node").glob("node*/hugepages/hugepages-*"):
         node = folder.parts[-3].removeprefix("node")
         size = folder.name.removeprefix("hugepages-")
         numbers = [int((folder / name).read_text()) for name in ("nr_hugepages", "free_hugepages")]
-        found.setdefault(node, {})[size] = numbers
-    return found
+        sizes.setdefault(node, {})[size] = numbers
+    return sizes
 
 
 def at_work() -> int:
@@ -99,7 +99,7 @@ def at_work() -> int:
     opened = set()
     for pid in (*processes(), *processes("virtlogd")):
         with suppress(OSError):  # it has ended meanwhile
-            opened |= {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+            opened |= {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
     count = 0
     for path in opened:
         if path.endswith("/heartbeat.jsonl"):
@@ -126,10 +126,10 @@ def main() -> None:
     # A guest that was just asked for has no process yet.
     while at_work() < wanted and (starters() or time.monotonic() < begun + 30):
         time.sleep(8)  # a look takes most of a second of an emulated CPU
-    found = []
+    qemus = []
     for pid in processes():
         status = fields(Path(f"/proc/{pid}/status"))
-        found.append(
+        qemus.append(
             {
                 "pid": pid,
                 "starter": int(status["PPid"]),
@@ -142,7 +142,7 @@ def main() -> None:
                 "command": Path(f"/proc/{pid}/cmdline").read_text().split("\0"),
             }
         )
-    print(json.dumps({"at_work": at_work(), "qemus": found, "pools": pools()}))
+    print(json.dumps({"at_work": at_work(), "qemus": qemus, "pools": pools()}))
 
 
 if __name__ == "__main__":

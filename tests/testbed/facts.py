@@ -12,11 +12,11 @@ _SYSTEM = Path("/sys/devices/system")
 
 def cpus(text: str) -> list[int]:
     """Expand `0-3,8`."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ Qemu = dict[str, Any]
 
 def lying(bed: Bed, count: int = 1) -> list[Qemu]:
     """Return the QEMUs, once `count` of them have a guest whose workload runs."""
-    seen = bed.run("python3", EVIDENCE, str(count)).json()
-    assert seen["at_work"] == count, seen
-    found: list[Qemu] = seen["qemus"]
-    return found
+    evidence = bed.run("python3", EVIDENCE, str(count)).json()
+    assert evidence["at_work"] == count, evidence
+    qemus: list[Qemu] = evidence["qemus"]
+    return qemus
 
 
 def run_beside(
@@ -35,40 +35,40 @@ def run_beside(
         asked = (*before, "numalab", "boot", *words[:end], *GUEST, "--json", *words[end:])
         begun.append(bed.begin(*asked, user=user, seconds=600))
     try:
-        seen = lying(bed, len(guests))
+        qemus = lying(bed, len(guests))
     except AssertionError:
-        raise AssertionError("\n".join(each.result().told() for each in begun)) from None
+        raise AssertionError("\n".join(guest.result().output() for guest in begun)) from None
     # A daemon's QEMU does not say who asked for it.
-    of = [seen[0]] if len(guests) == 1 else [_asked(seen, words[-1]) for words in guests]
+    of = [qemus[0]] if len(guests) == 1 else [_asked(qemus, words[-1]) for words in guests]
     for qemu in of:
         meanwhile(qemu)
-    return tuple((qemu, each.result().json()) for qemu, each in zip(of, begun, strict=True))
+    return tuple((qemu, guest.result().json()) for qemu, guest in zip(of, begun, strict=True))
 
 
-def _asked(seen: list[Qemu], word: str) -> Qemu:
-    (found,) = (qemu for qemu in seen if word in qemu["asked"])
-    return found
+def _asked(qemus: list[Qemu], word: str) -> Qemu:
+    (match,) = (qemu for qemu in qemus if word in qemu["asked"])
+    return match
 
 
 def policies(qemu: Qemu) -> list[str]:
     """Return the memory policy of each guest node, as in numa_maps."""
-    return [each["policy"] for each in qemu["memory"]]
+    return [node["policy"] for node in qemu["memory"]]
 
 
 def vcpus(qemu: Qemu) -> list[int]:
     """Return the one host CPU of each vCPU, in the order of the vCPUs."""
-    threads = {each["name"]: each["allowed"] for each in qemu["threads"]}
+    threads = {thread["name"]: thread["allowed"] for thread in qemu["threads"]}
     count = sum(name.startswith("CPU ") for name in threads)
-    found = [threads[f"CPU {number}/KVM"] for number in range(count)]
-    assert all(len(cpus) == 1 for cpus in found)
-    return [cpus[0] for cpus in found]
+    allowed = [threads[f"CPU {number}/KVM"] for number in range(count)]
+    assert all(len(cpus) == 1 for cpus in allowed)
+    return [cpus[0] for cpus in allowed]
 
 
 def nodes(qemu: Qemu) -> list[int]:
     """Return the one host node of each guest node's pages."""
-    found = [list(map(int, each["pages"])) for each in qemu["memory"]]
-    assert all(len(each) == 1 for each in found)
-    return [each[0] for each in found]
+    host_nodes = [list(map(int, node["pages"])) for node in qemu["memory"]]
+    assert all(len(node) == 1 for node in host_nodes)
+    return [node[0] for node in host_nodes]
 
 
 def pages_of_nodes(bed: Bed, size: str = "2048kB") -> dict[int, int]:

@@ -11,7 +11,7 @@ def system(bed: Bed) -> None:
     assert bed.run("mkdir", "-p", "/var/log/libvirt").status == 0
     for daemon in ("virtlogd", "libvirtd"):
         started = bed.run("sh", "-c", f"pidof {daemon} || {daemon} -d")
-        assert started.status == 0, started.told()
+        assert started.status == 0, started.output()
 
 
 @pytest.mark.usefixtures("system")
@@ -25,9 +25,9 @@ def test_a_users_daemon_starts_a_guest_that_lies_as_planned(bed: Bed) -> None:
 
 def lies_as_planned(bed: Bed, connection: str, user: str) -> None:
     words = ("ring-2", "--connect", connection, "--", "sleep", "40")
-    ((qemu, told),) = run_beside(bed, words, user=user)
+    ((qemu, result),) = run_beside(bed, words, user=user)
     assert "libvirtd" in qemu["asked"][0] or qemu["starter"] == 1
     assert len(set(vcpus(qemu))) == 4
     assert [cpu // 3 for cpu in vcpus(qemu)] == [n for n in nodes(qemu) for _ in range(2)]
     assert policies(qemu) == [f"bind:{n}" for n in nodes(qemu)]
-    assert told["proof"]["differs"] == [] and told["timing"]["means"]
+    assert result["proof"]["differs"] == [] and result["timing"]["means"]

@@ -31,34 +31,36 @@ BUSY = "timeout {seconds} taskset -c {cpu} sh -c 'while :; do :; done' || true"
 
 def test_two_share_nothing_a_third_is_refused_and_killed_ones_leave_nothing(bed: Bed) -> None:
     boot = ("numalab", "boot", "ring-2", *GUEST, "--pages", "2M", "--json", "--")
-    guests = {each: bed.begin(*boot, "sleep", each, seconds=900) for each in ("3601", "3602")}
-    seen = bed.run("python3", EVIDENCE, "2", seconds=900).json()
-    assert seen["at_work"] == 2
+    guests = {entry: bed.begin(*boot, "sleep", entry, seconds=900) for entry in ("3601", "3602")}
+    evidence = bed.run("python3", EVIDENCE, "2", seconds=900).json()
+    assert evidence["at_work"] == 2
     first, second = (
-        next(qemu for qemu in seen["qemus"] if seconds in qemu["asked"]) for seconds in guests
+        next(qemu for qemu in evidence["qemus"] if seconds in qemu["asked"]) for seconds in guests
     )
     assert len({*vcpus(first), *vcpus(second)}) == 8
     assert len({*nodes(first), *nodes(second)}) == 4
 
     third = bed.run(*boot, "true")
-    assert third.status == 3, third.told()
+    assert third.status == 3, third.output()
     assert "run other guests" in third.stderr
 
     # QEMU is killed: numalab tells it, and gives back what the guest had.
     bed.run("kill", "-9", str(first["pid"]))
     lost = guests["3601"].result()
-    assert lost.status == 4, lost.told()
+    assert lost.status == 4, lost.output()
     assert "QEMU was killed by SIGKILL" in lost.stderr
     assert pages_of_nodes(bed) == dict.fromkeys(nodes(second), 384)
-    assert {cpu for each in budget(bed) for cpu in each["claim"]["cpus"]} >= {*vcpus(second)}
+    assert {cpu for entry in budget(bed) for cpu in entry["claim"]["cpus"]} >= {*vcpus(second)}
     assert len(budget(bed)) == 1
 
     # numalab is killed: its QEMU runs on until the next numalab ends it.
     bed.run("kill", "-9", str(second["starter"]))
     assert guests["3602"].result().status == -9
-    assert [each["pid"] for each in bed.run("python3", EVIDENCE).json()["qemus"]] == [second["pid"]]
-    told = bed.run(*boot, "true").json()
-    assert told["status"] == 0 and told["timing"]["means"]
+    assert [entry["pid"] for entry in bed.run("python3", EVIDENCE).json()["qemus"]] == [
+        second["pid"]
+    ]
+    result = bed.run(*boot, "true").json()
+    assert result["status"] == 0 and result["timing"]["means"]
     assert bed.run("python3", EVIDENCE).json()["qemus"] == []
     assert pages_of_nodes(bed) == {}
     assert budget(bed) == []
@@ -84,7 +86,7 @@ def test_a_user_who_may_lock_little_is_told_of_load_on_a_vcpus_cpu(bed: Bed) -> 
     def load(qemu: Qemu) -> None:
         bed.run("sh", "-c", BUSY.format(seconds=20, cpu=vcpus(qemu)[0]))
 
-    ((qemu, told),) = run_beside(
+    ((qemu, result),) = run_beside(
         bed,
         (write(bed, "small", SMALL), "--", "sh", "-c", work),
         user="user",
@@ -93,24 +95,24 @@ def test_a_user_who_may_lock_little_is_told_of_load_on_a_vcpus_cpu(bed: Bed) -> 
     )
     assert qemu["locked_kib"] == 0
     assert policies(qemu) == [f"bind:{n}" for n in nodes(qemu)]
-    assert [list(each["pages"].values()) for each in qemu["memory"]] == [[256 << 8]] * 2
-    assert told["proof"]["differs"] == [] and told["timing"]["means"]
+    assert [list(entry["pages"].values()) for entry in qemu["memory"]] == [[256 << 8]] * 2
+    assert result["proof"]["differs"] == [] and result["timing"]["means"]
     waited = {
-        each["subject"]: each["amount"]
-        for each in told["timing"]["disturbs"]
-        if each["kind"] == "waited"
+        entry["subject"]: entry["amount"]
+        for entry in result["timing"]["disturbs"]
+        if entry["kind"] == "waited"
     }
     assert max(waited, key=waited.__getitem__) == "vcpu 0" and waited["vcpu 0"] > 0.1
     # The guest itself counts what was taken from it: what numalab reads of a host that is a guest.
-    stolen = parse_stolen(told["stdout"], range(4))
+    stolen = parse_stolen(result["stdout"], range(4))
     assert max(stolen, key=stolen.__getitem__) == 0 and stolen[0] > 3000
-    percent = parse_steal(told["stdout"])
+    percent = parse_steal(result["stdout"])
     assert percent is not None and percent > 0.1
 
 
 def test_beside_each_other_one_with_a_bare_node_and_one_that_is_torn(bed: Bed) -> None:
     work = "grep -h MemTotal: /sys/devices/system/node/node*/meminfo; sleep 61"
-    (bare, told), (torn, not_timed) = run_beside(
+    (bare, result), (torn, not_timed) = run_beside(
         bed,
         (write(bed, "bare", NO_MEMORY), "--nodes", "0,1,2", "--", "sh", "-c", work),
         # A host CPU for each vCPU, but those of a guest node are of two host nodes. None is one
@@ -119,8 +121,8 @@ def test_beside_each_other_one_with_a_bare_node_and_one_that_is_torn(bed: Bed) -
     )
     assert [cpu // 3 for cpu in vcpus(bare)] == [nodes(bare)[n] for n in (0, 0, 1, 2)]
     assert policies(bare) == ["bind:0", "bind:1", "bind:2"]
-    assert told["timing"]["means"] and told["proof"]["differs"] == []
-    sizes = [int(line.split()[3]) for line in told["stdout"].splitlines()]
+    assert result["timing"]["means"] and result["proof"]["differs"] == []
+    sizes = [int(line.split()[3]) for line in result["stdout"].splitlines()]
     assert [bool(kib) for kib in sizes] in ([True, True], [True, True, False])
 
     assert vcpus(torn) == [9, 5, 10, 11] and not {*vcpus(bare)} & {*vcpus(torn)}

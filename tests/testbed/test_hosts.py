@@ -74,15 +74,15 @@ def test_a_host_is_seen_as_it_is_and_planned_upon(parts: Parts, case: Case) -> N
     with booted(parts, case) as bed:
         asked = bed.begin("python3", FACTS), bed.begin("numalab", "host", "show", "--json")
         begun = {
-            each.guest: bed.begin("numalab", "place", small(bed, each.guest), "--json")
-            for each in case.guests
+            wanted.guest: bed.begin("numalab", "place", small(bed, wanted.guest), "--json")
+            for wanted in case.guests
         }
-        facts, shown = (each.result().json() for each in asked)
-        plans = {guest: each.result().json() for guest, each in begun.items()}
+        facts, shown = (wanted.result().json() for wanted in asked)
+        plans = {guest: wanted.result().json() for guest, wanted in begun.items()}
         if case.boots:
             words = (f"/tmp/{case.boots}.toml", "--", "sleep", "60")
-            ((qemu, told),) = run_beside(bed, words)
-            lies_as_planned(qemu, told, plans[case.boots])
+            ((qemu, result),) = run_beside(bed, words)
+            lies_as_planned(qemu, result, plans[case.boots])
     own = facts["nodes"]
     table = [node["distances"] for node in own]
     assert [row["id"] for row in shown["nodes"]] == [node["id"] for node in own]
@@ -91,26 +91,26 @@ def test_a_host_is_seen_as_it_is_and_planned_upon(parts: Parts, case: Case) -> N
     assert [expanded(row["cpus"]) for row in shown["nodes"]] == [node["cpus"] for node in own]
     assert expanded(shown["isolated"]) == facts["isolated"]
     node_of = {cpu: node["id"] for node in own for cpu in node["cpus"]}
-    for each in case.guests:
-        plan, guest = plans[each.guest], load_topology(each.guest)
+    for wanted in case.guests:
+        plan, guest = plans[wanted.guest], load_topology(wanted.guest)
         assert len(set(plan["host_nodes"])) == len(guest.nodes)
         for node, host_node in zip(guest.nodes, plan["host_nodes"], strict=True):
             assert {node_of[plan["vcpus"][cpu]] for cpu in node.cpus} == {host_node}
         rows = [[table[a][b] for b in plan["host_nodes"]] for a in plan["host_nodes"]]
-        assert keeps_order([list(row) for row in guest.distances], rows) is each.kept
-        assert plan["timing"] is each.kept
-        assert bool(plan["distorts"]) is not each.kept
+        assert keeps_order([list(row) for row in guest.distances], rows) is wanted.kept
+        assert plan["timing"] is wanted.kept
+        assert bool(plan["distorts"]) is not wanted.kept
 
 
-def lies_as_planned(qemu: Qemu, told: dict[str, Any], plan: dict[str, Any]) -> None:
+def lies_as_planned(qemu: Qemu, result: dict[str, Any], plan: dict[str, Any]) -> None:
     """Compare how a guest lay by /proc, and what numalab said of it, with the plan."""
     assert vcpus(qemu) == plan["vcpus"]
     for thread in qemu["threads"]:
         assert thread["name"].startswith("CPU ") or set(thread["allowed"]) <= {*plan["emulator"]}
     assert nodes(qemu) == plan["host_nodes"]
     assert policies(qemu) == [f"bind:{node}" for node in plan["host_nodes"]]
-    assert [sum(each["pages"].values()) for each in qemu["memory"]] == [192 << 8] * len(nodes(qemu))
-    assert told["proof"]["differs"] == [] and told["timing"]["means"]
+    assert [sum(node["pages"].values()) for node in qemu["memory"]] == [192 << 8] * len(nodes(qemu))
+    assert result["proof"]["differs"] == [] and result["timing"]["means"]
 
 
 def small(bed: Bed, name: str) -> str:
@@ -132,8 +132,8 @@ def keeps_order(guest: list[list[int]], host: list[list[int]]) -> bool:
 
 
 def expanded(text: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

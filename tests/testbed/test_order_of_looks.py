@@ -10,6 +10,6 @@ OLD = "/disk/project/tests/testbed/old_order.py"
 
 
 def test_a_look_before_anything_is_moved_finds_them_astray(bed: Bed) -> None:
-    told = bed.run("python3", OLD, "boot", "ring-2", *GUEST, "--json", "--", "true").json()
-    assert any("TC tc-ram-node" in each["subject"] for each in told["proof"]["differs"])
-    assert not told["timing"]["means"]
+    result = bed.run("python3", OLD, "boot", "ring-2", *GUEST, "--json", "--", "true").json()
+    assert any("TC tc-ram-node" in misplaced["subject"] for misplaced in result["proof"]["differs"])
+    assert not result["timing"]["means"]

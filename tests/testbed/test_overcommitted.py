@@ -13,7 +13,7 @@ def node_ids(qemu: Qemu) -> list[int]:
 
 
 def test_a_ring_of_four_lies_on_a_ring_of_four(bed: Bed) -> None:
-    ((qemu, told),) = run_beside(bed, ("ring-4", "--pages", "2M", "--", "sleep", "40"))
+    ((qemu, result),) = run_beside(bed, ("ring-4", "--pages", "2M", "--", "sleep", "40"))
     assert sorted(nodes(qemu)) == [0, 1, 2, 3]
     assert len(set(vcpus(qemu))) == 8
     assert node_ids(qemu) == [node for node in nodes(qemu) for _ in range(2)]
@@ -21,7 +21,7 @@ def test_a_ring_of_four_lies_on_a_ring_of_four(bed: Bed) -> None:
     assert [memory["page_kib"] for memory in qemu["memory"]] == [2048] * 4
     # What are two hops in the guest are two hops on the host.
     assert abs(nodes(qemu)[0] - nodes(qemu)[2]) == 2
-    assert told["timing"]["means"] and told["proof"]["differs"] == []
+    assert result["timing"]["means"] and result["proof"]["differs"] == []
     assert pages_of_nodes(bed) == {}
 
 
@@ -34,9 +34,9 @@ def test_vcpus_that_share_cpus_are_no_measurement_and_memory_is_preferred(bed: B
     assert vcpus(by_hand[0]) == [1, 1, 4, 4]
     assert node_ids(too_wide[0]) == [2] * 4 + [3] * 4
     assert len(set(vcpus(too_wide[0]))) == 6
-    for (qemu, told), wanted in ((by_hand, [0, 1]), (too_wide, [2, 3])):
+    for (qemu, result), wanted in ((by_hand, [0, 1]), (too_wide, [2, 3])):
         assert policies(qemu) == [f"prefer:{node}" for node in wanted]
         assert nodes(qemu) == wanted
         assert qemu["locked_kib"] == 0
-        assert told["timing"] == {"means": False, "against": ["plan"], "disturbs": []}
-        assert told["proof"]["differs"] == []
+        assert result["timing"] == {"means": False, "against": ["plan"], "disturbs": []}
+        assert result["proof"]["differs"] == []

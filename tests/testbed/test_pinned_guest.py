@@ -15,8 +15,8 @@ EVIDENCE = "/disk/project/tests/testbed/evidence.py"
 
 def checks(completed: Completed) -> dict[str, dict[str, str]]:
     """Return what the doctor found, by name; it also misses compilers here."""
-    found = Completed((), 0, completed.stdout, completed.stderr, cut=False).json()
-    return {check["name"]: check for check in found}
+    listed = Completed((), 0, completed.stdout, completed.stderr, cut=False).json()
+    return {check["name"]: check for check in listed}
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def before(bed: Bed) -> tuple[Completed, Completed]:
 
 
 def test_the_doctor_has_not_tried_kvm_yet(before: tuple[Completed, Completed]) -> None:
-    found = checks(before[0])
-    assert found["QEMU"]["ok"] and found["libvirt"]["ok"]
-    assert "/dev/kvm opens" in found["KVM"]["found"]
+    results = checks(before[0])
+    assert results["QEMU"]["ok"] and results["libvirt"]["ok"]
+    assert "/dev/kvm opens" in results["KVM"]["found"]
 
 
 def test_a_guest_of_two_nodes_is_planned_one_to_one(before: tuple[Completed, Completed]) -> None:
@@ -46,14 +46,14 @@ def seen_and_told(bed: Bed, before: object) -> tuple[dict[str, object], dict[str
     """Boot a guest; return what /proc said while its workload ran, and what numalab said after."""
     guest = bed.begin("numalab", "boot", "ring-2", *GUEST, "--pages", "2M", "--json", "--",
                       "sleep", "60", seconds=200)  # fmt: skip
-    seen = bed.run("python3", EVIDENCE, "1").json()
-    return seen, guest.result().json()
+    evidence = bed.run("python3", EVIDENCE, "1").json()
+    return evidence, guest.result().json()
 
 
 def test_it_lies_where_it_was_planned(seen_and_told: tuple[dict, dict]) -> None:  # type: ignore[type-arg]
-    seen, _ = seen_and_told
-    assert seen["at_work"] == 1
-    (qemu,) = seen["qemus"]
+    evidence, _ = seen_and_told
+    assert evidence["at_work"] == 1
+    (qemu,) = evidence["qemus"]
     vcpus = {t["name"]: t["allowed"] for t in qemu["threads"] if t["name"].startswith("CPU ")}
     assert sorted(vcpus) == [f"CPU {number}/KVM" for number in range(4)]
     assert all(len(allowed) == 1 for allowed in vcpus.values())
@@ -74,10 +74,10 @@ def test_it_lies_where_it_was_planned(seen_and_told: tuple[dict, dict]) -> None:
 
 
 def test_its_timing_means_something(seen_and_told: tuple[dict, dict]) -> None:  # type: ignore[type-arg]
-    _, told = seen_and_told
-    assert told["status"] == 0
-    assert told["proof"]["differs"] == []
-    assert told["timing"]["means"] and not told["timing"]["against"]
+    _, result = seen_and_told
+    assert result["status"] == 0
+    assert result["proof"]["differs"] == []
+    assert result["timing"]["means"] and not result["timing"]["against"]
 
 
 def test_its_pages_are_given_back(bed: Bed, seen_and_told: tuple[dict, dict]) -> None:  # type: ignore[type-arg]
@@ -87,6 +87,6 @@ def test_its_pages_are_given_back(bed: Bed, seen_and_told: tuple[dict, dict]) ->
 
 
 def test_the_doctor_knows_what_was_found_out(bed: Bed, seen_and_told: object) -> None:
-    found = checks(bed.run("numalab", "doctor", "--json"))
-    assert found["KVM"]["ok"]
-    assert "reached its init, tried" in found["KVM"]["found"]
+    results = checks(bed.run("numalab", "doctor", "--json"))
+    assert results["KVM"]["ok"]
+    assert "reached its init, tried" in results["KVM"]["found"]

@@ -51,6 +51,6 @@ def test_strict_memory_that_no_node_has_is_refused_before_the_start(bed: Bed) ->
     plan = place(bed, "/tmp/big.toml")
     assert not plan["timing"] and any("MiB" in text or "GiB" in text for text in plan["distorts"])
     refused = bed.run("numalab", "boot", "/tmp/big.toml", *GUEST, "--", "true")
-    assert refused.status == 3, refused.told()
+    assert refused.status == 3, refused.output()
     assert "the guest needs 2048 MiB of host node" in refused.stderr
     assert "Traceback" not in refused.stderr

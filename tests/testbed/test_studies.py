@@ -50,7 +50,7 @@ def test_what_a_lost_guest_recorded_is_rescued_and_its_pages_are_given_back(bed:
     lab = {"NUMALAB_HOME": "", "NUMALAB_PATH": "/tmp/lab"}
     done = bed.run("numalab", "run", "/tmp/lost.toml", "--output", "/tmp/lost",
                    env=lab, seconds=900)  # fmt: skip
-    assert done.status == 4, done.told()
+    assert done.status == 4, done.output()
     for name, reason in (
         ("hang", "the guest has been silent for 90 s (phase: workload"),
         ("panic", "the guest's kernel panicked"),
@@ -58,5 +58,5 @@ def test_what_a_lost_guest_recorded_is_rescued_and_its_pages_are_given_back(bed:
         assert reason in done.stderr
         trace = f"/tmp/lost/runs/ring-2_{name}_only_1.failed/out/trace.dat"
         marks = bed.run("sh", "-c", f"trace-cmd report -N {trace} | grep -c 'before the loss'")
-        assert int(marks.stdout) >= 1, marks.told()
+        assert int(marks.stdout) >= 1, marks.output()
     assert pages_of_nodes(bed) == {}

@@ -101,7 +101,7 @@ def test_a_study_of_time_with_a_killed_and_a_disturbed_run(bed: Bed) -> None:
     load = BUSY.format(seconds=15, cpu=vcpus(disturbed)[0])
     assert bed.run("sh", "-c", load).status == 0
     done = study.result()
-    assert done.status == 0, done.told()
+    assert done.status == 0, done.output()
     assert "tried again: QEMU was killed by SIGKILL" in done.stderr
     assert bed.run("ls", "/tmp/study/runs").stdout.split() == sorted([FIRST, *OTHERS])
     assert bed.run("grep", "-c", "it takes fewer cycles", "/tmp/study/index.html").status == 0
@@ -116,14 +116,14 @@ def test_a_study_of_time_with_a_killed_and_a_disturbed_run(bed: Bed) -> None:
     assert vcpus_of(stored[FIRST]) == [[cpu] for cpu in vcpus(disturbed)]
     assert waited(stored[FIRST]) > 0.1 > max(waited(stored[run]) for run in OTHERS)
 
-    told = bed.run("python3", "-c", REPORT).json()
-    assert "timing was disturbed: " in told["runs"][FIRST][1]["placement"]
-    assert "vcpu 0 waited" in told["runs"][FIRST][1]["placement"]
-    for measures, _ in told["runs"].values():
+    result = bed.run("python3", "-c", REPORT).json()
+    assert "timing was disturbed: " in result["runs"][FIRST][1]["placement"]
+    assert "vcpu 0 waited" in result["runs"][FIRST][1]["placement"]
+    for measures, _ in result["runs"].values():
         assert measures["touch_time"] > 0 and measures["perf_page_faults"] > 0
         # An emulated CPU has no counters; what perf could not count is not made up.
         assert measures["perf_cycles"] is None
-    faults, time, cycles = told["claims"]
+    faults, time, cycles = result["claims"]
     assert faults["verdict"] == "reproduced"
     assert time["verdict"] in ("reproduced", "no difference shown", "opposite"), time
     assert "3 and 3 runs" in time["measured"]
@@ -137,15 +137,15 @@ def manifest(bed: Bed, run: str) -> dict[str, Any]:
 
 def vcpus_of(stored: dict[str, Any]) -> list[list[int]]:
     """Return the host CPUs that each vCPU of a run was allowed."""
-    threads = (each for each in stored["proof"]["threads"] if each["vcpus"])
-    return [each["allowed"] for each in sorted(threads, key=lambda each: each["vcpus"])]
+    threads = (thread for thread in stored["proof"]["threads"] if thread["vcpus"])
+    return [thread["allowed"] for thread in sorted(threads, key=lambda thread: thread["vcpus"])]
 
 
 def waited(stored: dict[str, Any]) -> float:
     """Return for which part of the time vCPU 0 of a run is told to have waited for its host CPU."""
-    found = [
-        each["amount"]
-        for each in stored["timing"]["disturbs"]
-        if (each["kind"], each["subject"]) == ("waited", "vcpu 0")
+    amounts = [
+        disturbance["amount"]
+        for disturbance in stored["timing"]["disturbs"]
+        if (disturbance["kind"], disturbance["subject"]) == ("waited", "vcpu 0")
     ]
-    return found[0] if found else 0.0
+    return amounts[0] if amounts else 0.0

@@ -36,12 +36,12 @@ def test_vcpus_are_on_isolated_cpus_and_memory_on_pages_of_a_gib(tuned: Bed) -> 
     before = pages_of_nodes(tuned, "1048576kB")
     assert before == {0: 1, 1: 1}
     words = ("/tmp/large.toml", "--pages", "1G", "--", "sleep", "40")
-    ((qemu, told),) = run_beside(tuned, words)
+    ((qemu, result),) = run_beside(tuned, words)
     assert sorted(vcpus(qemu)) == [2, 3, 6, 7]
     for thread in qemu["threads"]:
         assert thread["name"].startswith("CPU ") or set(thread["allowed"]) <= {0, 1, 4, 5}
     assert [memory["page_kib"] for memory in qemu["memory"]] == [1 << 20] * 2
     assert [memory["pages"] for memory in qemu["memory"]] == [{str(n): 1} for n in nodes(qemu)]
     assert policies(qemu) == [f"bind:{n}" for n in nodes(qemu)]
-    assert told["proof"]["differs"] == [] and told["timing"]["means"]
+    assert result["proof"]["differs"] == [] and result["timing"]["means"]
     assert pages_of_nodes(tuned, "1048576kB") == before

@@ -124,7 +124,7 @@ def test_a_trace_buffer_that_overflows(make_machine: MakeMachine, tmp_path: Path
     script = f"{MARK} first; perf bench sched pipe -l 4000 >/dev/null; {MARK} last"
     run_dir = RunDir(tmp_path / "run")
     run_guest(machine, Job(("sh", "-c", script), events=EVENTS), run_dir, limits=LIMITS)
-    assert sum(each.overrun for each in parse_trace_stats(run_dir.trace_stats.read_text())) > 1000
+    assert sum(stats.overrun for stats in parse_trace_stats(run_dir.trace_stats.read_text())) > 1000
     text = trace_text(run_dir)
     assert " last" in text and " first" not in text
     decoded = decode_trace(run_dir.trace, machine.topology, run_dir.events)

@@ -32,12 +32,12 @@ READY_SECONDS = 180
 
 def test_qemu_killed(make_machine: MakeMachine, tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "run")
-    seen: list[Beat] = []
+    beats: list[Beat] = []
 
     def kill(beat: Beat) -> None:
         # At the second beat of the workload, when the marker has been written for sure.
-        seen.append(beat)
-        if [each.phase for each in seen[-2:]] == ["workload", "workload"]:
+        beats.append(beat)
+        if [beat.phase for beat in beats[-2:]] == ["workload", "workload"]:
             for pid in qemus(str(run_dir.path)):
                 os.kill(pid, signal.SIGKILL)
 

@@ -62,13 +62,13 @@ def test_a_hostile_guest_leaves_only_plain_files(make_machine: MakeMachine, tmp_
     if status["Uid"].split()[0] == str(os.getuid()) or effective_capabilities() & _CAP_SYS_RESOURCE:
         assert int(status["files"]) == 4 * LARGEST_FILE
 
-    found = list(run_dir.out.rglob("*"))
+    paths = list(run_dir.out.rglob("*"))
     assert (run_dir.out / "fine").read_text() == "fine\n"
-    assert not {path.name for path in found} & {
+    assert not {path.name for path in paths} & {
         "link", "up", "dir", "disk", "null", "pipe", "bomb", "x", "-rf", "..x", "below",
     }  # fmt: skip
-    assert not any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in found)
-    assert len(found) <= Bounds().entries
+    assert not any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in paths)
+    assert len(paths) <= Bounds().entries
     assert {path.stat().st_mode & 0o7077 for path in [run_dir.path, *run_dir.path.rglob("*")]} == {
         0
     }
