@@ -7,6 +7,7 @@ The layout is the repository's, so that links between pages hold there as well a
 
 import shutil
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 from numalab.report.build.publish import links, publish
@@ -32,7 +33,7 @@ def main(target: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
     pages = ["# The pages of the examples", "", "Built from the stored runs of each.", ""]
-    for plan in sorted(ROOT.glob("reports/examples/*/plan.json")):
+    for plan in sorted(ROOT.glob("reports/examples/*/changelog.txt")):
         pages += report(plan.parent, target / plan.parent.relative_to(ROOT))
     (target / "reports/examples/pages.md").write_text("\n".join(pages), encoding="utf-8")
 
@@ -42,9 +43,10 @@ def report(example: Path, target: Path) -> list[str]:
     repository."""
     shutil.copytree(example, target, dirs_exist_ok=True)
     results = Results(target)
-    study = gather(results)
+    with chdir(ROOT):  # the pages name the folder of the results
+        study = gather(Results(example.relative_to(ROOT)))
     publish(study, results)
-    shutil.rmtree(target / "runs")
+    shutil.rmtree(target / "runs", ignore_errors=True)
     lines = [f"## {example.name}", "", escaped(study.question), ""]
     for report, link in zip(study.reports, links(study, results, target.parent), strict=True):
         picture = f"{link.rpartition('/')[0]}/picture.png"

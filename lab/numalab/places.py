@@ -21,7 +21,7 @@ _OTHER_CACHE = "set NUMALAB_CACHE to a folder of your own"
 _MOST_LINKS = 40  # of a path: MAXSYMLINKS in Linux' include/linux/namei.h
 T = TypeVar("T")
 _skipped: dict[str, UserError] = {}  # by message
-_RESULTS = "plan.json"  # the file that every folder of results has
+_RESULTS = ("plan.json", "compact.parquet")  # every folder of results has one of these files
 
 
 def shipped_dir() -> Path:
@@ -187,7 +187,8 @@ def _is_lab(path: Path) -> bool:
 
 
 def _is_of_results(path: Path) -> bool:
-    return any(os.path.lexists(folder / _RESULTS) for folder in (path, *path.parents))
+    folders = (path, *path.parents)
+    return any(os.path.lexists(folder / name) for folder in folders for name in _RESULTS)
 
 
 def require_own(path: Path, folder: Path) -> None:

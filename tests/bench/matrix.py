@@ -12,8 +12,8 @@ from numalab.campaign.build import Builds, BuiltStudy, Setting, build
 from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.files import write_json
 from numalab.guest.kvm import Choice
-from numalab.results.index import MEASURES, RUNS, Catalogue, catalogue, query, store
 from numalab.results.layout import Results
+from numalab.results.query import MEASURES, RUNS, Catalogue, catalogue, query, store
 from numalab.study.plan import plan_study
 
 STUDY = """

@@ -17,7 +17,7 @@ import zstandard
 
 from numalab.errors import LabError
 from numalab.results.archive import import_results
-from numalab.results.names import is_plain
+from numalab.results.stored import is_plain
 from support.example_results import copy_example
 
 CASES, FEW = 2000, 40

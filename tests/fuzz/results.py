@@ -19,8 +19,8 @@ from numalab.report.build.study import gather
 from numalab.report.formats.perfetto import PerfettoFormat
 from numalab.results.archive import export_results
 from numalab.results.compare import compare_results
-from numalab.results.index import catalogue, query
 from numalab.results.layout import Results
+from numalab.results.query import catalogue, query
 from numalab.results.status import read_progress
 from support.example_results import copy_example
 

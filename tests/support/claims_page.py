@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from numalab.places import project_dir
 from numalab.report.build.study import gather
 from numalab.report.document import ClaimOutcome
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
+from numalab.results.plan import Cell
 from numalab.study.claims import Claim
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study

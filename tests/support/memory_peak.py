@@ -53,8 +53,8 @@ def _questions() -> dict[str, Callable[[Path], object]]:
     from numalab.capture.decode import decode_trace  # noqa: PLC0415
     from numalab.report.build.study import gather  # noqa: PLC0415
     from numalab.report.formats.perfetto import PerfettoFormat  # noqa: PLC0415
-    from numalab.results.index import catalogue, query  # noqa: PLC0415
     from numalab.results.layout import Results  # noqa: PLC0415
+    from numalab.results.query import catalogue, query  # noqa: PLC0415
     from numalab.results.reader import (  # noqa: PLC0415
         load_all_events,
         load_domains,

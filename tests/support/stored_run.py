@@ -21,7 +21,7 @@ KERNEL = KernelFacts(
     source_version="6.12.1", compiler="gcc",
 )  # fmt: skip
 WORKLOAD = WorkloadFacts(
-    name="w", label="w", argv=("true",), parameters={}, tasks=(), allowed_cpus=()
+    name="w", label="w", argv=("true",), files={}, parameters={}, tasks=(), allowed_cpus=()
 )
 
 
@@ -32,10 +32,12 @@ def stored_manifest(**changes: Any) -> Manifest:
         study="s",
         digest="0",
         topology="ring-2",
+        machine={},
         variant="before",
         seed=1,
         mode="icount",
         mode_reason="asked for",
+        pages="memfd",
         kernel=KERNEL,
         tunables={},
         workload=WORKLOAD,

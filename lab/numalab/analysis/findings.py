@@ -192,15 +192,6 @@ def _number(text: str) -> float:
 
 
 def read_findings(text: bytes) -> Findings:
-    """Read the findings of a run as they are stored, also those of an older numalab.
-
-    Raises ValueError for a damaged file.
-    """
+    """Read the stored findings of a run. Raises ValueError for a damaged file."""
     stored = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
-    if isinstance(stored, dict):
-        # Before it had a number, a series named its node in its label.
-        for series in stored.get("series", ()):
-            if isinstance(series, dict) and "label" in series:
-                number = str(series.pop("label")).removeprefix("node ")
-                series["node"] = int(number) if number else None
     return TypeAdapter(Findings).validate_python(stored)

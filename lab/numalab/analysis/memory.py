@@ -75,8 +75,6 @@ def _homes(run: Recording, counts: pl.DataFrame) -> Iterator[TimeSeries]:
     """Yield the memory that the tasks used at a time, by node: the mean over the model's slices."""
     nodes, slices = run.machine.nodes, run.slices
     names = [f"pages_{node}" for node in nodes]
-    if not set(names) <= set(counts.columns):
-        return
     slice_ns = counts.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
     sums = {row[0]: row[1:] for row in sum_by_slice(counts, slices, (), names).iter_rows()}
     if not any(map(any, sums.values())):

@@ -17,9 +17,8 @@ from numalab.measure import MeasureKind
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.report.build.verdicts import Untimed, untimed
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.plan import planned_run
+from numalab.results.plan import Cell, planned_run
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.comparison import FEWEST
 from numalab.study.plan import Plan, select

@@ -18,7 +18,7 @@ from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_f
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.results.layout import Results
-from numalab.results.remarks import TimeOverRemark
+from numalab.results.plan import TimeOverRemark
 from numalab.study.plan import select
 
 _LISTEN = 0.5  # seconds

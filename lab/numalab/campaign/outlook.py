@@ -16,9 +16,8 @@ from numalab.kernel.kernel_build import built_kernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
-from numalab.results.plan import PlannedRun
+from numalab.results.plan import Cell, PlannedRun
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.comparison import smallest_effect
 from numalab.statistics.summary import deviations
@@ -181,7 +180,7 @@ def _stored(name: str, mode: str, folder: Path) -> tuple[StoredRun, ...]:
 def _newest_first(name: str, folder: Path) -> Iterator[Results]:
     own = sorted((folder / name).glob("*/plan.json"), reverse=True)
     yield from (Results(path.parent) for path in own)
-    if (example := Results(folder / "examples" / name)).plan.exists():
+    if (example := Results(folder / "examples" / name)).exist:
         yield example
 
 

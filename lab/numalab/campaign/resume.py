@@ -82,6 +82,8 @@ def write_plan(plan: Plan, results: Results) -> None:
     Finished runs that were added to the plan stay in it, with the remarks on them.
     """
     runs, remarks = plan.runs, plan.remarks
+    if results.is_compact:
+        raise UserError("these results are compact, and take no new runs", file=results.path)
     if results.plan.exists():
         old = load_plan(results)
         if old.digest != plan.digest:

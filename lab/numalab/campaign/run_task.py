@@ -30,8 +30,8 @@ from numalab.results.manifest import (
     RunStatus,
     Versions,
 )
-from numalab.results.names import UNFINISHED
 from numalab.results.run_files import RunFiles
+from numalab.results.stored import UNFINISHED
 from numalab.study.guest import guest_of
 from numalab.topology.memory.model import memory_model
 from numalab.topology.model import Topology

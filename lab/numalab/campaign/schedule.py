@@ -12,9 +12,7 @@ from numalab.errors import UserError
 from numalab.host.read import available_mib
 from numalab.machine.model import Mode
 from numalab.placement.admission import free_places
-from numalab.results.cell import Cell
-from numalab.results.plan import PlannedRun
-from numalab.results.remarks import BudgetRemark
+from numalab.results.plan import BudgetRemark, Cell, PlannedRun
 from numalab.study.guest import measures_time
 from numalab.study.model import Study
 from numalab.study.plan import Plan, select

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 
 from numalab.measure import Direction
 from numalab.results.layout import Results
-from numalab.results.plan import PlannedRun, planned_run
+from numalab.results.plan import (
+    Decided,
+    PlannedRun,
+    Remark,
+    RepetitionsRemark,
+    StopReason,
+    planned_run,
+)
 from numalab.results.reader import load_runs
-from numalab.results.remarks import Decided, Remark, RepetitionsRemark, StopReason
 from numalab.statistics.comparison import FEWEST, LEVEL, compare_samples
 from numalab.statistics.summary import Values
 from numalab.study.plan import Plan

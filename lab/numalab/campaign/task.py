@@ -13,7 +13,6 @@ from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import SHIFTS, Mode
 from numalab.placement.admission import host_cpus
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import (
     EmulatorFacts,
@@ -22,7 +21,7 @@ from numalab.results.manifest import (
     Manifest,
     WorkloadFacts,
 )
-from numalab.results.plan import PlannedRun
+from numalab.results.plan import Cell, PlannedRun
 from numalab.run_dir import RunDir
 from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study

@@ -1,4 +1,4 @@
-"""Does a run of results again from what its manifest says went in, and compares the two."""
+"""Executes stored runs again from the inputs in their manifests, and compares the results."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
-from numalab.results.reader import StoredRun, load_all_events, load_runs
+from numalab.results.reader import StoredRun, load_all_events, load_runs, load_study
 from numalab.scratch import scratch_folder
 from numalab.study.plan import select
 from numalab.study.stored import plan_stored
 
-# What decides what a run does, by the name that a user is told.
+# Inputs that decide what a run does, by their name in messages.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "kernel": lambda run: run.kernel.digest,
     "kernel source": lambda run: run.kernel.source_version,
@@ -47,11 +47,11 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of doing a run again.
+    """The comparison of a stored run with its repetition.
 
     `differs` names the inputs that are not those of the stored run, `events` where the two event
     tables first differ (empty: nowhere), `measures` the measures with another value, `error` why
-    there is no second run.
+    there is no repetition. `compared` is what was compared: a run may have no events stored.
     """
 
     run: str
@@ -60,10 +60,11 @@ class Verification:
     events: str = ""
     measures: tuple[str, ...] = ()
     error: str = ""
+    compared: str = "events and measures"
 
     @property
     def identical(self) -> bool:
-        """Whether the second run recorded the same events, all of them."""
+        """Whether the repetition gave the same events and measures."""
         return not (self.events or self.measures or self.error)
 
 
@@ -72,43 +73,46 @@ def verify(
     wanted: Sequence[str],
     *,
     own: Path | None = None,
+    output: Path | None = None,
     jobs: int | None,
     connection: str = EMBED,
     on_progress: Progress | None,
     on_schedule: Callable[[Schedule], OnEvent],
     run: Execute = run_task,
 ) -> tuple[Verification, ...]:
-    """Do runs again (all, if none is named) and compare their event tables, row by row.
+    """Execute runs again (all without `wanted`) and compare measures and events, row by row.
 
-    Nothing in `results` is changed, built or followed as a path: what their study names is taken
-    from the user's lab, or from `own`, the user's file of the study. Raises UserError for what are
-    no results, for a run that they lack and for a name that the lab lacks, and what building
-    raises.
+    The repetitions are kept as whole results in `output`; runs that it already has are not executed
+    again. Nothing in `results` is changed, built or followed as a path: kernels, machines and
+    images are those of the user's lab, or of `own`, the user's file of the study. Raises UserError
+    for what are no results, for a run that they lack and for a name that the lab lacks, and what
+    building raises.
     """
+    if output is not None and output.exists() and output.samefile(results.path):
+        raise UserError("holds the stored runs; name another folder", file=output, key="--output")
     stored, runs = load_runs(results)
     chosen = _chosen(results, runs, wanted)
     names = {run.id for run in chosen}
     runs_again = (run for run in stored.runs if run.id in names)
     plan = select(plan_stored(stored, results, own), runs_again)
     with scratch_folder(cache_dir("verify"), "verify-") as scratch:
-        repeated = Results(scratch / "results")  # which has a lock of its own
+        repeated = Results(output or scratch / "results")  # which has a lock of its own
         make_dir(repeated.path)
         mode = chosen[0].manifest.mode
         study = build_study(plan, repeated, mode, connection=connection, on_progress=on_progress)
         failures = execute([study], jobs, on_schedule, run=run)
         errors = {failure.ended.run: failure.ended.error for failure in failures}
-        second: dict[str, StoredRun] = {}
-        if repeated.finished():
-            second = {run.id: run for run in load_runs(repeated)[1]}
+        repetitions = load_study(repeated)[1] if repeated.exist else ()
+        second = {repetition.id: repetition for repetition in repetitions}
         return tuple(_compared(stored_run, second, errors) for stored_run in chosen)
 
 
 def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) -> list[StoredRun]:
-    there = {run.id: run for run in runs}
+    by_name = {run.id: run for run in runs}
     for name in wanted:
-        if name not in there:
-            raise UserError(f"no run {name!r}", file=results.path, key="--run", choices=there)
-    return [run for name, run in there.items() if not wanted or name in wanted]
+        if name not in by_name:
+            raise UserError(f"no run {name!r}", file=results.path, key="--run", choices=by_name)
+    return [run for name, run in by_name.items() if not wanted or name in wanted]
 
 
 def _compared(
@@ -118,11 +122,13 @@ def _compared(
     if name not in second:
         return Verification(name, mode, error=errors.get(name, "it was not done again"))
     other = second[name]
+    with_events = not run.compact and run.directory.events.exists()
     return Verification(
         run=name,
         mode=mode,
         differs=tuple(_differences(run.manifest, other.manifest)),
-        events=_events(run, other),
+        events=_events(run, other) if with_events else "",
+        compared="events and measures" if with_events else "measures",
         measures=tuple(
             measure for measure in run.measures if run.value(measure) != other.value(measure)
         ),
@@ -138,7 +144,7 @@ def _differences(old: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def _events(run: StoredRun, other: StoredRun) -> str:
-    """Say where two event tables first differ; empty where every row is the same in every field."""
+    """Return where two event tables first differ; empty where every field of every row is equal."""
     first, second = (load_all_events(each.directory) for each in (run, other))
     if first.equals(second, null_equal=True):
         return ""

@@ -42,21 +42,20 @@ class MemoryProof:
 
 class MisplacedKind(StrEnum):
     """What is not as planned: a thread's CPUs, a thread that is gone, a guest node's place, the
-    size of its pages; or what an older numalab wrote in words."""
+    size of its pages."""
 
     THREAD = "thread"
     GONE = "gone"
     NODE = "node"
     PAGES = "pages"
-    NOTE = "note"
 
 
 @dataclass(frozen=True)
 class Misplaced:
     """Something of QEMU that is not as planned.
 
-    `subject` is a thread by its role (by its number where it is gone), a guest node by its number,
-    or the words of a NOTE. `found` and `planned` are host CPUs, host nodes, or KiB of a page.
+    `subject` is a thread by its role (by its number where it is gone), or a guest node by its
+    number. `found` and `planned` are host CPUs, host nodes, or KiB of a page.
     """
 
     kind: MisplacedKind
@@ -77,8 +76,6 @@ class Misplaced:
                 return f"guest node {self.subject} lies on host nodes {actual}, planned {planned}"
             case MisplacedKind.PAGES:
                 return f"guest node {self.subject} has pages of {actual} KiB, planned {planned}"
-            case MisplacedKind.NOTE:
-                return self.subject
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ class DisturbanceKind(StrEnum):
     SWITCHED_OUT = "switched out"
     WAITED = "waited"
     STOLEN = "stolen"
-    NOTE = "note"
 
 
 _IN_WORDS = {
@@ -33,7 +32,6 @@ _IN_WORDS = {
     DisturbanceKind.SWITCHED_OUT: "{subject} was switched out {amount:.0f} times a second",
     DisturbanceKind.WAITED: "{subject} waited {amount:.1%} of the time for its host CPU",
     DisturbanceKind.STOLEN: "a hypervisor below took {amount:.1%} of the time of host CPU {cpus}",
-    DisturbanceKind.NOTE: "{subject}",
 }
 
 
@@ -41,8 +39,8 @@ _IN_WORDS = {
 class Disturbance:
     """One thing that disturbs.
 
-    `subject` is a thread by its role, or the governors; of NOTE, what an older numalab wrote in
-    words. `cpus`: host CPUs. `amount`: a load, times a second, or a part (0 to 1) of the time.
+    `subject` is a thread by its role, or the governors. `cpus`: host CPUs. `amount`: a load, times
+    a second, or a part (0 to 1) of the time.
     """
 
     kind: DisturbanceKind

@@ -18,8 +18,8 @@ from numalab.report.comparisons import MeasureComparison
 from numalab.report.json_fields import Measured, NotInJson, serialised_as
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline
-from numalab.results.cell import Cell
 from numalab.results.manifest import RunStatus
+from numalab.results.plan import Cell
 from numalab.topology.model import Node, Topology
 from numalab.topology.sched_domains import CpuDomains
 
@@ -208,6 +208,8 @@ class CellReport:
 
     `runs` are all planned runs, those without a result first. `cell` is the name, such as
     `ring-4, bound-hogs`. `remarks` say how the runs were chosen, if not by the study's file alone.
+    `recreate` is the command that records the events again which compact results lack; empty for
+    whole results.
     """
 
     study: NotInJson[str]
@@ -231,6 +233,7 @@ class CellReport:
     findings: NotInJson[tuple[RunFindings, ...]] = ()
     cell: str = ""
     remarks: tuple[str, ...] = ()
+    recreate: NotInJson[str] = ""
 
     @property
     def cell_name(self) -> str:

@@ -21,6 +21,8 @@ STATISTICS_NOTE = (
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
 
+COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Record them again with"
+
 
 def decimals(values: Iterable[float | None]) -> int:
     """Return the number of decimals of a row of figures: 0 to 3, fewer for larger figures.

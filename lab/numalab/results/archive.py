@@ -1,6 +1,10 @@
-"""Results as one file, and back. An archive is not trusted: everything in it is checked."""
+"""Results as one archive or compact table, and archives as results.
+
+An archive is not trusted: everything in it is checked.
+"""
 
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -14,9 +18,10 @@ import zstandard
 from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
+from numalab.results.compact import write_compact
 from numalab.results.layout import Results
-from numalab.results.names import is_plain
-from numalab.results.reader import load_plan
+from numalab.results.reader import load_plan, load_study
+from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 
 MOST_FILES = 2_000_000
@@ -25,7 +30,7 @@ LARGEST_FILE = 4 << 30
 DEEPEST = 12
 LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
-_PLAN = Results(Path()).plan.name
+_PLANS = (Results(Path()).plan.name, Results(Path()).compact.name)
 _RUNS = Results(Path()).run("a").path.parent.name
 _LEVEL = 9
 _PACK_LEVEL = 3
@@ -57,6 +62,38 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
             with path.open("rb") as data:
                 tar.addfile(info, data)
     return len(files)
+
+
+def export_compact(results: Results, target: Results) -> int:
+    """Write the compact form of results to a new folder; returns the number of runs.
+
+    Runs without result are left out. Raises UserError for what are no results, and where `target`
+    exists; HostError when it cannot be written.
+    """
+    with reading(target.path):
+        if os.path.lexists(target.path):
+            raise UserError("exists already", file=target.path)
+    plan, runs = load_study(results)
+    make_dir(target.path)
+    write_compact(
+        target.compact,
+        plan.model_dump_json(),
+        (
+            (
+                json.dumps(run.manifest.table()),
+                (
+                    run.id,
+                    run.cell.topology,
+                    run.cell.label,
+                    run.manifest.variant,
+                    run.manifest.seed,
+                ),
+                run.measures.values(),
+            )
+            for run in runs
+        ),
+    )
+    return len(runs)
 
 
 def pack_folder(folder: Path) -> bytes:
@@ -164,8 +201,8 @@ def _sense() -> Iterator[None]:
 
 
 def _is_data(path: PurePosixPath) -> bool:
-    """Tell whether a file of results is their plan or of a run, and not made from these."""
-    return path == PurePosixPath(_PLAN) or (path.parts[0] == _RUNS and len(path.parts) > 1)
+    """Return whether a file is the plan, of a run, or the compact form: not made from these."""
+    return str(path) in _PLANS or (path.parts[0] == _RUNS and len(path.parts) > 1)
 
 
 def _unpack(

@@ -246,10 +246,9 @@ def _differences(
 
 
 def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
-    """Say in what two sides differ; also where one side is not of one kind in itself.
+    """Return the values of an input if two sides differ, or one side has several values.
 
-    None is what a run did not note (results of an older numalab); it differs from nothing.
-    """
+    None is a value that a run could not read; it differs from nothing."""
     sides = [
         sorted({json.dumps(value, sort_keys=True) for value in side if value is not None})
         for side in (old, new)

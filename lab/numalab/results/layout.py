@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.results.names import is_plain
+from numalab.results.stored import is_plain
 from numalab.run_dir import FileIn, RunDir
 
 
@@ -22,6 +22,8 @@ class Results:
 
     plan = FileIn("plan.json")
     """The study as loaded and the list of runs, JSON."""
+    compact = FileIn("compact.parquet")
+    """The compact form, instead of plan and runs: all manifests and measures, Parquet."""
     html = FileIn("index.html")
     """The report for a browser."""
     changelog = FileIn("changelog.txt")
@@ -36,6 +38,16 @@ class Results:
     """The catalogue of all measures of all runs, Parquet."""
     cells = FileIn("cells")
     """Where the reports of several cells are."""
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether these results have the compact form only."""
+        return not self.plan.exists() and self.compact.exists()
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are results, whole or compact."""
+        return self.plan.exists() or self.compact.exists()
 
     def cell(self, name: str) -> "Results":
         """Return the folder for the report of one of several cells."""

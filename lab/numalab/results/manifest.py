@@ -10,9 +10,8 @@ from numalab.errors import LossCause
 from numalab.guest.proof import Proof
 from numalab.guest.witness import Timing
 from numalab.machine.model import Mode, PageKind
-from numalab.results.cell import Cell
-from numalab.results.names import PlainName
-from numalab.results.stored import FORMAT, Count, Integer, Seconds, Seed, Stored
+from numalab.results.plan import Cell
+from numalab.results.stored import FORMAT, Count, Integer, PlainName, Seconds, Seed, Stored
 from numalab.source.series import SeriesInfo
 
 # Runs that differ in one of these cannot stand beside each other as repetitions.
@@ -103,7 +102,7 @@ class WorkloadFacts(Stored):
     name: str
     label: PlainName
     argv: tuple[str, ...]
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str]
     parameters: dict[str, str | Integer | float]
     tasks: tuple[str, ...]
     allowed_cpus: tuple[Count, ...]
@@ -151,10 +150,9 @@ class RecordingFacts(Stored):
 
 
 class Manifest(Stored):
-    """A run. What is None or empty was not known when the run ended, or not to the numalab that
-    wrote it.
+    """A run. A key that is None or empty was not known when the run ended.
 
-    `machine` is the topology as a table. `cause` says of a guest that was lost whose doing it was.
+    `machine` is the topology as a table. `cause` is why a guest was lost.
     """
 
     format: Literal[5] = FORMAT
@@ -162,12 +160,12 @@ class Manifest(Stored):
     study: str
     digest: str
     topology: PlainName
-    machine: dict[str, JsonValue] | None = None
+    machine: dict[str, JsonValue]
     variant: PlainName
     seed: Seed
     mode: Mode
     mode_reason: str
-    pages: PageKind = "memfd"
+    pages: PageKind
     kernel: KernelFacts
     tunables: dict[str, str | Integer]
     workload: WorkloadFacts
@@ -195,10 +193,8 @@ class Manifest(Stored):
 
     @model_validator(mode="after")
     def _memory_of_machine(self) -> "Manifest":
-        if self.machine is None or self.memory is None:
-            return self
         nodes = self.machine.get("nodes")
-        if isinstance(nodes, list) and len(nodes) != len(self.memory.latency_ns):
+        if self.memory and isinstance(nodes, list) and len(nodes) != len(self.memory.latency_ns):
             raise ValueError("memory: its tables do not have a row for each node")
         return self
 

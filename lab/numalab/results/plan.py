@@ -1,19 +1,35 @@
-"""plan.json: which runs a study has, and how they were chosen."""
+"""plan.json: the runs of a study, and how they were chosen."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from numalab.document import Listed
-from numalab.results.cell import Cell
-from numalab.results.names import PlainName
-from numalab.results.remarks import Remark
-from numalab.results.stored import FORMAT, Seed, Stored
+from numalab.results.stored import FORMAT, Count, PlainName, Seconds, Seed, Stored
+from numalab.units import format_seconds, runs_of
 
 MOST_RUNS = 500_000  # of which a plan is read within 2 GiB of memory
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A machine with a labelled use of a workload. Variants are compared within a cell."""
+
+    topology: str
+    label: str
+
+    def __str__(self) -> str:
+        """Return its name in reports."""
+        return f"{self.topology}, {self.label}"
+
+    @property
+    def name(self) -> str:
+        """Its part of the names of runs and folders."""
+        return f"{self.topology}_{self.label}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,92 @@ class PlannedRun:
 def planned_run(cell: Cell, variant: str, seed: int) -> PlannedRun:
     """Plan a run. The only maker of the names of runs."""
     return PlannedRun(f"{cell.name}_{variant}_{seed}", cell.topology, cell.label, variant, seed)
+
+
+class StopReason(StrEnum):
+    """Why a cell gets no more repetitions."""
+
+    DIFFERENCE_SHOWN = "difference shown"
+    INTERVAL_NARROW = "interval narrow"
+    ALL_THE_SAME = "all the same"
+    NOT_MEASURED = "not measured"
+    ONE_VARIANT = "one variant"
+    MOST_RUNS = "most runs"
+
+
+_IN_WORDS = {
+    StopReason.DIFFERENCE_SHOWN: "a difference was shown",
+    StopReason.INTERVAL_NARROW: "its interval is narrow",
+    StopReason.ALL_THE_SAME: "all runs gave the same value",
+    StopReason.NOT_MEASURED: "it could not be measured",
+    StopReason.ONE_VARIANT: "there is one variant",
+}
+
+
+class Decided(Stored):
+    """A cell (as reports name it) that gets no more repetitions: why, and how many runs it has of
+    each variant."""
+
+    cell: str
+    why: tuple[StopReason, ...]
+    runs: Count
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        most = f"there are {self.runs} runs of each variant"
+        return f"{self.cell}: {'; '.join(_IN_WORDS.get(why, most) for why in self.why)}"
+
+
+class BudgetRemark(Stored):
+    """Some of the runs were chosen, for a budget of wall time."""
+
+    kind: Literal["budget"] = "budget"
+    chosen: Count
+    planned: Count
+    seconds: Seconds
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        return (
+            f"{self.chosen} of {self.planned} runs were chosen for a budget of"
+            f" {format_seconds(self.seconds)}: all cells first, then repetitions"
+        )
+
+
+class TimeOverRemark(Stored):
+    """The time was over before the last of the runs could be started."""
+
+    kind: Literal["time over"] = "time over"
+    left: Count
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        return f"the time was over before {runs_of(self.left)} more could be done"
+
+
+class RepetitionsRemark(Stored):
+    """Repetitions were added by a rule: until a measure was decided at a level, its interval was
+    narrower than a precision (percent), or there were the most runs."""
+
+    kind: Literal["repetitions"] = "repetitions"
+    measure: str
+    level: float
+    looks: Count
+    precision: float
+    most: Count
+    decided: tuple[Decided, ...] = ()
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        rule = (
+            f"repetitions were added until {self.measure} showed a difference (p < {self.level:g} /"
+            f" {self.looks}, for {self.looks} looks at most), or its 95 % interval was narrower"
+            f" than +-{self.precision:g} % of the mean before, or each variant had {self.most} runs"
+        )
+        return "; ".join([rule, *map(str, self.decided)])
+
+
+Remark = Annotated[BudgetRemark | TimeOverRemark | RepetitionsRemark, Field(discriminator="kind")]
 
 
 class StoredPlan(Stored):

@@ -1,18 +1,17 @@
-"""Reads stored results: the one place that knows their files are JSON and Parquet.
+"""Reads stored results from their JSON and Parquet files.
 
-What cannot be read, or is not what its model says, is a UserError that names the file: the results
-are damaged. Whatever else goes wrong later is not theirs.
+A file that cannot be read, or does not fit its model, raises a UserError that names the file: the
+results are damaged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from numalab.analysis.findings import Findings, read_findings
 from numalab.errors import UserError
@@ -22,29 +21,35 @@ from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
 from numalab.recording.recording import read_domains
 from numalab.recording.timeline import RunTimeline, timeline_of
-from numalab.results.cell import Cell
+from numalab.results.compact import CompactRun, read_compact_plan, read_compact_runs
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
-from numalab.results.plan import StoredPlan
-from numalab.results.stored import FORMAT, READABLE, StoredMeasure
+from numalab.results.plan import Cell, StoredPlan
+from numalab.results.stored import FORMAT, Count, Stored, StoredMeasure
 from numalab.results.stored_analysis import read_timeline
-from numalab.results.upgrade import MANIFEST, PLAN, Step, upgraded
 from numalab.run_dir import RunDir
 from numalab.topology.observed.sched_log import SchedLog
 
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
-_PLAIN = TypeAdapter(dict[str, Any])
 
 M = TypeVar("M", bound=BaseModel)
 
 
+class _Formatted(Stored):
+    format: Count
+
+
 @dataclass(frozen=True)
 class StoredRun:
-    """A finished run, as it was stored; `measures` by name."""
+    """A finished run, as it was stored; `measures` by name.
+
+    `compact`: only the manifest and the measures are stored, and `directory` does not exist.
+    """
 
     directory: RunDir
     manifest: Manifest
     measures: Mapping[str, Measure]
+    compact: bool = False
 
     @property
     def id(self) -> str:
@@ -57,9 +62,9 @@ class StoredRun:
         return self.manifest.cell
 
     def value(self, measure: str) -> Number:
-        """Return what the run measured, None where it could not or does not know the measure."""
-        found = self.measures.get(measure)
-        return None if found is None else found.value
+        """Return the value of a measure, None where the run could not measure it or lacks it."""
+        stored = self.measures.get(measure)
+        return None if stored is None else stored.value
 
 
 @contextmanager
@@ -94,49 +99,52 @@ class _Limits:
 
     def read(self, path: Path) -> bytes:
         """Read a file. Raises OSError, or ValueError for one that is larger."""
-        return bound_json(read_regular(path, self.size, follow=False), self.values)
+        return self.check(read_regular(path, self.size, follow=False))
+
+    def check(self, data: bytes) -> bytes:
+        """Return the text of a document. Raises ValueError for one that is larger."""
+        if len(data) > self.size:
+            raise ValueError(f"{len(data)} bytes, and at most {self.size} are read")
+        return bound_json(data, self.values)
 
 
 # A value of a plan may take 200 bytes; each of another file, where it is wrong, 3,000 for its
 # errors. The plan of most runs, and the findings of 64 tasks on 64 nodes, have room.
 _PLAN = _Limits(128 << 20, 4_000_000)
 _OF_RUN = _Limits(8 << 20, 200_000)
+_RUNS = _Limits(128 << 20, 4_000_000)  # of all manifests in a compact file
 _FINDINGS = _Limits(64 << 20, 2_000_000)
 _MOST_ERRORS = 1000  # that are explained: each takes a kilobyte
 _MOST_EVENTS = 4 << 20  # that a timeline is made of
 _EVENTS_BYTES = 640 << 20
 
 
-def _read_stored(path: Path, limits: _Limits, model: type[M], steps: Mapping[int, Step]) -> M:
-    """Read a file that says its format. Raises UserError for one of another numalab."""
+def _read_stored(path: Path, data: bytes, model: type[M]) -> M:
+    """Read a document that names its format. Raises UserError for another format or damage."""
     with damage_explained(path):
-        data = limits.read(path)
-        found = _PLAIN.validate_python(from_json(data, allow_inf_nan=False)).get("format")
-        if found == FORMAT:
+        number = _Formatted.model_validate_json(data).format
+        if number == FORMAT:
             return model.model_validate_json(data)
-        if found in READABLE:
-            try:
-                data = _PLAIN.dump_json(upgraded(from_json(data, allow_inf_nan=False), steps))
-            except (KeyError, IndexError, TypeError, AttributeError) as error:
-                raise ValueError(f"not of format {found}: {error!r}") from None
-            return model.model_validate_json(data)
-    formats = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
-    shown = found if isinstance(found, int | None) and (found or 0) < 1000 else "unknown"
     raise UserError(
-        f"written by another numalab: format {shown}, this one reads {formats}", file=path
+        f"written by another numalab: format {number}, this one reads {FORMAT}", file=path
     )
 
 
 def load_plan(results: Results) -> StoredPlan:
-    """Load what was planned. Raises UserError when another numalab wrote it, or it is damaged."""
-    return _read_stored(results.plan, _PLAN, StoredPlan, PLAN)
+    """Load the plan. Raises UserError when another numalab wrote it, or it is damaged."""
+    path = results.compact if results.is_compact else results.plan
+    with damage_explained(path):
+        data = _PLAN.check(read_compact_plan(path)) if results.is_compact else _PLAN.read(path)
+    return _read_stored(path, data, StoredPlan)
 
 
 def load_manifest(directory: RunDir) -> Manifest:
-    """Load what is known of a run. Raises UserError."""
+    """Load the manifest of a run. Raises UserError."""
     for folder in (directory.path, directory.out):
         no_link(folder)
-    return _read_stored(directory.manifest, _OF_RUN, Manifest, MANIFEST)
+    with damage_explained(directory.manifest):
+        data = _OF_RUN.read(directory.manifest)
+    return _read_stored(directory.manifest, data, Manifest)
 
 
 def load_run(directory: RunDir) -> StoredRun:
@@ -146,22 +154,47 @@ def load_run(directory: RunDir) -> StoredRun:
         raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
     with damage_explained(directory.measures):
         data = _OF_RUN.read(directory.measures)
-        stored = [each.measure() for each in _MEASURES.validate_json(data)]
-        for each in stored:
-            if each.value is not None and not abs(each.value) < LARGEST_NUMBER:
-                raise ValueError(f"{each.name[:80]} is out of all bounds")
-    return StoredRun(directory, manifest, {each.name: each for each in stored})
+        measures = _by_name([stored.measure() for stored in _MEASURES.validate_json(data)])
+    return StoredRun(directory, manifest, measures)
+
+
+def _by_name(measures: Sequence[Measure]) -> Mapping[str, Measure]:
+    for measure in measures:
+        if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
+            raise ValueError(f"{measure.name[:80]} is out of all bounds")
+    return {measure.name: measure for measure in measures}
+
+
+def _from_compact(results: Results, run: CompactRun) -> StoredRun:
+    path = results.compact
+    manifest = _read_stored(path, run.manifest, Manifest)
+    if manifest.run != run.name:
+        raise _damaged(path, f"the manifest of {run.name[:80]} is of the run {manifest.run}")
+    with damage_explained(path):
+        return StoredRun(results.run(run.name), manifest, _by_name(run.measures), compact=True)
+
+
+def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
+    """Load the plan and all finished runs, in the order of the plan. Raises UserError."""
+    plan = load_plan(results)
+    if results.is_compact:
+        with damage_explained(results.compact):
+            stored = read_compact_runs(results.compact)
+            _RUNS.check(b"".join(run.manifest for run in stored))
+        runs = [_from_compact(results, run) for run in stored]
+    else:
+        runs = [load_run(directory) for directory in results.finished().values()]
+    order = {run.id: place for place, run in enumerate(plan.runs)}
+    runs.sort(key=lambda run: order.get(run.id, len(order)))
+    return plan, tuple(runs)
 
 
 def load_runs(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
-    """Load the plan and all finished runs, in the order of the plan. Raises UserError."""
-    plan = load_plan(results)
-    order = {run.id: place for place, run in enumerate(plan.runs)}
-    runs = [load_run(directory) for directory in results.finished().values()]
-    runs.sort(key=lambda run: order.get(run.id, len(order)))
+    """Load the plan and all finished runs. Raises UserError, also where no run has finished."""
+    plan, runs = load_study(results)
     if not runs:
         raise UserError("no run has finished", file=results.path)
-    return plan, tuple(runs)
+    return plan, runs
 
 
 def of_variant(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun]:
@@ -169,32 +202,27 @@ def of_variant(runs: Sequence[StoredRun], variant: str | None) -> list[StoredRun
     return [run for run in runs if run.manifest.variant == variant]
 
 
-def load_findings(directory: RunDir) -> Findings | None:
-    """Read what the analysis of a run found; None for a run of a numalab that had none.
-
-    Raises UserError.
-    """
-    if not directory.analysis.exists():
-        return None
+def load_findings(directory: RunDir) -> Findings:
+    """Read the findings of a run. Raises UserError."""
     with damage_explained(directory.analysis):
         return read_findings(_FINDINGS.read(directory.analysis))
 
 
 def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None:
-    """Read who ran where in a run, from its events where that is not stored.
+    """Read the timeline of a run, or make it from the events of a long recording.
 
-    `tasks` are those of interest. None for a run whose recording does not tell. Raises UserError.
+    `tasks` are those of interest. None for a recording without sched_switch. Raises UserError.
     """
     if directory.timeline.exists():
         with damage_explained(directory.timeline):
             return read_timeline(directory)
     with damage_explained(directory.events):
         table = scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS)
-        there = table.collect_schema()
+        schema = table.collect_schema()
         for name in ("time_ns", "cpu", "pid"):
-            if not there.get(name, pl.Null).is_integer():
+            if not schema.get(name, pl.Null).is_integer():
                 raise ValueError(f"it has no column of numbers {name}")
-        if there.get("event") != pl.String:
+        if schema.get("event") != pl.String:
             raise ValueError("it has no column of texts event")
         events = collect(typed(table))
     return timeline_of(events, tasks)
@@ -208,6 +236,5 @@ def load_all_events(directory: RunDir) -> pl.DataFrame:
 
 def load_domains(directory: RunDir) -> SchedLog:
     """Read the sched domains that a run's kernel printed. Raises UserError."""
-    stored = directory.domains.exists()
-    with damage_explained(directory.domains if stored else directory.dmesg):
+    with damage_explained(directory.domains):
         return read_domains(directory)

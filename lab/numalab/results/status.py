@@ -12,7 +12,7 @@ from numalab.locks import is_locked
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.plan import PlannedRun
-from numalab.results.reader import load_manifest, load_plan
+from numalab.results.reader import load_manifest, load_plan, load_study
 from numalab.run_dir import RunDir
 
 _LAST_BYTES = 4096
@@ -68,13 +68,17 @@ class Progress:
 def read_progress(results: Results) -> Progress:
     """Read how far results are. Raises UserError for what are none, or damaged ones."""
     with reading(results.plan):
-        planned = results.plan.exists()
+        planned = results.exist
     if not planned:
         raise UserError("these are no results of a study: there is no plan", file=results.path)
     active = is_locked(results.path)
-    plan, finished = load_plan(results), results.finished()
+    plan = load_plan(results)
+    if results.is_compact:
+        finished = {run.id: run.manifest for run in load_study(results)[1]}
+    else:
+        finished = {name: load_manifest(each) for name, each in results.finished().items()}
     states = tuple(
-        _ended(run, load_manifest(finished[run.id]))
+        _ended(run, finished[run.id])
         if run.id in finished
         else unfinished_state(results, run, active=active)
         for run in plan.runs

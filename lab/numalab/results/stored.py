@@ -1,22 +1,46 @@
-"""What all models of stored files have in common: nothing is coerced, nothing changes afterwards.
+"""What all models of stored files share: strict types, bounded numbers, plain names.
 
-A key that a model does not name is of a newer numalab, and is ignored.
+Nothing is coerced, and nothing changes after it is read. Keys that a model does not name are
+ignored: a newer numalab may write them.
 """
 
+import re
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, parse_sources
 
-FORMAT: Final = 5
-READABLE = (1, 2, 3, 4, FORMAT)  # formats of results that are still read
+FORMAT: Final = 5  # the only format of plans and manifests that is read
 
-# What a table of runs and measures can hold, and a float has room for.
+# Bounds of a column of integers, and of what a float represents.
 Integer = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+LONGEST_NAME = 200
+UNFINISHED = (".running", ".failed", ".interrupted")  # suffixes of folders of runs without result
+_PLAIN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._,:+@=-]{{0,{LONGEST_NAME - 1}}}")
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name may become part of a path.
+
+    It has no separator, leading dot or control character, and is not the folder of a run without
+    result.
+    """
+    return _PLAIN.fullmatch(name) is not None and not name.endswith(UNFINISHED)
+
+
+def plain_name(name: str) -> str:
+    """Return a name that `is_plain`. Raises ValueError for another."""
+    if not is_plain(name):
+        raise ValueError(f"{name[:80]!r} is not a plain name")
+    return name
+
+
+PlainName = Annotated[str, AfterValidator(plain_name)]
 
 
 class Stored(BaseModel):

@@ -1,8 +1,7 @@
-"""What the analysis of a run leaves: measures, findings, sched domains, and who ran where.
+"""Files of a run's analysis: measures, findings, sched domains, and the timeline.
 
-A report is made of these files alone. Results of an older numalab have no sched domains and no
-timeline, nor has a recording that is longer than the analysis holds at once a timeline: these are
-then taken out of the kernel log and the events (`reader`).
+A report is made of these files alone, but for the timeline of a recording that is longer than the
+analysis holds at once: `reader` makes it from the events.
 """
 
 import json
@@ -61,7 +60,7 @@ def read_timeline(directory: RunDir) -> RunTimeline:
     Raises ValueError, OSError or PolarsError for a damaged file.
     """
     table = scan_parquet(directory.timeline, most_rows=_MOST_SPANS)
-    about = pl.read_parquet_metadata(directory.timeline)
+    about = pl.read_parquet_metadata(utf8_path(directory.timeline))
     if missing := {"length_ns", "marks"} - about.keys():
         raise ValueError(f"without {', '.join(sorted(missing))}")
     if table.collect_schema() != pl.Schema(SPANS):

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from numalab.document import Document
 from numalab.measure import ClaimVerdict
-from numalab.results.cell import Cell
-from numalab.results.plan import PlannedRun
+from numalab.results.plan import Cell, PlannedRun
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]

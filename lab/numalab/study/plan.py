@@ -17,9 +17,7 @@ from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
-from numalab.results.cell import Cell
-from numalab.results.plan import PlannedRun, by_cell, planned_run
-from numalab.results.remarks import Remark
+from numalab.results.plan import Cell, PlannedRun, Remark, by_cell, planned_run
 from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, load_study, study_table
 from numalab.topology.broken_rule import RuleBroken

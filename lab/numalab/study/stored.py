@@ -48,8 +48,6 @@ def stored_topology(study: Study, run: Manifest, file: Path) -> Topology:
     If the user's lab has the same machine under its name, that one, which also has a shape to draw.
     Raises UserError if the manifest describes no machine.
     """
-    if run.machine is None:
-        raise UserError("does not describe the machine of the run", file=file)
     if run.topology in (*study.machines, *list_topologies()):
         with suppress(UserError):
             topology = machine_of(study, run.topology, file)

@@ -25,7 +25,7 @@ HOG, OTHER = (7, "hog"), (9, "other")
 def row(start_ms: int, cpu: int, task: tuple[int, str], memory: list[int], **more: int) -> Any:
     """A row of three nodes, 10 ms long; its CPU is on the node of its number."""
     lines = {f"memory_{node}": count for node, count in enumerate(memory)}
-    caches = {f"cache_{node}": 0 for node in range(3)}
+    caches = {f"{what}_{node}": 0 for what in ("cache", "pages") for node in range(3)}
     counts = {"stalled_ps": 0, "waited_ps": 0, "loads": 0, "far_loads": 0} | more
     times = {"start_ns": start_ms * MS, "end_ns": (start_ms + 10) * MS}
     return (
@@ -227,13 +227,6 @@ def test_where_pages_in_use_lie_is_a_mean_of_the_slices(
     findings = a_run(trace, three_nodes, JoinedTables(counts, joined.traffic)).findings
     series = {curve.label: curve.values for curve in findings.series if curve.name == "memory_home"}
     assert series == {"node 0": (0, 0), "node 1": (2, 3), "node 2": (0, 2)}
-
-
-def test_counts_of_an_older_numalab_have_no_pages(
-    trace: Trace, three_nodes: Topology, joined: JoinedTables
-) -> None:
-    series = {item.name for item in a_run(trace, three_nodes, joined).findings.series}
-    assert "memory_home" not in series and "memory_local" in series
 
 
 def test_tasks_are_listed_by_how_long_they_stood_still(trace: Trace, three_nodes: Topology) -> None:

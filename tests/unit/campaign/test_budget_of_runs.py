@@ -11,9 +11,8 @@ from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.schedule import makespan, within_budget
 from numalab.campaign.stopping import StoppingRule
 from numalab.errors import UserError
-from numalab.results.plan import PlannedRun
+from numalab.results.plan import PlannedRun, StopReason
 from numalab.results.reader import load_plan
-from numalab.results.remarks import StopReason
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds
 from support.fake_executor import MATRIX, fake, ledger, ready

@@ -30,8 +30,8 @@ from numalab.campaign.task import Ended, Task
 from numalab.errors import HostError, UserError
 from numalab.files import read_json
 from numalab.locks import is_locked
+from numalab.results.plan import TimeOverRemark
 from numalab.results.reader import load_plan
-from numalab.results.remarks import TimeOverRemark
 from support.fake_executor import MATRIX, fake, ledger, order, ready, tasks
 
 

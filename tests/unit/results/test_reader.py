@@ -1,4 +1,4 @@
-"""Stored results as values: today's, older ones, a stranger's, and damaged ones."""
+"""Stored results as values: those of numalab, hostile ones, and damaged ones."""
 
 import json
 import os
@@ -13,15 +13,20 @@ import pytest
 from pydantic import ValidationError
 
 from numalab.errors import UserError
-from numalab.guest.proof import Misplaced, MisplacedKind
-from numalab.guest.witness import Doubt
 from numalab.locks import locked
 from numalab.places import project_dir
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
-from numalab.results.names import is_plain
-from numalab.results.plan import PlannedRun, StoredPlan, planned_run
+from numalab.results.plan import (
+    BudgetRemark,
+    Cell,
+    Decided,
+    RepetitionsRemark,
+    StopReason,
+    StoredPlan,
+    TimeOverRemark,
+    planned_run,
+)
 from numalab.results.reader import (
     load_all_events,
     load_domains,
@@ -32,21 +37,12 @@ from numalab.results.reader import (
     load_runs,
     load_timeline,
 )
-from numalab.results.remarks import (
-    BudgetRemark,
-    Decided,
-    NoteRemark,
-    RepetitionsRemark,
-    StopReason,
-    TimeOverRemark,
-)
 from numalab.results.status import read_progress
-from numalab.results.upgrade import MANIFEST, upgraded
+from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
 
-EXAMPLES = sorted(each.parent for each in project_dir().glob("reports/examples/*/plan.json"))
-OLD = Results(Path(__file__).parents[2] / "data" / "results" / "format-1")
+EXAMPLES = sorted(path.parent for path in project_dir().glob("reports/examples/*/changelog.txt"))
 RUN = "ring-4_bound-hogs_after_1"
 
 
@@ -68,81 +64,24 @@ def test_every_committed_run_is_read(path: Path) -> None:
     plan, runs = load_runs(Results(path))
     assert {run.id for run in runs} <= {run.id for run in plan.runs}
     assert all(run.manifest.status is RunStatus.OK for run in runs)
-    assert all(run.measures and load_findings(run.directory) is not None for run in runs)
+    assert all(run.measures for run in runs)
 
 
-def test_what_is_read_is_what_was_written(copied: Results) -> None:
+def test_reading_a_manifest_gives_what_was_written(copied: Results) -> None:
     for directory in copied.finished().values():
         stored = json.loads(directory.manifest.read_text())
-        read = load_manifest(directory).table()
-        # The example is of format 4, which lacked the vCPUs of threads.
-        assert read == {**stored, "format": 5, "proof": read["proof"]}
-        directory.manifest.write_text(json.dumps(read))
-        assert load_manifest(directory).table() == read
+        assert load_manifest(directory).table() == stored
 
 
-def test_results_of_format_1() -> None:
-    plan, (run,) = load_runs(OLD)
-    assert plan.runs[0] == PlannedRun(
-        "ring-4_bound-hogs_before_1", "ring-4", "bound-hogs", "before", 1
-    )
-    assert (plan.preset, plan.remarks, plan.path) == ("", (), "studies/group-construction.toml")
-    assert run.cell == Cell("ring-4", "bound-hogs")
-    assert run.manifest.machine is None
-    assert run.manifest.proof is not None
-    assert run.manifest.proof.usage is None
-    assert run.value("task_migrations") is not None
-
-
-def test_remarks_of_format_2_are_kept_as_they_were(copied: Results) -> None:
-    edit(copied.plan, lambda plan: plan.update(format=2, remarks=["chosen by hand"]))
-    assert load_plan(copied).remarks == (NoteRemark(text="chosen by hand"),)
-
-
-def test_words_of_format_3_become_what_they_say(copied: Results) -> None:
-    directory = copied.run(RUN)
-
-    def words(table: dict[str, Any]) -> None:
-        moved = "vcpu 0 may run on host CPUs 0-1, planned 1"
-        table["format"] = 3
-        table["proof"]["differs"] = [moved]
-        table["timing"]["against"] = ["all 8 vCPUs share one thread", moved]
-        table["timing"]["disturbs"] = ["KSM merges pages of guests"]
-
-    edit(directory.manifest, words)
-    run = load_manifest(directory)
-    assert run.proof is not None and run.timing is not None
-    moved = Misplaced(MisplacedKind.NOTE, "vcpu 0 may run on host CPUs 0-1, planned 1")
-    assert run.proof.differs == (moved,)
-    assert run.timing.against == (Doubt.PLAN, Doubt.MISPLACED)
-    (disturbs,) = run.timing.disturbs
-    assert str(disturbs) == "KSM merges pages of guests"
-    assert Manifest.model_validate_json(json.dumps(run.table())) == run
-    edit(directory.manifest, lambda table: table["timing"].update(against=["not in kvm mode"]))
-    run = load_manifest(directory)
-    assert run.timing is not None and run.timing.against == (Doubt.MODE,)
-
-
-def test_roles_of_format_4_say_which_vcpus_a_thread_runs(copied: Results) -> None:
-    directory = copied.run(RUN)
-
-    def before(table: dict[str, Any]) -> None:
-        table["format"] = 4
-        counts = dict.fromkeys(("voluntary", "involuntary", "minor_faults", "major_faults"), 1)
-        threads = [
-            {"role": role, "thread": place, **counts, "ran_ms": None, "waited_ms": None}
-            for place, role in enumerate(("vcpu 0-2,5", "worker", "vcpus?"))
-        ]
-        table["proof"]["usage"] = {"seconds": 1.0, "threads": threads, "stolen_ms": {}}
-        for thread in table["proof"]["threads"]:
-            thread.pop("vcpus", None)
-
-    edit(directory.manifest, before)
-    proof = load_manifest(directory).proof
-    assert proof is not None and proof.usage is not None
-    assert [each.vcpus for each in proof.usage.threads] == [(0, 1, 2, 5), (), ()]
-    threads = {each.role: each.vcpus for each in proof.threads}
-    assert threads == {"qemu-system-x86": (), "IO mon_iothread": (), "vcpu 0-7": tuple(range(8))}
+@pytest.mark.parametrize("number", [1, 4, 6, 99])
+def test_another_format_is_refused(copied: Results, number: int) -> None:
+    edit(copied.plan, lambda plan: plan.update(format=number))
+    edit(copied.run(RUN).manifest, lambda run: run.update(format=number))
+    message = f"written by another numalab: format {number}, this one reads 5"
+    with pytest.raises(UserError, match=message):
+        load_plan(copied)
+    with pytest.raises(UserError, match=message):
+        load_manifest(copied.run(RUN))
 
 
 def test_remarks_are_stored_as_what_they_say() -> None:
@@ -270,6 +209,7 @@ def test_events_of_other_columns_are_damage(copied: Results, reason: str) -> Non
     directory = copied.run(RUN)
     table = pl.read_parquet(directory.events)
     table.with_columns(SPOILED[reason]).write_parquet(directory.events)
+    directory.timeline.unlink()
     with pytest.raises(UserError, match=reason):
         load_timeline(directory, [])
 
@@ -277,6 +217,7 @@ def test_events_of_other_columns_are_damage(copied: Results, reason: str) -> Non
 def test_events_may_lack_what_was_not_recorded(copied: Results) -> None:
     directory = copied.run(RUN)
     pl.read_parquet(directory.events).drop("next_pid", "next_comm").write_parquet(directory.events)
+    directory.timeline.unlink()
     assert load_timeline(directory, []) is not None
 
 
@@ -327,13 +268,6 @@ def test_nothing_is_coerced(copied: Results) -> None:
 def test_what_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"manifest\.json: no such file"):
         load_manifest(RunDir(tmp_path))
-
-
-def test_threads_of_more_vcpus_than_there_are() -> None:
-    """A role of a few characters names thousands of CPUs."""
-    threads = [{"role": "vcpu 0-8191"}] * 50
-    with pytest.raises(ValueError, match="more than 8192 vCPUs"):
-        upgraded({"format": 4, "proof": {"threads": threads}}, MANIFEST)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "link"])

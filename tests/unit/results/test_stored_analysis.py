@@ -10,10 +10,8 @@ from numalab.errors import UserError
 from numalab.recording.recording import Recording
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
-from numalab.results.reader import load_domains, load_manifest, load_run, load_timeline
+from numalab.results.reader import load_domains, load_manifest, load_timeline
 from numalab.results.run_files import scan_events
-from numalab.results.stored_analysis import save_analysis, save_domains
-from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from support.example_results import RUNS, copy_example
 
@@ -23,46 +21,43 @@ def copied(tmp_path: Path) -> Results:
     return Results(copy_example(tmp_path / "results"))
 
 
-def store(directory: RunDir) -> None:
-    """Analyse a run of an older numalab from its events."""
-    workload, before = load_manifest(directory).workload, load_run(directory).measures
+def test_the_analysis_of_the_events_gives_the_stored_timeline(copied: Results) -> None:
+    directory = copied.run(RUNS[0])
+    workload, stored = load_manifest(directory).workload, load_timeline(directory, ())
     analysis = analyse(
         Recording(
-            scan_events(directory),
+            scan_events(directory).collect(),
             load_topology("ring-4"),
             tasks=workload.tasks,
-            allowed_cpus=workload.allowed_cpus or None,
+            allowed_cpus=workload.allowed_cpus,
         )
     )
-    kept = directory.analysis.read_bytes(), directory.measures.read_bytes()
-    save_analysis(directory, analysis)
-    assert load_run(directory).value("task_node_migrations") == before["task_node_migrations"].value
-    directory.analysis.write_bytes(kept[0])
-    directory.measures.write_bytes(kept[1])
-    save_domains(directory, load_domains(directory))
+    directory.timeline.unlink()
+    for timeline in (analysis.timeline, load_timeline(directory, workload.tasks)):
+        assert timeline is not None and stored is not None
+        assert (timeline.length_ns, timeline.marks) == (stored.length_ns, stored.marks)
+        assert timeline.spans.equals(stored.spans)
 
 
-def test_a_report_needs_neither_events_nor_log_where_they_are_stored(copied: Results) -> None:
+def test_a_report_needs_neither_events_nor_kernel_log(copied: Results) -> None:
     expected = gather(copied)
     for name in RUNS:
-        directory = copied.run(name)
-        store(directory)
-        directory.events.unlink()
-        directory.dmesg.unlink()
+        copied.run(name).events.unlink()
+        copied.run(name).dmesg.unlink()
     assert gather(copied) == expected
     assert all(report.timelines and report.sched_domains[0].cpus for report in expected)
 
 
-def test_without_both_it_says_what_is_missing(copied: Results) -> None:
+def test_without_timeline_and_events_the_message_names_the_events(copied: Results) -> None:
     directory = copied.run(RUNS[0])
     directory.events.unlink()
+    directory.timeline.unlink()
     with pytest.raises(UserError, match=r"events\.parquet: no such file"):
         load_timeline(directory, ())
 
 
 def test_a_damaged_timeline(copied: Results) -> None:
     directory = copied.run(RUNS[0])
-    store(directory)
     whole = pl.read_parquet(directory.timeline)
     about = pl.read_parquet_metadata(directory.timeline)
     kept = {key: about[key] for key in ("length_ns", "marks")}

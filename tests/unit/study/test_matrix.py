@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from numalab.errors import UserError
-from numalab.results.cell import Cell
+from numalab.results.plan import Cell
 from numalab.study.claims import Claim
 from numalab.study.model import Study, load_study, study_table
 from numalab.study.plan import plan_study

@@ -1,6 +1,5 @@
 """The studies and series of this repository: what they promise of themselves."""
 
-import json
 import re
 from pathlib import Path
 from statistics import median
@@ -10,7 +9,9 @@ import pytest
 from numalab.campaign.cost_model import estimate
 from numalab.machine.model import Mode
 from numalab.places import project_dir
-from numalab.results.cell import Cell
+from numalab.results.layout import Results
+from numalab.results.plan import Cell
+from numalab.results.reader import load_plan, load_runs
 from numalab.study.model import load_study
 from numalab.study.plan import Plan, plan_study
 from numalab.topology.graph import hops
@@ -57,23 +58,24 @@ def test_quick_takes_minutes() -> None:
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
 def test_the_estimate_is_near_what_the_stored_runs_took(path: Path) -> None:
     """In mode timed it was an eighth. Other runs were beside a hunt, and took what that left."""
-    runs = project_dir() / "reports" / "examples" / path.stem / "runs"
+    _, runs = load_runs(Results(project_dir() / "reports" / "examples" / path.stem))
+    seconds_of = {run.id: run.manifest.seconds for run in runs}
     plan = plan_study(path)
     taken: dict[Cell, list[float]] = {}
     for run in plan.runs:
-        stored = json.loads((runs / run.id / "manifest.json").read_text())
-        taken.setdefault(run.cell, []).append(stored["seconds"])
-    for cell, seconds in taken.items():
-        told = seconds_told(plan, cell)
-        assert told / 3 <= median(seconds) <= 3 * told, cell
+        seconds = seconds_of[run.id]
+        assert seconds is not None
+        taken.setdefault(run.cell, []).append(seconds)
+    for cell, durations in taken.items():
+        estimate = seconds_told(plan, cell)
+        assert estimate / 3 <= median(durations) <= 3 * estimate, cell
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_its_example_is_of_the_study_as_it_is_now(path: Path) -> None:
     """A changed parameter is a changed study: it has to be run again."""
-    example = project_dir() / "reports" / "examples" / path.stem
-    plan = json.loads((example / "plan.json").read_text())
-    assert plan["digest"] == plan_study(path, plan["preset"] or None).digest
+    plan = load_plan(Results(project_dir() / "reports" / "examples" / path.stem))
+    assert plan.digest == plan_study(path, plan.preset or None).digest
     assert (
         f"reports/examples/{path.stem}/" in (project_dir() / "docs/results/README.md").read_text()
     )

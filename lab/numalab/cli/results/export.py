@@ -8,16 +8,38 @@ import typer
 from numalab.cli import options
 from numalab.cli.output import progress_lines, say
 from numalab.errors import shown
-from numalab.results.archive import export_results
+from numalab.files import write_text
+from numalab.report.build.study import gather
+from numalab.report.formats.changelog import render_changelog
+from numalab.results.archive import export_compact, export_results
 from numalab.results.layout import Results
-from numalab.units import format_size
+from numalab.units import format_size, runs_of
 
 
 def command(
     results: options.Results,
-    target: Annotated[Path, typer.Argument(help="The archive to write, such as out.tar.zst.")],
+    target: Annotated[
+        Path,
+        typer.Argument(help="The archive to write, such as out.tar.zst; a folder with --compact."),
+    ],
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="Write a folder: one table of measures, and the changelog."),
+    ] = False,
 ) -> None:
-    """Pack results into one file for somebody else; runs that are no result are left out."""
-    with progress_lines("export") as tell:
-        count = export_results(Results(results), target, lambda name: tell(name, None))
+    """Pack results into one file for somebody else. Runs without result are left out.
+
+    With `--compact` the target is a folder with compact.parquet (all measures and manifests) and
+    changelog.txt. `report`, `compare`, `query` and `verify` read it like whole results. Events,
+    timelines and logs are left out; `numalab verify --output` recreates them.
+    """
+    if compact:
+        written = Results(target)
+        runs = export_compact(Results(results), written)
+        write_text(written.changelog, render_changelog(gather(written)))
+        size = format_size(written.compact.stat().st_size)
+        say(f"{shown(written.compact)}: {runs_of(runs)}, {size}")
+        return
+    with progress_lines("export") as on_file:
+        count = export_results(Results(results), target, lambda name: on_file(name, None))
     say(f"{shown(target)}: {count} files, {format_size(target.stat().st_size)}")

@@ -1,6 +1,7 @@
 """`numalab verify`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,47 +32,53 @@ def command(
             " refused."
         ),
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Keep the repeated runs in this folder, as whole results."),
+    ] = None,
     jobs: options.Guests = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
-    """Do stored runs again, and compare the recorded events.
+    """Execute stored runs again, and compare events and measures.
 
-    In icount and timed mode both must record the same events, field for field. Inputs that differ
-    from those of the results (kernel, QEMU, compiler, ...) are named. The results stay as they are,
-    and nothing in them is built or run: the results may be a stranger's.
+    In icount and timed mode both must be identical, field for field. Inputs that differ from those
+    of the results (kernel, QEMU, compiler, ...) are named. Of compact results only the measures are
+    compared; `--output FOLDER` recreates their events, timelines and logs. An interrupted command
+    goes on with the same folder.
 
+    The results stay as they are, and nothing in them is built or run: they may be a stranger's.
     Exits with 1 when a run is not identical.
     """
     connect(connection)
     with progress_lines("prepare") as tell, live_runs() as watch:
-        found = verify(
+        verifications = verify(
             Results(results),
             runs or (),
+            output=output,
             own=None if study is None else find_study(study),
             jobs=jobs,
             connection=connection,
             on_progress=tell,
             on_schedule=watch,
         )
-    emit(found, as_json, _text(found))
-    if not all(each.identical for each in found):
+    emit(verifications, as_json, _text(verifications))
+    if not all(verification.identical for verification in verifications):
         raise typer.Exit(1)
 
 
-def _text(found: Sequence[Verification]) -> RenderableType:
+def _text(verifications: Sequence[Verification]) -> RenderableType:
     lines: list[RenderableType] = []
-    for each in found:
-        word = "identical" if each.identical else "NOT identical"
-        style = "bold blue" if each.identical else "bold dark_orange"
-        lines.append(Text.assemble((word, style), f"  {each.run}"))
-        details = [each.error, each.events and f"events: {each.events}"]
-        if each.measures:
-            details.append(f"measures with another value: {', '.join(each.measures)}")
-        details += [f"went in: {what}" for what in each.differs]
-        if not each.identical and each.mode not in DETERMINISTIC:
-            details.append(
-                f"two runs in {each.mode} mode are never the same; icount and timed ones are"
-            )
+    for run in verifications:
+        word = "identical" if run.identical else "NOT identical"
+        style = "bold blue" if run.identical else "bold dark_orange"
+        of = f" ({run.compared})" if run.identical else ""
+        lines.append(Text.assemble((word, style), f"  {run.run}{of}"))
+        details = [run.error, run.events and f"events: {run.events}"]
+        if run.measures:
+            details.append(f"measures with another value: {', '.join(run.measures)}")
+        details += [f"input: {difference}" for difference in run.differs]
+        if not run.identical and run.mode not in DETERMINISTIC:
+            details.append(f"runs in {run.mode} mode never repeat; those in icount and timed do")
         lines += [Text(f"    {printable(text)}") for text in details if text]
     return Group(*lines)

@@ -17,8 +17,8 @@ Expected = Callable[[int, int], float]  # from a node's CPUs to a node's memory
 
 
 def model_lines(run: Manifest) -> tuple[str, ...]:
-    """Return the model's parameters in lines of text: clocks, caches, two matrices; none where the
-    run was in another mode, or an older numalab did not write them down."""
+    """Return the model's parameters in lines of text: clocks, caches, two matrices; none in other
+    modes."""
     if run.memory is None:
         return ()
     memory = run.memory

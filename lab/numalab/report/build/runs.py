@@ -8,10 +8,9 @@ from numalab.errors import UserError
 from numalab.locks import is_locked
 from numalab.report import document
 from numalab.report.build.placement_rows import placement_line, proof_rows
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
-from numalab.results.plan import PlannedRun, StoredPlan
+from numalab.results.plan import Cell, PlannedRun, StoredPlan
 from numalab.results.reader import StoredRun, load_manifest
 from numalab.results.status import RunState, State, unfinished_state
 

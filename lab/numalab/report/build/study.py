@@ -1,6 +1,7 @@
 """Builds the report of each cell from stored results, without a guest."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from shlex import quote
 
 from numalab.errors import UserError
@@ -12,16 +13,14 @@ from numalab.report.build.verdicts import family_size, judge
 from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
-from numalab.results.plan import StoredPlan, texts
+from numalab.results.plan import Cell, StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
     load_domains,
     load_findings,
-    load_plan,
-    load_runs,
+    load_study,
     load_timeline,
     of_variant,
 )
@@ -37,7 +36,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     Cells without a finished run are listed with the causes. `errors` are reasons by run, for runs
     that stored none. Raises UserError for results that another numalab wrote, or that are damaged.
     """
-    plan, stored = load_runs(results) if results.finished() else (load_plan(results), ())
+    plan, stored = load_study(results)
     study = stored_study(plan, results)
     if not plan.runs:
         raise UserError("the plan has no runs", file=results.plan)
@@ -47,11 +46,14 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
+    command = f"numalab verify {quote(str(results.path))} --output FOLDER"
+    recreate = command if results.is_compact else ""
     reports: list[document.CellReport] = []
     unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
         if runs := tuple(finished.get(cell, ())):
-            reports.append(_gather(plan, study, cell, runs, unfinished.get(cell, ())))
+            report = _gather(plan, study, cell, runs, unfinished.get(cell, ()))
+            reports.append(replace(report, recreate=recreate))
         else:
             unreported.append(document.UnreportedCell(cell, unfinished[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
@@ -93,6 +95,7 @@ def _gather(
     family = family_size(about, runs)
     claims = tuple(judge(claim, runs, family=family) for claim in about)
     keys = _key_measures(study, about, infos)
+    whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
     sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
     return document.CellReport(
@@ -118,12 +121,10 @@ def _gather(
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
         comparisons=compare_variants(infos, keys, sides),
-        sched_domains=tuple(
-            _domains(name, runs) for name in study.variants if of_variant(runs, name)
-        ),
-        timelines=tuple(_timelines(study.variants, runs)),
+        sched_domains=tuple(_domains(name, whole) for name in variants if of_variant(whole, name)),
+        timelines=tuple(_timelines(study.variants, whole)),
         claims=claims,
-        findings=tuple(_findings(runs)),
+        findings=tuple(_findings(whole)),
         cell=str(cell),
         remarks=texts(plan.remarks),
     )
@@ -196,11 +197,9 @@ def _timelines(variants: Iterable[str], runs: Sequence[StoredRun]) -> Iterator[T
 
 
 def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
-    """Give what the analysis of each run found; results of an older numalab have none."""
+    """Yield the findings of each run."""
     for run in runs:
-        findings = load_findings(run.directory)
-        if findings is not None:
-            yield document.RunFindings(run.manifest.variant, run.id, findings)
+        yield document.RunFindings(run.manifest.variant, run.id, load_findings(run.directory))
 
 
 def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: int) -> str:

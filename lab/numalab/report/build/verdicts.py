@@ -207,11 +207,7 @@ def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
 
 
 def _against(run: Manifest) -> str:
-    """Return why the times of one run are not valid, by its plan and its proof."""
-    if run.timing is not None:
-        words = against(run.timing, run.proof)
-        return "" if run.timing.means else next(iter(words), "it was not judged")
-    if run.proof is None:
-        return "it was not read back"
-    # An older numalab left no more.
-    return next(iter((*filter(None, [run.proof.note]), *map(str, run.proof.differs))), "")
+    """Return why the times of a run are not valid, from its plan and its proof of placement."""
+    if run.timing is None or run.timing.means:
+        return "" if run.timing else "it was not judged"
+    return next(iter(against(run.timing, run.proof)), "it was not judged")

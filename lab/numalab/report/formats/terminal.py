@@ -91,6 +91,11 @@ def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType
         _line("verdict", report.verdict, "bold"),
         Text(),
         _line("machine", figures.machine_line(report)),
+        *(
+            [_line("compact", f"{figures.COMPACT_NOTE} {report.recreate}")]
+            if report.recreate
+            else []
+        ),
         _line("mode", f"{report.mode.title}{_reason(report)}"),
         *(_line("" if place else "model", text) for place, text in enumerate(report.mode.model)),
         _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),

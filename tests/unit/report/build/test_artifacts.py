@@ -17,9 +17,9 @@ from numalab.report.formats.annotations import (
     render_lines,
 )
 from numalab.report.formats.junit import render_junit_suites
-from numalab.results.cell import Cell
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
+from numalab.results.plan import Cell
 from support.report_sample import sample_report
 
 

@@ -1,0 +1,158 @@
+"""The compact form of results: written, read like whole results, and refused when hostile."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from numalab.cli.main import application
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.report.build.study import gather
+from numalab.report.formats.changelog import render_changelog
+from numalab.report.page.html import render_html
+from numalab.results.archive import export_compact, export_results, import_results
+from numalab.results.compact import COLUMNS
+from numalab.results.compare import compare_results
+from numalab.results.layout import Results
+from numalab.results.query import catalogue, query
+from numalab.results.reader import load_plan, load_runs
+from numalab.results.status import State, read_progress
+from numalab.results.stored import StoredMeasure
+from support.example_results import RUNS, copy_example
+
+WHOLE = Results(project_dir() / "reports" / "examples" / "group-construction")
+POST = Results(project_dir() / "reports" / "examples" / "group-construction-post")
+RUN = RUNS[0]
+
+
+@pytest.fixture
+def compact(tmp_path: Path) -> Results:
+    results = Results(tmp_path / "compact")
+    assert export_compact(WHOLE, results) == 6
+    return results
+
+
+def test_it_holds_the_plan_and_all_manifests_and_measures(compact: Results) -> None:
+    plan, runs = load_runs(compact)
+    whole_plan, whole = load_runs(WHOLE)
+    assert plan == whole_plan
+    assert [run.manifest for run in runs] == [run.manifest for run in whole]
+    for run, stored in zip(runs, whole, strict=True):
+        text = json.dumps(
+            [StoredMeasure.of(m).model_dump() for m in run.measures.values()], indent=1
+        )
+        assert f"{text}\n" == stored.directory.measures.read_text()
+
+
+def test_the_same_results_give_the_same_bytes(compact: Results, tmp_path: Path) -> None:
+    again = Results(tmp_path / "again")
+    export_compact(compact, again)
+    assert again.compact.read_bytes() == compact.compact.read_bytes()
+
+
+def test_its_report_has_the_same_figures_and_names_the_command_for_the_rest(
+    compact: Results,
+) -> None:
+    study = gather(compact)
+    assert render_changelog(study) == render_changelog(gather(WHOLE))
+    (report,) = study
+    command = f"numalab verify {compact.path} --output FOLDER"
+    assert (report.recreate, report.timelines, report.sched_domains, report.findings) == (
+        command, (), (), ()
+    )  # fmt: skip
+    (whole,) = gather(WHOLE)
+    left_out = {"sched_domains": (), "timelines": (), "findings": (), "recreate": command}
+    assert report == replace(whole, **left_out)  # type: ignore[arg-type]
+    assert command in render_html(report)
+
+
+def test_the_terminal_names_the_command(compact: Results) -> None:
+    printed = CliRunner().invoke(application("report"), ["report", str(compact.path)]).output
+    assert "--output FOLDER" in printed
+
+
+def test_the_command_writes_the_table_and_the_changelog(tmp_path: Path) -> None:
+    target = Results(tmp_path / "compact")
+    words = ["export", "--compact", str(WHOLE.path), str(target.path)]
+    assert CliRunner().invoke(application("export"), words).exit_code == 0
+    assert sorted(target.path.iterdir()) == [target.changelog, target.compact]
+    assert target.changelog.read_text() == WHOLE.changelog.read_text()
+    with pytest.raises(UserError, match="exists already"):
+        export_compact(WHOLE, target)
+
+
+def test_status_query_and_compare_read_it(compact: Results) -> None:
+    assert {run.state for run in read_progress(compact).runs} == {State.DONE}
+    sql = "SELECT run, measure, value FROM measures ORDER BY run, measure"
+    assert query([catalogue(compact)], sql).equals(query([catalogue(WHOLE)], sql))
+    assert not compact.runs_table.exists()
+    versus = compare_results(WHOLE, compact)
+    assert versus.whole and not versus.worse
+
+
+def test_an_archive_of_it(compact: Results, tmp_path: Path) -> None:
+    export_results(compact, tmp_path / "a.tar.zst")
+    imported = import_results(tmp_path / "a.tar.zst", tmp_path / "imported")
+    assert load_runs(imported)[1][0].measures == load_runs(compact)[1][0].measures
+
+
+def test_runs_without_result_are_left_out(tmp_path: Path) -> None:
+    whole, compact = Results(copy_example(tmp_path / "whole")), Results(tmp_path / "compact")
+    assert export_compact(whole, compact) == 2
+    states = {run.run: run.state for run in read_progress(compact).runs}
+    assert [run for run, state in states.items() if state is State.DONE] == sorted(RUNS)[::-1]
+    shutil.rmtree(whole.path / "runs")
+    with pytest.raises(UserError, match="0 measures"):
+        export_compact(whole, Results(tmp_path / "empty"))
+
+
+def cut(column: str, value: object) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda table: table.with_columns(pl.lit(value, COLUMNS[column]).alias(column))
+
+
+SPOILED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "no plan": cut("plan", None),
+    "Field required": cut("plan", "{}"),
+    "no name or no manifest": cut("manifest", None),
+    "format: ": cut("manifest", "{}"),
+    "is of the run": lambda table: table.with_columns(run=pl.col("run") + "x"),
+    "rows of a run are not together": lambda table: pl.concat([table, table]),
+    "other columns": lambda table: table.drop("source"),
+    "direction": cut("direction", "up"),
+    "0.name": cut("measure", None),
+    "out of all bounds": cut("value", float("inf")),
+    "not a valid SourceKind": cut("source", "hearsay"),
+    "0.unit": cut("unit", None),
+}
+
+
+@pytest.mark.parametrize("reason", SPOILED)
+def test_a_damaged_table_is_one_message(compact: Results, reason: str) -> None:
+    table = pl.read_parquet(compact.compact)
+    if reason == "out of all bounds":
+        table = table.with_columns(integer=pl.lit(None, pl.Int64))
+    SPOILED[reason](table).write_parquet(compact.compact)
+    with pytest.raises(UserError, match=reason) as caught:
+        load_runs(compact)
+    assert str(compact.compact) in str(caught.value)
+
+
+def test_another_format_is_refused(compact: Results) -> None:
+    table = pl.read_parquet(compact.compact)
+    older = pl.col("manifest").str.replace('"format": 5', '"format": 4', literal=True)
+    table.with_columns(older).write_parquet(compact.compact)
+    with pytest.raises(UserError, match="format 4, this one reads 5"):
+        load_runs(compact)
+    assert load_plan(compact).study == "group-construction"
+
+
+def test_the_examples_take_few_bytes() -> None:
+    examples = project_dir() / "reports" / "examples"
+    assert sum(path.stat().st_size for path in examples.rglob("*") if path.is_file()) < 8 << 20
+    assert POST.is_compact and not WHOLE.is_compact

@@ -1,0 +1,154 @@
+"""The catalogue of runs, and SQL over it."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from numalab.campaign.execute import Schedule, TaskEvent, execute
+from numalab.errors import UserError
+from numalab.files import write_json
+from numalab.results import query as catalogue_module
+from numalab.results.layout import Results
+from numalab.results.query import Catalogue, catalogue, find_results, query
+from numalab.results.reader import StoredRun, load_run
+from numalab.run_dir import RunDir
+from support.fake_executor import MATRIX, fake, ready
+
+
+def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
+    return lambda event: None
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Results of 24 runs."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMALAB_CACHE", str(folder / "cache"))
+        study = ready(folder, MATRIX)
+        execute([study], 2, unwatched, run=fake)
+    return study.results
+
+
+@pytest.fixture
+def results(made: Results, tmp_path: Path) -> Results:
+    shutil.copytree(made.path, tmp_path / "reports" / "tried" / "1")
+    return Results(tmp_path / "reports" / "tried" / "1")
+
+
+def ask(results: Results, sql: str) -> list[dict[str, object]]:
+    return query([catalogue(results)], sql).to_dicts()
+
+
+def test_means_by_variant(results: Results) -> None:
+    """The fake measures the seed, +10 after."""
+    sql = """SELECT variant, avg(value) AS mean FROM measures
+             WHERE measure = 'task_migrations' GROUP BY variant ORDER BY variant"""
+    assert ask(results, sql) == [
+        {"variant": "after", "mean": 12.0},
+        {"variant": "before", "mean": 2.0},
+    ]
+
+
+def test_measures_join_runs(results: Results) -> None:
+    sql = """SELECT r.kernel, max(m.value) AS most FROM runs r JOIN measures m ON r.run = m.run
+             WHERE r.topology = 'ring-2' GROUP BY r.kernel ORDER BY most"""
+    assert [row["most"] for row in ask(results, sql)] == [4.0, 14.0]
+
+
+def test_events_of_all_runs_even_with_other_columns(results: Results) -> None:
+    path = results.run("ring-2_few_after_1").events
+    table = pl.read_parquet(path).with_columns(pl.lit(7).alias("pid"))
+    table.write_parquet(path)
+    sql = "SELECT run, count(pid) AS pids, count(*) AS n FROM events GROUP BY run ORDER BY pids"
+    rows = ask(results, sql)
+    assert len(rows) == 24
+    assert rows[-1] == {"run": "ring-2_few_after_1", "pids": 2, "n": 2}
+
+
+def test_only_what_is_new_is_read(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = catalogue(results)
+    read: list[str] = []
+
+    def counted(directory: RunDir) -> StoredRun:
+        read.append(directory.path.name)
+        return load_run(directory)
+
+    monkeypatch.setattr(catalogue_module, "load_run", counted)
+    again = catalogue(results)
+    assert read == []
+    assert again.runs.equals(first.runs)
+    directory = results.run("ring-2_few_after_1")
+    write_json(directory.manifest, json.loads(directory.manifest.read_text()) | {"seconds": 9.5})
+    shutil.rmtree(results.run("ring-2_few_after_2").path)
+    changed = catalogue(results)
+    assert read == ["ring-2_few_after_1"]
+    assert changed.runs.height == 23
+    assert changed.runs.filter(pl.col("run") == "ring-2_few_after_1")["seconds"].to_list() == [9.5]
+    assert "ring-2_few_after_2" not in changed.measures["run"].to_list()
+
+
+def test_a_broken_catalogue_is_made_anew(results: Results) -> None:
+    catalogue(results)
+    results.runs_table.write_bytes(b"PAR1 no")
+    assert catalogue(results).runs.height == 24
+    pl.DataFrame({"run": ["x"]}).write_parquet(results.runs_table)
+    assert catalogue(results).runs.height == 24
+
+
+def test_a_folder_with_results_below_it(results: Results) -> None:
+    other = results.path.with_name("2")
+    shutil.copytree(results.path, other)
+    found = find_results(results.path.parents[1])
+    assert [each.path for each in found] == [results.path, other]
+    rows = query([catalogue(each) for each in found], "SELECT DISTINCT results FROM runs").height
+    assert rows == 2
+    with pytest.raises(UserError, match="no results here"):
+        find_results(results.path.parents[2] / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELEC x", "SQL"),
+        ("SELECT nothing FROM runs", "nothing"),
+        ("SELECT * FROM runners", "runners"),
+        ("", "SQL"),
+    ],
+)
+def test_what_is_no_query(results: Results, sql: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ask(results, sql)
+
+
+def test_damaged_results(results: Results) -> None:
+    results.run("ring-2_few_after_1").measures.write_text("{")
+    with pytest.raises(UserError, match=r"measures\.json"):
+        catalogue(results)
+
+
+def test_ten_thousand_runs(tmp_path: Path) -> None:
+    """Not a bound on time, which depends on the machine; `make bench` has that. All are found."""
+    results = Results(tmp_path)
+    write_json(results.plan, {})
+    template = pl.DataFrame(schema=catalogue_module.RUNS)
+    names = [f"ring-4_few_after_{seed}" for seed in range(10_000)]
+    rows = []
+    for seed, name in enumerate(names):
+        directory = results.run(name)
+        directory.path.mkdir(parents=True)
+        directory.manifest.write_text("{}")
+        modified = directory.manifest.stat().st_mtime_ns
+        values = {"run": name, "seed": seed, "modified_ns": modified, "mode": "icount"}
+        rows.append({column: values.get(column) for column in template.columns})
+    runs = pl.DataFrame(rows, schema=catalogue_module.RUNS)
+    measures = pl.DataFrame(schema=catalogue_module.MEASURES)
+    catalogue_module.store(Catalogue(results, runs, measures))
+    began = time.monotonic()
+    assert ask(results, "SELECT count(*) AS n FROM runs WHERE seed >= 5000") == [{"n": 5000}]
+    print(f"10,000 runs: {time.monotonic() - began:.2f} s")
