@@ -23,10 +23,9 @@ from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load
 from numalab.hunt.recording import read_loads
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job
-from numalab.parquet import collect, scan_parquet
+from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
-from numalab.recording.events import COLUMNS
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
@@ -45,6 +44,7 @@ EVENTS = (
 )
 _TRACE_MIB = 48
 _MOST_EVENTS = 4 << 20
+_EVENTS_BYTES = 1 << 30
 _WAIT = 2.0  # seconds between two looks at a host whose CPUs others have
 _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 
@@ -142,7 +142,7 @@ def _judged(
 def _read_events(directory: RunDir) -> pl.DataFrame:
     """Read what the loads are judged by. Raises HostError for more than fits into memory."""
     try:
-        return collect(scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS))
+        return read_parquet(directory.events, _EVENTS_BYTES, _MOST_EVENTS)
     except ValueError as error:
         raise HostError(f"{directory.events}: {error}") from None
 

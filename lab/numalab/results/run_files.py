@@ -24,7 +24,6 @@ from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, utf8_path
 from numalab.measure import modelled
-from numalab.recording.events import COLUMNS
 from numalab.recording.recording import CommandData, Recording
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
@@ -139,10 +138,8 @@ class RunFiles:
 
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:
-    """Scan what the measures read of a run's events, without loading them."""
-    table = pl.scan_parquet(utf8_path(directory.events), glob=False)
-    names = table.collect_schema().names()
-    return table.select([name for name in COLUMNS if name in names])
+    """Scan the events of a run with every column, without loading them."""
+    return pl.scan_parquet(utf8_path(directory.events), glob=False)
 
 
 def _text(path: Path) -> str:

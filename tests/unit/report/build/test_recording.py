@@ -19,7 +19,7 @@ from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from support.one_command import invoke
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 RING_4 = """\
 available: 4 nodes (0-3)
 node 0 cpus: 0 1
