@@ -140,7 +140,6 @@ def ensure_emulator(
 
 
 def _artifact(spec: EmulatorSpec, jobs: int | None = None) -> Artifact[BuiltEmulator]:
-    """Describe an emulator to the builder. Raises NotFetched."""
     series, compiler = load_series(spec.series), version_line("gcc", "gcc")
     source = fetched_source(spec.source)
     inputs = EmulatorInputs(source, series, configure_options(spec), compiler)

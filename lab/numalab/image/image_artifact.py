@@ -78,8 +78,6 @@ def built_image(recipe: Recipe) -> BuiltImage | None:
 
 
 def _packages_artifact(recipe: Recipe) -> Artifact[Path]:
-    """Describe the first layer to the builder: a tarball of Debian packages."""
-
     def make(work: Work) -> None:
         pack_packages(recipe, work.entry, work.log, work.tell)
 
@@ -88,7 +86,6 @@ def _packages_artifact(recipe: Recipe) -> Artifact[Path]:
 
 
 def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
-    """Describe the second layer to the builder: the image with its record."""
     digest = _image_digest(recipe, packages)
 
     def make(work: Work) -> None:

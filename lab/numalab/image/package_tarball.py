@@ -103,7 +103,6 @@ def missing_package(log: str) -> str | None:
 
 
 def _package_names() -> list[str]:
-    """Return the packages in this host's apt lists."""
     try:
         return run(["apt-cache", "pkgnames"], check=False).stdout.split()
     except HostError:

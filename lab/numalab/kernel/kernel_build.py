@@ -96,7 +96,6 @@ def read_inputs(spec: KernelSpec) -> KernelInputs:
 
 
 def _options(spec: KernelSpec) -> tuple[Option, ...]:
-    """Return the options of the fragments, for any version."""
     return merge(read_fragments(fragment_path(name) for name in spec.fragments))
 
 
@@ -125,7 +124,6 @@ def ensure_kernel(
 
 
 def _artifact(spec: KernelSpec, jobs: int | None = None) -> Artifact[BuiltKernel]:
-    """Describe a kernel to the builder. Raises NotFetched."""
     if spec.is_prebuilt:
         return prebuilt_artifact(spec)
     inputs = read_inputs(spec)

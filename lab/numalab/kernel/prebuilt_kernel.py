@@ -100,7 +100,6 @@ def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
 
 
 def _digest(spec: KernelSpec) -> str:
-    """Return the digest of all inputs. Raises NotFetched, UserError."""
     ours = [FORMAT, hash_file(init_source()), *FLAGS]
     if spec.package is not None:
         return digest_of([*ours, fetched_packages(spec.package).digest])
