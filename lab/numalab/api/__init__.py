@@ -26,6 +26,15 @@ from numalab.analysis.measures.family import (
     register_measure,
     register_measures,
 )
+from numalab.campaign.executors.processes import (
+    EXECUTORS,
+    Executor,
+    ExecutorRequest,
+    Finished,
+    News,
+    register_executor,
+)
+from numalab.campaign.task import Ended, Execute, Task
 from numalab.capture.samples import SOURCES, SampledSource, SampledValue, register_source
 from numalab.errors import UserError
 from numalab.hunt.finding import Finding
@@ -60,11 +69,13 @@ REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
         "axes": AXES,
         "sources": SOURCES,
         "parsers": PARSERS,
+        "executors": EXECUTORS,
     }
 )
 
 __all__ = [
     "AXES",
+    "EXECUTORS",
     "FORMATS",
     "MEASURES",
     "PARSERS",
@@ -76,7 +87,12 @@ __all__ = [
     "CellReport",
     "Count",
     "Direction",
+    "Ended",
+    "Execute",
+    "Executor",
+    "ExecutorRequest",
     "Finding",
+    "Finished",
     "Format",
     "Limit",
     "Link",
@@ -87,6 +103,7 @@ __all__ = [
     "MeasureKind",
     "Metric",
     "MetricTable",
+    "News",
     "Observation",
     "Property",
     "Recording",
@@ -98,10 +115,12 @@ __all__ = [
     "SampledValue",
     "Shape",
     "StudyResults",
+    "Task",
     "Topology",
     "UserError",
     "metric_value",
     "register_axis",
+    "register_executor",
     "register_format",
     "register_measure",
     "register_measures",

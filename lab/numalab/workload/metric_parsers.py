@@ -35,7 +35,7 @@ class Metric:
 
 
 Parser = Callable[[Sequence[MetricTable], str], tuple[Metric, ...]]
-PARSERS: Registry[Parser] = Registry("parser")
+PARSERS: Registry[Parser] = Registry("parser", "numalab.workload.parsers")
 
 
 def register_parser(name: str) -> Callable[[Parser], Parser]:

@@ -8,22 +8,12 @@ from numalab.analysis.analyse import analyse
 from numalab.analysis.measures import counters, migrations
 from numalab.analysis.measures.catalogue import explain
 from numalab.analysis.measures.family import register_measure, register_measures
+from numalab.cli.study import init
 from numalab.errors import UserError
 from numalab.recording.recording import Recording
 from support.small_traces import Trace
 
-PLUGIN = '''
-from numalab.api import Recording, register_measure
-
-
-@register_measure(
-    "task_moves_most", unit="moves", direction="lower", events=["sched_migrate_task"]
-)
-def task_moves_most(run: Recording) -> int:
-    """The most moves of one task to another CPU in the window."""
-    moves = run.events("sched_migrate_task")
-    return int(moves["event_pid"].value_counts()["count"].max() or 0)
-'''
+PLUGIN = Path(init.__file__).parent / "lab_folder" / "plugins" / "example.py"
 
 
 @pytest.mark.usefixtures("without_plugins")
@@ -31,7 +21,7 @@ def test_a_plug_in_adds_a_measure_with_one_file(
     trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "most_moves.py").write_text(PLUGIN)
+    (tmp_path / "plugins" / "most_moves.py").write_text(PLUGIN.read_text())
     monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
     moves = [("hog:7", 0, 1), ("hog:8", 1, 2), ("hog:7", 1, 0)]
     events = trace.table(
@@ -39,10 +29,10 @@ def test_a_plug_in_adds_a_measure_with_one_file(
         *(trace.migrate(200 + at, *move) for at, move in enumerate(moves)),
     )
     measures = {measure.name: measure for measure in analyse(Recording(events)).measures}
-    assert measures["task_moves_most"].value == 2
-    info = explain("task_moves_most")
+    assert measures["busiest_task_moves"].value == 2
+    info = explain("busiest_task_moves")
     assert (info.unit, info.direction) == ("moves", "lower")
-    assert info.definition == "The most moves of one task to another CPU in the window."
+    assert info.definition == "The most moves of one task to another CPU."
 
 
 @pytest.mark.usefixtures("without_plugins")

@@ -10,6 +10,7 @@ from numalab.places import shipped_dir
 from numalab.study.plan import plan_study
 from numalab.workload.workload_files import build_workload
 
+pytestmark = pytest.mark.usefixtures("without_plugins")
 NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 
 
@@ -34,6 +35,15 @@ def test_a_lab_folder_can_be_planned_as_it_is(
         "numalab run studies/mine.toml"
         in (tmp_path / "mine/.github/workflows/numalab.yml").read_text()
     )
+
+
+def test_the_plug_in_of_a_lab_folder_works(tmp_path: Path) -> None:
+    assert init(tmp_path).returncode == 0
+    done = subprocess.run(
+        [*NUMALAB, "measures"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "busiest_task_moves" in done.stdout
+    assert not done.stderr
 
 
 WORKLOAD = """\

@@ -16,7 +16,12 @@ from typing import Any
 
 from numalab.artifact.digest import hash_file
 from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
-from numalab.campaign.executors.processes import Finished, News
+from numalab.campaign.executors.processes import (
+    ExecutorRequest,
+    Finished,
+    News,
+    register_executor,
+)
 from numalab.campaign.executors.remote import (
     Delivered,
     Shipped,
@@ -29,6 +34,7 @@ from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError, LabError, UserError
 from numalab.results.archive import unpack_folder
+from numalab.units import runs_of
 
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer
@@ -42,6 +48,18 @@ class Refused:
 
     address: str
     reason: str
+
+
+@register_executor("cluster")
+def cluster(request: ExecutorRequest) -> "Cluster":
+    """Run guests on the workers of a Dask scheduler: `--executor cluster=ADDRESS`."""
+
+    def refused(worker: Refused) -> None:
+        request.say(f"worker {worker.address}: refused, {worker.reason}")
+
+    executor = Cluster(request.argument, request.execute, refused)
+    request.say(f"cluster {request.argument}: {runs_of(executor.places)} at once")
+    return executor
 
 
 class Cluster:

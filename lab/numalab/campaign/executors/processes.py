@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,11 +17,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import DupFd
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from numalab.campaign.schedule import Capacity
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError
+from numalab.plugins import Registry
 
 # Not fork: libvirt's and polars' threads would not be there in the child, but their locks would.
 _CONTEXT = get_context("spawn")
@@ -62,6 +63,41 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End the runs that are under way, keeping what they left."""
+
+
+@dataclass(frozen=True)
+class ExecutorRequest:
+    """What an executor is made from: `argument` is the text after `=` in `--executor NAME=TEXT`."""
+
+    argument: str
+    say: Callable[[str], None]
+    execute: Execute
+
+
+# None stands for processes of this host, which a campaign starts itself.
+MakeExecutor = Callable[[ExecutorRequest], Executor | None]
+EXECUTORS: Registry[MakeExecutor] = Registry("executor", __package__, first=("processes",))
+Make = TypeVar("Make", bound=Callable[..., Any])
+
+
+def register_executor(name: str) -> Callable[[Make], Make]:
+    """Add an executor, which `numalab run --executor NAME` selects; a decorator.
+
+    It decorates a class with the methods of `Executor`, or a function that makes one, from an
+    `ExecutorRequest`. Its attribute `places` is the number of runs at once, 1 without
+    it. Raises UserError for a name that is taken.
+    """
+
+    def add(make: Make) -> Make:
+        EXECUTORS.add(name, make, make)
+        return make
+
+    return add
+
+
+@register_executor("processes")
+def processes(_request: ExecutorRequest) -> None:
+    """Run guests in processes of this host, the default."""
 
 
 class Workers:

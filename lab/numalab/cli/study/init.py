@@ -15,7 +15,7 @@ TEMPLATE = Path(__file__).parent / "lab_folder"
 def command(
     folder: Annotated[Path, typer.Argument(help="The folder; made if it is not there.")] = Path(),
 ) -> None:
-    """Make a lab folder: a Makefile, a study, a kernel with a series of patches, a CI job.
+    """Make a lab folder: Makefile, study, kernel with a patch series, CI job, plug-in.
 
     Nothing that is there is written over.
     """

@@ -5,13 +5,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from numalab.campaign.build import BuiltStudy, build_study
 from numalab.campaign.execute import Failure, execute
+from numalab.campaign.executors.processes import EXECUTORS, Executor, ExecutorRequest
 from numalab.campaign.resume import new_results, newest_results
+from numalab.campaign.run_task import run_task
 from numalab.campaign.schedule import within_seconds
 from numalab.campaign.stopping import StoppingRule
 from numalab.cli import options
@@ -36,9 +38,6 @@ from numalab.run_dir import check_guest_path
 from numalab.study.model import find_study
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds, runs_of
-
-if TYPE_CHECKING:
-    from numalab.campaign.executors.cluster import Cluster, Refused
 
 
 def command(
@@ -81,8 +80,17 @@ def command(
     emulator: options.Emulator = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="A dask scheduler whose workers run the guests."),
+        typer.Option(metavar="ADDRESS", help="Short for --executor cluster=ADDRESS."),
     ] = None,
+    executor_name: Annotated[
+        str,
+        typer.Option(
+            "--executor",
+            metavar="NAME[=TEXT]",
+            help="Where guests run: processes of this host,"
+            " cluster=ADDRESS, or an executor of a plug-in.",
+        ),
+    ] = "processes",
     connection: options.Connect = EMBED,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
@@ -127,8 +135,8 @@ def command(
             )
         say(f"mode {study.setting.choice.mode}: {study.setting.choice.reason}")
         built.append(study)
-    executor = None if cluster is None else _cluster(cluster)
-    places = jobs if executor is None else max(1, executor.places)
+    executor = _executor(f"cluster={cluster}" if cluster else executor_name)
+    places = jobs if executor is None else max(1, getattr(executor, "places", 1))
     deadline = math.inf if limit is None else began + limit
     if limit is not None:
         share = (deadline - time.monotonic()) / len(built)
@@ -155,15 +163,10 @@ def command(
         raise typer.Exit(1)
 
 
-def _cluster(address: str) -> "Cluster":
-    from numalab.campaign.executors.cluster import Cluster  # noqa: PLC0415 - an extra
-
-    def refused(worker: "Refused") -> None:
-        say(f"worker {worker.address}: refused, {worker.reason}")
-
-    executor = Cluster(address, on_refused=refused)
-    say(f"cluster {address}: {runs_of(executor.places)} at once")
-    return executor
+def _executor(text: str) -> Executor | None:
+    """Make the executor that `NAME` or `NAME=ARGUMENT` selects; None: processes of this host."""
+    name, _, argument = text.partition("=")
+    return EXECUTORS.find(name)(ExecutorRequest(argument, say, run_task))
 
 
 def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule | None:
