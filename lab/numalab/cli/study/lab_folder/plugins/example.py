@@ -9,7 +9,7 @@ from numalab.api import Link, Recording, Shape, register_measure, register_shape
 def busiest_task_moves(run: Recording) -> int:
     """The most moves of one task to another CPU."""
     moves = run.events("sched_migrate_task")
-    return int(moves["event_pid"].value_counts()["count"].max() or 0)
+    return max(moves.group_by("event_pid").len()["len"].to_list(), default=0)
 
 
 @register_shape("ladder")
