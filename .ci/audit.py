@@ -48,11 +48,11 @@ def parse_answer(text: str) -> Answer:
     try:
         packages: list[dict[str, Any]] = json.loads(text)["dependencies"]
         vulnerable = {
-            f"{one['name']} {one['version']}": tuple(map(_describe, one["vulns"]))
-            for one in packages
-            if one.get("vulns")
+            f"{package['name']} {package['version']}": tuple(map(_describe, package["vulns"]))
+            for package in packages
+            if package.get("vulns")
         }
-        unknown = tuple(one["name"] for one in packages if "vulns" not in one)
+        unknown = tuple(package["name"] for package in packages if "vulns" not in package)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NoData("no answer") from None
     return Answer(vulnerable, unknown)
@@ -114,8 +114,8 @@ def main() -> int:
 
 
 def _python_lines() -> tuple[str, ...]:
-    found = audit_python(LOCK)
-    return tuple(f"{package}: {', '.join(ids)}" for package, ids in found.items())
+    vulnerable = audit_python(LOCK)
+    return tuple(f"{package}: {', '.join(ids)}" for package, ids in vulnerable.items())
 
 
 def _print(title: str, what: str, audit: Callable[[], Sequence[str]]) -> int:
@@ -140,10 +140,12 @@ def _ask(wanted: Path, options: Sequence[str]) -> dict[str, tuple[str, ...]]:
     answer = parse_answer(done.stdout)
     if answer.unknown:
         raise NoData(f"nothing on {len(answer.unknown)} packages")
-    found = dict(answer.vulnerable)
-    if not [found.pop(package) for package in list(found) if package.split()[0] == _CANARY]:
+    vulnerable = dict(answer.vulnerable)
+    if not [
+        vulnerable.pop(package) for package in list(vulnerable) if package.split()[0] == _CANARY
+    ]:
         raise NoData("no vulnerabilities at all")
-    return found
+    return vulnerable
 
 
 def _describe(vulnerability: dict[str, Any]) -> str:

@@ -69,7 +69,7 @@ def read_lock(text: str) -> dict[str, Pinned]:
         Pinned(name, version, tuple(re.findall(r"sha256:(\w+)", hashes)))
         for name, version, hashes in _PINNED.findall(text)
     )
-    return {canonicalize_name(one.name): one for one in pinned}
+    return {canonicalize_name(pin.name): pin for pin in pinned}
 
 
 def render_bom(project: Mapping[str, Any], lock: Mapping[str, Pinned]) -> str:
@@ -94,7 +94,7 @@ def render_bom(project: Mapping[str, Any], lock: Mapping[str, Pinned]) -> str:
     direct = _names([*project["dependencies"], *optional])
     bom.register_dependency(root, [components[name] for name in direct])
     for name, below in whole.items():
-        bom.register_dependency(components[name], [components[each] for each in below])
+        bom.register_dependency(components[name], [components[package] for package in below])
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
     document = json.loads(text)
     del document["metadata"]["timestamp"]  # the library always writes one
@@ -110,11 +110,11 @@ def main(target: Path) -> None:
 
 def _closure(lock: Mapping[str, Pinned], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return every package that `wanted` needs, and the packages that it needs itself."""
-    found: dict[str, tuple[str, ...]] = {}
+    required: dict[str, tuple[str, ...]] = {}
     queue = list(_names(wanted))
     while queue:
         name = queue.pop()
-        if name in found:
+        if name in required:
             continue
         if name not in lock:
             raise StaleLock(f"{LOCK} lacks {name}")
@@ -123,9 +123,9 @@ def _closure(lock: Mapping[str, Pinned], wanted: Iterable[str]) -> dict[str, tup
             raise StaleLock(
                 f"{LOCK} has {name} {lock[name].version}, but {installed.version} is installed"
             )
-        found[name] = _names(installed.requires or ())
-        queue += found[name]
-    return found
+        required[name] = _names(installed.requires or ())
+        queue += required[name]
+    return required
 
 
 def _names(requirements: Iterable[str]) -> tuple[str, ...]:
@@ -133,9 +133,9 @@ def _names(requirements: Iterable[str]) -> tuple[str, ...]:
     parsed = [Requirement(text) for text in requirements]
     environment: dict[str, str] = {**_ENVIRONMENT, "extra": ""}
     return tuple(
-        canonicalize_name(one.name)
-        for one in parsed
-        if one.marker is None or one.marker.evaluate(environment)
+        canonicalize_name(requirement.name)
+        for requirement in parsed
+        if requirement.marker is None or requirement.marker.evaluate(environment)
     )
 
 
@@ -157,7 +157,7 @@ def _component(pinned: Pinned, *, required: bool) -> Component:
         type=ExternalReferenceType.DISTRIBUTION,
         url=XsUri(f"https://pypi.org/project/{purl.name}/{purl.version}/#files"),
         comment="the files that requirements.lock accepts",
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in pinned.sha256],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in pinned.sha256],
     )
     return Component(
         name=purl.name,
@@ -175,13 +175,17 @@ def _declared_license(name: str) -> str:
     """Return what a package's metadata says: an SPDX expression, a short text or a classifier."""
     about = metadata.metadata(name).json
     classifiers = about.get("classifier", ())
-    licenses = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License ::")]
+    licenses = [
+        classifier.rpartition(" :: ")[2]
+        for classifier in classifiers
+        if classifier.startswith("License ::")
+    ]
     text = str(about.get("license", "")).strip()
     short = text if len(text.splitlines()) == 1 else ""
-    found = about.get("license_expression") or short or " and ".join(licenses)
-    if not found:
+    license_text = about.get("license_expression") or short or " and ".join(licenses)
+    if not license_text:
         raise StaleLock(f"the metadata of {name} names no license")
-    return str(found)
+    return str(license_text)
 
 
 def _license(text: str) -> License:

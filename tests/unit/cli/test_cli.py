@@ -86,8 +86,8 @@ def test_two_signals_at_once_end_it_without_a_traceback() -> None:
             [*NUMALAB, "measures"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         time.sleep(0.2 + number / 10)
-        for each in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
-            process.send_signal(each)
+        for sent in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+            process.send_signal(sent)
         _, printed = process.communicate()
         assert printed in ("", "numalab: interrupted\n")
         assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)

@@ -15,11 +15,11 @@ def numalab(*words: str) -> str:
 
 def test_every_definition_is_listed() -> None:
     listed = numalab()
-    assert all(each.name in "".join(listed.split()) for each in families())
+    assert all(family.name in "".join(listed.split()) for family in families())
 
 
 def test_json_holds_whole_definitions() -> None:
     document = json.loads(numalab("--json"))
-    assert [each["name"] for each in document] == [each.name for each in families()]
+    assert [entry["name"] for entry in document] == [entry.name for entry in families()]
     keys = {"name", "unit", "direction", "kind", "definition", "source"}
-    assert all(set(each) == keys for each in document)
+    assert all(set(entry) == keys for entry in document)

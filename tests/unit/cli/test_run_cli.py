@@ -140,10 +140,10 @@ def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
         run(STUDY, "--resume")
     digest = plan_study(find_study(STUDY)).digest
     parent = lab.home / "reports" / STUDY
-    for name, told in (("1", digest), ("2", digest), ("3", "of another"), ("4", None)):
+    for name, stored in (("1", digest), ("2", digest), ("3", "of another"), ("4", None)):
         plan = copy_example(parent / name) / "plan.json"
-        table = json.loads(plan.read_text()) | {"digest": told}
-        plan.write_text(json.dumps(table) if told else "{")
+        table = json.loads(plan.read_text()) | {"digest": stored}
+        plan.write_text(json.dumps(table) if stored else "{")
     assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()

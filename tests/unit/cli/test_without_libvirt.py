@@ -27,9 +27,9 @@ def numalab(cache: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_the_doctor_says_what_installs_it(tmp_path: Path) -> None:
     done = numalab(tmp_path, "doctor", "--json")
     assert done.returncode == 3, done.stderr
-    (found,) = [each for each in json.loads(done.stdout) if each["name"] == "libvirt"]
-    assert not found["ok"] and found["hint"] == "numalab doctor --fix"
-    assert found["python"] == ["libvirt-python"] and "libvirt-dev" in found["packages"]
+    (libvirt,) = [check for check in json.loads(done.stdout) if check["name"] == "libvirt"]
+    assert not libvirt["ok"] and libvirt["hint"] == "numalab doctor --fix"
+    assert libvirt["python"] == ["libvirt-python"] and "libvirt-dev" in libvirt["packages"]
 
 
 def test_a_command_says_so_only_where_it_needs_it(tmp_path: Path) -> None:

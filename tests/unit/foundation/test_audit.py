@@ -84,8 +84,8 @@ def only(*vulnerable: str) -> Reply:
 def test_a_vulnerable_package_is_named_with_the_version_that_is_not(
     lock: Path, serve: Callable[[Reply], tuple[str, ...]]
 ) -> None:
-    found = audit_python(lock, [serve(only("django", "jinja2"))])
-    assert found == {"jinja2 3.1.6": ("TEST-jinja2 (fixed in 99)",)}
+    vulnerable = audit_python(lock, [serve(only("django", "jinja2"))])
+    assert vulnerable == {"jinja2 3.1.6": ("TEST-jinja2 (fixed in 99)",)}
     assert lock.read_text() == LOCK
 
 

@@ -87,10 +87,10 @@ def _is_zombie(pid: int) -> bool:
 
 
 def test_run_logged_streams(tmp_path: Path) -> None:
-    seen: list[str] = []
+    lines: list[str] = []
     log = tmp_path / "log"
-    run_logged([sys.executable, "-c", "print('a'); print('b')"], log, on_line=seen.append)
-    assert seen == ["a", "b"]
+    run_logged([sys.executable, "-c", "print('a'); print('b')"], log, on_line=lines.append)
+    assert lines == ["a", "b"]
     assert log.read_text() == "a\nb\n"
 
 
@@ -205,9 +205,9 @@ def test_inputs_of_the_current_folder_come_first_then_what_came_with_numalab(
         (tmp_path / place).write_text("")
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("NUMALAB_PATH", f"{tmp_path / 'more'}:/nowhere")
-    found = list_inputs("topologies", "*.toml")
-    assert found["ring-4.toml"] == tmp_path / "here/topologies/ring-4.toml"
-    assert found["odd.toml"] == tmp_path / "more/topologies/odd.toml"
-    assert found["mesh-8.toml"] == shipped_dir() / "topologies/mesh-8.toml"
+    inputs = list_inputs("topologies", "*.toml")
+    assert inputs["ring-4.toml"] == tmp_path / "here/topologies/ring-4.toml"
+    assert inputs["odd.toml"] == tmp_path / "more/topologies/odd.toml"
+    assert inputs["mesh-8.toml"] == shipped_dir() / "topologies/mesh-8.toml"
     assert find_input("topologies", "nothing.toml") is None
     assert project_dir() == tmp_path / "here"

@@ -37,12 +37,12 @@ def test_no_two_classes_have_one_name() -> None:
 
 
 def imported_by_tests() -> set[str]:
-    found: set[str] = set()
+    modules: set[str] = set()
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
-                found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return found
+                modules |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return modules
 
 
 def test_a_long_module_has_a_test() -> None:

@@ -45,14 +45,14 @@ def test_the_same_lock_gives_the_same_bytes(tmp_path: Path, seed: str) -> None:
 
 
 def test_it_has_every_package_version_and_hash_of_the_lock() -> None:
-    found = {
-        (one["purl"], tuple(sorted(each["content"] for each in files["hashes"])))
-        for one in stored()["components"]
-        for files in one["externalReferences"]
+    hashes = {
+        (component["purl"], tuple(sorted(digest["content"] for digest in files["hashes"])))
+        for component in stored()["components"]
+        for files in component["externalReferences"]
     }
     blocks = re.split(r"^(?=\S)", LOCK, flags=re.M)[1:]
     assert len(blocks) > 20
-    assert found == {
+    assert hashes == {
         (
             f"pkg:pypi/{block.split()[0].replace('==', '@')}",
             tuple(sorted(re.findall("sha256:([0-9a-f]{64})", block))),
@@ -63,11 +63,17 @@ def test_it_has_every_package_version_and_hash_of_the_lock() -> None:
 
 def test_every_package_has_a_license_and_is_needed_by_another() -> None:
     document = stored()
-    refs = {one["bom-ref"] for one in document["components"]}
-    needed = {each for one in document["dependencies"] for each in one.get("dependsOn", ())}
+    refs = {component["bom-ref"] for component in document["components"]}
+    needed = {
+        name for component in document["dependencies"] for name in component.get("dependsOn", ())
+    }
     assert refs == needed
-    assert all(one["licenses"] for one in document["components"])
-    optional = [one["name"] for one in document["components"] if one["scope"] == "optional"]
+    assert all(component["licenses"] for component in document["components"])
+    optional = [
+        component["name"]
+        for component in document["components"]
+        if component["scope"] == "optional"
+    ]
     assert optional == ["libvirt-python"]
 
 

@@ -52,23 +52,23 @@ def pip_commands() -> list[str]:
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     """A registry whose newest hatchling and setuptools write a marker as soon as they run."""
-    found = Setup(tmp_path / "project", tmp_path / "packages", tmp_path / "marker")
-    found.packages.mkdir()
-    code = MARKER.format(marker=str(found.marker))
-    write_wheel(found.packages, "hatchling", {"hatchling/build.py": code})
-    write_wheel(found.packages, "setuptools", {"setuptools/build_meta.py": code})
-    (found.folder / "lab/numalab").mkdir(parents=True)
-    (found.folder / "lab/numalab/__init__.py").touch()
+    made = Setup(tmp_path / "project", tmp_path / "packages", tmp_path / "marker")
+    made.packages.mkdir()
+    code = MARKER.format(marker=str(made.marker))
+    write_wheel(made.packages, "hatchling", {"hatchling/build.py": code})
+    write_wheel(made.packages, "setuptools", {"setuptools/build_meta.py": code})
+    (made.folder / "lab/numalab").mkdir(parents=True)
+    (made.folder / "lab/numalab/__init__.py").touch()
     for name in ("pyproject.toml", "README.md", "numalab.cdx.json"):
-        (found.folder / name).write_text((ROOT / name).read_text())
+        (made.folder / name).write_text((ROOT / name).read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for name in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]:
-        (found.folder / name).mkdir()
-    venv.create(found.folder / ".venv", with_pip=False)
-    (site,) = (found.folder / ".venv").glob("lib/python*/site-packages")
+        (made.folder / name).mkdir()
+    venv.create(made.folder / ".venv", with_pip=False)
+    (site,) = (made.folder / ".venv").glob("lib/python*/site-packages")
     libraries = next(path for path in sys.path if path.endswith("site-packages"))
     (site / "libraries.pth").write_text(f"{libraries}\n")
-    return found
+    return made
 
 
 def write_wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
