@@ -61,9 +61,9 @@ class Costs:
         self, topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
     ) -> Cost:
         """Return what a run costs; kernels are taken to cost alike."""
-        known = self._known.get(self._key(topology, workload, mode), [])
-        if known:
-            return Cost(median(known), len(known))
+        learned = self._known.get(self._key(topology, workload, mode), [])
+        if learned:
+            return Cost(median(learned), len(learned))
         return Cost(estimate(topology, workload, mode, slow_motion))
 
     def learn(

@@ -58,18 +58,18 @@ class StoppingRule:
         self, before: Sequence[float | None], after: Sequence[float | None]
     ) -> StopReason | None:
         """Say why no more runs of these two variants are needed; None where they are."""
-        known = [[value for value in side if value is not None] for side in (before, after)]
-        if min(map(len, known)) < FEWEST:
+        measured = [[value for value in side if value is not None] for side in (before, after)]
+        if min(map(len, measured)) < FEWEST:
             # What cannot be measured does not become so by repeating it.
-            pairs = zip((before, after), known, strict=True)
+            pairs = zip((before, after), measured, strict=True)
             tried = any(len(side) >= FEWEST for side, values in pairs if not values)
             return StopReason.NOT_MEASURED if tried else None
-        found = compare_samples(before, after, direction=Direction.NONE, family=self.looks)
-        if found.shown:
+        result = compare_samples(before, after, direction=Direction.NONE, family=self.looks)
+        if result.shown:
             return StopReason.DIFFERENCE_SHOWN
-        if found.interval is None:  # every run gave the same value
+        if result.interval is None:  # every run gave the same value
             return StopReason.ALL_THE_SAME
-        low, high = (found.percent(end) for end in found.interval)
+        low, high = (result.percent(end) for end in result.interval)
         if low is not None and high is not None and high - low <= 2 * PRECISION:
             return StopReason.INTERVAL_NARROW
         return None
@@ -112,8 +112,8 @@ def _why(rule: StoppingRule, values: Sequence[Values], most: int) -> tuple[StopR
     """Say why a cell needs no more runs, of which it has at most so many of a variant."""
     if len(values) < 2:
         return (StopReason.ONE_VARIANT,)
-    found = [rule.decided(values[0], side) for side in values[1:]]
-    decided = tuple(dict.fromkeys(each for each in found if each is not None))
-    if None not in found:
+    reasons = [rule.decided(values[0], side) for side in values[1:]]
+    decided = tuple(dict.fromkeys(reason for reason in reasons if reason is not None))
+    if None not in reasons:
         return decided
     return (StopReason.MOST_RUNS,) if most >= rule.most else ()

@@ -145,7 +145,7 @@ def _differences(old: Manifest, new: Manifest) -> Iterator[str]:
 
 def _events(run: StoredRun, other: StoredRun) -> str:
     """Return where two event tables first differ; empty where every field of every row is equal."""
-    first, second = (load_all_events(each.directory) for each in (run, other))
+    first, second = (load_all_events(side.directory) for side in (run, other))
     if first.equals(second, null_equal=True):
         return ""
     if first.columns != second.columns:

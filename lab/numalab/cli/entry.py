@@ -43,8 +43,8 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     Another signal must not disturb that. Its handler does nothing: where both came at once,
     Python would print a traceback for one that is suddenly ignored (_PyErr_CheckSignalsTstate()).
     """
-    for each in SIGNALS:
-        signal.signal(each, _leave_alone)
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, _leave_alone)
     _Received.number = number
     with suppress(OSError):  # not sys.stderr: this may have come in the middle of a write to it
         os.write(2, b"numalab: interrupted\n")

@@ -22,7 +22,7 @@ _BAR = 20  # characters
 
 @dataclass
 class _Run:
-    """A run that is under way: what it costs, since when, and what it does."""
+    """A run under way: its cost, its start, and its phase."""
 
     name: str
     cost: float
@@ -30,12 +30,12 @@ class _Run:
     text: str = "starting"
 
     def share(self, now: float) -> float:
-        """Return how much of it is done, as its cost tells; never quite all of it."""
+        """Return the finished share, estimated from its cost; at most 0.99."""
         return min(0.99, (now - self.began) / max(self.cost, 0.1))
 
 
 class Overview:
-    """What is under way and what is left, from what is told of it."""
+    """The tasks that run and the time that is left, from their events."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -46,13 +46,13 @@ class Overview:
         self._costs: dict[str, float] = {}
 
     def plan(self, schedule: "Schedule") -> None:
-        """Note what is to be done."""
+        """Start a schedule."""
         self.total, self.jobs = len(schedule.tasks), schedule.jobs
         pairs = zip(schedule.tasks, schedule.costs, strict=True)
         self._costs = {task.key: cost.seconds for task, cost in pairs}
 
     def note(self, event: "TaskEvent", now: float) -> None:
-        """Note what happened at a time (seconds)."""
+        """Apply an event at a time (seconds)."""
         key = event.task.key
         self.ended = event.ended
         match event.kind:
@@ -69,7 +69,7 @@ class Overview:
                 self.failed += event.kind == "failed"
 
     def seconds_left(self, now: float) -> float:
-        """Estimate how long the rest takes."""
+        """Estimate the time that is left."""
         spent = sum(min(run.cost, now - run.began) for run in self.running.values())
         left = sum(self._costs.values()) - spent
         longest = max((run.cost - (now - run.began) for run in self.running.values()), default=0.0)
@@ -116,7 +116,7 @@ def _lines(overview: Overview) -> Iterator["Callable[[TaskEvent], None]"]:
 
 
 def ending_line(event: "TaskEvent", overview: Overview, now: float) -> str:
-    """Write that a run has ended, and how long the rest takes."""
+    """Return the line for a run that has ended, with the time left."""
     line = f"[{overview.ended}/{overview.total}] {event.task.run.id}: {event.text}"
     if event.kind == "done":
         line += f" ({event.seconds:.1f} s)"

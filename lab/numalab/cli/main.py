@@ -161,8 +161,8 @@ def _print_version(wanted: bool) -> None:
         print(f"numalab {version('numalab')}")
         from numalab.guest.doctor import components  # noqa: PLC0415 - only this option needs it
 
-        for name, found in components():
-            print(f"{name} {found}")
+        for name, release in components():
+            print(f"{name} {release}")
         raise typer.Exit
 
 

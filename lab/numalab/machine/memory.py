@@ -134,9 +134,9 @@ def hold_memory(pid: int, sizes: Sequence[int]) -> HeldMemory:
                 fds.append(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
             raise HostError(f"cannot read the guest's memory: {error.strerror}") from None
-        found = [os.fstat(fd).st_size for fd in fds]
-        if found != list(sizes):
-            raise HostError(f"QEMU's memory files have sizes {found}, not {list(sizes)}")
+        actual = [os.fstat(fd).st_size for fd in fds]
+        if actual != list(sizes):
+            raise HostError(f"QEMU's memory files have sizes {actual}, not {list(sizes)}")
         stack.pop_all()
     return HeldMemory(tuple(fds))
 

@@ -82,35 +82,37 @@ def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     axes: Axes = table["axes"]
     changes = {name: _changes(name, values, path) for name, values in axes.items()}
     labels = {use["label"]: axis_labels(use["label"], axes) for use in table["workloads"]}
-    found = {key: value for key, value in table.items() if key != "axes"}
-    found["workloads"] = [
+    result = {key: value for key, value in table.items() if key != "axes"}
+    result["workloads"] = [
         _changed(use, label, dict(zip(axes, chosen, strict=True)), path)
         for use in table["workloads"]
         for label, chosen in zip(labels[use["label"]], product(*changes.values()), strict=True)
     ]
-    found["claims"] = [
+    result["claims"] = [
         {**claim, "workload": label}
         for claim in table["claims"]
         for label in labels.get(claim["workload"], (claim["workload"],))
     ]
     for key in ("include", "exclude"):
-        found[key] = table[key] and [
+        result[key] = table[key] and [
             {
-                **each,
-                "workloads": [n for name in each["workloads"] for n in labels.get(name, (name,))],
+                **selection,
+                "workloads": [
+                    n for name in selection["workloads"] for n in labels.get(name, (name,))
+                ],
             }
-            for each in table[key]
+            for selection in table[key]
         ]
-    return found
+    return result
 
 
 def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunChange, ...]:
     """Return what each value of an axis changes."""
-    if name not in (there := AXES.all()):
+    if name not in (registered := AXES.all()):
         reason = f"no axis is called {name!r} (plug-ins add axes)"
-        raise UserError(reason, file=path, key=f"axes.{name}", choices=there)
+        raise UserError(reason, file=path, key=f"axes.{name}", choices=registered)
     return tuple(
-        _change(there[name], value, path, f"axes.{name}[{place}]")
+        _change(registered[name], value, path, f"axes.{name}[{place}]")
         for place, value in enumerate(values)
     )
 

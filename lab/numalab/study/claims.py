@@ -100,13 +100,13 @@ class Claim(Document):
         Signed percentages (`+7% to +15%`), else two numbers (`1,714 to 338 s`); None for words, and
         where the first number is 0.
         """
-        signed = [float(each) for each in _SIGNED.findall(self.published)]
+        signed = [float(number) for number in _SIGNED.findall(self.published)]
         if signed:
             return min(signed, key=abs)
         pair = _PAIR.search(self.published)
         if pair is None:
             return None
-        first, second = (float(each.replace(",", "")) for each in pair.groups())
+        first, second = (float(number.replace(",", "")) for number in pair.groups())
         return 100 * (second - first) / first if first else None
 
     @property

@@ -68,14 +68,14 @@ def changed(
     if change.nodes is None:
         return bound
     try:
-        there = cpus_of_nodes(topology, change.nodes)
+        cpus = cpus_of_nodes(topology, change.nodes)
     except ValueError as error:
         raise UserError(str(error), file=path, key=f"{key}.nodes") from None
-    allowed = tuple(cpu for cpu in bound.allowed_cpus if cpu in there)
+    allowed = tuple(cpu for cpu in bound.allowed_cpus if cpu in cpus)
     if allowed != bound.allowed_cpus and len(bound.allowed_cpus) < topology.cpu_count:
         reason = f"{bound.name} itself says where its tasks may run, and goes out of these nodes"
         raise UserError(reason, file=path, key=f"{key}.nodes")
-    argv = ("taskset", "--cpu-list", format_cpulist(there), *bound.argv)
+    argv = ("taskset", "--cpu-list", format_cpulist(cpus), *bound.argv)
     return replace(bound, argv=argv, allowed_cpus=allowed)
 
 

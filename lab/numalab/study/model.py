@@ -208,16 +208,20 @@ class Study(Document):
                 if times > 1:
                     raise ValueError(f"{axis} may each be named only once, found {value!r} again")
         for place, claim in enumerate(self.claims):
-            _known(f"claims[{place}]", "variant", claim.variants, self.variants)
-            _known(f"claims[{place}]", "workload", filter(None, [claim.workload]), self._named())
+            _require_names(f"claims[{place}]", "variant", claim.variants, self.variants)
+            _require_names(
+                f"claims[{place}]", "workload", filter(None, [claim.workload]), self._named()
+            )
         for key, axes, selections in self._selections():
             for place, selection in enumerate(selections):
-                _known(f"{key}[{place}]", "workload", selection.workloads, self._named(axes))
-                _known(f"{key}[{place}]", "variant", selection.variants, self.variants)
+                _require_names(
+                    f"{key}[{place}]", "workload", selection.workloads, self._named(axes)
+                )
+                _require_names(f"{key}[{place}]", "variant", selection.variants, self.variants)
         for name, preset in self.presets.items():
-            _known(f"presets.{name}", "workload", preset.workloads or (), self.labels)
-            _known(f"presets.{name}", "workload", preset.parameters, self.labels)
-            _known(f"presets.{name}", "variant", preset.variants or (), self.variants)
+            _require_names(f"presets.{name}", "workload", preset.workloads or (), self.labels)
+            _require_names(f"presets.{name}", "workload", preset.parameters, self.labels)
+            _require_names(f"presets.{name}", "variant", preset.variants or (), self.variants)
         return self
 
     def guest(self, label: str) -> GuestChange:
@@ -245,12 +249,14 @@ class Study(Document):
     def has(self, topology: str, label: str, variant: str, seed: int) -> bool:
         """Say whether a run belongs to the matrix after `include` and `exclude`."""
         run = (topology, label, variant, seed)
-        included = self.include is None or any(each.matches(*run) for each in self.include)
-        return included and not any(each.matches(*run) for each in self.exclude)
+        included = self.include is None or any(
+            selection.matches(*run) for selection in self.include
+        )
+        return included and not any(selection.matches(*run) for selection in self.exclude)
 
 
-def _known(key: str, what: str, names: Iterable[str], there: Iterable[str]) -> None:
-    valid = list(there)
+def _require_names(key: str, what: str, names: Iterable[str], present: Iterable[str]) -> None:
+    valid = list(present)
     for name in names:
         if name not in valid:
             raise ValueError(f"{key}: no {what} {name!r} (valid: {', '.join(valid)})")
@@ -263,8 +269,8 @@ def find_study(name_or_path: str) -> Path:
     """
     if (path := Path(name_or_path)).suffix == ".toml":
         return path
-    if found := find_input("studies", f"{name_or_path}.toml"):
-        return found
+    if result := find_input("studies", f"{name_or_path}.toml"):
+        return result
     names = [entry.stem for entry in list_inputs("studies", "*.toml").values()]
     raise UserError(f"no study {name_or_path!r}", choices=names)
 
@@ -311,28 +317,28 @@ def _with(study: Study, preset: Preset) -> dict[str, Any]:
         if use["label"] in keep
     ]
     made = [new for label in keep for new in axis_labels(label, table.get("axes", {}))]
-    there = {"workloads": [*keep, *made], "variants": [*table["variants"]]}
-    table["claims"] = [claim for claim in table["claims"] if _still_there(claim, there)]
+    present = {"workloads": [*keep, *made], "variants": [*table["variants"]]}
+    table["claims"] = [claim for claim in table["claims"] if _still_there(claim, present)]
     for key in ("include", "exclude"):
         if table[key] is not None:
-            narrowed = (_narrowed(selection, there) for selection in table[key])
+            narrowed = (_narrowed(selection, present) for selection in table[key])
             table[key] = [selection for selection in narrowed if selection is not None]
     return table
 
 
-def _still_there(claim: Mapping[str, Any], there: Mapping[str, list[str]]) -> bool:
+def _still_there(claim: Mapping[str, Any], present: Mapping[str, list[str]]) -> bool:
     """Say whether what a claim is about is still part of the study."""
     named = {claim[key] for key in ("variant", "from", "to")} - {None}
-    return named <= set(there["variants"]) and claim["workload"] in (None, *there["workloads"])
+    return named <= set(present["variants"]) and claim["workload"] in (None, *present["workloads"])
 
 
 def _narrowed(
-    selection: Mapping[str, Any], there: Mapping[str, list[str]]
+    selection: Mapping[str, Any], present: Mapping[str, list[str]]
 ) -> dict[str, Any] | None:
     """Take out of a selection what is no longer there; None when nothing can match it any more."""
-    found = dict(selection)
-    for axis, values in there.items():
-        found[axis] = [value for value in selection[axis] if value in values]
-        if selection[axis] and not found[axis]:
+    result = dict(selection)
+    for axis, values in present.items():
+        result[axis] = [value for value in selection[axis] if value in values]
+        if selection[axis] and not result[axis]:
             return None
-    return found
+    return result

@@ -163,13 +163,13 @@ def require_lab_names(study: Study, path: Path) -> None:
 
 def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     """Load the topologies, and check that what the file says of some is about one of them."""
-    found: dict[str, Topology] = {}
+    loaded: dict[str, Topology] = {}
     for place, text in enumerate(study.topologies):
         topology = machine_of(study, text, path)
-        if topology.name in found:
+        if topology.name in loaded:
             reason = f"two topologies are called {topology.name}"
             raise UserError(reason, file=path, key=f"topologies[{place}]")
-        found[topology.name] = topology
+        loaded[topology.name] = topology
     named = [
         (f"{key}[{place}].topologies", name)
         for key, selections in (("include", study.include or ()), ("exclude", study.exclude))
@@ -178,11 +178,11 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     ]
     for key, name in named:
         # A preset may have left out a topology that these name.
-        if name not in found and name not in list_topologies():
+        if name not in loaded and name not in list_topologies():
             raise UserError(
-                f"no topology {name!r} in this study", file=path, key=key, choices=found
+                f"no topology {name!r} in this study", file=path, key=key, choices=loaded
             )
-    return found
+    return loaded
 
 
 def machine_of(study: Study, name: str, path: Path) -> Topology:
@@ -303,9 +303,9 @@ def _check_measure(
         explain(name)
     except UserError as error:
         raise UserError(str(error), file=path, key=key) from None
-    there = {"node": len(topology.nodes), "cpu": topology.cpu_count}
+    counts = {"node": len(topology.nodes), "cpu": topology.cpu_count}
     for what, number in re.findall(r"_(node|cpu)(\d+)", name):
-        if int(number) >= there[what]:
+        if int(number) >= counts[what]:
             raise UserError(f"{topology.name} has no {what} {number}: {name}", file=path, key=key)
 
 
@@ -340,16 +340,16 @@ def _check_job(
 
 
 def _runs(study: Study, topologies: Mapping[str, Topology], path: Path) -> tuple[PlannedRun, ...]:
-    found = tuple(_matrix(study, topologies))
-    if not found:
+    runs = tuple(_matrix(study, topologies))
+    if not runs:
         raise UserError("include and exclude leave no run", file=path)
-    for run in found:
+    for run in runs:
         if len(run.id) > LONGEST_ID:
             reason = (
                 f"the name of a run may have {LONGEST_ID} characters, this one has {len(run.id)}"
             )
             raise UserError(f"{reason}: {run.id}", file=path)
-    return found
+    return runs
 
 
 def _matrix(study: Study, topologies: Mapping[str, Topology]) -> Iterator[PlannedRun]:

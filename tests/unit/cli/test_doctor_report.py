@@ -42,7 +42,7 @@ def test_a_guest_that_is_lost_is_what_the_report_says(
         )  # fmt: skip
 
     monkeypatch.setattr(doctor, "unusable_device", lambda: None)
-    monkeypatch.setattr(doctor, "prepare", lambda *_a, **_k: None)
+    monkeypatch.setattr(doctor, "build", lambda *_a, **_k: None)
     monkeypatch.setattr(doctor, "choose_mode", lambda *_a, **_k: Choice("kvm", "host", "works"))
     monkeypatch.setattr(doctor, "guest", lost)
     path = tmp_path / "report.json"

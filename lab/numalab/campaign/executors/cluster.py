@@ -123,19 +123,19 @@ class Cluster:
 
     def news(self, seconds: float) -> Sequence[News]:
         """Return the runs that have ended, and those whose worker is gone."""
-        found: list[News] = []
+        received: list[News] = []
         with suppress(queue.Empty):
             key, future = self._ended.get(timeout=seconds)
             while True:
                 if key in self._tasks and future is self._futures.get(key):
-                    found.append(self._collect(key))
+                    received.append(self._collect(key))
                 key, future = self._ended.get_nowait()
         for task in [*self._lost, *self._look()]:
             if task.key in self._tasks:
-                found.append(self._give_up(task.key, "its worker is gone"))
+                received.append(self._give_up(task.key, "its worker is gone"))
         self._lost = []
         self._check_alone()
-        return found
+        return received
 
     def close(self) -> None:
         """Cancel what is under way and leave the cluster; a guest that runs ends by itself."""
@@ -146,15 +146,15 @@ class Cluster:
 
     def _look(self) -> list[Task]:
         """See which workers there are, ask new ones; returns the runs of those that are gone."""
-        there = self._there()
-        gone = set(self._assignment.workers) - set(there)
+        present = self._scheduler_workers()
+        gone = set(self._assignment.workers) - set(present)
         lost = [task for address in gone for task in self._assignment.remove(address)]
-        known = {*self._assignment.workers, *self._refused}
-        for address in set(there) - known:
-            self._welcome(address, int(there[address]["nthreads"]))
+        registered = {*self._assignment.workers, *self._refused}
+        for address in set(present) - registered:
+            self._welcome(address, int(present[address]["nthreads"]))
         return lost
 
-    def _there(self) -> Mapping[str, Any]:
+    def _scheduler_workers(self) -> Mapping[str, Any]:
         """Return what the scheduler says of its workers, by address; none while it is not there.
 
         Not `Client.scheduler_info`: it returns what it has stored of the answer, which the client's
@@ -164,10 +164,10 @@ class Cluster:
         if self._client.status != "running" or scheduler is None:
             return {}
         try:
-            found: Mapping[str, Any] = self._client.sync(scheduler.identity, n_workers=-1)
+            received: Mapping[str, Any] = self._client.sync(scheduler.identity, n_workers=-1)
         except _BROKEN:
             return {}
-        workers: Mapping[str, Any] = found["workers"]
+        workers: Mapping[str, Any] = received["workers"]
         return workers
 
     def _welcome(self, address: str, places: int) -> None:
@@ -231,9 +231,11 @@ class Cluster:
             return
         self._alone_since = self._alone_since or time.monotonic()
         if time.monotonic() - self._alone_since > PATIENCE:
-            told = [f"\n  {each.address}: {each.reason}" for each in self._refused.values()]
+            reasons = [
+                f"\n  {refusal.address}: {refusal.reason}" for refusal in self._refused.values()
+            ]
             raise HostError(
-                f"the cluster has no worker that can run this{''.join(told)}",
+                f"the cluster has no worker that can run this{''.join(reasons)}",
                 hint="start workers, then: numalab run --resume",
             )
 

@@ -116,7 +116,7 @@ class Workers:
 
     def start(self, task: Task) -> None:
         """Hand a run to an idle worker, or to a new one."""
-        worker = next((each for each in self._workers if each.task is None), None)
+        worker = next((idle for idle in self._workers if idle.task is None), None)
         if worker is None:
             worker = _Worker(self._execute, self._locks)
             self._workers.append(worker)
@@ -125,15 +125,15 @@ class Workers:
     def news(self, seconds: float) -> list[News]:
         """Return what the workers have sent, and whose worker died."""
         busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
-        found: list[News] = []
+        messages: list[News] = []
         ready = wait(list(busy), seconds)
         for worker in [worker for pipe, worker in busy.items() if pipe in ready]:
             try:
-                found.append(worker.receive())
+                messages.append(worker.receive())
             except (EOFError, OSError):
-                found.append(worker.died())
+                messages.append(worker.died())
                 self._workers.remove(worker)
-        return found
+        return messages
 
     def close(self) -> None:
         """End all workers; those that execute a run keep what it left."""

@@ -84,10 +84,10 @@ def take_chunk(sha256: str, sender: str, data: bytes, *, last: bool) -> str:
         file.write(data)
     if not last:
         return ""
-    found = hash_file(partial)
-    if found != sha256:
+    digest = hash_file(partial)
+    if digest != sha256:
         partial.unlink()
-        return f"arrived as {found[:12]}, not {sha256[:12]}"
+        return f"arrived as {digest[:12]}, not {sha256[:12]}"
     partial.rename(_place(sha256))
     return ""
 

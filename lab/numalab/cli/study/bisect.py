@@ -107,7 +107,7 @@ def command(
     say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
     connect(connection)
     with goes_on("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
-        found = run_bisection(
+        bisection = run_bisection(
             bench,
             history,
             StoppingRule(measure, max_runs),
@@ -116,9 +116,9 @@ def command(
             watch=watch,
             on_wait=say_waiting,
         )
-    emit(found, as_json, _text(found))
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+    emit(bisection, as_json, _text(bisection))
+    if bisection.exit_code:
+        raise typer.Exit(bisection.exit_code)
 
 
 def _cell(plan: Plan, wanted: str | None) -> Cell:
@@ -150,22 +150,22 @@ def _line(row: TriedStep) -> str:
     return f"{row.step}: {row.side} ({printable(row.reason)}), {printable(row.title)}"
 
 
-def _text(found: Bisection) -> RenderableType:
+def _text(bisection: Bisection) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("step", "kernel", found.measure, "verdict"):
+    for title in ("step", "kernel", bisection.measure, "verdict"):
         table.add_column(title, overflow="fold")
-    for row in found.rows:
+    for row in bisection.rows:
         values = ", ".join("-" if value is None else f"{value:.4g}" for value in row.values)
         verdict = Text.assemble((row.side, _STYLES[row.side]), f": {printable(row.reason)}")
         table.add_row(Text(row.step), Text(printable(row.kernel)), Text(values), verdict)
-    return Group(table, Text(), *_ending(found))
+    return Group(table, Text(), *_ending(bisection))
 
 
-def _ending(found: Bisection) -> list[RenderableType]:
-    if not found.first:
-        return [Text(f"no first bad one: {printable(found.ended)}", "bold")]
-    steps = [Text(f"  {step.name}  {printable(step.title)}") for step in found.first]
+def _ending(bisection: Bisection) -> list[RenderableType]:
+    if not bisection.first:
+        return [Text(f"no first bad one: {printable(bisection.ended)}", "bold")]
+    steps = [Text(f"  {step.name}  {printable(step.title)}") for step in bisection.first]
     if len(steps) == 1:
         return [Text("the first bad one:", "bold"), *steps]
-    told = "the first bad one is one of these; all but the last had to be skipped:"
-    return [Text(told, "bold"), *steps]
+    intro = "the first bad one is one of these; all but the last had to be skipped:"
+    return [Text(intro, "bold"), *steps]

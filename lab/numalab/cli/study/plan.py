@@ -40,51 +40,57 @@ def command(
     smallest change that so many seeds would show four times in five.
     """
     plans = [plan_study(find_study(study), preset) for study in studies]
-    found = [look_ahead(plan, mode) for plan in plans]
-    wanted = jobs or min(each.jobs for each in found)
+    outlooks = [look_ahead(plan, mode) for plan in plans]
+    wanted = jobs or min(outlook.jobs for outlook in outlooks)
     reports = project_dir() / "reports"
     claims = [
-        look_at_claims(plan, each.mode, reports) for plan, each in zip(plans, found, strict=True)
+        look_at_claims(plan, outlook.mode, reports)
+        for plan, outlook in zip(plans, outlooks, strict=True)
     ]
-    emit(_document(found, claims, wanted), as_json, _text(found, claims, wanted))
+    emit(_document(outlooks, claims, wanted), as_json, _text(outlooks, claims, wanted))
 
 
 Claims = Sequence[Sequence[ClaimOutlook]]
 
 
-def _document(found: Sequence[StudyOutlook], claims: Claims, jobs: int) -> dict[str, Any]:
+def _document(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> dict[str, Any]:
     return {
         "jobs": jobs,
-        "seconds": total_seconds(found, jobs),
+        "seconds": total_seconds(outlooks, jobs),
         "studies": [
             {
-                "study": each.name,
-                **picked(each, "mode", "reason", "to_build", "build_seconds"),
-                "seconds": each.seconds(jobs),
-                "runs": each.runs,
+                "study": outlook.name,
+                **picked(outlook, "mode", "reason", "to_build", "build_seconds"),
+                "seconds": outlook.seconds(jobs),
+                "runs": outlook.runs,
                 "claims": [{**asdict(claim), "too_few": claim.too_few} for claim in of_study],
             }
-            for each, of_study in zip(found, claims, strict=True)
+            for outlook, of_study in zip(outlooks, claims, strict=True)
         ],
     }
 
 
-def _text(found: Sequence[StudyOutlook], claims: Claims, jobs: int) -> RenderableType:
+def _text(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> RenderableType:
     parts: list[RenderableType] = []
-    for each, of_study in zip(found, claims, strict=True):
-        parts += [Text(f"{each.name}: mode {each.mode} ({each.reason})", "bold"), _runs(each)]
-        if each.to_build:
-            built = ", ".join(each.to_build)
+    for outlook, of_study in zip(outlooks, claims, strict=True):
+        parts += [
+            Text(f"{outlook.name}: mode {outlook.mode} ({outlook.reason})", "bold"),
+            _runs(outlook),
+        ]
+        if outlook.to_build:
+            built = ", ".join(outlook.to_build)
             parts.append(
-                Text(f"to build first: {built}, about {format_seconds(each.build_seconds)}")
+                Text(f"to build first: {built}, about {format_seconds(outlook.build_seconds)}")
             )
         parts += [Text(), _claims(of_study), *_warnings(of_study), Text()]
-    runs = sum(len(each.runs) for each in found)
-    counts = sorted({1, min(each.at_once(jobs) for each in found)})
-    times = ", ".join(f"{format_seconds(total_seconds(found, n))} with --jobs {n}" for n in counts)
+    runs = sum(len(outlook.runs) for outlook in outlooks)
+    counts = sorted({1, min(outlook.at_once(jobs) for outlook in outlooks)})
+    times = ", ".join(
+        f"{format_seconds(total_seconds(outlooks, n))} with --jobs {n}" for n in counts
+    )
     parts.append(Text(f"{runs_of(runs)}: about {times}", "bold"))
-    largest = max(each.largest_mib for each in found)
-    memory = min(each.host_memory_mib for each in found)
+    largest = max(outlook.largest_mib for outlook in outlooks)
+    memory = min(outlook.host_memory_mib for outlook in outlooks)
     sizes = f"up to {format_size(largest << 20)} a run, {format_size(memory << 20)} available"
     parts.append(Text(f"memory: {sizes}"))
     return Group(*parts)
@@ -96,12 +102,12 @@ def _runs(outlook: StudyOutlook) -> Table:
     for title in ("CPUs", "memory", "time"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("from", overflow="fold")
-    for each in outlook.runs[:MOST_ROWS]:
-        n = each.cost.learned_from
+    for run in outlook.runs[:MOST_ROWS]:
+        n = run.cost.learned_from
         source = "an estimate" if n == 0 else f"{n} earlier run{'s' * (n > 1)}"
-        size = format_size(each.memory_mib << 20)
-        time = format_seconds(each.cost.seconds)
-        table.add_row(Text(each.run.id), str(each.cpus), size, time, source)
+        size = format_size(run.memory_mib << 20)
+        time = format_seconds(run.cost.seconds)
+        table.add_row(Text(run.run.id), str(run.cpus), size, time, source)
     if (left := len(outlook.runs) - MOST_ROWS) > 0:
         table.add_row(Text(f"and {left} more (--json lists all)"))
     return table
@@ -115,9 +121,11 @@ def _claims(claims: Sequence[ClaimOutlook]) -> RenderableType:
         table.add_column(title, overflow="fold")
     for title in ("published", "shows from"):
         table.add_column(title, justify="right", no_wrap=True)
-    for each in claims:
-        row = (str(each.cell), each.text, each.refuted)
-        table.add_row(*map(Text, row), _percent(each.published, "+.1f"), _percent(each.smallest))
+    for claim in claims:
+        texts = (str(claim.cell), claim.text, claim.refuted)
+        table.add_row(
+            *map(Text, texts), _percent(claim.published, "+.1f"), _percent(claim.smallest)
+        )
     return table
 
 
@@ -130,11 +138,11 @@ def _percent(value: float | None, form: str = ".2g") -> str:
 def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
     return [
         Text(
-            f"too few seeds: {each.cell}: {each.text}: {each.seeds} a variant would show "
-            f"{_percent(each.smallest)}, published is {_percent(each.published, '+.1f')} "
-            f"(from {each.stored} stored runs)",
+            f"too few seeds: {claim.cell}: {claim.text}: {claim.seeds} a variant would show "
+            f"{_percent(claim.smallest)}, published is {_percent(claim.published, '+.1f')} "
+            f"(from {claim.stored} stored runs)",
             "yellow",
         )
-        for each in claims
-        if each.too_few
+        for claim in claims
+        if claim.too_few
     ]

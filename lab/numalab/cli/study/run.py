@@ -52,7 +52,7 @@ def command(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest results of this study.")
+        bool, typer.Option("--resume", help="Continue the newest results of this study.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -65,7 +65,9 @@ def command(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Wall time such as 20m: run what tells most in it, cells before seeds."),
+        typer.Option(
+            help="Wall time such as 20m: do the most useful runs in it, cells before seeds."
+        ),
     ] = None,
     until_significant: Annotated[
         str | None,
@@ -109,8 +111,8 @@ def command(
 ) -> None:
     """Run studies: build their kernels, boot every run, measure, compare, report.
 
-    All studies are checked whole before anything is built. A run that fails keeps what it left,
-    and the others go on. Ctrl-C keeps what is finished; --resume continues.
+    All studies are checked before anything is built. A run that fails keeps its files, and the
+    other runs go on. Ctrl-C keeps the finished runs; --resume continues.
 
     Exits with 0 when everything was as the studies expect, with 1 when a claim did not hold, and
     otherwise with the code of the first failure (docs/reference/exit-codes.md).

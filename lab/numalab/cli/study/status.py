@@ -28,32 +28,32 @@ def command(
 
     Reads the folder only, so it works from another terminal, and after the end.
     """
-    found = read_progress(Results(results))
-    emit(found, as_json, _text(found))
+    progress = read_progress(Results(results))
+    emit(progress, as_json, _text(progress))
 
 
-def _text(found: Progress) -> RenderableType:
-    numbers = [(found.count(state), state) for state in ORDER if state is not State.DONE]
+def _text(progress: Progress) -> RenderableType:
+    numbers = [(progress.count(state), state) for state in ORDER if state is not State.DONE]
     states = ", ".join(f"{number} {state}" for number, state in numbers if number)
     counts = f" ({states})" if states else ""
-    under_way = "under way" if found.active else "not under way"
+    under_way = "under way" if progress.active else "not under way"
     left = (
-        f", about {format_seconds(found.seconds_left)} left"
-        if found.seconds_left is not None
+        f", about {format_seconds(progress.seconds_left)} left"
+        if progress.seconds_left is not None
         else ""
     )
-    finished = f"{found.count(State.DONE)} of {runs_of(len(found.runs))} finished"
-    head = f"{found.study}, {under_way}: {finished}{counts}{left}"
-    missing = [run for run in found.runs if run.state in (State.FAILED, State.INTERRUPTED)]
+    finished = f"{progress.count(State.DONE)} of {runs_of(len(progress.runs))} finished"
+    head = f"{progress.study}, {under_way}: {finished}{counts}{left}"
+    missing = [run for run in progress.runs if run.state in (State.FAILED, State.INTERRUPTED)]
     first = causes(UnfinishedRun(run.cell, run.run, run.state, run.text) for run in missing)
     table = Table.grid(padding=(0, 2))
-    rows = sorted(found.runs, key=lambda run: ORDER.index(run.state))
+    rows = sorted(progress.runs, key=lambda run: ORDER.index(run.state))
     if len(rows) > MOST_ROWS:  # of very many, those that went wrong or are under way
         rows = [run for run in rows if run.state not in (State.WAITING, State.DONE)][:MOST_ROWS]
     for run in rows:
         seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))
         table.add_row(Text(run.run), state, Text(seconds), Text(run.text))
-    rest = len(found.runs) - table.row_count
+    rest = len(progress.runs) - table.row_count
     more = [Text(f"and {rest} more (--json lists all)")] if rest else []
     return Group(Text(printable(head), "bold"), *render_lines(cause_lines(first)), table, *more)

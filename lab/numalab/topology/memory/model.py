@@ -7,6 +7,7 @@ CPUs can ask for, and caches to memory.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 from typing import TypeVar
 
@@ -98,6 +99,7 @@ class MemoryModel:
         return min(self.servers[server].mb_s for server in servers)
 
 
+@lru_cache(maxsize=16)  # a run needs it to boot, to describe itself and to read its counts
 def memory_model(topology: Topology) -> MemoryModel:
     """Work out a machine's memory. Raises the first RuleBroken."""
     table = topology.memory
