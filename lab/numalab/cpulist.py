@@ -6,6 +6,7 @@ The formats are those of `bitmap_parselist()` and `%*pbl` / `%*pb` in the kernel
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 
 MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration there is
@@ -96,4 +97,18 @@ def parse_cpumask(text: str) -> tuple[int, ...]:
     mask = int("".join(word.rjust(8, "0") for word in words), 16)
     if mask.bit_length() > MAX_CPUS:
         raise ValueError(f"a mask of {mask.bit_length()} CPUs is past {MAX_CPUS}")
+    return cpus_of(mask)
+
+
+def mask_of(cpus: Iterable[int]) -> int:
+    """Return a set of CPUs as an integer: bit n is set for CPU n."""
+    mask = 0
+    for cpu in cpus:
+        mask |= 1 << cpu
+    return mask
+
+
+@lru_cache(maxsize=1 << 16)
+def cpus_of(mask: int) -> tuple[int, ...]:
+    """Return the CPUs of a mask (`mask_of`), ascending."""
     return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate, repeat
 from pathlib import Path
 
-from numalab.topology.graph import diameter
-from numalab.topology.model import CpuShape, Node, Topology
+from numalab.topology.distances import diameter
 from numalab.topology.predict.prediction import predict
 from numalab.topology.shapes.shape import SHAPES, Shape
+from numalab.topology.topology import CpuShape, Node, Topology
 
 NODES, CPUS_OF_NODE = 64, 4
 LIMIT_SECONDS, LIMIT_MIB = 2.0, 300

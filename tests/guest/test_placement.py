@@ -26,7 +26,7 @@ from numalab.placement.admission import may_lock_memory
 from numalab.qemu.hypervisor import connect
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
-from numalab.topology.model import CpuShape
+from numalab.topology.topology import CpuShape
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 pytestmark = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from numalab.cpulist import format_cpulist
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 
 def sysfs_files(topology: Topology) -> dict[str, str]:

@@ -4,7 +4,7 @@ import json
 import random
 from itertools import accumulate
 
-from numalab.topology.graph import diameter
+from numalab.topology.distances import diameter
 from numalab.topology.shapes.shape import SHAPES
 
 KINDS = ("ring", "full", "line", "star", "hypercube", "backplane", "mesh", "torus")

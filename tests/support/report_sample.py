@@ -22,8 +22,8 @@ from numalab.report.document import (
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Span, Timeline
 from numalab.results.manifest import RunStatus
-from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+from numalab.topology.topology import CpuShape, Node, Topology
 from support.findings_sample import findings, hostile_findings
 
 HOSTILE = (

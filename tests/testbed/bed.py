@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from testbed.kernel import HostKernel
 from testbed.runner import LINE
 

@@ -53,10 +53,10 @@ from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import FORMATS, Format, register_format
 from numalab.results.layout import Results
 from numalab.study.axis import AXES, Axis, RunChange, register_axis
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.graph import Link
-from numalab.topology.model import Topology
+from numalab.topology.distances import Link
+from numalab.topology.limits import RuleBroken
 from numalab.topology.shapes.shape import SHAPES, Count, Shape, register_shape
+from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import PARSERS, Metric, metric_value, register_parser
 from numalab.workload.workload_table import MetricTable
 

@@ -24,7 +24,7 @@ from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numalab.locks import locked
 from numalab.machine.model import DETERMINISTIC, Mode
 from numalab.places import cache_dir
 from numalab.topology.load import topology_to_dict
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
 
 KEPT = 9  # runs of a kind that are remembered, the latest

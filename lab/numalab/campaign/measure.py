@@ -14,10 +14,10 @@ from numalab.errors import CaptureIncomplete, LabError, TopologyMismatch, Worklo
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
-from numalab.topology.model import Topology
-from numalab.topology.observed.compare import Difference, compare_guest, format_differences
+from numalab.topology.differences import Difference, compare_guest, format_differences
 from numalab.topology.predict.prediction import predict
 from numalab.topology.predict.rules import rules_for
+from numalab.topology.topology import Topology
 
 
 def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) -> Manifest:

@@ -33,8 +33,8 @@ from numalab.results.manifest import (
 from numalab.results.run_files import RunFiles
 from numalab.results.stored import UNFINISHED
 from numalab.study.guest import guest_of
-from numalab.topology.memory.model import memory_model
-from numalab.topology.model import Topology
+from numalab.topology.memory.timing import memory_model
+from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import explain_failure
 
 OnPhase = Callable[[str], None]

@@ -16,7 +16,7 @@ from numalab.results.plan import BudgetRemark, Cell, PlannedRun
 from numalab.study.guest import measures_time
 from numalab.study.model import Study
 from numalab.study.plan import Plan, select
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.units import format_seconds
 
 

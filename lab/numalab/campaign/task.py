@@ -27,7 +27,7 @@ from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study
 from numalab.study.plan import Plan
 from numalab.topology.load import topology_to_dict
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
 
 # QEMU itself, its buffers and the job disk, beside the guest's memory: 100 to 200 MiB measured.

@@ -35,7 +35,7 @@ from numalab.capture.ring_buffer import Ints, page_times
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
 from numalab.files import replacing, utf8_path
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
 _HEADER_BYTES = 8  # struct trace_entry

@@ -7,7 +7,7 @@ from numalab.capture.memory_tables import MAX_BYTES, parse_memory_tables
 from numalab.files import replacing, utf8_path
 from numalab.parquet import read_parquet
 from numalab.run_dir import RunDir
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 
 def keep_memory_tables(

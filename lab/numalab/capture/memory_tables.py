@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from numalab.errors import HostError
-from numalab.topology.memory.model import MemoryModel, memory_model
-from numalab.topology.model import Topology
+from numalab.topology.memory.timing import MemoryModel, memory_model
+from numalab.topology.topology import Topology
 
 VERSION = 3
 _MAGIC = 0x656C6361726F

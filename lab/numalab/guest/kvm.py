@@ -23,7 +23,7 @@ from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
-from numalab.topology.model import CpuShape, Node, Topology
+from numalab.topology.topology import CpuShape, Node, Topology
 
 AskedMode = Literal["auto", "kvm", "tcg", "icount", "timed"]
 ASKED_MODES: tuple[AskedMode, ...] = ("auto", *MODES)

@@ -8,10 +8,10 @@ from pathlib import Path
 from numalab.document import check_document
 from numalab.errors import UserError
 from numalab.hunt.load import Load, render_loads
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.build import build_topology
 from numalab.topology.file_format import TopologyFile
-from numalab.topology.model import Topology
+from numalab.topology.file_rules import build_topology
+from numalab.topology.limits import RuleBroken
+from numalab.topology.topology import Topology
 from numalab.topology.write_file import render_topology_file
 
 NAME = "hunted"  # what each machine is called in results

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from numalab.hunt.case import Case
 from numalab.hunt.load import Load
-from numalab.topology.model import Topology
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
+from numalab.topology.topology import Topology
 
 
 def classes(case: Case) -> Iterator[str]:

@@ -29,7 +29,7 @@ from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
-from numalab.topology.observed.compare import Difference, MachinePart
+from numalab.topology.differences import Difference, MachinePart
 from numalab.workload.workload import IN_GUEST
 
 WORKLOAD = "hunt"

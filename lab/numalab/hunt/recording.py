@@ -16,7 +16,7 @@ from numalab.recording.intervals import NOTHING, Spans, between, covered, joined
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.run_dir import RunDir
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 MS = 1_000_000
 # What the kernel may take to follow a change of CPUs or masks.

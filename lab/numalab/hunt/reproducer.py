@@ -11,7 +11,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.load import render_loads
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import usual_shift
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload import load_workload
 from numalab.workload.workload_files import shared_headers
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from numalab.errors import HostError, UserError
 from numalab.files import create
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 
 _MIB = 1 << 20
 # QEMU's q35 puts this much memory below 4 GiB, and the rest from 4 GiB on, once there is more of

@@ -9,8 +9,7 @@ from typing import Literal
 from numalab.errors import UserError
 from numalab.machine.memory import backed_mib
 from numalab.topology.limits import MAX_APIC_ID
-from numalab.topology.model import Topology
-from numalab.topology.renumber import memory_first, renumbered
+from numalab.topology.topology import Topology, memory_first, renumbered
 
 Mode = Literal["kvm", "tcg", "icount", "timed"]
 MODES: tuple[Mode, ...] = ("kvm", "tcg", "icount", "timed")

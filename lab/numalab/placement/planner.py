@@ -9,7 +9,7 @@ from numalab.host.disturbance import Disturbance
 from numalab.host.facts import Host, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.units import format_size
 
 

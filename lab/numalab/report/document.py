@@ -20,8 +20,8 @@ from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline
 from numalab.results.manifest import RunStatus
 from numalab.results.plan import Cell
-from numalab.topology.model import Node, Topology
 from numalab.topology.sched_domains import CpuDomains
+from numalab.topology.topology import Node, Topology
 
 FORMAT: Literal["numalab-report"] = "numalab-report"
 VERSION: Literal[2] = 2

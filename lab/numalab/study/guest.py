@@ -11,7 +11,7 @@ from numalab.machine.model import Machine
 from numalab.measure import MeasureKind
 from numalab.study.machine_table import GuestChange
 from numalab.study.model import Study
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.parameter_values import cpus_of_nodes
 from numalab.workload.workload import BoundWorkload
 

@@ -20,11 +20,11 @@ from numalab.plugins import require_plugins
 from numalab.results.plan import Cell, PlannedRun, Remark, by_cell, planned_run
 from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, load_study, study_table
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.build import build_topology
+from numalab.topology.file_rules import build_topology
+from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.memory.slow_motion import in_slow_motion
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload import IN_GUEST, BoundWorkload, load_workload, resolve
 from numalab.workload.workload_files import sampler
 

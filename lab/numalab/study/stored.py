@@ -11,9 +11,8 @@ from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.study.model import Study
 from numalab.study.plan import Plan, machine_of, make_plan, plan_study, require_lab_names
-from numalab.topology.load import list_topologies, topology_to_dict
-from numalab.topology.model import Topology
-from numalab.topology.stored import read_topology_table
+from numalab.topology.load import list_topologies, read_topology_table, topology_to_dict
+from numalab.topology.topology import Topology
 
 
 def stored_study(stored: StoredPlan, results: Results) -> Study:

@@ -1,16 +1,227 @@
-"""How two topologies differ."""
+"""Compares two machines, or a prediction with a booted guest."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 
-from numalab.cpulist import format_cpulist
-from numalab.topology.model import (
+from numalab.cpulist import cpus_of, format_cpulist
+from numalab.topology.observed.guest import GuestNode, GuestView
+from numalab.topology.predict.prediction import Prediction
+from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
+from numalab.topology.topology import (
     Interconnect,
     Topology,
     describe_bandwidth,
     describe_shape,
 )
-from numalab.topology.observed.compare import Difference
+
+# Of what a node is given: the hole below 1 MiB, the ACPI tables, and rounding.
+FIRMWARE_MIB = 2
+# Where the log does not say what was given: the kernel's image, the 64 MiB of its SWIOTLB, page
+# structs (1.6 % of all memory, and they may all be on one node).
+KERNEL_MIB = 128
+PAGE_STRUCTS_SHARE = 0.05
+MAX_SHOWN = 20
+
+
+class MachinePart(StrEnum):
+    """What of a machine differs: its nodes, the scheduler's view of them, or warnings about it."""
+
+    NODES = "nodes"
+    DOMAINS = "domains"
+    WARNINGS = "warnings"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it should be: where, what was expected, and what the guest says."""
+
+    subject: str
+    expected: str
+    actual: str
+    part: MachinePart = MachinePart.NODES
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        return f"{self.subject}: expected {self.expected}, found {self.actual}"
+
+
+_of_domains = partial(Difference, part=MachinePart.DOMAINS)
+
+
+def compare_guest(
+    topology: Topology, prediction: Prediction, guest: GuestView, *, reserved_mib: int = 32
+) -> tuple[Difference, ...]:
+    """Compare a guest's report with the topology and with the prediction for its kernel.
+
+    Compares node numbers, CPUs, distances and memory of every node, and the sched domains, flags,
+    groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings
+    about them; and what only a kernel with the series `show-predicted` prints. Group capacities
+    are left out: a busy boot lowers them. Memory is what the firmware gave each node, less
+    `reserved_mib`, which is set aside for the trace in the first node that has memory. Returns all
+    differences, none when both sides agree.
+    """
+    return (
+        *_guest_nodes(topology, prediction, guest, reserved_mib),
+        *_domains(prediction, guest),
+        *_errors(prediction, guest),
+        *_warnings(prediction, guest),
+        *_shown(prediction, guest),
+    )
+
+
+def format_differences(differences: tuple[Difference, ...]) -> str:
+    """Write differences as text for people, both sides of each, the first ones only."""
+    lines = []
+    for difference in differences[:MAX_SHOWN]:
+        lines += [
+            difference.subject,
+            f"  expected: {difference.expected}",
+            f"  found:    {difference.actual}",
+        ]
+    if len(differences) > MAX_SHOWN:
+        lines.append(f"and {len(differences) - MAX_SHOWN} more")
+    return "\n".join(lines)
+
+
+def _guest_nodes(
+    topology: Topology, prediction: Prediction, guest: GuestView, reserved_mib: int
+) -> Iterator[Difference]:
+    machine = prediction.machine
+    actual = {node.id: node for node in guest.nodes}
+    expected = range(len(machine.nodes))
+    if list(actual) != list(expected):
+        yield Difference("nodes", format_cpulist(expected), format_cpulist(actual) or "none")
+    first = next(node for node in topology.nodes if node.memory_mib)
+    for node in topology.nodes:
+        number = machine.node_of_topology[node.id]
+        if number not in actual:
+            continue
+        name = f"node {number}"
+        if number != node.id:
+            name += f" (node {node.id} of the topology)"
+        cpus, distances = cpus_of(machine.nodes[number]), machine.distances[number]
+        yield from _node(name, actual[number], cpus, distances)
+        kept = reserved_mib if node is first else 0
+        yield from _guest_mib(name, actual[number], node.memory_mib, kept)
+
+
+def _node(
+    name: str, actual: GuestNode, cpus: tuple[int, ...], distances: tuple[int, ...]
+) -> Iterator[Difference]:
+    if actual.cpus != cpus:
+        yield Difference(f"{name}, CPUs", _cpus(cpus), _cpus(actual.cpus))
+    if actual.distances != distances:
+        shown = "unreadable" if actual.distances is None else " ".join(map(str, actual.distances))
+        yield Difference(f"{name}, distances", " ".join(map(str, distances)), shown)
+
+
+def _guest_mib(name: str, node: GuestNode, asked: int, reserved_mib: int) -> Iterator[Difference]:
+    actual, slack = node.given_mib, FIRMWARE_MIB + reserved_mib
+    if actual is None:
+        actual, slack = node.memory_mib, KERNEL_MIB + int(PAGE_STRUCTS_SHARE * asked) + reserved_mib
+    if actual is None or not asked - slack <= actual <= asked:
+        shown = "unreadable" if actual is None else f"{actual} MiB"
+        yield Difference(f"{name}, memory", f"{asked} MiB, less what firmware keeps", shown)
+
+
+def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    if not guest.sched_log.cpus:
+        yield _of_domains(
+            "sched domains", f"{len(prediction.cpus)} CPUs", "no sched_verbose lines in the log"
+        )
+        return
+    actual = {domains.cpu: domains for domains in guest.sched_log.cpus}
+    for expected in prediction.cpus:
+        if expected.cpu not in actual:
+            yield _of_domains(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
+            continue
+        yield from _cpu(expected, actual.pop(expected.cpu), guest)
+    for cpu, extra in sorted(actual.items()):
+        yield _of_domains(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
+
+
+def _cpu(expected: CpuDomains, actual: CpuDomains, guest: GuestView) -> Iterator[Difference]:
+    here = f"CPU {expected.cpu}"
+    if _identity(expected) != _identity(actual):
+        yield _of_domains(f"{here}, sched domains", _listed(expected), _listed(actual))
+        return
+    for want, got in zip(expected.domains, actual.domains, strict=True):
+        name = f"{here}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
+        if _groups(want) != _groups(got):
+            yield _of_domains(f"{name}, groups", _groups(want), _groups(got))
+        files = guest.domain_files.get((expected.cpu, want.level))
+        if files is not None and files.name != want.name:
+            yield _of_domains(f"{name}, name in debugfs", want.name, files.name)
+        if files is not None and set(files.flags) != set(want.flags):
+            yield _of_domains(f"{name}, flags", " ".join(want.flags), " ".join(files.flags))
+        if files is None and guest.domain_files:
+            yield _of_domains(f"{name}, debugfs", "a directory", "nothing")
+
+
+def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the kernel's own ERROR lines; one that was predicted is no difference."""
+    actual = dict.fromkeys(guest.sched_log.errors)
+    for text in actual:
+        if text not in prediction.errors:
+            yield _of_domains("sched_verbose", "no such error", text)
+    for text in prediction.errors if guest.sched_log.cpus else ():
+        if text not in actual:
+            yield _of_domains("sched_verbose", text, "no such error")
+
+
+def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the kernel's warnings: those about siblings by their text, others by their file."""
+    siblings = prediction.machine.warnings
+    for text in siblings:
+        if text not in guest.warnings:
+            yield Difference("kernel log", text, "no such warning", MachinePart.WARNINGS)
+    predicted = [text for text in prediction.warnings if text not in siblings]
+    actual = [text for text in guest.warnings if text not in siblings]
+    if bool(predicted) != bool(actual):
+        nothing = "no warning of kernel/sched/topology.c"
+        want, got = ("; ".join(texts) or nothing for texts in (predicted, actual))
+        yield Difference("kernel log", want, got, MachinePart.WARNINGS)
+
+
+def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    """Compare the topology's type and each domain's `imb_numa_nr`, where the kernel prints them."""
+    log = guest.sched_log
+    if log.numa_type is not None and log.numa_type != prediction.numa_type:
+        yield _of_domains("sched_numa_topology_type", prediction.numa_type, log.numa_type)
+    for (cpu, level), printed in sorted(log.imb_numa_nr.items()):
+        all_of_cpu = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
+        if level < len(all_of_cpu) and printed != all_of_cpu[level]:
+            what = f"CPU {cpu}, domain {level}, imb_numa_nr"
+            yield _of_domains(what, str(all_of_cpu[level]), str(printed))
+
+
+def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:
+    return [(domain.name, domain.span) for domain in cpu.domains]
+
+
+def _listed(cpu: CpuDomains) -> str:
+    named = (f"{domain.name} {format_cpulist(domain.span)}" for domain in cpu.domains)
+    return ", ".join(named) or "none"
+
+
+def _groups(domain: SchedDomain) -> str:
+    return ", ".join(format_group(group) for group in domain.groups)
+
+
+def format_group(group: SchedGroup) -> str:
+    """Write a group as `0-3`, and its balance mask where it differs: `0-3 (balanced by 0-1)`."""
+    span = format_cpulist(group.span)
+    if group.mask == group.span:
+        return span
+    return f"{span} (balanced by {format_cpulist(group.mask) or 'none'})"
+
+
+def _cpus(cpus: tuple[int, ...] | None) -> str:
+    return "unreadable" if cpus is None else format_cpulist(cpus) or "none"
+
 
 MAX_DISTANCES = 200
 

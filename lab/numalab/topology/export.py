@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.topology.file_format import MemoryTable
-from numalab.topology.model import CpuShape, Interconnect, Topology, describe_shape
+from numalab.topology.topology import CpuShape, Interconnect, Topology, describe_shape
 
 MIB_IN_KIB = 1024
 

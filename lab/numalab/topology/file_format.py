@@ -1,5 +1,6 @@
-"""The tables of a topology file: which keys there are, and which values each may have."""
+"""The keys of a topology file, the values each may have, and their JSON Schema."""
 
+import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from numalab.topology.limits import (
     MAX_NODES,
     UNREACHABLE,
 )
-from numalab.topology.shapes.shape import Count, HopDistance, Shape, read_shape
+from numalab.topology.shapes.shape import SHAPES, Count, HopDistance, Shape, read_shape
 
 NodeNumber = Annotated[int, Field(ge=0, lt=MAX_NODES)]
 TableDistance = Annotated[int, Field(ge=10, le=UNREACHABLE)]
@@ -231,3 +232,17 @@ class TopologyFile(Document):
         if any(isinstance(row, list) for row in value):
             raise ValueError("these go by hops, with links; a table of distances is called matrix")
         return tuple(value)  # strict: what a validator returns is no JSON array any more
+
+
+def render_schema() -> str:
+    """Render the JSON Schema (draft 2020-12) of a topology file."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **TopologyFile.model_json_schema(),
+        "title": "numalab topology",
+    }
+    shapes = {name: shape.model_json_schema() for name, shape in SHAPES.all().items()}
+    for name, shape in shapes.items():
+        shape["properties"]["kind"] = {"const": name, **shape["properties"]["kind"]}
+    schema["$defs"]["Shape"] = {"oneOf": [*shapes.values()]}
+    return json.dumps(schema, indent=1) + "\n"

@@ -1,4 +1,8 @@
-"""The numbers that bound a machine."""
+"""The bounds of a machine, and the error for a topology file that breaks a rule."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from numalab.units import counted
 
 LOCAL_DISTANCE = 10  # ACPI 6.5, 5.2.17: the distance from a locality to itself
 MAX_DISTANCE = 254  # 255 means that one node cannot reach the other
@@ -9,3 +13,57 @@ MAX_MEMORY_MIB = 1 << 24  # 16 TiB for one node
 MAX_LATENCY_NS = 1_000_000
 # More need x2APIC and interrupt remapping (libvirt: an iommu device with eim), which no mode has.
 MAX_APIC_ID = 254
+
+
+class RuleBroken(ValueError):
+    """A rule between keys that a document breaks: the key and what is wrong with it.
+
+    `more` are the rules of the same part that it breaks as well.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key, self.message = key, message
+        self.more: tuple[RuleBroken, ...] = ()
+        super().__init__(f"{key}: {message}")
+
+
+def refuse(broken: Iterable[RuleBroken]) -> None:
+    """Raise the first of these, with the rest as its `more`; return where there is none."""
+    rules = tuple(broken)
+    if rules:
+        rules[0].more = rules[1:]
+        raise rules[0]
+
+
+def check_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> None:
+    """Check the distances of 0 hops, 1 hop and so on of a machine. Raises RuleBroken."""
+    refuse(_broken_by_hop(key, by_hop, diameter))
+
+
+def _broken_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> Iterator[RuleBroken]:
+    if len(by_hop) != diameter + 1:
+        yield RuleBroken(
+            key,
+            f"the machine is {counted(diameter, 'hop')} wide, so {diameter + 1} distances are "
+            f"needed (0 to {diameter} hops), found {len(by_hop)}",
+        )
+    if by_hop and by_hop[0] != LOCAL_DISTANCE:
+        yield RuleBroken(f"{key}[0]", f"the distance of 0 hops is always 10, found {by_hop[0]}")
+    for hop in range(1, len(by_hop)):
+        yield from broken_remote(f"{key}[{hop}]", by_hop[hop])
+        if by_hop[hop] < by_hop[hop - 1]:
+            yield RuleBroken(
+                f"{key}[{hop}]",
+                f"distances do not shrink with hops, found {by_hop[hop]} after {by_hop[hop - 1]}",
+            )
+
+
+def broken_remote(key: str, distance: int) -> Iterator[RuleBroken]:
+    """Check a distance between two nodes.
+
+    10 is refused by libvirt's schema of `<sibling>`, and by `slit_valid()` of the kernel.
+    """
+    if distance <= LOCAL_DISTANCE:
+        yield RuleBroken(
+            key, f"a distance between two nodes is above 10, a node's own; found {distance}"
+        )

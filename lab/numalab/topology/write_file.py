@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 
 from numalab.cpulist import format_cpulist
-from numalab.topology.graph import distances_by_hop, hops
-from numalab.topology.model import Topology
+from numalab.topology.distances import distances_by_hop, hops
+from numalab.topology.topology import Topology
 
 
 def render_topology_file(topology: Topology) -> str:

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from numalab.cpulist import format_cpulist, parse_cpulist
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.expression import Number, evaluate, parse_expression
 from numalab.workload.workload_table import ParameterTable, Value
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from numalab.document import read_document
 from numalab.errors import UserError, did_you_mean
 from numalab.places import find_input, list_inputs
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.expression import Number, evaluate, names_in, parse_expression
 from numalab.workload.metric_parsers import PARSERS
 from numalab.workload.parameter_values import ParameterValues

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 from support.small_traces import Trace
 
 

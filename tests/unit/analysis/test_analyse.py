@@ -12,7 +12,7 @@ from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.recording.events import COLUMNS
 from numalab.recording.recording import CommandData, Recording
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 

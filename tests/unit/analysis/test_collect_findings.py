@@ -9,7 +9,7 @@ from numalab.analysis import collect_findings as module
 from numalab.analysis.collect_findings import collect_findings
 from numalab.analysis.findings import Findings
 from numalab.recording.recording import Recording
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 from support.small_traces import Trace
 
 MS = 1_000_000

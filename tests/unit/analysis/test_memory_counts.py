@@ -15,7 +15,7 @@ from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modell
 from numalab.recording.memory import sum_by_slice, sum_within
 from numalab.recording.recording import Recording
 from numalab.recording.window import Slices
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ import pytest
 from numalab.analysis.measures.numa_balancing import GROUP
 from numalab.capture.samples import Samples, parse_samples
 from numalab.recording.recording import Recording
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 ALL = ["sched:sched_move_numa", "sched:sched_swap_numa", "sched:sched_stick_numa"]

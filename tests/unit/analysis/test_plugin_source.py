@@ -24,7 +24,7 @@ from numalab.capture.spec import load_capture
 from numalab.errors import UserError
 from numalab.recording.recording import Recording
 from numalab.study.plan import plan_study
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload_files import build_workload, sampler
 from support.small_traces import Trace
 

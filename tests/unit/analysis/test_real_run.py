@@ -12,7 +12,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, find_window
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 
 DATA = Path(__file__).parents[2] / "data" / "capture" / "ring-4-numa.dat.xz"
 CPUS = list(range(8))

@@ -9,7 +9,7 @@ from numalab.capture.counters import CpuSchedstat
 from numalab.capture.samples import parse_samples
 from numalab.measure import Measure
 from numalab.recording.recording import CommandData, Recording
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.run_sample import measures_of
 from support.small_traces import Trace
 

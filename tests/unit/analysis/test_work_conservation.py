@@ -11,7 +11,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, gaps
 from numalab.recording.work_conservation import joined, longest, violations
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 WINDOW = Window(0, 100)

@@ -13,7 +13,7 @@ from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.trace_file import open_trace
 from numalab.errors import LabError, UserError
 from numalab.process import find_program, run
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 from support.trace_report import LINE, assert_as_reported, report
 
 RING_4 = Topology(

@@ -17,7 +17,7 @@ from numalab.capture.memory_tables import (
 )
 from numalab.errors import HostError
 from numalab.topology.load import load_topology
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 MAGIC = 0x656C6361726F
 SLICE_NS = 10_000_000

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.topology.load import load_topology
-from numalab.topology.memory.model import memory_model
 from numalab.topology.memory.parameters import render_parameters
+from numalab.topology.memory.timing import memory_model
 from support.memory_core import NS, MemoryCore, build_core
 
 DATA = Path(__file__).parents[2] / "data"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from numalab.topology.load import load_topology
-from numalab.topology.memory.model import memory_model
+from numalab.topology.memory.timing import memory_model
 
 GUESTS = Path(__file__).parents[2] / "data" / "timed"
 

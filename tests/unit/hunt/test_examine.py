@@ -17,7 +17,7 @@ from numalab.hunt.finding import Examined
 from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
-from numalab.topology.observed.compare import Difference, MachinePart
+from numalab.topology.differences import Difference, MachinePart
 
 BENCH = cast(
     HuntBench,

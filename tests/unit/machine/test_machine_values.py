@@ -15,8 +15,8 @@ from numalab.machine.model import Job, Machine, PageKind, usual_shift, with_memo
 from numalab.qemu.cmdline import render_cmdline
 from numalab.qemu.jobdisk import render_job
 from numalab.topology.load import load_topology, load_topology_file
-from numalab.topology.model import CpuShape, Node, Topology
 from numalab.topology.predict.prediction import predict
+from numalab.topology.topology import CpuShape, Node, Topology
 
 BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"

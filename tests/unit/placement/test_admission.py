@@ -14,7 +14,7 @@ from numalab.placement import admission as admission_room
 from numalab.placement.admission import admit_machine, free_places, may_lock_memory, reservation_of
 from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
-from numalab.topology.model import CpuShape
+from numalab.topology.topology import CpuShape
 from support.host_tree import small_host
 
 RING = load_topology("ring-2")

@@ -17,7 +17,7 @@ from numalab.machine.model import Mode
 from numalab.placement.correspond import assign, compare
 from numalab.placement.planner import plan, preferred
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.model import CpuShape, Topology
+from numalab.topology.topology import CpuShape, Topology
 from support.host_tree import SERVERS, Server, small_host, write_tree
 from support.one_command import invoke
 

@@ -26,7 +26,7 @@ from numalab.qemu.domain_xml import (
     render_domain,
 )
 from numalab.topology.load import load_topology
-from numalab.topology.model import Interconnect
+from numalab.topology.topology import Interconnect
 from support.host_tree import small_host
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")

@@ -14,7 +14,7 @@ from numalab.recording.numa_decisions import (
 )
 from numalab.recording.recording import RecordedMachine
 from numalab.recording.window import Window
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 NODE_OF = {0: 0, 1: 1, 2: 2}

@@ -8,7 +8,7 @@ import pytest
 
 from numalab.recording.recording import NUMA_EVENTS, Recording
 from numalab.run_dir import RunDir
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 WAKING = ("sched:sched_wakeup", "sched:sched_wakeup_new", "sched:sched_migrate_task")

@@ -21,8 +21,12 @@ from numalab.results.reader import load_plan, load_runs
 from numalab.study.model import load_study, study_table
 from numalab.study.plan import plan_study
 from numalab.study.stored import plan_stored, stored_study, stored_topology
-from numalab.topology.load import list_topologies, load_topology, topology_to_dict
-from numalab.topology.stored import read_topology_table
+from numalab.topology.load import (
+    list_topologies,
+    load_topology,
+    read_topology_table,
+    topology_to_dict,
+)
 from support.fake_executor import MATRIX, ready, tasks
 
 FILE = Path("manifest.json")

@@ -14,7 +14,7 @@ from numalab.results.plan import Cell
 from numalab.results.reader import load_plan, load_runs
 from numalab.study.model import load_study
 from numalab.study.plan import Plan, plan_study
-from numalab.topology.graph import hops
+from numalab.topology.distances import hops
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 

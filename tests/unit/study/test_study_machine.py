@@ -13,7 +13,7 @@ from numalab.study.guest import guest_of
 from numalab.study.model import study_table
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
-from numalab.topology.memory.model import memory_model
+from numalab.topology.memory.timing import memory_model
 
 STUDY = """
 question = "?"

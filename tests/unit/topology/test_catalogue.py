@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from numalab.topology.file_format import render_schema
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.schema import render_schema
 from numalab.topology.view.drawing import is_wide, render_svg
 
 DOCS = Path(__file__).parents[3] / "docs"

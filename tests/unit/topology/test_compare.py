@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from numalab.topology.differences import compare_topologies
-from numalab.topology.load import load_topology
-from numalab.topology.observed.compare import (
+from numalab.topology.differences import (
     Difference,
     MachinePart,
     compare_guest,
+    compare_topologies,
     format_differences,
 )
+from numalab.topology.load import load_topology
 from numalab.topology.observed.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
 from numalab.topology.observed.sched_log import SchedLog
 from numalab.topology.predict.prediction import predict

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from numalab.document import check_document
 from numalab.errors import UserError
-from numalab.topology.build import broken_rules, build_topology
 from numalab.topology.export import render_numactl
 from numalab.topology.file_format import TopologyFile
+from numalab.topology.file_rules import broken_rules, build_topology
 from numalab.topology.importers.any_format import read_machine
-from numalab.topology.importers.common import Imported
 from numalab.topology.importers.hwloc import parse_hwloc
+from numalab.topology.importers.imported import Imported
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.importers.sysfs import read_sysfs
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from support.described_machines import render_hwloc, sysfs_files
 
 HOSTILE = ["-1", "+1", "1_0", "٣", "²", "1e1", "0x1", "1.5", "9" * 30, "", "\u00a0", "0", "7",

@@ -3,9 +3,9 @@
 import pytest
 
 from numalab.errors import UserError
-from numalab.topology.importers.common import Imported
 from numalab.topology.importers.hwloc import parse_hwloc
 from numalab.topology.importers.hwloc_xml import MAX_ELEMENTS, parse_xml
+from numalab.topology.importers.imported import Imported
 
 GIB = 1 << 30
 

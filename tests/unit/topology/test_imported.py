@@ -3,8 +3,13 @@
 import pytest
 
 from numalab.errors import UserError
-from numalab.topology.importers.common import ChangeKind, FoundNode, Imported, imported_topology
-from numalab.topology.importers.packaging import CpuPlace
+from numalab.topology.importers.imported import (
+    ChangeKind,
+    CpuPlace,
+    FoundNode,
+    Imported,
+    imported_topology,
+)
 from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
 
 

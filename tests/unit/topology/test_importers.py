@@ -9,8 +9,8 @@ from numalab.errors import UserError
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.load import load_topology
-from numalab.topology.model import CpuShape
 from numalab.topology.predict.prediction import predict
+from numalab.topology.topology import CpuShape
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 NO_PACKAGING = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalab.topology.broken_rule import RuleBroken
+from numalab.topology.limits import RuleBroken
 from numalab.topology.shapes.kinds import (
     Backplane,
     Full,

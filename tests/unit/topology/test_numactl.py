@@ -3,7 +3,7 @@
 import pytest
 
 from numalab.errors import UserError
-from numalab.topology.importers.common import Imported
+from numalab.topology.importers.imported import Imported
 from numalab.topology.importers.numactl import MAX_LINE, parse_numactl
 
 TWO = """available: 2 nodes (0-1)

@@ -1,7 +1,7 @@
 """How CPUs of another machine become sockets, dies, cores and threads of one size."""
 
-from numalab.topology.importers.packaging import CpuPlace, even_size, pack
-from numalab.topology.model import CpuShape
+from numalab.topology.importers.imported import CpuPlace, even_size, pack
+from numalab.topology.topology import CpuShape
 
 
 def test_threads_that_are_far_apart_in_number_come_next_to_each_other() -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
+from numalab.topology.differences import compare_guest, format_differences
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.model import Topology
-from numalab.topology.observed.compare import compare_guest, format_differences
 from numalab.topology.observed.guest import GuestView, parse_guest_view
 from numalab.topology.predict.firmware import node_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.predict.rules import rules_for
+from numalab.topology.topology import Topology
 
 BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 RECORDED = sorted(path.name for path in BOOTS.glob("*.txt"))

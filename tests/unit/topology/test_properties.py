@@ -12,8 +12,6 @@ from lxml import etree
 from numalab.document import check_document
 from numalab.errors import UserError
 from numalab.places import shipped_dir
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.build import broken_rules, build_topology
 from numalab.topology.export import (
     render_cpu_xml,
     render_dot,
@@ -21,21 +19,23 @@ from numalab.topology.export import (
     render_qemu,
 )
 from numalab.topology.file_format import TopologyFile
+from numalab.topology.file_rules import broken_rules, build_topology
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.numactl import parse_numactl
+from numalab.topology.limits import RuleBroken
 from numalab.topology.load import (
     check_topology_file,
     list_topologies,
     load_topology_file,
 )
-from numalab.topology.model import Topology
 from numalab.topology.observed.guest import parse_guest_view
 from numalab.topology.observed.sched_log import parse_sched_verbose
-from numalab.topology.predict.cpuid import Vendor
+from numalab.topology.predict.firmware import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.predict.rules import SERIES
+from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
 from numalab.topology.view.terminal import render_terminal
 from numalab.topology.write_file import render_topology_file

@@ -7,16 +7,16 @@ import pytest
 from lxml import etree
 
 from numalab.document import check_document
-from numalab.topology.build import build_topology
+from numalab.topology.distances import diameter, hops
 from numalab.topology.file_format import TopologyFile
-from numalab.topology.geometry import BOX_HEIGHT, BOX_WIDTH
-from numalab.topology.graph import diameter, hops
+from numalab.topology.file_rules import build_topology
 from numalab.topology.load import load_topology
-from numalab.topology.model import Topology
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
+from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, bowed_links, render_svg
 from numalab.topology.view.layout import clusters, layout
+from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH
 from numalab.topology.write_file import render_topology_file
 from support.random_machines import random_machine
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.topology.importers.common import Imported
+from numalab.topology.importers.imported import Imported
 from numalab.topology.importers.sysfs import read_sysfs
 
 

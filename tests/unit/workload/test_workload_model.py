@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from numalab.errors import UserError
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.workload.workload import list_workloads, load_workload, resolve
 from numalab.workload.workload_table import PLACEHOLDER
 

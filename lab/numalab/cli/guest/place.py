@@ -15,7 +15,7 @@ from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import MODES, Mode
 from numalab.placement.planner import Placement, plan
 from numalab.topology.load import load_topology
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 
 def command(

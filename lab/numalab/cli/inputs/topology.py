@@ -12,6 +12,7 @@ from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
 from numalab.places import load_usable
+from numalab.topology.differences import format_group
 from numalab.topology.load import (
     check_topology_file,
     list_topologies,
@@ -20,12 +21,11 @@ from numalab.topology.load import (
     memory_to_dict,
     topology_to_dict,
 )
-from numalab.topology.model import Topology
-from numalab.topology.observed.compare import format_group
-from numalab.topology.predict.cpuid import Vendor
+from numalab.topology.predict.firmware import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
 from numalab.topology.predict.rules import SERIES
+from numalab.topology.topology import Topology
 from numalab.units import counted
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ def import_command(
     `old_nodes` are the machine's own numbers, in the order of the new ones.
     """
     from numalab.topology.importers.any_format import read_machine
-    from numalab.topology.importers.common import MAX_TEXT
+    from numalab.topology.importers.imported import MAX_TEXT
     from numalab.topology.write_file import render_topology_file
 
     name = _imported_name(name, output)
@@ -356,6 +356,6 @@ def _imported_name(name: str | None, output: Path | None) -> str:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of topology files, for editors."""
-    from numalab.topology.schema import render_schema
+    from numalab.topology.file_format import render_schema
 
     print(render_schema(), end="")

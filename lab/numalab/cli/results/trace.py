@@ -27,7 +27,7 @@ from numalab.results.layout import Results
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 
 def command(

@@ -17,7 +17,7 @@ from numalab.guest.witness import Timing
 from numalab.host.facts import Host, host_to_dict
 from numalab.placement.admission import may_lock_memory
 from numalab.placement.planner import plan
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 FORMAT = 1
 _MOST_TEXT = 4000

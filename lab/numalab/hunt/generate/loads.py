@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 Family = Callable[[random.Random, Topology], Load | None]
 

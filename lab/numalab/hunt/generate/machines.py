@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from numalab.hunt.case import machine_of
-from numalab.topology.graph import diameter
-from numalab.topology.model import Topology
+from numalab.topology.distances import diameter
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards, inseparable_nodes
 from numalab.topology.predict.prediction import predict
 from numalab.topology.shapes.shape import SHAPES, fitting_keys
+from numalab.topology.topology import Topology
 
 MOST_CPUS = 12
 NODE_MIB = 256

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 LEAST_MS = 600
 _AT_ONCE = 6  # loads that are tried in one boot

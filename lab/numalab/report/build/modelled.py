@@ -9,8 +9,8 @@ from statistics import fmean
 from numalab.results.manifest import Manifest, MemoryFacts
 from numalab.results.reader import StoredRun, of_variant
 from numalab.topology.memory.expected import expected_copy_mb_s
-from numalab.topology.memory.model import MemoryModel, memory_model
-from numalab.topology.model import Topology
+from numalab.topology.memory.timing import MemoryModel, memory_model
+from numalab.topology.topology import Topology
 from numalab.topology.view.terminal import matrix_lines
 
 Expected = Callable[[int, int], float]  # from a node's CPUs to a node's memory

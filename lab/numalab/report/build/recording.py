@@ -19,8 +19,8 @@ from numalab.results.run_files import scan_events
 from numalab.results.stored_analysis import save_analysis
 from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
-from numalab.topology.importers.common import ChangeKind
-from numalab.topology.model import Topology
+from numalab.topology.importers.imported import ChangeKind
+from numalab.topology.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
 from numalab.report.timeline import timeline_of
 from numalab.results.manifest import RunStatus
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 VARIANT = "recording"
 # A browser cannot draw the timeline of more events.

@@ -16,7 +16,7 @@ from numalab.report.formats.format import register_format
 from numalab.report.page.charts import decision_mark
 from numalab.report.timeline import Span, Timeline
 from numalab.results.layout import Results
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 SEQUENCE = 1  # all packets come from one writer
 PACKETS_IN_PART = 2000  # serialised at once; a trace is its parts one after the other

@@ -19,7 +19,7 @@ from numalab.recording.timeline import Mark
 from numalab.report.figures import printable
 from numalab.report.page.page import TEMPLATES
 from numalab.report.timeline import Span, Timeline
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 VEGA_LITE = "6.1"
 STEP, NARROWEST, TALLEST = 17, 6, 680  # pixels: a row, a row of many, a chart of many rows

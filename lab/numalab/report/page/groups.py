@@ -6,8 +6,8 @@ from typing import Literal
 
 from numalab.cpulist import format_cpulist
 from numalab.report.document import CellReport
-from numalab.topology.model import Topology
 from numalab.topology.sched_domains import CpuDomains, SchedDomain
+from numalab.topology.topology import Topology
 
 Difference = Literal["", "masks", "groups"]
 MOST_SINGLES = 4  # groups of one CPU that are listed; a node may have a hundred

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numalab.analysis.findings import TaskMemory, TimeSeries
 from numalab.report.document import CellReport, RunFindings
 from numalab.report.page.page import data_uri
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, render_svg
 
 PARTS = 4

@@ -7,7 +7,7 @@ from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
 from numalab.report.document import CellReport
 from numalab.report.page.charts import Spec, heat_map
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, render_svg
 
 MOST_FLOWS = 10  # arrows in a drawing; more hide each other

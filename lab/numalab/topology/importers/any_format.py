@@ -4,8 +4,8 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.files import read_bounded
-from numalab.topology.importers.common import MAX_TEXT, Imported
 from numalab.topology.importers.hwloc import parse_hwloc
+from numalab.topology.importers.imported import MAX_TEXT, Imported
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.importers.sysfs import read_sysfs
 

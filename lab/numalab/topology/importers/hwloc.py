@@ -8,14 +8,6 @@ from pathlib import Path
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.topology.importers.common import (
-    ChangeKind,
-    FoundNode,
-    ImportChange,
-    Imported,
-    Location,
-    imported_topology,
-)
 from numalab.topology.importers.hwloc_xml import (
     PACKAGES,
     Object,
@@ -26,7 +18,15 @@ from numalab.topology.importers.hwloc_xml import (
     read_objects,
     unknown_types,
 )
-from numalab.topology.importers.packaging import CpuPlace
+from numalab.topology.importers.imported import (
+    ChangeKind,
+    CpuPlace,
+    FoundNode,
+    ImportChange,
+    Imported,
+    Location,
+    imported_topology,
+)
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
 
 

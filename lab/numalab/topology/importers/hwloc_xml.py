@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from numalab.cpulist import format_cpulist
+from numalab.cpulist import cpus_of, format_cpulist
 from numalab.errors import UserError
-from numalab.topology.importers.common import Location
+from numalab.topology.importers.imported import Location
 
 MAX_ELEMENTS = 200_000  # an object has a handful, a machine of 256 CPUs some thousand objects
 DEEPEST = 64
@@ -179,7 +179,7 @@ def _cpus(text: str, at: Location) -> frozenset[int]:
     mask = 0
     for word in text.split(","):
         mask = mask << 32 | (int(word, 16) if word else 0)
-    return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+    return frozenset(cpus_of(mask))
 
 
 def node_set(item: Object) -> frozenset[int] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from numalab.cpulist import parse_ascending
 from numalab.errors import UserError
-from numalab.topology.importers.common import (
+from numalab.topology.importers.imported import (
     FoundNode,
     Imported,
     Location,

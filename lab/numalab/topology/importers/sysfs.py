@@ -7,15 +7,15 @@ from pathlib import Path
 from numalab.cpulist import format_cpulist, parse_ascending, parse_cpumask
 from numalab.errors import UserError
 from numalab.files import read_bounded
-from numalab.topology.importers.common import (
+from numalab.topology.importers.imported import (
     ChangeKind,
+    CpuPlace,
     FoundNode,
     ImportChange,
     Imported,
     Location,
     imported_topology,
 )
-from numalab.topology.importers.packaging import CpuPlace
 
 _MEMORY = re.compile(r"(?:Node ([0-9]{1,4}) )?(Mem(?:Total|Free|Used)):\s*(.*)")
 _KIB = re.compile(r"([0-9]{1,15}) kB")

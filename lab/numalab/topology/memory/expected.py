@@ -5,7 +5,7 @@ network, and the model's queues (`emulator-configs/memory/traffic.c`) come to re
 wait so long ask just often enough for queues of that length.
 """
 
-from numalab.topology.memory.model import PS_OF_NS, MemoryModel
+from numalab.topology.memory.timing import PS_OF_NS, MemoryModel
 
 # A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
 # (workloads/distances/distances.c: eight loads, eight stores and the loop, for each line). The

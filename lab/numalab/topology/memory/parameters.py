@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from numalab.topology.memory.model import PS_OF_NS, Cache, MemoryModel
-from numalab.topology.model import Topology
+from numalab.topology.memory.timing import PS_OF_NS, Cache, MemoryModel
+from numalab.topology.topology import Topology
 
 MAX_ROWS = 2_000_000  # of each table: 300 MB at most for eight nodes
 

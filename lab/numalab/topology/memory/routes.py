@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 Hop = tuple[int, int]
 

@@ -6,10 +6,9 @@ the other way round: a guest that is emulated has no hurry, its kernel's timers 
 
 from dataclasses import replace
 
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.limits import MAX_LATENCY_NS
-from numalab.topology.memory.model import INTERRUPT_NS, memory_model
-from numalab.topology.model import Topology
+from numalab.topology.limits import MAX_LATENCY_NS, RuleBroken
+from numalab.topology.memory.timing import INTERRUPT_NS, memory_model
+from numalab.topology.topology import Topology
 
 
 def in_slow_motion(topology: Topology, times: int) -> Topology:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from numalab.cpulist import parse_cpulist
 from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
-from numalab.topology.predict.cpuid import Vendor
+from numalab.topology.predict.firmware import Vendor
 
 ZEN_FAMILY = 0x17
 MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration there is

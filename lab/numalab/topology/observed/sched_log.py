@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from numalab.cpulist import Cpulists
 from numalab.document import Listed
-from numalab.topology.predict.numa_levels import NUMA_TYPES, NumaType
+from numalab.topology.predict.domains import NUMA_TYPES, NumaType
 from numalab.topology.sched_domains import (
     SCHED_CAPACITY_SCALE,
     STORED,

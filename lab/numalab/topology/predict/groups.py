@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
-from numalab.topology.predict.bits import first, uncovered
 from numalab.topology.predict.domains import Domain, DomainTree, Group
 
 
@@ -162,3 +161,21 @@ def _walk(start: Group) -> list[Group]:
         groups.append(following)
         following = following.next
     return groups
+
+
+def first(mask: int) -> int:
+    """Return the smallest CPU of a set that is not empty (`cpumask_first`)."""
+    return (mask & -mask).bit_length() - 1
+
+
+def uncovered(span: int, start: int, covered: list[int]) -> Iterator[int]:
+    """Walk the CPUs of `span` from `start` on and around, as `for_each_cpu_wrap` does.
+
+    A CPU in `covered[0]`, which the caller adds to while walking, is passed over.
+    """
+    for part in (span >> start << start, span & ((1 << start) - 1)):
+        left = part & ~covered[0]
+        while left:
+            low = left & -left
+            yield low.bit_length() - 1
+            left &= ~(covered[0] | low)

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from numalab.topology.graph import diameter, hops
+from numalab.topology.distances import diameter, hops
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
-from numalab.topology.model import Topology
 from numalab.topology.predict.groups import Construction
-from numalab.topology.predict.prediction import Prediction, predict
-from numalab.topology.predict.verbose import NOT_SYMMETRIC
+from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
+from numalab.topology.topology import Topology
 
 MAX_PAIRS = 6  # listed in one message
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from numalab.topology.broken_rule import RuleBroken
-from numalab.topology.geometry import Point, circle, circles, grid, snake
-from numalab.topology.graph import Lengths, Link, hops
+from numalab.topology.distances import Lengths, Link, hops
+from numalab.topology.limits import RuleBroken
 from numalab.topology.shapes.shape import Count, Shape, register_shape
+from numalab.topology.view.placement import Point, circle, circles, grid, snake
 
 
 @register_shape("line")

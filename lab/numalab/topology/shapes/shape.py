@@ -15,10 +15,9 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from numalab.document import Document
 from numalab.errors import did_you_mean
 from numalab.plugins import Registry
-from numalab.topology.broken_rule import RuleBroken, check_by_hop
-from numalab.topology.geometry import Point, circle
-from numalab.topology.graph import Lengths, Link, Matrix, diameter, distances_by_hop, hops
-from numalab.topology.limits import MAX_CPUS, MAX_DISTANCE, MAX_NODES
+from numalab.topology.distances import Lengths, Link, Matrix, diameter, distances_by_hop, hops
+from numalab.topology.limits import MAX_CPUS, MAX_DISTANCE, MAX_NODES, RuleBroken, check_by_hop
+from numalab.topology.view.placement import Point, circle
 
 HopDistance = Annotated[int, Field(ge=10, le=MAX_DISTANCE)]
 Count = Annotated[int, Field(ge=1, le=MAX_CPUS)]

@@ -7,10 +7,10 @@ from itertools import pairwise
 from math import hypot
 
 from numalab.cpulist import format_cpulist
-from numalab.topology.geometry import BOX_HEIGHT, BOX_WIDTH, Point
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
-from numalab.topology.model import Node, Topology
+from numalab.topology.topology import Node, Topology
 from numalab.topology.view.layout import clusters, layout
+from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH, Point
 
 MARGIN = 26.0
 CAPTION = 34.0

@@ -1,7 +1,7 @@
 """Where each node goes in a drawing, so that the drawing shows the machine."""
 
-from numalab.topology.geometry import Point, circle, circles
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
+from numalab.topology.view.placement import Point, circle, circles
 
 
 def layout(topology: Topology) -> dict[int, Point]:

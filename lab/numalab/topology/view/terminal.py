@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from numalab.cpulist import format_cpulist
 from numalab.topology.export import render_numactl
-from numalab.topology.memory.model import memory_model
-from numalab.topology.model import Topology, describe_bandwidth, describe_shape
+from numalab.topology.memory.timing import memory_model
+from numalab.topology.topology import Topology, describe_bandwidth, describe_shape
 from numalab.topology.view.drawing import bowed_links
 from numalab.topology.view.layout import layout
 from numalab.units import counted

@@ -1,8 +1,8 @@
-"""Works out what memory costs on a machine: latencies, caches, and who shares which bandwidth.
+"""Works out latencies, caches and bandwidths of a machine in `timed` mode.
 
-What a file leaves out comes from published measurements. A guest's CPU waits for one line at a
-time and its memory is small, so two things are scaled and keep their proportions: bandwidth to what
-CPUs can ask for, and caches to memory.
+What a file leaves out comes from published measurements. A guest's CPU waits for each line before
+it reads the next, and its memory is small. So bandwidths are scaled to the demand of the CPUs, and
+caches to the memory; both keep their proportions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,10 @@ from functools import lru_cache
 from math import sqrt
 from typing import TypeVar
 
-from numalab.topology.broken_rule import RuleBroken, refuse
 from numalab.topology.file_format import MemoryTable
-from numalab.topology.limits import LOCAL_DISTANCE
+from numalab.topology.limits import LOCAL_DISTANCE, RuleBroken, refuse
 from numalab.topology.memory.routes import route_links
-from numalab.topology.model import Topology
+from numalab.topology.topology import Topology
 
 T = TypeVar("T")
 LINE_BYTES = 64

@@ -1,7 +1,4 @@
-"""Links between nodes, and what follows from them: hops, shortest ways, distances.
-
-Links are pairs of nodes, the smaller number first.
-"""
+"""Links between nodes, and the hops, routes and distances that follow from them."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,13 +1,11 @@
-"""Works out the machine that a topology file describes, and says which rules it breaks."""
+"""Works out the machine that a topology file describes, and the rules it breaks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 from numalab.cpulist import parse_cpulist
-from numalab.topology.broken_rule import RuleBroken, broken_remote, check_by_hop, refuse
-from numalab.topology.file_format import CpuTable, TopologyFile
-from numalab.topology.graph import (
+from numalab.topology.distances import (
     Link,
     Matrix,
     diameter,
@@ -16,9 +14,19 @@ from numalab.topology.graph import (
     hops,
     shortest_paths,
 )
-from numalab.topology.limits import LOCAL_DISTANCE, MAX_APIC_ID, MAX_CPUS, MAX_DISTANCE
-from numalab.topology.memory.model import check_memory
-from numalab.topology.model import CpuShape, Interconnect, Node, Topology
+from numalab.topology.file_format import CpuTable, TopologyFile
+from numalab.topology.limits import (
+    LOCAL_DISTANCE,
+    MAX_APIC_ID,
+    MAX_CPUS,
+    MAX_DISTANCE,
+    RuleBroken,
+    broken_remote,
+    check_by_hop,
+    refuse,
+)
+from numalab.topology.memory.timing import check_memory
+from numalab.topology.topology import CpuShape, Interconnect, Node, Topology
 from numalab.units import counted
 
 

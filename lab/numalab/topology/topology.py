@@ -1,6 +1,7 @@
-"""A machine as a topology file describes it, with every number worked out."""
+"""A NUMA machine: nodes, CPUs, distances and interconnects."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -156,3 +157,30 @@ class Topology:
 
     def _apart(self, a: int, b: int) -> int:
         return min(self.distances[a][b], self.distances[b][a]) - LOCAL_DISTANCE
+
+
+def memory_first(topology: Topology) -> tuple[int, ...]:
+    """Return the nodes in an order in which the first one has memory, else as they are.
+
+    A PC's memory begins at address 0, where its kernel lies, and QEMU lays memory out by node. The
+    kernel numbers nodes by their CPUs, and nodes without CPUs keep their order, so that the guest's
+    numbers do not change.
+    """
+    first = next(node.id for node in topology.nodes if node.memory_mib)
+    return (first, *(node.id for node in topology.nodes if node.id != first))
+
+
+def renumbered(topology: Topology, order: Sequence[int]) -> Topology:
+    """Return the machine in which node `order[n]` is node n."""
+    new = {old: number for number, old in enumerate(order)}
+    return replace(
+        topology,
+        nodes=tuple(replace(topology.nodes[old], id=new[old]) for old in order),
+        distances=tuple(tuple(topology.distances[a][b] for b in order) for a in order),
+        interconnects=tuple(
+            replace(access, initiator=new[access.initiator], target=new[access.target])
+            for access in topology.interconnects
+        ),
+        shape=None,
+        drawn_links=(),
+    )
