@@ -19,7 +19,8 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from numalab import errors
+from numalab import api, errors
+from numalab.analysis.measures.family import WINDOW
 from numalab.api import FORMATS, MEASURES, PROPERTIES, SHAPES
 from numalab.capture.spec import CaptureTable
 from numalab.cli.main import COMMANDS, application
@@ -68,7 +69,8 @@ def render_page(page: str) -> str:
 
 def commands(_: str) -> str:
     """Render every command: usage, what it does, its options."""
-    return "\n".join(line for name in COMMANDS for line in _command_group(name))
+    text = "\n".join(line for name in COMMANDS for line in _command_group(name))
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def _command_group(name: str) -> Iterator[str]:
@@ -84,8 +86,7 @@ def _command_group(name: str) -> Iterator[str]:
 
 def _command(command: Any, name: str) -> Iterator[str]:
     context = typer.Context(command, info_name=name)
-    usage = " ".join(["numalab", name, *command.collect_usage_pieces(context)])
-    yield from (f"`{usage}`", "", *_text(command.help), "")
+    yield from _text(command.help)
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is not None and record[0] not in ("--help", "--json"):
@@ -192,11 +193,6 @@ def shapes(_: str) -> str:
     return "\n".join(lines)
 
 
-def topologies(_: str) -> str:
-    """Render the topologies in `topologies/`, a line each."""
-    return _summaries("topologies", "*.toml", lambda path: path.stem)
-
-
 def workloads(_: str) -> str:
     """Render the workloads in `workloads/`, a line each."""
     return _summaries("workloads", "*/workload.toml", lambda path: path.parent.name)
@@ -226,7 +222,9 @@ def measures(name: str) -> str:
         lines += ["", f"### {group.name[:1].upper()}{group.name[1:]}", ""] if not name else []
         for family in group.families:
             better = "" if family.direction == "none" else f", {family.direction} is better"
-            text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", family.definition)
+            # The page defines the window once.
+            text = family.definition.replace(WINDOW, "the window")
+            text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", text)
             facts = f"{family.unit}{better}, {family.kind}; {family.source}"
             lines.append(_item(f"`{family.name}` ({facts}): {text}"))
     return "\n".join(lines)
@@ -241,6 +239,34 @@ def properties(_: str) -> str:
 def formats(_: str) -> str:
     """Render the formats of a report."""
     return "\n".join(_item(f"`{name}`: {FORMATS.describe(name)}") for name in FORMATS.built_in())
+
+
+def python_api(_: str) -> str:
+    """Render the functions of `numalab.api`, and the names of its types."""
+    functions = [name for name in api.__all__ if inspect.isroutine(getattr(api, name))]
+    types = ", ".join(f"`{name}`" for name in sorted(set(api.__all__) - set(functions)))
+    lines = [
+        _item(f"`{name}{_parameters(thing)}`: {_first_paragraph(thing)}")
+        for name, thing in ((name, getattr(api, name)) for name in sorted(functions))
+    ]
+    return "\n".join([*lines, "", textwrap.fill(f"Types and registries: {types}.", 100)])
+
+
+def recording(_: str) -> str:
+    """Render the public members of a recording."""
+    lines = []
+    for name, member in vars(api.Recording).items():
+        function = getattr(member, "func", member)
+        if name.startswith("_") or not (inspect.isroutine(function) or function is not member):
+            continue
+        arguments = _parameters(function).replace("self, ", "") if function is member else ""
+        lines.append(_item(f"`{name}{arguments}`: {_first_paragraph(function)}"))
+    return "\n".join(lines)
+
+
+def _parameters(function: Callable[..., Any]) -> str:
+    """Return the names of a function's parameters, in parentheses."""
+    return f"({', '.join(inspect.signature(function).parameters)})"
 
 
 def exit_codes(_: str) -> str:
@@ -286,12 +312,13 @@ BLOCKS: dict[str, Callable[[str], str]] = {
         commands,
         keys,
         shapes,
-        topologies,
         workloads,
         images,
         measures,
         properties,
         formats,
+        python_api,
+        recording,
         exit_codes,
         run_files,
     )
