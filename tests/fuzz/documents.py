@@ -25,6 +25,7 @@ from numalab.study.guest import guest_of
 from numalab.study.model import Study, load_study, study_table
 from numalab.study.plan import plan_study
 from numalab.topology import export
+from numalab.topology.export import render_topology_file
 from numalab.topology.load import (
     check_topology_file,
     load_topology,
@@ -36,7 +37,6 @@ from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.view.drawing import render_svg
 from numalab.topology.view.terminal import render_terminal
-from numalab.topology.write_file import render_topology_file
 from numalab.workload.workload import load_workload, resolve
 from support.random_machines import random_machine
 

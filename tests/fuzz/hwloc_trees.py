@@ -15,12 +15,12 @@ from pathlib import Path
 
 from numalab.document import check_document
 from numalab.errors import UserError
+from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.imported import Imported
 from numalab.topology.predict.prediction import predict
-from numalab.topology.write_file import render_topology_file
 
 
 def machines(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:

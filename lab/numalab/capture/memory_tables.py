@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from numalab.errors import HostError
-from numalab.topology.memory.timing import MemoryModel, memory_model
+from numalab.topology.memory.costs import MemoryModel
+from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
 
 VERSION = 3

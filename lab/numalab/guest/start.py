@@ -33,7 +33,7 @@ from numalab.qemu.jobdisk import make_job_disk, render_job
 from numalab.qemu.one_thread import one_thread_emulator
 from numalab.qemu.version import qemu_version
 from numalab.run_dir import RunDir, check_guest_path
-from numalab.topology.memory.parameters import render_parameters
+from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model
 
 _MIB = 1 << 20

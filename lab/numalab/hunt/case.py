@@ -8,11 +8,11 @@ from pathlib import Path
 from numalab.document import check_document
 from numalab.errors import UserError
 from numalab.hunt.load import Load, render_loads
+from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.limits import RuleBroken
 from numalab.topology.topology import Topology
-from numalab.topology.write_file import render_topology_file
 
 NAME = "hunted"  # what each machine is called in results
 

@@ -12,7 +12,7 @@ from numalab.hunt.property import describe_property, property_names
 from numalab.places import HUNTS, list_inputs
 from numalab.study.model import CaseTable, Study, load_study
 from numalab.study.plan import machine_of_table
-from numalab.topology.write_file import render_topology_file
+from numalab.topology.export import render_topology_file
 
 MACHINE = "hunted"
 _TABLE = re.compile(r"(\[\[?)([a-z_]+)(\]\]?)")

@@ -21,8 +21,7 @@ from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Slices, Window, cut, find_window
 from numalab.run_dir import RunDir
-from numalab.topology.observed.sched_log import SchedLog, parse_domains, parse_sched_verbose
-from numalab.topology.sched_domains import CpuDomains
+from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import Metric
 

@@ -28,7 +28,7 @@ from numalab.results.plan import Cell, StoredPlan
 from numalab.results.stored import FORMAT, Count, Stored, StoredMeasure
 from numalab.results.stored_analysis import read_timeline
 from numalab.run_dir import RunDir
-from numalab.topology.observed.sched_log import SchedLog
+from numalab.topology.sched_domains import SchedLog
 
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
 

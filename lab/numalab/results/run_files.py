@@ -27,7 +27,7 @@ from numalab.measure import modelled
 from numalab.recording.recording import CommandData, Recording
 from numalab.results.stored_analysis import save_analysis, save_domains
 from numalab.run_dir import RunDir
-from numalab.topology.observed.guest import GuestView, parse_guest_view
+from numalab.topology.guest_view import GuestView, parse_guest_view
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import PARSERS
 from numalab.workload.workload import BoundWorkload

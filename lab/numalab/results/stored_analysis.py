@@ -19,7 +19,7 @@ from numalab.parquet import collect, scan_parquet
 from numalab.recording.timeline import SPANS, Mark, RunTimeline
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
-from numalab.topology.observed.sched_log import SchedLog, render_domains
+from numalab.topology.sched_domains import SchedLog, render_domains
 
 _MARKS = TypeAdapter(tuple[Mark, ...])
 _MOST_SPANS = 2_000_000

@@ -23,7 +23,7 @@ from numalab.study.model import Study, load_study, study_table
 from numalab.topology.file_rules import build_topology
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.memory.slow_motion import in_slow_motion
+from numalab.topology.memory.timing import in_slow_motion
 from numalab.topology.topology import Topology
 from numalab.workload.workload import IN_GUEST, BoundWorkload, load_workload, resolve
 from numalab.workload.workload_files import sampler

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import zip_longest
 
 from numalab.cpulist import cpus_of, format_cpulist
-from numalab.topology.observed.guest import GuestNode, GuestView
+from numalab.topology.guest_view import GuestNode, GuestView
 from numalab.topology.predict.prediction import Prediction
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 from numalab.topology.topology import (

@@ -1,5 +1,6 @@
 """Links between nodes, and the hops, routes and distances that follow from them."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
@@ -47,3 +48,28 @@ def distances_by_weight(lengths: Sequence[Sequence[int | None]]) -> Matrix:
         tuple(UNREACHABLE if length is None else LOCAL_DISTANCE + length for length in row)
         for row in lengths
     )
+
+
+def routes_over(nodes: int, links: Iterable[Link]) -> dict[Link, tuple[Link, ...]]:
+    """Return the directed links from each node to each other node, on a shortest path.
+
+    Of several paths, the path over the lowest node numbers is taken, as fixed routing tables do.
+    Two nodes that no path joins (the groups of a backplane) have a link of their own.
+    """
+    neighbours: dict[int, list[int]] = {node: [] for node in range(nodes)}
+    for a, b in sorted(links):
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    routes: dict[Link, tuple[Link, ...]] = {}
+    for start in range(nodes):
+        ways: dict[int, tuple[Link, ...]] = {start: ()}
+        waiting = deque([start])
+        while waiting:
+            node = waiting.popleft()
+            for neighbour in sorted(neighbours[node]):
+                if neighbour not in ways:
+                    ways[neighbour] = (*ways[node], (node, neighbour))
+                    waiting.append(neighbour)
+        for end in range(nodes):
+            routes[start, end] = ways.get(end, ((start, end),))
+    return routes

@@ -1,10 +1,14 @@
-"""The scheduler's view of a machine: the sched domains of each CPU, and their groups.
+"""The sched domains and groups of each CPU: values, JSON, and the kernel's log.
 
-The log parser, the sysfs parser and the prediction give these values, results store them as JSON,
-and reports draw them.
+The log is that of `sched_domain_debug()` in kernel/sched/topology.c, unchanged from 5.10 to 7.x: a
+header for each CPU, then a `domain-N:` and a `groups:` line for each domain. The kernel prints each
+line with many printk(KERN_CONT) calls. So a long list of groups may be split into several records,
+and an `ERROR:` may interrupt a list.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import (
@@ -13,18 +17,20 @@ from pydantic import (
     Field,
     PlainSerializer,
     SerializationInfo,
+    TypeAdapter,
     ValidationInfo,
     WithJsonSchema,
 )
 
 from numalab.cpulist import Cpulists, format_cpulist
 from numalab.document import Listed
+from numalab.topology.predict.domains import NUMA_TYPES, NumaType
 
 STORED = ConfigDict(extra="ignore", strict=True)
 SCHED_CAPACITY_SCALE = 1024  # include/linux/sched.h: the capacity of one CPU
 
 
-def _cpus(value: object, info: ValidationInfo) -> object:
+def _parse_cpus(value: object, info: ValidationInfo) -> object:
     lists: Cpulists | None = info.context
     return lists.parse(value) if lists and isinstance(value, str) else value
 
@@ -37,7 +43,7 @@ def _render_cpus(cpus: tuple[int, ...], info: SerializationInfo) -> object:
 # numbers in report.json.
 CpuSet = Annotated[
     tuple[int, ...],
-    BeforeValidator(_cpus),
+    BeforeValidator(_parse_cpus),
     PlainSerializer(_render_cpus),
     WithJsonSchema({"items": {"type": "integer"}, "type": "array"}, mode="serialization"),
 ]
@@ -81,3 +87,126 @@ class CpuDomains:
     __pydantic_config__ = STORED
     cpu: Count
     domains: Listed[SchedDomain]
+
+
+MAX_ERRORS = 1000  # a guest may print without end
+MAX_LIST = 1 << 20  # characters of one list of groups
+
+# `<7>`, `[    0.123456]` and, with CONFIG_PRINTK_CALLER, `[    T1]`.
+_PREFIX = re.compile(r"^(?:<\d+>)?(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s*")
+_CPU = re.compile(r"CPU(\d{1,5}) attaching (NULL sched-domain\.|sched-domain\(s\):)")
+_DOMAIN = re.compile(r"domain-(\d{1,2}): span=([\d,-]*) level=(\S{1,32})$")
+_IMBALANCE = re.compile(r"domain-(\d{1,2}): imb_numa_nr=(\d{1,10}) numa_topology_type=([012])$")
+_GROUPS = re.compile(r"groups:(.*)$")
+_CONTINUED = re.compile(r"\d+:\{|span=|mask=|cap=|[},]")
+_GROUP = re.compile(r"\d+:\{ span=([\d,-]*)(?: mask=([\d,-]*))?(?: cap=(\d{1,12}))? *\}")
+
+
+@dataclass(frozen=True)
+class SchedLog:
+    """What the last build of the domains in a log was.
+
+    `errors` are the lines in which the kernel found its own domains wrong (`ERROR:` under
+    sched_verbose, `BUG: arch topology borken`), in order of the log. `imb_numa_nr` of each CPU's
+    domain levels and `numa_type` only a kernel with the series `show-predicted` prints.
+    """
+
+    __pydantic_config__ = STORED
+    cpus: Listed[CpuDomains]
+    errors: Listed[str]
+    imb_numa_nr: Annotated[Mapping[tuple[int, int], int], Field(exclude=True)] = field(
+        default_factory=dict
+    )
+    numa_type: Annotated[NumaType | None, Field(exclude=True)] = None
+
+
+@dataclass
+class _Reader:
+    """Where the reading of a log is: the CPU and the domain whose lines come next."""
+
+    cpus: dict[int, list[SchedDomain]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    domains: list[SchedDomain] | None = None
+    listed: str | None = None
+    cpu: int = 0
+    imb_numa_nr: dict[tuple[int, int], int] = field(default_factory=dict)
+    numa_type: NumaType | None = None
+    cpulists: Cpulists = field(default_factory=Cpulists)
+
+    def end_list(self) -> None:
+        """Give the groups listed so far to the domain that they belong to."""
+        if self.domains and self.listed:
+            groups = self.groups(self.listed)
+            last = self.domains[-1]
+            self.domains[-1] = SchedDomain(last.level, last.name, last.span, last.flags, groups)
+        self.listed = None
+
+    def groups(self, listed: str) -> tuple[SchedGroup, ...]:
+        """Read the groups of a domain."""
+        groups = []
+        for span, mask, capacity in _GROUP.findall(re.sub(r"\s+", " ", listed)):
+            cpus = self.span(span)
+            capacity_of = int(capacity) if capacity else SCHED_CAPACITY_SCALE
+            groups.append(SchedGroup(cpus, self.span(mask) if mask else cpus, capacity_of))
+        return tuple(groups)
+
+    def span(self, text: str) -> tuple[int, ...]:
+        """Read a CPU list that a guest printed; one that cannot be read is empty."""
+        try:
+            return self.cpulists.parse(text)
+        except ValueError:
+            return ()
+
+    def take(self, line: str) -> None:
+        """Take one line of the log, without its prefix."""
+        if line.startswith(("ERROR: ", "BUG: arch topology borken")):
+            if len(self.errors) < MAX_ERRORS:
+                self.errors.append(line[:500])
+        elif match := _CPU.match(line):
+            self.end_list()
+            self.cpu = int(match[1])
+            self.domains = self.cpus[self.cpu] = []
+        elif match := _DOMAIN.match(line):
+            self.end_list()
+            if self.domains is not None:
+                span = self.span(match[2])
+                self.domains.append(SchedDomain(int(match[1]), match[3], span, (), ()))
+        elif match := _IMBALANCE.match(line):
+            self.imb_numa_nr[self.cpu, int(match[1])] = int(match[2])
+            self.numa_type = NUMA_TYPES[int(match[3])]
+        elif match := _GROUPS.match(line):
+            self.end_list()
+            self.listed = match[1]
+        elif self.listed is not None and _CONTINUED.match(line) and len(self.listed) < MAX_LIST:
+            self.listed += " " + line
+
+
+def parse_sched_verbose(text: str) -> SchedLog:
+    """Read the sched domains out of a kernel log (`dmesg`) of a boot with `sched_verbose`.
+
+    When a log holds several builds (CPU hotplug, cpusets), the last one of each CPU counts. A
+    balance mask that the kernel does not print equals the span; a capacity that it does not print
+    is 1024. Lines that are not the scheduler's are skipped, and so is what cannot be read: a log
+    without domains gives no CPUs.
+    """
+    reader = _Reader()
+    for raw in text.splitlines():
+        reader.take(_PREFIX.sub("", raw, count=1).rstrip())
+    reader.end_list()
+    cpus = tuple(CpuDomains(cpu, tuple(domains)) for cpu, domains in sorted(reader.cpus.items()))
+    return SchedLog(cpus, tuple(reader.errors), reader.imb_numa_nr, reader.numa_type)
+
+
+_LOG = TypeAdapter(SchedLog)
+
+
+def render_domains(log: SchedLog) -> str:
+    """Render the domains and errors of a log as JSON."""
+    # A log has no flags.
+    flags = {"cpus": {"__all__": {"domains": {"__all__": {"flags"}}}}}
+    return _LOG.dump_json(log, context=Cpulists(), exclude=flags).decode() + "\n"
+
+
+def parse_domains(text: bytes) -> SchedLog:
+    """Parse what `render_domains` wrote. Raises ValueError for a damaged text."""
+    return _LOG.validate_json(text, context=Cpulists())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.topology.load import load_topology
-from numalab.topology.memory.parameters import render_parameters
+from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model
 from support.memory_core import NS, MemoryCore, build_core
 

@@ -11,7 +11,7 @@ from numalab.results.run_files import RunFiles
 from numalab.results.stored_analysis import read_timeline
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
-from numalab.topology.observed.sched_log import parse_domains
+from numalab.topology.sched_domains import parse_domains
 from numalab.workload.workload import load_workload, resolve
 from support.example_results import RUNS, copy_example
 

@@ -13,10 +13,10 @@ from numalab.topology.differences import (
     compare_topologies,
     format_differences,
 )
+from numalab.topology.guest_view import DomainFiles, GuestNode, GuestView, parse_guest_view
 from numalab.topology.load import load_topology
-from numalab.topology.observed.guest import DomainFiles, GuestNode, GuestView, parse_guest_view
-from numalab.topology.observed.sched_log import SchedLog
 from numalab.topology.predict.prediction import predict
+from numalab.topology.sched_domains import SchedLog
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 RING = load_topology("ring-4")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from numalab.topology.load import load_topology
-from numalab.topology.memory.expected import expected_copy_mb_s
+from numalab.topology.memory.costs import expected_copy_mb_s
 from numalab.topology.memory.timing import memory_model
 
 DATA = Path(__file__).parents[2] / "data"

@@ -8,12 +8,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
+from numalab.topology.export import render_topology_file
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology, load_topology_file
-from numalab.topology.memory.parameters import render_parameters
-from numalab.topology.memory.slow_motion import in_slow_motion
-from numalab.topology.memory.timing import memory_model
-from numalab.topology.write_file import render_topology_file
+from numalab.topology.memory.costs import render_parameters
+from numalab.topology.memory.timing import in_slow_motion, memory_model
 from support.memory_core import MemoryCore, build_core
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"

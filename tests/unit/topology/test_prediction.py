@@ -8,8 +8,8 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.topology.differences import compare_guest, format_differences
+from numalab.topology.guest_view import GuestView, parse_guest_view
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.observed.guest import GuestView, parse_guest_view
 from numalab.topology.predict.firmware import node_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards

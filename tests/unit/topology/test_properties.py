@@ -17,9 +17,11 @@ from numalab.topology.export import (
     render_dot,
     render_numactl,
     render_qemu,
+    render_topology_file,
 )
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import broken_rules, build_topology
+from numalab.topology.guest_view import parse_guest_view
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.limits import RuleBroken
@@ -28,17 +30,15 @@ from numalab.topology.load import (
     list_topologies,
     load_topology_file,
 )
-from numalab.topology.observed.guest import parse_guest_view
-from numalab.topology.observed.sched_log import parse_sched_verbose
 from numalab.topology.predict.firmware import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.predict.rules import SERIES
+from numalab.topology.sched_domains import parse_sched_verbose
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
 from numalab.topology.view.terminal import render_terminal
-from numalab.topology.write_file import render_topology_file
 
 RNG = Path("/usr/share/libvirt/schemas/domain.rng")
 DOMAIN = (

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from numalab.topology.observed.sched_log import parse_sched_verbose
-from numalab.topology.sched_domains import CpuDomains, SchedGroup
+from numalab.topology.sched_domains import CpuDomains, SchedGroup, parse_sched_verbose
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 

@@ -8,6 +8,7 @@ from lxml import etree
 
 from numalab.document import check_document
 from numalab.topology.distances import diameter, hops
+from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.load import load_topology
@@ -17,7 +18,6 @@ from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, bowed_links, render_svg
 from numalab.topology.view.layout import clusters, layout
 from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH
-from numalab.topology.write_file import render_topology_file
 from support.random_machines import random_machine
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -111,7 +111,7 @@ def _rendered(topology: Topology, form: Format) -> str:
 
         return render_svg(topology)
     if form == "toml":
-        from numalab.topology.write_file import render_topology_file
+        from numalab.topology.export import render_topology_file
 
         return render_topology_file(topology)
     from numalab.topology import export
@@ -316,9 +316,9 @@ def import_command(
     had to be changed is printed, and written into the file as comments; in the JSON, `old_cpus` and
     `old_nodes` are the machine's own numbers, in the order of the new ones.
     """
+    from numalab.topology.export import render_topology_file
     from numalab.topology.importers.any_format import read_machine
     from numalab.topology.importers.imported import MAX_TEXT
-    from numalab.topology.write_file import render_topology_file
 
     name = _imported_name(name, output)
     text = sys.stdin.buffer.read(MAX_TEXT + 1) if source == "-" else None

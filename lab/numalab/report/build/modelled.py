@@ -8,8 +8,8 @@ from statistics import fmean
 
 from numalab.results.manifest import Manifest, MemoryFacts
 from numalab.results.reader import StoredRun, of_variant
-from numalab.topology.memory.expected import expected_copy_mb_s
-from numalab.topology.memory.timing import MemoryModel, memory_model
+from numalab.topology.memory.costs import MemoryModel, expected_copy_mb_s
+from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
 from numalab.topology.view.terminal import matrix_lines
 

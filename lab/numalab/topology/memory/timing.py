@@ -5,106 +5,49 @@ it reads the next, and its memory is small. So bandwidths are scaled to the dema
 caches to the memory; both keep their proportions.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import sqrt
 from typing import TypeVar
 
-from numalab.topology.file_format import MemoryTable
-from numalab.topology.limits import LOCAL_DISTANCE, RuleBroken, refuse
-from numalab.topology.memory.routes import route_links
+from numalab.topology.distances import Link, Matrix, routes_over
+from numalab.topology.limits import LOCAL_DISTANCE, MAX_LATENCY_NS, RuleBroken, refuse
+from numalab.topology.memory.costs import LINE_BYTES, Cache, MemoryModel, Server
 from numalab.topology.topology import Topology
 
 T = TypeVar("T")
-LINE_BYTES = 64
 SLOWEST_MB_S = 0.064  # a line in a millisecond; no guest boots with less
 LINES_OF_PAGE = 64
-PS_OF_NS = 1000
 
 # Two sockets of Xeon Silver 4110 (Skylake-SP), idle, by Intel MLC 3.5: 82 ns
 # (community.intel.com, "Intel Memory Latency Checker v3.5 test", 2018); with the mesh of larger
-# ones about 90 ns.
+# processors about 90 ns.
 LOCAL_LATENCY_NS = 90
 # Skylake-SP: 14 cycles at 3 GHz, and 50 to 70 cycles (Intel 64 and IA-32 Optimization Reference
 # Manual, 2.6 "Skylake Server": cache parameters).
 L2_NS, LLC_NS = 5, 20
-L1_KIB = 32  # the same table; not scaled: what it holds, code and stacks, does not shrink
+L1_KIB = 32  # the same table; not scaled, because code and stacks do not shrink
 # A Xeon E5-2699 v4 has 22 cores with 256 KiB of second-level cache and 2.5 MiB of inclusive
 # last-level cache each (ark.intel.com). A socket that holds 64 GiB: about a thousandth of it.
 LLC_OF_MEMORY = 1024
 L2_OF_LLC = 8
-# In the measurement above all 16 cores together get 135.7 GB/s, at 130 ns a line; without waits
-# they would have asked for 130 / 82 of that, 215 GB/s. Bandwidth lies between the two.
-MEMORY_OF_DEMAND = 0.8  # of what a node's CPUs would ask for if they never waited
+# In the measurement above all 16 cores together get 135.7 GB/s, at 130 ns a line. Without waits
+# their demand would be 130 / 82 of that, 215 GB/s. Bandwidth lies between the two.
+MEMORY_OF_DEMAND = 0.8  # of the demand of a node's CPUs without waits
 # Three UPI links of 20.8 GB/s join two sockets of 128 GB/s (Xeon Platinum 8180): half.
 LINK_OF_MEMORY = 2
-CHANNELS = 8  # of today's servers: Xeon of the third generation on, every EPYC
+CHANNELS = 8  # of current servers: Xeon of the third generation on, every EPYC
 INTERRUPT_NS = 1000
-
-
-@dataclass(frozen=True)
-class Cache:
-    """One cache: a power of two of sets, and what a hit costs."""
-
-    sets: int
-    ways: int
-    hit_ns: int
-
-    @property
-    def kib(self) -> int:
-        """Its size."""
-        return self.sets * self.ways * LINE_BYTES // 1024
-
-
-@dataclass(frozen=True)
-class Server:
-    """A memory, or one direction of a link: it gives a line every `line_ps`.
-
-    `ends` are the nodes a link leads from and to; of a memory, its node twice.
-    """
-
-    name: str
-    ends: tuple[int, int]
-    line_ps: int
-    knee: int
-
-    @property
-    def mb_s(self) -> float:
-        """Its bandwidth in 10^6 bytes a second."""
-        return LINE_BYTES * 1e6 / self.line_ps
-
-
-@dataclass(frozen=True)
-class MemoryModel:
-    """What memory costs. `latency_ns[from][to]`; `routes[from, to]` are servers, as data goes.
-
-    `servers` begins with the memories of all nodes. `groups` says of each CPU which last-level
-    cache it shares.
-    """
-
-    latency_ns: tuple[tuple[int, ...], ...]
-    interrupt_ns: tuple[tuple[int, ...], ...]
-    l1: Cache
-    l2: Cache
-    llc: Cache
-    groups: tuple[int, ...]
-    servers: tuple[Server, ...]
-    routes: dict[tuple[int, int], tuple[int, ...]]
-
-    def bandwidth_mb_s(self, cpu_node: int, node: int) -> float:
-        """Return what one node's CPUs can get from another's memory: the narrowest server's."""
-        servers = (node, *self.routes[node, cpu_node])
-        return min(self.servers[server].mb_s for server in servers)
 
 
 @lru_cache(maxsize=16)  # a run needs it to boot, to describe itself and to read its counts
 def memory_model(topology: Topology) -> MemoryModel:
-    """Work out a machine's memory. Raises the first RuleBroken."""
+    """Work out the memory of a machine. Raises the first RuleBroken."""
     table = topology.memory
-    latency = _latency(topology, table)
-    llc = _llc(topology, table)
-    servers, routes = _servers(topology, table, latency)
+    latency = _latency(topology)
+    llc = _llc(topology)
+    servers, routes = _servers(topology, latency)
     interrupt = INTERRUPT_NS if table.interrupt_ns is None else table.interrupt_ns
     return MemoryModel(
         latency_ns=latency,
@@ -112,9 +55,9 @@ def memory_model(topology: Topology) -> MemoryModel:
             tuple(interrupt + max(0, far - row[node]) for far in row)
             for node, row in enumerate(latency)
         ),
-        # A set for each line of a page, as real ones have: hits are part of the instruction.
+        # A set for each line of a page, as in hardware. A hit is part of the instruction.
         l1=Cache(LINES_OF_PAGE, (table.l1_kib or L1_KIB) * 1024 // LINE_BYTES // LINES_OF_PAGE, 0),
-        l2=_l2(table, llc),
+        l2=_l2(topology, llc),
         llc=llc,
         groups=_groups(topology),
         servers=servers,
@@ -123,9 +66,9 @@ def memory_model(topology: Topology) -> MemoryModel:
 
 
 def check_memory(topology: Topology, *, known_distances: bool = True) -> None:
-    """Check what a file says of its memory's speed. Raises RuleBroken, with all rules broken.
+    """Check the table `[memory]` of a machine. Raises RuleBroken, with all broken rules.
 
-    Where the distances and the HMAT are not known, the rules that follow from them are left out.
+    Without known distances and HMAT, the rules that follow from them are left out.
     """
     refuse(_broken_memory(topology, known_distances=known_distances))
 
@@ -134,32 +77,32 @@ def _broken_memory(topology: Topology, *, known_distances: bool) -> Iterator[Rul
     keys = topology.memory
     latency = None
     if known_distances or isinstance(keys.latency_ns, tuple):
-        latency, broken = _tried(lambda: _latency(topology, keys))
+        latency, broken = _tried(lambda: _latency(topology))
         yield from broken
-    llc, broken = _tried(lambda: _llc(topology, keys))
+    llc, broken = _tried(lambda: _llc(topology))
     yield from broken
     if llc is not None:
-        l2, broken = _tried(lambda: _l2(keys, llc))
+        l2, broken = _tried(lambda: _l2(topology, llc))
         yield from broken
-        yield from _broken_levels(topology, keys, latency, (l2, llc))
+        yield from _broken_levels(topology, latency, l2, llc)
     if latency is not None and known_distances:
         table = latency
-        yield from _tried(lambda: _servers(topology, keys, table))[1]
+        yield from _tried(lambda: _servers(topology, table))[1]
     elif isinstance(keys.bandwidth_mb_s, tuple):
-        yield from _tried(lambda: _memory_speeds(topology, keys, ()))[1]
+        yield from _tried(lambda: _memory_speeds(topology, ()))[1]
 
 
 def _tried(part: Callable[[], T]) -> tuple[T | None, tuple[RuleBroken, ...]]:
-    """Return the value of a part and no rule, or None and the rules that it breaks."""
+    """Return the value of a part, or None and the rules that it breaks."""
     try:
         return part(), ()
     except RuleBroken as broken:
         return None, (broken, *broken.more)
 
 
-def _latency(topology: Topology, keys: MemoryTable) -> tuple[tuple[int, ...], ...]:
-    """Return the table that is given, else the HMAT's numbers, else local latency by distance."""
-    count = len(topology.nodes)
+def _latency(topology: Topology) -> Matrix:
+    """Return the table of the file, else the HMAT's latencies, else local latency by distance."""
+    keys, count = topology.memory, len(topology.nodes)
     if isinstance(keys.latency_ns, tuple):
         table = keys.latency_ns
         if len(table) != count or any(len(row) != count for row in table):
@@ -174,12 +117,22 @@ def _latency(topology: Topology, keys: MemoryTable) -> tuple[tuple[int, ...], ..
             )
             for a, row in enumerate(topology.distances)
         )
-    _check_far(topology, keys, table)
+    refuse(
+        RuleBroken(
+            "memory.latency_ns" if keys.latency_ns else "interconnects",
+            f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
+            f"{table[node.id][node.id]} ns; if that is meant, write far_may_be_nearer = true in "
+            "[memory]",
+        )
+        for node in topology.nodes
+        for far, latency in enumerate(table[node.id])
+        if node.cpus and latency < table[node.id][node.id] and not keys.far_may_be_nearer
+    )
     return table
 
 
-def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
-    """Return the latencies of the HMAT; where it tells one direction only, it is both's."""
+def _hmat_latencies(topology: Topology) -> dict[Link, int]:
+    """Return the latencies of the HMAT; a single direction counts for both."""
     latencies = {
         (access.initiator, access.target): access.latency_ns
         for access in topology.interconnects
@@ -188,29 +141,11 @@ def _hmat_latencies(topology: Topology) -> dict[tuple[int, int], int]:
     return {(b, a): ns for (a, b), ns in latencies.items()} | latencies
 
 
-def _check_far(topology: Topology, keys: MemoryTable, table: tuple[tuple[int, ...], ...]) -> None:
-    refuse(
-        RuleBroken(
-            "memory.latency_ns" if keys.latency_ns else "interconnects",
-            f"node {node.id} reaches node {far} in {latency} ns and its own memory in "
-            f"{table[node.id][node.id]} ns; if that is meant, say far_may_be_nearer = true in "
-            "[memory]",
-        )
-        for node in topology.nodes
-        for far, latency in enumerate(table[node.id])
-        if node.cpus and latency < table[node.id][node.id] and not keys.far_may_be_nearer
-    )
-
-
 def _broken_levels(
-    topology: Topology,
-    keys: MemoryTable,
-    latency: tuple[tuple[int, ...], ...] | None,
-    levels: tuple[Cache | None, Cache],
+    topology: Topology, latency: Matrix | None, l2: Cache | None, llc: Cache
 ) -> Iterator[RuleBroken]:
-    """Check that each level is larger and slower than the one before it, where these are known."""
-    l2, llc = levels
-    l1_kib = keys.l1_kib or L1_KIB
+    """Check that each cache level is larger and slower than the level before it."""
+    l1_kib = topology.memory.l1_kib or L1_KIB
     if l1_kib > llc.kib:
         yield RuleBroken(
             "memory.l1_kib",
@@ -246,7 +181,8 @@ def _groups(topology: Topology) -> tuple[int, ...]:
     return tuple(topology.packaging.die_of(cpu) for cpu in cpus)
 
 
-def _llc(topology: Topology, keys: MemoryTable) -> Cache:
+def _llc(topology: Topology) -> Cache:
+    keys = topology.memory
     groups = len(set(_groups(topology)))
     memory_kib = topology.memory_mib * 1024
     kib = keys.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
@@ -259,7 +195,8 @@ def _llc(topology: Topology, keys: MemoryTable) -> Cache:
     return _cache("memory.llc_kib", kib, keys.llc_ns or LLC_NS, exact=keys.llc_kib is not None)
 
 
-def _l2(keys: MemoryTable, llc: Cache) -> Cache:
+def _l2(topology: Topology, llc: Cache) -> Cache:
+    keys = topology.memory
     hit_ns = keys.l2_ns or L2_NS
     if keys.l2_kib == 0:
         return Cache(0, 0, hit_ns)
@@ -292,43 +229,30 @@ def _line_ps(mb_s: float) -> int:
     return max(1, round(LINE_BYTES * 1e6 / mb_s))
 
 
-def _knee(channels: int) -> int:
-    """Return the queue's exponent for so many channels (Sakasegawa 1977: sqrt(2 (c + 1)) - 1)."""
-    return max(1, round(sqrt(2 * (channels + 1)) - 1))
-
-
 def _servers(
-    topology: Topology, keys: MemoryTable, latency: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[Server, ...], dict[tuple[int, int], tuple[int, ...]]]:
-    knee = _knee(keys.channels or CHANNELS)
-    speeds = _memory_speeds(topology, keys, latency)
+    topology: Topology, latency: Matrix
+) -> tuple[tuple[Server, ...], dict[Link, tuple[int, ...]]]:
+    """Return the servers, and the servers of links on each route, by their numbers."""
+    keys = topology.memory
+    # Sakasegawa 1977: the queue's exponent for c channels is sqrt(2 (c + 1)) - 1.
+    knee = max(1, round(sqrt(2 * ((keys.channels or CHANNELS) + 1)) - 1))
+    speeds = _memory_speeds(topology, latency)
     servers = [
         Server(f"node{node}", (node, node), _line_ps(mb_s), knee)
         for node, mb_s in enumerate(speeds)
     ]
-    routes: dict[tuple[int, int], tuple[int, ...]] = {}
-    places: dict[tuple[int, int], int] = {}
-    links = route_links(topology)
-    fastest: dict[tuple[int, int], int] = {}
-    for (memory, cpu_node), hops in links.items():
-        for hop in hops:
-            access = latency[cpu_node][memory]
-            fastest[hop] = min(access, fastest.get(hop, access))
-    for pair, hops in links.items():
-        for a, b in hops:
-            if (a, b) not in places:
-                mb_s = keys.link_bandwidth_mb_s or max(
-                    max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
-                )
-                places[a, b] = len(servers)
-                servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
-        routes[pair] = tuple(places[hop] for hop in hops)
-    _check_speeds(keys, servers)
-    return tuple(servers), routes
-
-
-def _check_speeds(keys: MemoryTable, servers: Sequence[Server]) -> None:
-    """Refuse what nothing boots with: a latency or an HMAT that leaves next to no bandwidth."""
+    ways = routes_over(len(topology.nodes), topology.links)
+    fastest: dict[Link, int] = {}
+    for (memory, cpu_node), links in ways.items():
+        access = latency[cpu_node][memory]
+        fastest |= {link: min(access, fastest.get(link, access)) for link in links}
+    numbers: dict[Link, int] = {}
+    for a, b in fastest:
+        mb_s = keys.link_bandwidth_mb_s or max(
+            max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
+        )
+        numbers[a, b] = len(servers)
+        servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
     slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
     if slow is not None:
         near = slow.ends[0] == slow.ends[1] and keys.bandwidth_mb_s is None
@@ -337,39 +261,40 @@ def _check_speeds(keys: MemoryTable, servers: Sequence[Server]) -> None:
             f"latencies and interconnects leave {slow.name} {slow.mb_s:.2g} MB/s, too little to "
             f"boot with ({SLOWEST_MB_S} MB/s); give a number here",
         )
+    return tuple(servers), {
+        pair: tuple(numbers[link] for link in links) for pair, links in ways.items()
+    }
 
 
 def _demand(latency_ns: int) -> float:
-    """Return what one CPU asks for, in MB/s, that waits so long for each line."""
+    """Return the demand in MB/s of a CPU that waits this long for each line."""
     return LINE_BYTES * 1000 / latency_ns
 
 
 def _enough_for_one(latency_ns: int) -> float:
-    """Return the least bandwidth, in MB/s, with which a CPU alone finds the file's latency.
+    """Return the bandwidth in MB/s below which a CPU alone would wait for itself.
 
-    Nothing that the file leaves out is less: such a CPU would wait for itself.
+    No default is smaller, so that a CPU alone has the latency of the file.
     """
     return _demand(latency_ns) / MEMORY_OF_DEMAND
 
 
-def _memory_speeds(
-    topology: Topology, keys: MemoryTable, latency: tuple[tuple[int, ...], ...]
-) -> tuple[float, ...]:
-    """Return each memory's bandwidth in MB/s: as given, else so that its CPUs just fill it.
+def _memory_speeds(topology: Topology, latency: Matrix) -> tuple[float, ...]:
+    """Return the bandwidth of each memory in MB/s: the file's, else what its CPUs just fill.
 
-    The HMAT's bandwidths are a real machine's: their proportions are taken, not their numbers.
-    They are scaled so that each memory is fast enough for one CPU alone.
+    The HMAT's bandwidths are those of hardware: only their proportions are used, scaled so that
+    each memory is fast enough for a CPU alone.
     """
-    nodes = topology.nodes
-    if isinstance(keys.bandwidth_mb_s, tuple):
-        if len(keys.bandwidth_mb_s) != len(nodes):
+    nodes, speeds = topology.nodes, topology.memory.bandwidth_mb_s
+    if isinstance(speeds, tuple):
+        if len(speeds) != len(nodes):
             raise RuleBroken(
                 "memory.bandwidth_mb_s",
                 f"give one number, or one for each of the {len(nodes)} nodes",
             )
-        return tuple(map(float, keys.bandwidth_mb_s))
-    if keys.bandwidth_mb_s is not None:
-        return (float(keys.bandwidth_mb_s),) * len(nodes)
+        return tuple(map(float, speeds))
+    if speeds is not None:
+        return (float(speeds),) * len(nodes)
     with_cpus = [node.id for node in nodes if node.cpus]
     local = max(
         len(nodes[node].cpus) * MEMORY_OF_DEMAND * _demand(latency[node][node])
@@ -377,12 +302,50 @@ def _memory_speeds(
     )
     bandwidths: dict[int, int] = {}
     for access in topology.interconnects:
-        if access.bandwidth_kib_s is not None:
-            bandwidths[access.target] = max(
-                bandwidths.get(access.target, 0), access.bandwidth_kib_s
-            )
+        kib_s = access.bandwidth_kib_s or 0
+        bandwidths[access.target] = max(bandwidths.get(access.target, 0), kib_s)
+    bandwidths = {node: kib_s for node, kib_s in bandwidths.items() if kib_s}
     most = max(bandwidths.values(), default=1)
     shares = [bandwidths.get(node.id, most) / most for node in nodes]
     least = [_enough_for_one(min(latency[near][node.id] for near in with_cpus)) for node in nodes]
     local = max(local, *(mb_s / share for mb_s, share in zip(least, shares, strict=True)))
     return tuple(local * share for share in shares)
+
+
+def in_slow_motion(topology: Topology, times: int) -> Topology:
+    """Return the machine with memory, caches and interrupts that are `times` times slower.
+
+    This is time dilation (Gupta et al., "To Infinity and Beyond: Time-Warped Network Emulation",
+    NSDI 2006) of the hardware, not of the guest. Raises RuleBroken for a number out of range.
+    """
+    if times == 1:
+        return topology
+    keys, model = topology.memory, memory_model(topology)
+    latency = tuple(tuple(ns * times for ns in row) for row in model.latency_ns)
+    if max(map(max, latency)) > MAX_LATENCY_NS:
+        raise RuleBroken(
+            "memory.latency_ns", f"{times} times slower it is more than {MAX_LATENCY_NS} ns"
+        )
+    speeds = keys.bandwidth_mb_s
+    if isinstance(speeds, tuple):
+        slow: int | tuple[int, ...] | None = tuple(
+            _slowed("memory.bandwidth_mb_s", mb_s, times) for mb_s in speeds
+        )
+    else:
+        slow = speeds and _slowed("memory.bandwidth_mb_s", speeds, times)
+    link = keys.link_bandwidth_mb_s
+    update = {
+        "latency_ns": latency,
+        "l2_ns": model.l2.hit_ns * times,
+        "llc_ns": model.llc.hit_ns * times,
+        "interrupt_ns": (keys.interrupt_ns or INTERRUPT_NS) * times,
+        "bandwidth_mb_s": slow,
+        "link_bandwidth_mb_s": link and _slowed("memory.link_bandwidth_mb_s", link, times),
+    }
+    return replace(topology, memory=keys.model_copy(update=update))
+
+
+def _slowed(key: str, mb_s: int, times: int) -> int:
+    if mb_s < times:
+        raise RuleBroken(key, f"{mb_s} MB/s, {times} times slower, are less than 1 MB/s")
+    return round(mb_s / times)

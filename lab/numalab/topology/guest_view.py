@@ -1,7 +1,6 @@
-"""Reads what a guest says about its own machine: sysfs, debugfs and the kernel log.
+"""Reads a guest's report of its machine: sysfs, debugfs and the kernel log.
 
-Everything here came out of a guest: sizes are bounded, and what cannot be read becomes a finding
-of the comparison, not an error.
+The text comes from a guest: sizes are bounded, and unreadable values become differences.
 """
 
 import re
@@ -9,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numalab.cpulist import parse_cpulist
-from numalab.topology.observed.sched_log import SchedLog, parse_sched_verbose
 from numalab.topology.predict.firmware import Vendor
+from numalab.topology.sched_domains import SchedLog, parse_sched_verbose
 
 ZEN_FAMILY = 0x17
 MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration there is

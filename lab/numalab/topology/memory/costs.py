@@ -1,0 +1,153 @@
+"""Costs of memory on a machine: values, QEMU's parameter file, and the expected copy rate."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from numalab.topology.topology import Topology
+
+LINE_BYTES = 64
+PS_OF_NS = 1000
+MAX_ROWS = 2_000_000  # of each table: 300 MB at most for eight nodes
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache: a power of two of sets, and what a hit costs."""
+
+    sets: int
+    ways: int
+    hit_ns: int
+
+    @property
+    def kib(self) -> int:
+        """Its size."""
+        return self.sets * self.ways * LINE_BYTES // 1024
+
+
+@dataclass(frozen=True)
+class Server:
+    """A memory, or one direction of a link: it gives a line every `line_ps`.
+
+    `ends` are the nodes a link leads from and to; of a memory, its node twice.
+    """
+
+    name: str
+    ends: tuple[int, int]
+    line_ps: int
+    knee: int
+
+    @property
+    def mb_s(self) -> float:
+        """Its bandwidth in 10^6 bytes a second."""
+        return LINE_BYTES * 1e6 / self.line_ps
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """What memory costs. `latency_ns[from][to]`; `routes[from, to]` are servers, as data goes.
+
+    `servers` begins with the memories of all nodes. `groups` says of each CPU which last-level
+    cache it shares.
+    """
+
+    latency_ns: tuple[tuple[int, ...], ...]
+    interrupt_ns: tuple[tuple[int, ...], ...]
+    l1: Cache
+    l2: Cache
+    llc: Cache
+    groups: tuple[int, ...]
+    servers: tuple[Server, ...]
+    routes: dict[tuple[int, int], tuple[int, ...]]
+
+    def bandwidth_mb_s(self, cpu_node: int, node: int) -> float:
+        """Return what one node's CPUs can get from another's memory: the narrowest server's."""
+        servers = (node, *self.routes[node, cpu_node])
+        return min(self.servers[server].mb_s for server in servers)
+
+
+def render_parameters(
+    topology: Topology, model: MemoryModel, *, window_ns: int, slice_ns: int
+) -> str:
+    """Render what the memory model needs to know of a machine.
+
+    `window_ns` is how often waits follow the traffic (a quantum), `slice_ns` how long a time slice
+    of the oracle's tables is.
+    """
+    nodes = range(len(topology.nodes))
+    lines = [
+        "numalab-memory 1",
+        f"machine {topology.cpu_count} {len(nodes)} {len(set(model.groups))} {len(model.servers)}",
+    ]
+    numbers = {group: place for place, group in enumerate(sorted(set(model.groups)))}
+    for cpu, group in enumerate(model.groups):
+        lines.append(f"cpu {cpu} {topology.node_of_cpu(cpu)} {numbers[group]}")
+    lines += [_cache("first", model.l1), _cache("second", model.l2), _cache("last", model.llc)]
+    for node in nodes:
+        lines.append(f"latency {node} {_ps(model.latency_ns[node])}")
+        lines.append(f"interrupt {node} {_ps(model.interrupt_ns[node])}")
+    for number, server in enumerate(model.servers):
+        lines.append(f"server {number} {server.line_ps} {server.knee} {server.name}")
+    for node in nodes:
+        lines.append(f"memory {node} {node}")
+        # The names of QEMU's blocks, with the machine types of today and of before 4.0.
+        lines += [f"block {node} {name}ram-node{node}" for name in ("/objects/", "")]
+    for (start, end), servers in model.routes.items():
+        if servers:
+            lines.append(f"route {start} {end} {' '.join(map(str, servers))}")
+    lines += [f"window {window_ns * PS_OF_NS}", f"slice {slice_ns * PS_OF_NS} {MAX_ROWS}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cache(name: str, cache: Cache) -> str:
+    return f"{name} {cache.sets} {cache.ways} {cache.hit_ns * PS_OF_NS}"
+
+
+def _ps(row: Iterable[int]) -> str:
+    return " ".join(str(ns * PS_OF_NS) for ns in row)
+
+
+# A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
+# (workloads/distances/distances.c: eight loads, eight stores and the loop, for each line). The
+# written line goes home later; nobody waits for that, but the memory is busy with it.
+COPIED_BYTES = 128
+_WAITS, _WRITTEN_BACK, _INSTRUCTIONS = 2, 1, 18
+_STEPS = 60  # of the bisection: from a second down to less than a picosecond
+
+
+def expected_copy_mb_s(
+    model: MemoryModel, cpu_node: int, node: int, threads: int, instruction_ns: float
+) -> float:
+    """Return what `threads` CPUs of one node get together that copy within another's memory.
+
+    In 10^6 bytes a second, read and written, as STREAM counts (its copy; www.cs.virginia.edu).
+    """
+    alone_ps = (
+        _WAITS * model.latency_ns[cpu_node][node] + _INSTRUCTIONS * instruction_ns
+    ) * PS_OF_NS
+    least, most = alone_ps, alone_ps + 1e12
+    for _ in range(_STEPS):
+        middle = (least + most) / 2
+        if alone_ps + _waits_ps(model, cpu_node, node, threads, middle) > middle:
+            least = middle
+        else:
+            most = middle
+    return threads * COPIED_BYTES * 1e6 / most
+
+
+def _waits_ps(model: MemoryModel, cpu_node: int, node: int, threads: int, line_ps: float) -> float:
+    """Return how long a CPU waits in queues for a line of the copy, if one takes it `line_ps`.
+
+    At a server that is busy for a share u of the time: `s u^knee / (2 (1 - u))` (Sakasegawa 1977,
+    halved for constant service), less the n-th part of it, which would be waiting for itself
+    (Bard and Schweitzer's approximation of the closed network).
+    """
+    wait_ps = 0.0
+    lines_at = [(node, _WAITS + _WRITTEN_BACK)]
+    lines_at += [(link, _WAITS) for link in model.routes[node, cpu_node]]
+    for place, lines in lines_at:
+        server = model.servers[place]
+        busy = threads * lines * server.line_ps / line_ps
+        if busy >= 1:
+            return float("inf")
+        wait_ps += server.line_ps * busy**server.knee / (2 * (1 - busy)) * (threads - 1) / threads
+    return _WAITS * wait_ps
