@@ -121,13 +121,13 @@ def _ends(
             if taken.untimed:
                 reason = f"{rule.measure} cannot be seen in this mode because {taken.untimed}"
                 raise _EndFailedError(reason, 1)
-        found = compare_samples(
+        comparison = compare_samples(
             ends[0].values, ends[1].values, direction=Direction.NONE, family=rule.looks
         )
-        if found.shown:
+        if comparison.shown:
             return count, ends
-        verdict = found.verdict
-        if found.outcome == "not comparable":
+        verdict = comparison.verdict
+        if comparison.outcome == "not comparable":
             break
     means = " and ".join(_mean(taken.values) for taken in ends)
     reason = f"the two ends do not differ in {rule.measure}: {means}; {verdict}"
@@ -160,19 +160,19 @@ def like(good: Values, bad: Values, values: Values, looks: int) -> tuple[Side, s
     A step that differs from one end only is like the other. One that differs from both is taken
     for the end whose mean is nearer.
     """
-    others = [
+    differs = [
         compare_samples(end, values, direction=Direction.NONE, family=looks).shown
         for end in (good, bad)
     ]
-    if not any(others):
+    if not any(differs):
         return "skipped", f"{runs_of(len(values))} show no difference from either end"
-    if not all(others):
-        return ("bad", "differs from good") if others[0] else ("good", "differs from bad")
-    means = [found.mean for side in (good, bad, values) if (found := summarise(side))]
+    if not all(differs):
+        return ("bad", "differs from good") if differs[0] else ("good", "differs from bad")
+    means = [summary.mean for side in (good, bad, values) if (summary := summarise(side))]
     nearer: Side = "good" if abs(means[2] - means[0]) < abs(means[2] - means[1]) else "bad"
     return nearer, f"differs from both ends, but its mean is nearer to {nearer}"
 
 
 def _mean(values: Values) -> str:
-    found = summarise(values)
-    return "not measured" if found is None else f"{found.mean:.4g} ({runs_of(found.n)})"
+    summary = summarise(values)
+    return "not measured" if summary is None else f"{summary.mean:.4g} ({runs_of(summary.n)})"

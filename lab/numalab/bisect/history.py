@@ -71,8 +71,8 @@ def git_history(base: KernelSpec, good: str, bad: str) -> History:
 
     def step(commit: str, title: str, parents: Sequence[str]) -> Step:
         spec = replace(base, source=f"{git.PREFIX}{path}@{commit}")
-        known = tuple(place[parent] for parent in parents if parent in place)
-        return Step(commit[:_SHORT], title, _named(spec, base, commit[:_SHORT]), known)
+        places = tuple(place[parent] for parent in parents if parent in place)
+        return Step(commit[:_SHORT], title, _named(spec, base, commit[:_SHORT]), places)
 
     key = "-".join(commit[:_SHORT] for commit in ends)
     steps = tuple(step(commit.id, commit.subject, commit.parents) for commit in commits)
@@ -80,21 +80,21 @@ def git_history(base: KernelSpec, good: str, bad: str) -> History:
 
 
 def _revisions(base: KernelSpec, good: str, bad: str) -> tuple[Path, str, str]:
-    found = [git.split_git(text) for text in (good, bad) if text.startswith(git.PREFIX)]
-    if not found and base.source.startswith(git.PREFIX):
-        found = [git.split_git(base.source)]
-    if not found:
+    sources = [git.split_git(text) for text in (good, bad) if text.startswith(git.PREFIX)]
+    if not sources and base.source.startswith(git.PREFIX):
+        sources = [git.split_git(base.source)]
+    if not sources:
         raise UserError(
             f"{base.name} is not built from git; say git:PATH@{good}",
             key="--good",
             choices=["git:PATH@REVISION"],
         )
-    if len({path for path, _ in found}) > 1:
+    if len({path for path, _ in sources}) > 1:
         raise UserError("--good and --bad are of two repositories", key="--bad")
     first, last = (
         git.split_git(text)[1] if text.startswith(git.PREFIX) else text for text in (good, bad)
     )
-    return found[0][0], first, last
+    return sources[0][0], first, last
 
 
 def _named(spec: KernelSpec, base: KernelSpec, step: str) -> KernelSpec:

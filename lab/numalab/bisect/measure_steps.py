@@ -138,7 +138,7 @@ class Measuring:
             error = self._prepared[step.name]
             assert isinstance(error, LabError)
             return StepValues(skipped=str(error).partition("\n")[0], exit_code=error.exit_code)
-        failed = [one.ended for one in failures if one.results == study.results]
+        failed = [failure.ended for failure in failures if failure.results == study.results]
         if failed:
             reason = failed[0].error.partition("\n")[0]
             return StepValues(skipped=f"{failed[0].run}: {reason}", exit_code=failed[0].exit_code)
@@ -150,8 +150,10 @@ class Measuring:
         return StepValues(values, untimed=self._untimed(runs))
 
     def _untimed(self, runs: Sequence[StoredRun]) -> Untimed | None:
-        found = (run.measures.get(self._measure) for run in runs)
-        timing = any(each is not None and each.info.kind == MeasureKind.TIMING for each in found)
+        measures = (run.measures.get(self._measure) for run in runs)
+        timing = any(
+            measure is not None and measure.info.kind == MeasureKind.TIMING for measure in measures
+        )
         return untimed(runs) if timing else None
 
 
@@ -171,13 +173,13 @@ def run_bisection(
     """
     take = Measuring(bench, rule.measure, on_progress, watch, on_wait)
     fewest = min(FEWEST, len(bench.plan.study.seeds))
-    found = bisect(history, rule, fewest, take, on_tried)
+    bisection = bisect(history, rule, fewest, take, on_tried)
     table = {
-        "measure": found.measure,
-        "first": [step.name for step in found.first],
-        "ended": found.ended,
-        "rows": [{**vars(row), "values": list(row.values)} for row in found.rows],
+        "measure": bisection.measure,
+        "first": [step.name for step in bisection.first],
+        "ended": bisection.ended,
+        "rows": [{**vars(row), "values": list(row.values)} for row in bisection.rows],
     }
     make_dir(bench.folder)
     write_json(bench.folder / "bisect.json", table)
-    return found
+    return bisection

@@ -26,14 +26,14 @@ class Search:
         After skipped ones it is another one that is still worth it, because neighbours of a step
         that does not build mostly do not build either.
         """
-        there = self.suspects.bit_count()
+        total = self.suspects.bit_count()
         below = {
             place: (self.ancestry[place] & self.suspects).bit_count()
             for place in places(self.suspects & ~self.skipped & ~(1 << self.bad))
         }
         if not below:
             return None
-        best_first = sorted(below, key=lambda place: -min(below[place], there - below[place]))
+        best_first = sorted(below, key=lambda place: -min(below[place], total - below[place]))
         skipped = (self.suspects & self.skipped).bit_count()
         return best_first[int(len(best_first) * (skipped * _GOLDEN % 1.0))]
 

@@ -18,7 +18,7 @@ class JudgedStep:
     step: str
     title: str
     violates: bool | None
-    seen: str
+    seen: str  # key of `numalab bisect --case --json`
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def bisect_case(
     rows: list[JudgedStep] = []
 
     def tried(step: Step) -> bool | None:
-        violates, seen = judge(step)
-        rows.append(JudgedStep(step.name, step.title, violates, seen))
+        violates, text = judge(step)
+        rows.append(JudgedStep(step.name, step.title, violates, text))
         tell(rows[-1])
         return violates
 

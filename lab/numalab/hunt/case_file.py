@@ -65,13 +65,13 @@ def render_case(
 
 def _machine(case: Case) -> str:
     """Write the topology file as a table of the study."""
-    found = [f"[machines.{MACHINE}]"]
+    lines = [f"[machines.{MACHINE}]"]
     for line in render_topology_file(case.machine).splitlines():
         if opened := _TABLE.fullmatch(line):
-            found.append(f"{opened[1]}machines.{MACHINE}.{opened[2]}{opened[3]}")
+            lines.append(f"{opened[1]}machines.{MACHINE}.{opened[2]}{opened[3]}")
         else:
-            found.append(line)
-    return "\n".join(found) + "\n"
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def read_case(path: Path) -> tuple[Case, CaseTable, Study]:

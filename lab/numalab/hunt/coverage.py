@@ -24,7 +24,7 @@ def classes(case: Case) -> Iterator[str]:
 
 def _machine_classes(machine: Topology) -> Iterator[str]:
     prediction = predict(machine)
-    deepest = max(len(each.domains) for each in prediction.cpus)
+    deepest = max(len(cpu.domains) for cpu in prediction.cpus)
     drawn = "links" if machine.drawn_links else "a table"
     yield f"{len(machine.nodes)} nodes"
     yield f"{deepest} levels of sched domains"
@@ -37,7 +37,7 @@ def _machine_classes(machine: Topology) -> Iterator[str]:
         yield "nodes without memory"
     if len({len(node.cpus) for node in machine.nodes if node.cpus}) > 1:
         yield "uneven nodes"
-    yield from dict.fromkeys(f"hazard {each.name}" for each in hazards(machine, prediction))
+    yield from dict.fromkeys(f"hazard {hazard.name}" for hazard in hazards(machine, prediction))
 
 
 def _kinds(load: Load) -> set[str]:

@@ -72,14 +72,14 @@ def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
     began = time.monotonic()
     try:
         with scratch_folder(cache_dir("boots"), "hunt-") as path:
-            found, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
+            findings, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
     except GuestLost as lost:
-        found, error = (), str(lost)
+        findings, error = (), str(lost)
         if lost.cause is LossCause.GUEST:
-            found, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
+            findings, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
     except LabError as other:
-        found, error = (), str(other)
-    return Examined(tuple(found), round(time.monotonic() - began, 2), error)
+        findings, error = (), str(other)
+    return Examined(tuple(findings), round(time.monotonic() - began, 2), error)
 
 
 def _boot_and_judge(
@@ -128,15 +128,15 @@ def _judged(
         case.machine, bench.kernel, RunFiles(directory), reserved_mib=reserved_mib, allow=True
     )
     ended = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
-    found = [ended, _domains(differences), _splat(outcome, directory, differences)]
+    findings = [ended, _domains(differences), _splat(outcome, directory, differences)]
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
     for run in read_loads(
         events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
     ):
-        found += judge_load(run)
-    return tuple(found)
+        findings += judge_load(run)
+    return tuple(findings)
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
@@ -148,19 +148,21 @@ def _read_events(directory: RunDir) -> pl.DataFrame:
 
 
 def _domains(differences: tuple[Difference, ...]) -> Finding:
-    about = [str(each) for each in differences if each.part is MachinePart.DOMAINS]
+    about = [
+        str(difference) for difference in differences if difference.part is MachinePart.DOMAINS
+    ]
     text = about[0] if about else "all as predicted"
     return Finding(DOMAINS, None, float(len(about)), 0.0, text)
 
 
 def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, ...]) -> Finding:
     """Take complaints in the kernel log, less those about machines that were predicted."""
-    texts = [each.text for each in outcome.remarks if each.kind is RemarkKind.COMPLAINT]
+    texts = [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
     log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
-    found = [line for line in log.splitlines() if _SPLAT.search(line)]
+    warnings = [line for line in log.splitlines() if _SPLAT.search(line)]
     # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
-    new = [line for line in found if "sched/topology.c" not in line]
-    new += [str(each) for each in differences if each.part is MachinePart.WARNINGS]
+    new = [line for line in warnings if "sched/topology.c" not in line]
+    new += [str(item) for item in differences if item.part is MachinePart.WARNINGS]
     new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)

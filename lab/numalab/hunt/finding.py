@@ -58,13 +58,15 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
     None where there is none: one of mine is not suspected, one of theirs violates the property as
     well, or the two are not apart.
     """
-    if not all(each.suspected for each in mine) or any(each.violated for each in theirs):
+    if not all(finding.suspected for finding in mine) or any(
+        finding.violated for finding in theirs
+    ):
         return None
-    low = min(each.value for each in mine)
-    high = max((each.value for each in theirs), default=0.0)
+    low = min(finding.value for finding in mine)
+    high = max((finding.value for finding in theirs), default=0.0)
     if low < APART * high:
         return None
-    if all(each.violated for each in mine):
+    if all(finding.violated for finding in mine):
         return mine[0].most
     return float(f"{(low + high) / 2:.4g}")
 
@@ -80,13 +82,15 @@ class Examined:
     @property
     def violations(self) -> tuple[Finding, ...]:
         """Those that do not hold, the worst first."""
-        found = [each for each in self.findings if each.violated]
-        return tuple(sorted(found, key=lambda each: -each.closeness))
+        violated = [finding for finding in self.findings if finding.violated]
+        return tuple(sorted(violated, key=lambda finding: -finding.closeness))
 
     def of(self, prop: str, load: int | None) -> Finding | None:
         """Return the finding about a property of a load, the worst if there are several."""
-        found = [each for each in self.findings if (each.prop, each.load) == (prop, load)]
-        return max(found, key=lambda each: each.closeness, default=None)
+        findings = [
+            finding for finding in self.findings if (finding.prop, finding.load) == (prop, load)
+        ]
+        return max(findings, key=lambda finding: finding.closeness, default=None)
 
 
 EXAMINED = TypeAdapter(Examined)

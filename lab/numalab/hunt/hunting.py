@@ -28,7 +28,7 @@ PURSUED = 6  # loads of one machine, at most
 
 
 @dataclass(frozen=True)
-class Hunted:
+class ConfirmedViolation:
     """A violation that was confirmed and shrunk.
 
     `first` is the case in which it was met, `case` the smallest; `finding` what the smallest
@@ -59,7 +59,7 @@ class Hunt:
     machines: int = 0
     loads: int = 0
     unconfirmed: list[Finding] = field(default_factory=list)
-    found: list[Hunted] = field(default_factory=list)
+    violations: list[ConfirmedViolation] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     covered: Counter[str] = field(default_factory=Counter)
@@ -130,9 +130,9 @@ class Hunter:
             for first in range(0, ROUND, self.workers.count):
                 for case, examined, other in self._examined(cases[first:][: self.workers.count]):
                     near += self._take(case, examined, other)
-                    if hunt.found and aim.first_only:
+                    if hunt.violations and aim.first_only:
                         return hunt
-            near = sorted(filter(self._is_new, near), key=lambda each: -each.closeness)[:_KEPT]
+            near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
 
@@ -154,11 +154,11 @@ class Hunter:
 
     def _suspected(self, examined: Examined) -> list[Finding]:
         """Return what is worth fresh boots, of the properties that are not found yet."""
-        known = {found.finding.prop for found in self.hunt.found}
+        confirmed = {violation.finding.prop for violation in self.hunt.violations}
         return [
-            each
-            for each in examined.findings
-            if self.trial.counts(each) and each.prop in self.aim.properties - known
+            finding
+            for finding in examined.findings
+            if self.trial.counts(finding) and finding.prop in self.aim.properties - confirmed
         ]
 
     def _take(self, case: Case, examined: Examined, other: Examined | None) -> list[Near]:
@@ -184,9 +184,9 @@ class Hunter:
             whole = case if some[0].load is not None else self._fewest_loads(case, some[0])
             passed = self._pursue(some, whole)
             near += [
-                Near(float(n**2), case, each.load)
-                for each, n in passed.items()
-                if each.load is not None and n
+                Near(float(n**2), case, finding.load)
+                for finding, n in passed.items()
+                if finding.load is not None and n
             ]
         return near
 
@@ -194,7 +194,7 @@ class Hunter:
         return self.rival is not None or self.hunt.different[near.case.only().text] < _LOOKS
 
     def _is_over(self) -> bool:
-        return not self.goes_on() or bool(self.hunt.found and self.aim.first_only)
+        return not self.goes_on() or bool(self.hunt.violations and self.aim.first_only)
 
     def _pursue(self, findings: Sequence[Finding], case: Case) -> Mapping[Finding, int]:
         """Confirm findings about a case in fresh boots with other seeds, and shrink what is left.
@@ -205,9 +205,11 @@ class Hunter:
             self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
         confirmed = self.trial.confirm(findings, case)
         minutes, boots = self._minutes(), self.workers.asked
-        shown = sorted(confirmed.shown, key=lambda each: (each.most > 0, not each.violated))
+        shown = sorted(
+            confirmed.shown, key=lambda finding: (finding.most > 0, not finding.violated)
+        )
         self.hunt.unconfirmed += (
-            [each for each in findings if confirmed.passed[each] < SEEDS and each not in shown]
+            [other for other in findings if confirmed.passed[other] < SEEDS and other not in shown]
             if shown
             else list(findings)
         )
@@ -221,10 +223,17 @@ class Hunter:
                 self.hunt.unconfirmed.append(finding)
                 self.tell(f"not confirmed: {finding.prop}: {finding.text}")
                 continue
-            self.hunt.found.append(
-                Hunted(alone, *small, minutes, self._minutes(), self.hunt.machines, boots,
-                       self.workers.asked)
-            )  # fmt: skip
+            self.hunt.violations.append(
+                ConfirmedViolation(
+                    alone,
+                    *small,
+                    minutes,
+                    self._minutes(),
+                    self.hunt.machines,
+                    boots,
+                    self.workers.asked,
+                )
+            )
             self.tell(f"found: {small[1].prop}: {small[1].text}")
         return confirmed.passed
 
@@ -255,15 +264,15 @@ class Hunter:
         while len(case.loads) > 1:
             middle = len(case.loads) // 2
             halves = [case.only(*case.loads[middle:]), case.only(*case.loads[:middle])]
-            smaller = next((each for each in halves
-                            if self.trial.shows(finding, [each])[0][0]), None)  # fmt: skip
+            smaller = next((half for half in halves
+                            if self.trial.shows(finding, [half])[0][0]), None)  # fmt: skip
             if smaller is None:
                 break
             case = smaller
         return case
 
     def _is_found(self, prop: str) -> bool:
-        return prop in {found.finding.prop for found in self.hunt.found}
+        return prop in {violation.finding.prop for violation in self.hunt.violations}
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
@@ -274,7 +283,7 @@ class Hunter:
         shown = ", ".join(f"{name} {value:.0%}" for name, value in close)
         left = max(0.0, self.aim.seconds / 60 - self._minutes())
         return (
-            f"{hunt.machines} machines, {hunt.loads} loads, {len(hunt.found)} found;"
+            f"{hunt.machines} machines, {hunt.loads} loads, {len(hunt.violations)} found;"
             f" closest: {shown or 'none'}; {left:.0f} min left"
         )
 
@@ -307,11 +316,12 @@ def _clearest(suspected: Sequence[Finding], other: Examined | None) -> list[Find
         beside = [theirs] if theirs is not None else []
         if limit_between([finding], beside) is not None:
             usual = finding.most if finding.suspect is None else finding.suspect
-            least = max([usual / 2, *(each.value for each in beside)]) or finding.value / 100
+            least = max([usual / 2, *(value.value for value in beside)]) or finding.value / 100
             clear.append((finding.violated * 100 + finding.value / least, finding))
-    found = [each for _, each in sorted(clear, key=lambda each: -each[0])]
-    loads = list(dict.fromkeys(each.load for each in found if each.load is not None))[:PURSUED]
-    return [each for each in found if each.load is None or each.load in loads]
+    ordered = [finding for _, finding in sorted(clear, key=lambda pair: -pair[0])]
+    loads = dict.fromkeys(finding.load for finding in ordered if finding.load is not None)
+    tried = {None, *list(loads)[:PURSUED]}
+    return [finding for finding in ordered if finding.load in tried]
 
 
 def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
@@ -319,7 +329,7 @@ def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
 
     These are few, and hardly ever chance. What is about a whole boot is tried alone.
     """
-    alone = [[each] for each in clear if each.load is None]
-    broken = [each for each in clear if each.load is not None and each.most <= 0]
-    others = [each for each in clear if each.load is not None and each.most > 0]
-    return [*alone, *(some for some in (broken, others) if some)]
+    alone = [[finding] for finding in clear if finding.load is None]
+    broken = [finding for finding in clear if finding.load is not None and finding.most <= 0]
+    exceeded = [finding for finding in clear if finding.load is not None and finding.most > 0]
+    return [*alone, *(some for some in (broken, exceeded) if some)]

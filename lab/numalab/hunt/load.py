@@ -91,7 +91,7 @@ class Load:
     def every_cpu(self) -> set[int]:
         """The CPUs that it names anywhere."""
         named = set[int]().union(*(part.every_cpu for part in self.parts))
-        named |= {each.cpu for each in self.hotplug}
+        named |= {change.cpu for change in self.hotplug}
         return named | ({*self.cpuset.before, *self.cpuset.after} if self.cpuset else set())
 
     def masks(self, place: int, at_ms: float) -> frozenset[int]:
@@ -106,16 +106,16 @@ class Load:
 
     def changes_ms(self) -> tuple[float, ...]:
         """Return the times at which masks or CPUs change, in ms after the begin, in order."""
-        found = [float(self.ms) / 2] if any(part.later for part in self.parts) else []
-        found += [self.cpuset.at_ms] if self.cpuset else []
-        found += [ms for each in self.hotplug for ms in (each.off_ms, each.on_ms)]
-        return tuple(sorted(found))
+        times = [float(self.ms) / 2] if any(part.later for part in self.parts) else []
+        times += [self.cpuset.at_ms] if self.cpuset else []
+        times += [ms for change in self.hotplug for ms in (change.off_ms, change.on_ms)]
+        return tuple(sorted(times))
 
 
 def part_of_task(comm: str) -> tuple[str, int, int] | None:
     """Return kind, part and number of a task by its name; None for a task of nobody's."""
-    found = _TASK.fullmatch(comm)
-    return (found[1], int(found[2]), int(found[3])) if found else None
+    match = _TASK.fullmatch(comm)
+    return (match[1], int(match[2]), int(match[3])) if match else None
 
 
 _NUMBERS: Mapping[str, str] = {
@@ -142,7 +142,7 @@ def render_loads(loads: Iterable[Load]) -> str:
 
 
 def _render_part(part: Part) -> str:
-    usual = {each.name: each.default for each in fields(Part)}
+    usual = {field.name: field.default for field in fields(Part)}
     words: list[str] = [part.kind]
     for word, name in _NUMBERS.items():
         if word == "n" or getattr(part, name) != usual[name]:
@@ -154,7 +154,7 @@ def _render_part(part: Part) -> str:
 
 def parse_loads(text: str) -> tuple[Load, ...]:
     """Read loads as `render_loads` writes them. Raises ValueError that says what is wrong."""
-    return tuple(_parse_load(each) for each in text.split("|"))
+    return tuple(_parse_load(load) for load in text.split("|"))
 
 
 def _parse_load(text: str) -> Load:
@@ -164,7 +164,7 @@ def _parse_load(text: str) -> Load:
     hotplug: list[Hotplug] = []
     for piece in filter(None, map(str.strip, text.split(";"))):
         word, *words = piece.split()
-        values = dict(each.partition("=")[::2] for each in words)
+        values = dict(assignment.partition("=")[::2] for assignment in words)
         try:
             if word == "time":
                 ms = int(values["ms"])
@@ -184,7 +184,7 @@ def _parse_load(text: str) -> Load:
 
 
 def _parse_part(text: str, values: Mapping[str, str]) -> Part:
-    kind = next((each for each in KINDS if each == text), None)
+    kind = next((name for name in KINDS if name == text), None)
     if kind is None:
         raise ValueError(f"no part is called {text!r} (valid: {', '.join(KINDS)})")
     if unknown := values.keys() - {*_NUMBERS, *_LISTS, *_FLAGS}:

@@ -21,7 +21,7 @@ class Replayed:
     prop: str
     expected: bool
     violated: bool | None
-    seen: str
+    seen: str  # key of `numalab hunt --replay --json`
     seconds: float
 
     @property
@@ -41,13 +41,13 @@ def replay(
 
     It is to in every one of its boots, or in none.
     """
-    found = []
+    rows = []
     for kernel, expected in kernels:
         examined = boots(case, kernel)
-        violated, seen = verdict(examined, table.property, table.most, every=expected)
-        seconds = sum(each.seconds for each in examined)
-        found.append(Replayed(name, kernel, table.property, expected, violated, seen, seconds))
-    return found
+        violated, text = verdict(examined, table.property, table.most, every=expected)
+        seconds = sum(boot.seconds for boot in examined)
+        rows.append(Replayed(name, kernel, table.property, expected, violated, text, seconds))
+    return rows
 
 
 def verdict(
@@ -57,14 +57,14 @@ def verdict(
 
     None: a boot was not judged.
     """
-    found = [_verdict(each, prop, most) for each in examined]
-    for violated, seen in found:
+    verdicts = [_verdict(boot, prop, most) for boot in examined]
+    for violated, text in verdicts:
         if violated is None:
-            return None, seen
-    bad = [seen for violated, seen in found if violated]
-    held = [seen for violated, seen in found if not violated]
+            return None, text
+    bad = [text for violated, text in verdicts if violated]
+    held = [text for violated, text in verdicts if not violated]
     if bad and held:
-        return not every, f"in {len(bad)} of {len(found)} boots: {bad[0]}"
+        return not every, f"in {len(bad)} of {len(verdicts)} boots: {bad[0]}"
     return bool(bad), (bad or held)[0]
 
 
@@ -89,10 +89,10 @@ def render_replay_junit(rows: Sequence[Replayed]) -> str:
     for row in rows:
         names = {"classname": row.kernel, "name": f"{row.case}: {row.prop}"}
         case = ET.SubElement(suite, "testcase", {**names, "time": f"{row.seconds:.3f}"})
-        seen = "".join(char if char.isprintable() else "?" for char in row.seen)
+        text = "".join(char if char.isprintable() else "?" for char in row.seen)
         if row.violated is None:
-            ET.SubElement(case, "error", {"message": seen})
+            ET.SubElement(case, "error", {"message": text})
         elif not row.passes:
-            ET.SubElement(case, "failure", {"message": seen})
+            ET.SubElement(case, "failure", {"message": text})
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"

@@ -65,7 +65,7 @@ def qemu_words(machine: Topology, seed: int) -> list[str]:
     ]
     for node in machine.nodes:
         ranges = format_cpulist(node.cpus).split(",") if node.cpus else []
-        cpus = "".join(f",cpus={each}" for each in ranges)
+        cpus = "".join(f",cpus={cpu_range}" for cpu_range in ranges)
         words.append(f"-object memory-backend-ram,id=m{node.id},size={backed_mib(node)}M")
         words.append(f"-numa node,nodeid={node.id},memdev=m{node.id}{cpus}")
     for source, row in enumerate(machine.distances):

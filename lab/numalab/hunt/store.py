@@ -25,10 +25,10 @@ class Store:
         try:
             path = self._file(case, bench, seed)
             data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
-            found = EXAMINED.validate_json(data)
+            stored = EXAMINED.validate_json(data)
         except (OSError, ValueError):
             return None
-        return None if found.error else found
+        return None if stored.error else stored
 
     def keep(self, case: Case, bench: HuntBench, seed: int, examined: Examined) -> None:
         """Keep what came of a boot, and beside it what was booted."""

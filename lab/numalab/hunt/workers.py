@@ -36,22 +36,22 @@ class Examiners:
     def examine(self, boots: Sequence[Boot]) -> list[Examined]:
         """Do boots, as many beside each other as there are workers; results in their order."""
         self.asked += len(boots)
-        found = [self.store.find(*boot) for boot in boots]
-        missing = [place for place, known in enumerate(found) if known is None]
+        results = [self.store.find(*boot) for boot in boots]
+        missing = [place for place, stored in enumerate(results) if stored is None]
         jobs = [(place, boots[place]) for place in missing]
-        results = self.pool.imap_unordered(_examine, jobs)
+        pending = self.pool.imap_unordered(_examine, jobs)
         for _ in jobs:
             try:
                 wall = max(bench.wall for _, bench, _ in boots)
-                place, result = results.next(timeout=_TIMES * wall + _PATIENCE)
+                place, result = pending.next(timeout=_TIMES * wall + _PATIENCE)
             except TimeoutError:
                 raise HostError("a process that examined a case is gone, or stands still") from None
-            found[place] = result
+            results[place] = result
             self.booted += 1
             if not result.error:
                 self.store.keep(*boots[place], result)
             self.on_examined(boots[place][0], result)
-        return [each for each in found if each is not None]
+        return [result for result in results if result is not None]
 
 
 @contextmanager

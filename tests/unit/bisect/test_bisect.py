@@ -118,14 +118,14 @@ def test_the_driver_finds_the_step(size: int, data: st.DataObject) -> None:
         place = -1 if name == "good" else int(name[1:])
         if place in skips:
             return StepValues(skipped="does not build", exit_code=5)
-        return StepValues(tuple(10 * (place >= planted) + each for each in MEASURED[:count]))
+        return StepValues(tuple(10 * (place >= planted) + sample for sample in MEASURED[:count]))
 
-    found, rows = driven(size, values)
-    names = [step.name for step in found.first]
+    bisection, rows = driven(size, values)
+    names = [step.name for step in bisection.first]
     assert f"s{planted}" in names
     assert {int(name[1:]) for name in names[:-1]} <= skips
-    assert found.rows == tuple(rows)
-    assert (found.exit_code, found.ended) == (0, "")
+    assert bisection.rows == tuple(rows)
+    assert (bisection.exit_code, bisection.ended) == (0, "")
 
 
 def test_runs_are_added_until_a_step_is_like_one_end() -> None:
@@ -136,10 +136,10 @@ def test_runs_are_added_until_a_step_is_like_one_end() -> None:
         if name == "s0":
             asked.append(count)
             return StepValues(tuple(middle[:count]))
-        return StepValues(tuple(10.0 * (name == "s1") + each for each in MEASURED[:count]))
+        return StepValues(tuple(10.0 * (name == "s1") + sample for sample in MEASURED[:count]))
 
-    found, _ = driven(2, lambda name, count: values(name, count, MEASURED))
-    assert [step.name for step in found.first] == ["s1"]
+    bisection, _ = driven(2, lambda name, count: values(name, count, MEASURED))
+    assert [step.name for step in bisection.first] == ["s1"]
     assert asked == [3]
     undecided, rows = driven(2, lambda name, count: values(name, count, noisy))
     assert [step.name for step in undecided.first] == ["s0", "s1"]
@@ -161,9 +161,9 @@ def test_runs_are_added_until_a_step_is_like_one_end() -> None:
     ],
 )
 def test_ends_that_do_not_differ_end_it(taken: StepValues, code: int, words: str) -> None:
-    found, rows = driven(5, lambda _name, count: replace(taken, values=taken.values[:count]))
-    assert (found.exit_code, found.first, rows) == (code, (), [])
-    assert words in found.ended
+    bisection, rows = driven(5, lambda _name, count: replace(taken, values=taken.values[:count]))
+    assert (bisection.exit_code, bisection.first, rows) == (code, (), [])
+    assert words in bisection.ended
 
 
 def test_what_a_step_is_like() -> None:
@@ -235,8 +235,8 @@ class Here:
         self._news.append(Finished(task.key, fake(task, lambda _: None)))
 
     def news(self, _seconds: float) -> list[News]:
-        told, self._news = self._news, []
-        return told
+        news, self._news = self._news, []
+        return news
 
     def close(self) -> None:
         self._news = []
@@ -289,14 +289,14 @@ def again(bench: Bench) -> Bisection:
 
 
 def test_a_series_is_bisected_and_its_runs_are_kept(bench: Bench) -> None:
-    found = again(bench)
-    assert [step.name for step in found.first] == ["patch-4", "patch-5"]
-    (broken,) = [row for row in found.rows if row.side == "skipped"]
+    bisection = again(bench)
+    assert [step.name for step in bisection.first] == ["patch-4", "patch-5"]
+    (broken,) = [row for row in bisection.rows if row.side == "skipped"]
     assert (broken.step, broken.reason) == ("patch-4", "patch 4 does not build")
     done = ledger(Results(bench.folder))
-    assert len(done) == len(set(done)) == 3 * (len(found.rows) - 1)
+    assert len(done) == len(set(done)) == 3 * (len(bisection.rows) - 1)
     assert read_json(bench.folder / "bisect.json")["first"] == ["patch-4", "patch-5"]
-    assert again(bench) == found
+    assert again(bench) == bisection
     assert ledger(Results(bench.folder)) == done
 
 
@@ -308,8 +308,8 @@ def unprepared(bench: Bench) -> BuiltStudy:
 def test_a_step_that_does_not_boot_is_skipped(bench: Bench) -> None:
     middle = len(history().steps) // 2
     order(unprepared(bench), f"ring-4_few_patch-{middle}_1", "guest", "guest")
-    found = again(bench)
-    skipped = {row.step: row.reason for row in found.rows if row.side == "skipped"}
+    bisection = again(bench)
+    skipped = {row.step: row.reason for row in bisection.rows if row.side == "skipped"}
     assert "it panicked" in skipped[f"patch-{middle}"]
 
 
@@ -318,16 +318,16 @@ def test_a_host_that_fails_ends_it_and_it_can_go_on(bench: Bench) -> None:
     with pytest.raises(HostError, match="no memory"):
         again(bench)
     before = ledger(Results(bench.folder))
-    found = again(bench)
-    assert [step.name for step in found.first] == ["patch-4", "patch-5"]
+    bisection = again(bench)
+    assert [step.name for step in bisection.first] == ["patch-4", "patch-5"]
     done = ledger(Results(bench.folder))
     assert done[: len(before)] == before
     assert len(done) == len(set(done))
 
 
 def test_the_folder_is_that_of_the_same_bisection(bench: Bench) -> None:
-    def name(mode: str, found: History) -> str:
-        return bench_folder(bench.plan, bench.cell, "after", mode, found)
+    def name(mode: str, history: History) -> str:
+        return bench_folder(bench.plan, bench.cell, "after", mode, history)
 
     assert name("icount", history()) == name("icount", history())
     assert name("icount", history()) != name("kvm", history())

@@ -28,30 +28,30 @@ def judged(bad_from: int, unknown: frozenset[int] = frozenset()) -> tuple[list[s
         number = int(step.name.partition("-")[2])
         return (None if number in unknown else number >= bad_from), ""
 
-    found = bisect_case(history(8), judge, lambda row: rows.append(row.step))
-    return rows, found
+    bisection = bisect_case(history(8), judge, lambda row: rows.append(row.step))
+    return rows, bisection
 
 
 def test_finds_the_first_that_violates() -> None:
     for first in range(1, 9):
-        rows, found = judged(first)
-        assert found.first == (f"patch-{first}: title {first}",)  # type: ignore[attr-defined]
+        rows, bisection = judged(first)
+        assert bisection.first == (f"patch-{first}: title {first}",)  # type: ignore[attr-defined]
         assert len(rows) <= 5
 
 
 def test_what_cannot_be_judged_stays_a_suspect() -> None:
-    _, found = judged(4, frozenset({4, 3}))
-    names = {each.partition(":")[0] for each in found.first}  # type: ignore[attr-defined]
+    _, bisection = judged(4, frozenset({4, 3}))
+    names = {title.partition(":")[0] for title in bisection.first}  # type: ignore[attr-defined]
     assert names == {"patch-3", "patch-4", "patch-5"}
 
 
 def test_ends_that_do_not_differ() -> None:
     def always(answer: bool | None) -> str:
-        told: list[JudgedStep] = []
-        found = bisect_case(history(3), lambda _: (answer, ""), told.append)
-        assert not found.first
-        assert len(told) == 2
-        return found.ended
+        steps: list[JudgedStep] = []
+        bisection = bisect_case(history(3), lambda _: (answer, ""), steps.append)
+        assert not bisection.first
+        assert len(steps) == 2
+        return bisection.ended
 
     assert "patch-0 violates it" in always(True)
     assert "patch-3 does not violate it" in always(False)
@@ -59,13 +59,13 @@ def test_ends_that_do_not_differ() -> None:
 
 
 def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
-    seen = {
+    boots = {
         "bad": Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0),
         "good": Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0),
         "lost": Examined((), 1.0, "no QEMU\nat all"),
     }
     kernels = [("bad", True), ("bad", False), ("good", False), ("good", True), ("lost", True)]
-    rows = replay("one", drawn_case, TABLE, kernels, lambda _, kernel: [seen[kernel]])
+    rows = replay("one", drawn_case, TABLE, kernels, lambda _, kernel: [boots[kernel]])
     assert [row.passes for row in rows] == [True, False, True, False, False]
     suites = ET.fromstring(render_replay_junit(rows))
     assert {key: suites.get(key) for key in ("tests", "failures", "errors")} == {

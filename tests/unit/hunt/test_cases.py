@@ -91,9 +91,9 @@ def test_what_came_close_is_tried_again_with_more_and_fewer_tasks() -> None:
 
 def test_many_machines_are_hazards() -> None:
     machines = [drawn(number).machine for number in range(60)]
-    assert len({render for each in machines if (render := str(each.distances))}) > 30
-    assert any(not node.cpus for each in machines for node in each.nodes)
-    assert any(each.packaging.threads > 1 for each in machines)
+    assert len({render for machine in machines if (render := str(machine.distances))}) > 30
+    assert any(not node.cpus for machine in machines for node in machine.nodes)
+    assert any(machine.packaging.threads > 1 for machine in machines)
 
 
 @pytest.mark.parametrize(

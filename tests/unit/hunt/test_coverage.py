@@ -22,8 +22,8 @@ LOADS = (
 def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() -> None:
     machine = machine_of(MACHINE)
     assert machine is not None
-    found = list(classes(Case(machine, parse_loads(LOADS))))
-    machines = [name.removeprefix("machine: ") for name in found if name.startswith("machine: ")]
+    names = list(classes(Case(machine, parse_loads(LOADS))))
+    machines = [name.removeprefix("machine: ") for name in names if name.startswith("machine: ")]
     assert machines == [
         "4 nodes",
         "3 levels of sched domains",
@@ -34,7 +34,9 @@ def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() 
         "hazard renumbered nodes",
         "hazard diameter above 2",
     ]
-    assert [name for name in found if name not in {f"machine: {each}" for each in machines}] == [
+    assert [
+        name for name in names if name not in {f"machine: {machine}" for machine in machines}
+    ] == [
         "load: hog",
         "load: memory",
         "load: memory that rests",
@@ -66,8 +68,8 @@ distances = [10, 20]
 """
     machine = machine_of(text)
     assert machine is not None
-    found = list(classes(Case(machine, ())))
-    assert found[:4] == [
+    names = list(classes(Case(machine, ())))
+    assert names[:4] == [
         "machine: 2 nodes",
         "machine: 3 levels of sched domains",
         "machine: distances of ring",

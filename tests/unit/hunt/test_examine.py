@@ -78,14 +78,14 @@ def ended(status: int = 0, *complaints: str) -> SimpleNamespace:
     return SimpleNamespace(status=status, remarks=tuple(remarks))
 
 
-def values(found: Examined) -> dict[str, float]:
-    return {each.prop: each.value for each in found.findings}
+def values(examined: Examined) -> dict[str, float]:
+    return {finding.prop: finding.value for finding in examined.findings}
 
 
 def test_a_guest_that_ends_well_violates_nothing(boots: Callable[..., Examined]) -> None:
-    found = boots(lambda _: ended())
-    assert values(found) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
-    assert not found.error
+    examined = boots(lambda _: ended())
+    assert values(examined) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
+    assert not examined.error
 
 
 def test_domains_and_warnings_are_counted_apart(boots: Callable[..., Examined]) -> None:
@@ -96,9 +96,9 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., Examined]) 
         )
         return ended(0, "BUG: unable to handle", "something else")
 
-    found = boots(noisy, DIFFERENT)
-    assert values(found) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
-    texts = {each.prop: each.text for each in found.findings}
+    examined = boots(noisy, DIFFERENT)
+    assert values(examined) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
+    texts = {finding.prop: finding.text for finding in examined.findings}
     assert texts[DOMAINS] == "CPU 0, sched domains: expected MC, found none"
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
 
@@ -111,17 +111,17 @@ def raising(error: Exception) -> Boot:
 
 
 def test_a_guest_that_is_lost_violates_a_property(boots: Callable[..., Examined]) -> None:
-    found = boots(raising(GuestLost("it panicked", kept=Path("/gone"))))
-    assert values(found) == {LOST: 1.0}
-    assert found.findings[0].violated and found.findings[0].text == "it panicked"
-    assert not found.error
+    examined = boots(raising(GuestLost("it panicked", kept=Path("/gone"))))
+    assert values(examined) == {LOST: 1.0}
+    assert examined.findings[0].violated and examined.findings[0].text == "it panicked"
+    assert not examined.error
 
 
 def test_what_the_host_took_away_is_no_verdict(boots: Callable[..., Examined]) -> None:
-    found = boots(raising(GuestLost("QEMU was killed", cause=LossCause.HOST)))
-    assert not found.findings and found.error == "QEMU was killed"
-    found = boots(raising(HostError("no memory")))
-    assert not found.findings and found.error == "no memory"
+    examined = boots(raising(GuestLost("QEMU was killed", cause=LossCause.HOST)))
+    assert not examined.findings and examined.error == "QEMU was killed"
+    examined = boots(raising(HostError("no memory")))
+    assert not examined.findings and examined.error == "no memory"
 
 
 def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., Examined]) -> None:
@@ -129,8 +129,8 @@ def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., Examined]) -> No
         run_dir.stderr.write_text("hunt: no cpuset")
         return ended(1)
 
-    found = boots(boot)
-    assert not found.findings and found.error == "the driver ended with 1: hunt: no cpuset"
+    examined = boots(boot)
+    assert not examined.findings and examined.error == "the driver ended with 1: hunt: no cpuset"
 
 
 def test_a_busy_host_is_waited_for(boots: Callable[..., Examined]) -> None:

@@ -50,8 +50,8 @@ class FakeCrew:
         if ms < 0:
             return Examined((), 1.0, "no space on this host\nat all")
         loads = range(len(case.loads))
-        found = [Finding("affinity", n, ms, 0.0, f"ran beside it for {ms} ms") for n in loads]
-        return Examined(tuple(found), 1.0)
+        findings = [Finding("affinity", n, ms, 0.0, f"ran beside it for {ms} ms") for n in loads]
+        return Examined(tuple(findings), 1.0)
 
 
 class Bench:
@@ -89,7 +89,7 @@ class Bench:
         return SimpleNamespace(kernel=spec, choice=other.choice, wall=9.0)
 
     @contextmanager
-    def _workers(self, store: Any, jobs: int, told: object) -> Iterator[FakeCrew]:
+    def _workers(self, store: Any, jobs: int, on_examined: object) -> Iterator[FakeCrew]:
         self.jobs.append(jobs)
         yield FakeCrew(self.rule, self.boots)
 
@@ -110,15 +110,18 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     done = hunt("--kernel", BAD, "--machines", 4, "--first", "--output", tmp_path, "--json")
     assert done.exit_code == 1
     document = json.loads(done.stdout)
-    [found] = document["found"]
-    assert (found["property"], document["kernel"]) == ("affinity", BAD)
-    case, table, study = read_case(Path(found["file"]))
+    [violation] = document["found"]
+    assert (violation["property"], document["kernel"]) == ("affinity", BAD)
+    case, table, study = read_case(Path(violation["file"]))
     assert (table.violated_by, table.holds_on) == ((BAD,), (GOOD,))
-    assert (len(case.machine.nodes), case.machine.cpu_count) == (found["nodes"], found["cpus"])
+    assert (len(case.machine.nodes), case.machine.cpu_count) == (
+        violation["nodes"],
+        violation["cpus"],
+    )
     assert len(set(study.seeds)) == 3 and 1 not in study.seeds
     assert bench.boots[-3:] == [(GOOD, seed) for seed in study.seeds]
     assert bench.asked == [([BAD, GOOD], "icount")]
-    assert bench.written == [Path(found["file"]).stem]
+    assert bench.written == [Path(violation["file"]).stem]
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
 
 
@@ -136,8 +139,8 @@ def test_uneven_turns_of_a_hosts_emulator_are_told(
 def test_a_case_says_on_which_emulator_it_was_seen(bench: Bench, tmp_path: Path) -> None:
     words = ("--kernel", BAD, "--machines", 4, "--first", "--emulator", "qemu-10.0")
     done = hunt(*words, "--output", tmp_path, "--json")
-    [found] = json.loads(done.stdout)["found"]
-    assert read_case(Path(found["file"]))[2].machine.emulator == "qemu-10.0"
+    [violation] = json.loads(done.stdout)["found"]
+    assert read_case(Path(violation["file"]))[2].machine.emulator == "qemu-10.0"
     assert bench.emulators == ["qemu-10.0"]
 
 
@@ -182,10 +185,10 @@ def test_a_replay_does_each_case_on_the_kernels_it_names(bench: Bench, tmp_path:
     assert (cases[0].violated_by, cases[0].holds_on) == ((BAD,), (GOOD,))
     bench.rule = lambda kernel, seed: 5.0 if kernel == BAD else 0.0
     done = hunt("--replay", "--junit", junit, "--output", tmp_path / "out")
-    told = [line for line in done.stderr.splitlines() if line.startswith("beside-the-mask on ")]
-    assert [line.partition(": ")[2][:3] for line in told] == ["ok:", "ok:"]
-    others = ET.parse(junit).getroot().findall(".//failure") + ET.parse(junit).findall(".//error")
-    assert len(others) == int(done.stdout.split(" done, ")[1].split()[0]) > 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("beside-the-mask on ")]
+    assert [line.partition(": ")[2][:3] for line in lines] == ["ok:", "ok:"]
+    failures = ET.parse(junit).getroot().findall(".//failure") + ET.parse(junit).findall(".//error")
+    assert len(failures) == int(done.stdout.split(" done, ")[1].split()[0]) > 0
     assert done.exit_code == 1  # of the other cases nothing was shown
 
 

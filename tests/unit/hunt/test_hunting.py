@@ -33,12 +33,14 @@ class FakeExaminers:
     def examine(self, boots: Sequence[Boot]) -> list[Examined]:
         self.asked += len(boots)
         self.booted += [(bench, seed) for _, bench, seed in boots]
-        found = []
+        results = []
         for case, bench, seed in boots:
             value, weak = self.shown(bench, seed)
-            each = [Finding(PROP, n, value, 0.5, "idle", weak, 0.1) for n in range(len(case.loads))]
-            found.append(Examined(tuple(each), 1.0))
-        return found
+            findings = [
+                Finding(PROP, n, value, 0.5, "idle", weak, 0.1) for n in range(len(case.loads))
+            ]
+            results.append(Examined(tuple(findings), 1.0))
+        return results
 
 
 def hunted(case: Case, shown: Shown, rival: HuntBench | None, count: int = 1) -> Hunter:
@@ -46,16 +48,18 @@ def hunted(case: Case, shown: Shown, rival: HuntBench | None, count: int = 1) ->
     crew = cast(Examiners, FakeExaminers(shown, count))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, rival)
-    for each in hunter._examined([case]):
-        hunter._take(*each)
+    for boot in hunter._examined([case]):
+        hunter._take(*boot)
     return hunter
 
 
-def found(case: Case, shown: Shown, *, rival: HuntBench | None = None) -> int:
+def violations(case: Case, shown: Shown, *, rival: HuntBench | None = None) -> int:
     """Return how many violations a hunt over one case found, with one worker and with two."""
-    one, two = (len(hunted(case, shown, rival, count).hunt.found) for count in (1, 2))
-    assert one == two
-    return one
+    count, count_of_two = (
+        len(hunted(case, shown, rival, count).hunt.violations) for count in (1, 2)
+    )
+    assert count == count_of_two
+    return count
 
 
 @pytest.fixture
@@ -64,19 +68,19 @@ def case(drawn_case: Case) -> Case:
 
 
 def test_a_violation_is_found_where_every_boot_shows_it(case: Case) -> None:
-    assert found(case, lambda bench, seed: (1.0, False)) == 1
-    assert found(case, lambda bench, seed: (1.0 if seed < 3 else 0.0, False)) == 0
+    assert violations(case, lambda bench, seed: (1.0, False)) == 1
+    assert violations(case, lambda bench, seed: (1.0 if seed < 3 else 0.0, False)) == 0
 
 
 def test_what_a_rival_shows_in_any_boot_does_not_count(case: Case) -> None:
-    assert found(case, lambda bench, seed: (float(bench == MINE), False), rival=THEIRS) == 1
-    assert found(case, lambda bench, seed: (float(bench == MINE or seed == 3), False),
+    assert violations(case, lambda bench, seed: (float(bench == MINE), False), rival=THEIRS) == 1
+    assert violations(case, lambda bench, seed: (float(bench == MINE or seed == 3), False),
                  rival=THEIRS) == 0  # fmt: skip
 
 
 def test_a_weak_one_counts_only_beside_a_rival(case: Case) -> None:
-    assert found(case, lambda bench, seed: (1.0, True)) == 0
-    assert found(case, lambda bench, seed: (float(bench == MINE), True), rival=THEIRS) == 1
+    assert violations(case, lambda bench, seed: (1.0, True)) == 0
+    assert violations(case, lambda bench, seed: (float(bench == MINE), True), rival=THEIRS) == 1
 
 
 def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
@@ -84,8 +88,8 @@ def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
         crew = cast(Examiners, FakeExaminers(lambda bench, seed: (0.45, weak)))
         aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
         hunter = Hunter(aim, MINE, crew, lambda _: None)
-        ((each, examined, other),) = hunter._examined([case])
-        return len(hunter._take(each, examined, other))
+        ((judged, examined, other),) = hunter._examined([case])
+        return len(hunter._take(judged, examined, other))
 
     assert (near(weak=False), near(weak=True)) == (1, 0)
 
@@ -110,21 +114,21 @@ def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: 
     def shown(theirs: float) -> Shown:
         return lambda bench, seed: (0.3 if bench == MINE else theirs, False)
 
-    assert found(case, shown(0.0)) == 0
-    assert found(case, shown(0.1), rival=THEIRS) == 1
-    assert found(case, shown(0.25), rival=THEIRS) == 0
-    (one,) = hunted(case, shown(0.1), THEIRS).hunt.found
-    assert one.finding.value == 0.3
-    assert one.finding.most == 0.2, "half way between the two kernels"
-    assert one.seeds == (2, 3, 4)
-    assert one.boots == 8, "four seeds on each kernel"
+    assert violations(case, shown(0.0)) == 0
+    assert violations(case, shown(0.1), rival=THEIRS) == 1
+    assert violations(case, shown(0.25), rival=THEIRS) == 0
+    (violation,) = hunted(case, shown(0.1), THEIRS).hunt.violations
+    assert violation.finding.value == 0.3
+    assert violation.finding.most == 0.2, "half way between the two kernels"
+    assert violation.seeds == (2, 3, 4)
+    assert violation.boots == 8, "four seeds on each kernel"
 
 
 def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
     def shown(bench: HuntBench, seed: int) -> tuple[float, bool]:
         return 0.3 if bench == MINE or seed == 4 else 0.0, False
 
-    assert found(case, shown, rival=THEIRS) == 0
+    assert violations(case, shown, rival=THEIRS) == 0
 
 
 def test_a_rival_is_not_booted_for_what_is_not_suspected(case: Case) -> None:
@@ -137,8 +141,8 @@ def test_what_a_rival_was_not_judged_for_does_not_count(case: Case) -> None:
         def examine(self, boots: Sequence[Boot]) -> list[Examined]:
             judged = super().examine(boots)
             return [
-                Examined((), 1.0, "no QEMU") if bench == THEIRS else each
-                for each, (_, bench, _) in zip(judged, boots, strict=True)
+                Examined((), 1.0, "no QEMU") if bench == THEIRS else result
+                for result, (_, bench, _) in zip(judged, boots, strict=True)
             ]
 
     crew = NotJudged(lambda bench, seed: (1.0, False))
@@ -175,14 +179,14 @@ def test_what_might_be_chance_has_to_show_in_the_last_boots_alone(case: Case) ->
 def test_where_one_is_sure_the_rest_is_left_to_the_next_machine(case: Case) -> None:
     class OneIsSure(FakeExaminers):
         def examine(self, boots: Sequence[Boot]) -> list[Examined]:
-            found = []
-            for (_, bench, seed), one in zip(boots, super().examine(boots), strict=True):
+            results = []
+            for (_, bench, seed), result in zip(boots, super().examine(boots), strict=True):
                 # Of six looks, the last three are at what is worse with the first two seeds alone.
                 more = 0.45 if bench == THEIRS and seed == 4 else 0.0
-                each = [replace(look, value=max(look.value, more) if n >= 3 else look.value)
-                        for n, look in enumerate(one.findings)]  # fmt: skip
-                found.append(Examined(tuple(each), 1.0))
-            return found
+                findings = [replace(look, value=max(look.value, more) if n >= 3 else look.value)
+                        for n, look in enumerate(result.findings)]  # fmt: skip
+                results.append(Examined(tuple(findings), 1.0))
+            return results
 
     crew = OneIsSure(lambda bench, seed: (0.48 if bench == MINE else 0.0, False))
     trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
@@ -199,8 +203,8 @@ def test_a_broken_promise_needs_no_more_boots(case: Case) -> None:
     class Promise(FakeExaminers):
         def examine(self, boots: Sequence[Boot]) -> list[Examined]:
             return [
-                Examined(tuple(replace(each, most=0.0) for each in one.findings), 1.0)
-                for one in super().examine(boots)
+                Examined(tuple(replace(finding, most=0.0) for finding in result.findings), 1.0)
+                for result in super().examine(boots)
             ]
 
     crew = Promise(lambda bench, seed: (float(bench == MINE), False))

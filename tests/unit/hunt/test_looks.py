@@ -17,7 +17,7 @@ def looks(mine: Sequence[Finding], theirs: Sequence[Finding] | None) -> Looks:
     return Looks(theirs is not None, list(mine), list(theirs or []))
 
 
-def seen(mine: Sequence[float], theirs: Sequence[float]) -> Looks:
+def samples(mine: Sequence[float], theirs: Sequence[float]) -> Looks:
     return looks([look(value) for value in mine], [look(value) for value in theirs])
 
 
@@ -30,21 +30,21 @@ def test_what_depends_on_chance_is_shown_by_many_looks() -> None:
     # Idle times of one load in ms, with and without a lost kick.
     mine, theirs = [929, 363, 19, 400, 250, 30, 800, 120, 90], [7, 12, 9, 4, 21, 8, 6, 10, 11]
     assert how_often_more(mine, theirs) == pytest.approx(80 / 81)
-    assert seen(mine, theirs).show()
-    assert not seen(theirs, mine).may_show()
-    assert not seen(mine, [*theirs[:6], 929, 363, 400]).show()
+    assert samples(mine, theirs).show()
+    assert not samples(theirs, mine).may_show()
+    assert not samples(mine, [*theirs[:6], 929, 363, 400]).show()
 
 
 def test_kernels_are_apart_where_no_look_at_the_rival_is_as_bad() -> None:
-    assert seen([3, 4, 5], [1, 2, 2.9]).apart
-    assert not seen([3, 4, 5], [1, 2, 3]).apart
+    assert samples([3, 4, 5], [1, 2, 2.9]).apart
+    assert not samples([3, 4, 5], [1, 2, 3]).apart
     assert not looks([look(3)], None).apart
 
 
 def test_worse_by_little_is_not_shown() -> None:
-    assert not seen([1.4] * 9, [1.0] * 9).show()
-    assert seen([1.6] * 9, [1.0] * 9).show()
-    assert not seen([0.09] * 9, [0.0] * 9).show(), "not suspected"
+    assert not samples([1.4] * 9, [1.0] * 9).show()
+    assert samples([1.6] * 9, [1.0] * 9).show()
+    assert not samples([0.09] * 9, [0.0] * 9).show(), "not suspected"
 
 
 def test_two_kernels_that_are_alike_are_not_told_apart() -> None:
@@ -52,7 +52,7 @@ def test_two_kernels_that_are_alike_are_not_told_apart() -> None:
     shown = 0
     for _ in range(2000):
         looks = [rng.lognormvariate(0, 1) for _ in range(18)]
-        shown += seen(looks[:9], looks[9:]).show()
+        shown += samples(looks[:9], looks[9:]).show()
     assert shown <= 4, "one in a thousand, with a wide spread"
 
 
@@ -78,9 +78,9 @@ def test_alone_most_looks_have_to_violate_it() -> None:
 
 
 def test_a_boot_that_was_not_judged_shows_nothing() -> None:
-    seen = Looks(beside_rival=False)
+    samples = Looks(beside_rival=False)
     for value in (2.0, 3.0):
-        seen.take(Examined((look(value, 1),), 1.0), "lost-time", [0], mine=True)
-    assert seen.show()
-    seen.take(Examined((), 1.0, "no QEMU"), "lost-time", [0], mine=True)
-    assert not seen.may_show()
+        samples.take(Examined((look(value, 1),), 1.0), "lost-time", [0], mine=True)
+    assert samples.show()
+    samples.take(Examined((), 1.0, "no QEMU"), "lost-time", [0], mine=True)
+    assert not samples.may_show()

@@ -59,9 +59,9 @@ def test_what_nothing_smaller_violates_stays() -> None:
 
 
 def test_stops_when_time_is_up() -> None:
-    found = shrink(big(), lambda cases: [[True] * len(c.loads) for c in cases], lambda: False)
-    assert found.case == big()
-    assert found.tried == 0
+    shrunk = shrink(big(), lambda cases: [[True] * len(c.loads) for c in cases], lambda: False)
+    assert shrunk.case == big()
+    assert shrunk.tried == 0
 
 
 def test_what_violates_by_chance_is_no_step_on_the_way() -> None:

@@ -44,10 +44,10 @@ def test_looks_at_the_unmodified_kernel_are_those_that_are_stored() -> None:
         f"booted {stored['boots']} times beside these hunts, with {stored['loads']} loads on"
         f" {stored['machines']} machines"
     ) in SAID
-    for name, seen in stored["properties"].items():
-        bad = seen["violated"] + seen["violated_weak"]
+    for name, counts in stored["properties"].items():
+        bad = counts["violated"] + counts["violated_weak"]
         if bad:
-            assert re.search(rf"`{name}`,? {bad} of {seen['looks']}\b", SAID), name
+            assert re.search(rf"`{name}`,? {bad} of {counts['looks']}\b", SAID), name
 
 
 def test_what_the_campaign_went_over_is_what_is_stored() -> None:
@@ -57,18 +57,18 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
         f" {stored['loads']} loads"
     ) in SAID
     assert f"{len(stored['unconfirmed'])} were not seen again" in SAID
-    for each in stored["unconfirmed"]:
-        assert f"of `{each['prop']}`" in SAID
-    assert [each["property"] for each in stored["found"]] == [
+    for row in stored["unconfirmed"]:
+        assert f"of `{row['prop']}`" in SAID
+    assert [row["property"] for row in stored["found"]] == [
         "work-conservation",
         "ping-pong",
         "fairness",
     ]
-    for each in stored["found"]:
-        case, table, _ = read_case(ROOT / each["file"])
-        assert table.sentence == each["sentence"]
-        assert (len(case.machine.nodes), case.machine.cpu_count) == (each["nodes"], each["cpus"])
-        assert each["file"] in SAID
+    for row in stored["found"]:
+        case, table, _ = read_case(ROOT / row["file"])
+        assert table.sentence == row["sentence"]
+        assert (len(case.machine.nodes), case.machine.cpu_count) == (row["nodes"], row["cpus"])
+        assert row["file"] in SAID
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_what_findings_do_on_7_3_is_what_is_stored() -> None:
     assert changes.pop(("pulled-both-ways", "k73")) == ["0.0", "0.0", "22.0"]
     assert changes.pop(("pulled-both-ways", "k612")) == ["25.0", "24.0", "24.0"]
     assert len(changes) == 6
-    assert all(each == ["0.0"] * 3 for each in changes.values())
+    assert all(row == ["0.0"] * 3 for row in changes.values())
 
 
 def test_what_was_confirmed_on_5_10_is_what_is_stored() -> None:
     stored = json.loads((STORED / "campaign-debian-5.10.json").read_text(encoding="utf-8"))
-    assert [each["property"] for each in stored["found"]] == ["affinity"]
-    assert [each["prop"] for each in stored["unconfirmed"]] == ["idle-cores"]
+    assert [row["property"] for row in stored["found"]] == ["affinity"]
+    assert [row["prop"] for row in stored["unconfirmed"]] == ["idle-cores"]
     survey = json.loads((STORED / "survey-debian-5.10-seed-100.json").read_text(encoding="utf-8"))
     assert all(stored[key] == survey[key] for key in ("machines", "loads", "closeness"))
     assert f"in all {stored['machines']} cases, `affinity` was" in SAID
@@ -148,7 +148,7 @@ def test_what_the_campaign_covered_is_what_is_stored() -> None:
 def test_what_surveys_of_other_kernels_showed_is_what_is_stored(kernel: str) -> None:
     file = STORED / f"survey-{kernel}-seed-100.json"
     stored = json.loads(file.read_text(encoding="utf-8"))
-    above = {name: each["above"] for name, each in stored["closeness"].items() if each["above"]}
+    above = {name: row["above"] for name, row in stored["closeness"].items() if row["above"]}
     sizes = [str(stored[key]) for key in ("machines", "different_machines", "loads")]
     shown = ", ".join(f"`{name}` {count}" for name, count in above.items())
     assert f"| `{kernel}` | {' | '.join(sizes)} | {shown} |" in TEXT
@@ -174,8 +174,8 @@ def test_what_two_emulators_showed_is_what_is_stored() -> None:
     for name in ("response", "idle-neighbours", "proportion", "fairness"):
         (row,) = (line for line in TEXT.splitlines() if re.match(rf"\| `{name}`, ", line))
         for emulator in ("qemu-7.2", "qemu-10.0"):
-            seen = stored["properties"][name][emulator]
-            assert ", ".join(f"{seen[key]:g}" for key in ("median", "p90", "most")) in row
+            values = stored["properties"][name][emulator]
+            assert ", ".join(f"{values[key]:g}" for key in ("median", "p90", "most")) in row
 
 
 def test_there_are_rows() -> None:

@@ -23,7 +23,7 @@ from support.hunt_kernels import EndlessKernel, NoKernel
 BAD = Examined((), 1.0, "no QEMU")
 
 
-def seen(seed: int) -> Examined:
+def examined(seed: int) -> Examined:
     return Examined((Finding("p", 0, float(seed), 1.0, ""),), 1.0)
 
 
@@ -35,14 +35,14 @@ def bench(kernel: Any = None, wall: float = 5.0) -> HuntBench:
 class MemoryStore:
     """Knows the boots of some seeds."""
 
-    known: dict[int, Examined] = field(default_factory=dict)
+    stored: dict[int, Examined] = field(default_factory=dict)
 
     def find(self, case: Case, bench: HuntBench, seed: int) -> Examined | None:
-        return self.known.get(seed)
+        return self.stored.get(seed)
 
     def keep(self, case: Case, bench: HuntBench, seed: int, examined: Examined) -> None:
-        assert seed not in self.known
-        self.known[seed] = examined
+        assert seed not in self.stored
+        self.stored[seed] = examined
 
 
 @dataclass
@@ -63,9 +63,11 @@ class LastFirst:
 
 
 def crew(store: MemoryStore, pool: LastFirst) -> tuple[Examiners, list[Examined]]:
-    told: list[Examined] = []
-    made = Examiners(cast(Store, store), cast(Any, pool), lambda _, found: told.append(found))
-    return made, told
+    reported: list[Examined] = []
+    made = Examiners(
+        cast(Store, store), cast(Any, pool), lambda _, results: reported.append(results)
+    )
+    return made, reported
 
 
 def boots(case: Case, seeds: Sequence[int], wall: float = 5.0) -> list[Boot]:
@@ -74,32 +76,36 @@ def boots(case: Case, seeds: Sequence[int], wall: float = 5.0) -> list[Boot]:
 
 def test_results_come_in_the_order_of_the_boots(drawn_case: Case) -> None:
     store = MemoryStore()
-    examiners, told = crew(store, LastFirst(seen))
-    found = examiners.examine(boots(drawn_case, [1, 2, 3]))
-    assert found == [seen(1), seen(2), seen(3)]
-    assert told == [seen(3), seen(2), seen(1)]
-    assert store.known == {n: seen(n) for n in (1, 2, 3)}
+    examiners, reported = crew(store, LastFirst(examined))
+    results = examiners.examine(boots(drawn_case, [1, 2, 3]))
+    assert results == [examined(1), examined(2), examined(3)]
+    assert reported == [examined(3), examined(2), examined(1)]
+    assert store.stored == {n: examined(n) for n in (1, 2, 3)}
 
 
 def test_what_is_stored_is_not_booted(drawn_case: Case) -> None:
-    store = MemoryStore({2: seen(20)})
-    examiners, told = crew(store, LastFirst(seen))
-    assert examiners.examine(boots(drawn_case, [1, 2, 3])) == [seen(1), seen(20), seen(3)]
-    assert (examiners.asked, examiners.booted, len(told)) == (3, 2, 2)
-    assert examiners.examine(boots(drawn_case, [1, 2])) == [seen(1), seen(20)]
+    store = MemoryStore({2: examined(20)})
+    examiners, reported = crew(store, LastFirst(examined))
+    assert examiners.examine(boots(drawn_case, [1, 2, 3])) == [
+        examined(1),
+        examined(20),
+        examined(3),
+    ]
+    assert (examiners.asked, examiners.booted, len(reported)) == (3, 2, 2)
+    assert examiners.examine(boots(drawn_case, [1, 2])) == [examined(1), examined(20)]
     assert (examiners.asked, examiners.booted) == (5, 2)
 
 
 def test_a_boot_that_failed_is_a_result_and_not_stored(drawn_case: Case) -> None:
     store = MemoryStore()
-    examiners, told = crew(store, LastFirst(lambda seed: BAD if seed == 2 else seen(seed)))
-    assert examiners.examine(boots(drawn_case, [1, 2])) == [seen(1), BAD]
-    assert set(store.known) == {1}
-    assert BAD in told and examiners.booted == 2
+    examiners, reported = crew(store, LastFirst(lambda seed: BAD if seed == 2 else examined(seed)))
+    assert examiners.examine(boots(drawn_case, [1, 2])) == [examined(1), BAD]
+    assert set(store.stored) == {1}
+    assert BAD in reported and examiners.booted == 2
 
 
 def test_the_longest_boot_may_take_its_time(drawn_case: Case) -> None:
-    pool = LastFirst(seen)
+    pool = LastFirst(examined)
     examiners, _ = crew(MemoryStore(), pool)
     examiners.examine([*boots(drawn_case, [1], wall=5), *boots(drawn_case, [2], wall=300)])
     assert len(pool.waits) == 2 and min(pool.waits) > 4 * 300, (
@@ -111,10 +117,10 @@ def test_a_process_that_says_nothing_is_an_error_of_the_host(drawn_case: Case) -
     def gone(_: int) -> Examined:
         raise TimeoutError
 
-    examiners, told = crew(MemoryStore(), LastFirst(gone))
+    examiners, reported = crew(MemoryStore(), LastFirst(gone))
     with pytest.raises(HostError, match="is gone, or stands still"):
         examiners.examine(boots(drawn_case, [1]))
-    assert not told
+    assert not reported
 
 
 @pytest.fixture
@@ -127,18 +133,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_processes_give_results_and_let_ctrl_c_pass(drawn_case: Case, cache: Path) -> None:
-    told: list[Examined] = []
+    reported: list[Examined] = []
     jobs = [(drawn_case, bench(NoKernel()), seed) for seed in (1, 2)]
     store = cast(Store, MemoryStore())
-    with workers(store, 1, lambda _, found: told.append(found)) as examiners:
-        found = examiners.examine(jobs)
-        assert [each.error for each in found] == ["no such kernel"] * 2
+    with workers(store, 1, lambda _, results: reported.append(results)) as examiners:
+        results = examiners.examine(jobs)
+        assert [result.error for result in results] == ["no such kernel"] * 2
         (process,) = active_children()
         assert process.pid is not None and examiners.count == 1
         os.kill(process.pid, signal.SIGINT)
-        assert [each.error for each in examiners.examine(jobs)] == ["no such kernel"] * 2
+        assert [result.error for result in examiners.examine(jobs)] == ["no such kernel"] * 2
         assert active_children() == [process]
-    assert told[:2] == found and examiners.booted == 4
+    assert reported[:2] == results and examiners.booted == 4
 
 
 def test_a_boot_ends_with_the_hunt(drawn_case: Case, cache: Path) -> None:

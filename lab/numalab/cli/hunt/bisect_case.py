@@ -61,14 +61,14 @@ def run(
             boots: list[Examined] = []
             for seed in study.seeds:
                 boots += crew.examine([(case, bench, seed)])
-                violated, seen = verdict(boots, table.property, table.most)
+                violated, text = verdict(boots, table.property, table.most)
                 if not violated:
                     break
-            return violated, seen
+            return violated, text
 
-        found = bisect_case(history, judge, lambda row: say(_line(row)))
-    emit(found, as_json, _text(found))
-    if not found.first:
+        bisection = bisect_case(history, judge, lambda row: say(_line(row)))
+    emit(bisection, as_json, _text(bisection))
+    if not bisection.first:
         raise typer.Exit(1)
 
 
@@ -98,10 +98,10 @@ def _line(row: JudgedStep) -> str:
     return f"{row.step}: {side}, {printable(row.title)}: {printable(row.seen)}"
 
 
-def _text(found: CaseBisection) -> str:
-    if not found.first:
-        return f"no first bad one: {found.ended}"
-    if len(found.first) == 1:
-        return f"the first that violates it: {printable(found.first[0])}"
+def _text(bisection: CaseBisection) -> str:
+    if not bisection.first:
+        return f"no first bad one: {bisection.ended}"
+    if len(bisection.first) == 1:
+        return f"the first that violates it: {printable(bisection.first[0])}"
     lines = ["the first that violates it is one of these; all but the last could not be judged:"]
-    return "\n".join([*lines, *map(printable, found.first)])
+    return "\n".join([*lines, *map(printable, bisection.first)])

@@ -16,7 +16,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.examine import HuntBench
 from numalab.hunt.finding import Examined
-from numalab.hunt.hunting import Aim, Hunt, Hunted, Hunter
+from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.prepare_bench import prepare_benches
 from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
@@ -121,24 +121,24 @@ def command(
             " makes milliseconds mean more"
         )
 
-    def told(_case: Case, examined: Examined) -> None:
+    def report_error(_case: Case, examined: Examined) -> None:
         if examined.error:
             say(f"not examined: {examined.error.splitlines()[0]}")
 
     store = Store(output or folder.parent)  # the boots of a rival serve the hunts on other kernels
-    with goes_on("the same command"), workers(store, jobs or host_jobs(), told) as crew:
+    with goes_on("the same command"), workers(store, jobs or host_jobs(), report_error) as crew:
         progress = Hunter(aim, bench, crew, say, rivals[0] if rivals else None).run()
         files = []
-        for found in progress.found:
+        for violation in progress.violations:
             violates: list[str] = [spec.name]
             holds: list[str] = []
             for rival in rivals:
-                boots = crew.examine([(found.case, rival, at) for at in found.seeds])
-                bad, _ = verdict(boots, found.finding.prop, found.finding.most, every=False)
+                boots = crew.examine([(violation.case, rival, at) for at in violation.seeds])
+                bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
                 (violates if bad else holds).append(rival.kernel.name)
-            files.append(_write(folder, found, violates, holds, emulator))
+            files.append(_write(folder, violation, violates, holds, emulator))
             place = files[-1].with_suffix("")
-            write_reproducer(place, found.case, found.finding, bench, found.seeds[0])
+            write_reproducer(place, violation.case, violation.finding, bench, violation.seeds[0])
         booted = crew.booted
     value = {
         "kernel": spec.name,
@@ -149,14 +149,17 @@ def command(
         "loads": progress.loads,
         "boots": booted,
         "closest": progress.closest,
-        "closeness": {name: _spread(each) for name, each in progress.values.items()},
+        "closeness": {name: _spread(values) for name, values in progress.values.items()},
         "covered": dict(sorted(progress.covered.items())),
         "unconfirmed": progress.unconfirmed,
         "not_examined": progress.failed,
-        "found": [_told(found, file) for found, file in zip(progress.found, files, strict=True)],
+        "found": [
+            _violation_row(violation, file)
+            for violation, file in zip(progress.violations, files, strict=True)
+        ],
     }
     emit(value, as_json, _text(progress, files, booted))
-    if progress.found:
+    if progress.violations:
         raise typer.Exit(1)
 
 
@@ -186,23 +189,23 @@ def _replay(
     as_json: bool,
 ) -> None:
     """Do the cases of the corpus again; exit with 1 where a kernel does not what the file says."""
-    found = [(path, *read_case(path)) for path in find_cases()]
-    cases = [(path, case, table, study.seeds) for path, case, table, study in found]
+    cases = [(path, *read_case(path)) for path in find_cases()]
+    tables = [(path, case, table, study.seeds) for path, case, table, study in cases]
     wanted = {
         path.stem: [
             (name, name in table.violated_by)
             for name in (kernels or [*table.violated_by, *table.holds_on])
         ]
-        for path, _, table, _ in cases
+        for path, _, table, _ in tables
     }
     specs = {name: find_kernel(name) for name in kernels or ()}
-    for path, _, table, _ in [] if kernels else cases:
+    for path, _, table, _ in [] if kernels else tables:
         for key in ("violated_by", "holds_on"):
             for name in getattr(table, key):
                 specs[name] = named_kernel(name, path, f"case.{key}")
     folder = output or project_dir() / "reports" / "hunts" / "replay"
     connect(connection)
-    emulators = {path.stem: study.machine.emulator for path, _, _, study in found}
+    emulators = {path.stem: study.machine.emulator for path, _, _, study in cases}
     benches: dict[str | None, dict[str, HuntBench]] = {}
     with progress_lines("prepare") as tell:
         for emulator in dict.fromkeys(emulators.values()):
@@ -210,7 +213,7 @@ def _replay(
             benches[emulator] = {bench.kernel.name: bench for bench in made}
     rows: list[Replayed] = []
     with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:
-        for path, case, table, seeds in cases:
+        for path, case, table, seeds in tables:
             on = benches[emulators[path.stem]]
 
             def boots(
@@ -252,20 +255,24 @@ def _properties(text: str | None) -> frozenset[str]:
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,6})([smh]?)", text)
-    if not found or not int(found[1]):
+    match = re.fullmatch(r"(\d{1,6})([smh]?)", text)
+    if not match or not int(match[1]):
         raise UserError(f"{text!r} is no time", key="--budget", choices=["90s", "20m", "2h"])
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _write(
-    folder: Path, found: Hunted, violates: list[str], holds: list[str], emulator: str | None
+    folder: Path,
+    violation: ConfirmedViolation,
+    violates: list[str],
+    holds: list[str],
+    emulator: str | None,
 ) -> Path:
-    name = f"{found.finding.prop}-{found.case.key()[:6]}.toml"
+    name = f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
     text = render_case(
-        found.case,
-        found.finding,
-        seeds=found.seeds,
+        violation.case,
+        violation.finding,
+        seeds=violation.seeds,
         violated_by=violates,
         holds_on=holds,
         emulator=emulator,
@@ -274,19 +281,19 @@ def _write(
     return folder / name
 
 
-def _told(found: Hunted, file: Path) -> dict[str, object]:
-    machine = found.case.machine
+def _violation_row(violation: ConfirmedViolation, file: Path) -> dict[str, object]:
+    machine = violation.case.machine
     return {
-        "property": found.finding.prop,
-        "sentence": found.finding.text,
-        "minutes": found.minutes,
-        "minutes_until_small": found.shrunk_minutes,
-        "boots": found.boots,
-        "boots_until_small": found.shrunk_boots,
-        "after_machines": found.after,
+        "property": violation.finding.prop,
+        "sentence": violation.finding.text,
+        "minutes": violation.minutes,
+        "minutes_until_small": violation.shrunk_minutes,
+        "boots": violation.boots,
+        "boots_until_small": violation.shrunk_boots,
+        "after_machines": violation.after,
         "nodes": len(machine.nodes),
         "cpus": machine.cpu_count,
-        "tasks": sum(load.tasks for load in found.case.loads),
+        "tasks": sum(load.tasks for load in violation.case.loads),
         "file": file,
     }
 
@@ -295,20 +302,23 @@ def _spread(values: list[float]) -> dict[str, float]:
     """Say how many there are, how many are above 1, and where the middle, 95 %, 99 % lie."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    found = {f"p{share}": round(ordered[round(share / 100 * last)], 4) for share in (50, 95, 99)}
+    percentiles = {
+        f"p{share}": round(ordered[round(share / 100 * last)], 4) for share in (50, 95, 99)
+    }
     above = sum(value > 1 for value in values)
-    return {"looks": len(values), "above": above, **found, "most": round(ordered[-1], 4)}
+    return {"looks": len(values), "above": above, **percentiles, "most": round(ordered[-1], 4)}
 
 
 def _text(progress: Hunt, files: list[Path], booted: int) -> str:
     lines = [f"{progress.machines} machines, {progress.loads} loads, {booted} boots"]
-    for found, file in zip(progress.found, files, strict=True):
-        machine = found.case.machine
-        tasks = sum(load.tasks for load in found.case.loads)
+    for violation, file in zip(progress.violations, files, strict=True):
+        machine = violation.case.machine
+        tasks = sum(load.tasks for load in violation.case.loads)
+        finding = violation.finding
         lines.append(
-            f"{found.finding.prop}: {len(machine.nodes)} nodes, {machine.cpu_count} CPUs, {tasks}"
-            f" tasks, met after {found.minutes:.1f} min: {found.finding.text}\n  {file}"
+            f"{finding.prop}: {len(machine.nodes)} nodes, {machine.cpu_count} CPUs, {tasks}"
+            f" tasks, met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
         )
-    if not progress.found:
+    if not progress.violations:
         lines.append("nothing found")
     return "\n".join(lines)

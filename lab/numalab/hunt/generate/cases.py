@@ -39,7 +39,7 @@ def draw_case(
     rng = random.Random(f"{seed}-{number}")
     most = most or (LOADS_TIMED if timed else LOADS)
     if near and number % 3 == 2:
-        close = rng.choices(near, [each.closeness for each in near])[0]
+        close = rng.choices(near, [load.closeness for load in near])[0]
         machine = close.case.machine
         loads = [_varied(rng, close.case.loads[close.load]) for _ in range(_VARIED)]
         loads = loads[: most - timed]

@@ -16,16 +16,16 @@ def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load,
     Where nodes are far apart, the first one spreads over two of them.
     """
     families = list(FAMILIES)
-    found: list[Load] = []
+    loads: list[Load] = []
     if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:
-        found.append(first)
-    while families and len(found) < count:
+        loads.append(first)
+    while families and len(loads) < count:
         weights = [FAMILIES[family] for family in families]
         family = rng.choices(families, weights)[0]
         families.remove(family)
         if (load := family(rng, machine)) is not None:
-            found.append(load)
-    return tuple(found)
+            loads.append(load)
+    return tuple(loads)
 
 
 def spread(rng: random.Random, machine: Topology) -> Load | None:
@@ -239,12 +239,12 @@ def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2 or len(allowed) < 3:
         return None
-    one, other = rng.sample(holders, 2)
+    home, far = rng.sample(holders, 2)
     half = tuple(sorted(rng.sample(allowed, max(1, len(allowed) // 2))))
     parts = (
-        Part("memory", len(one.cpus), allowed, one.cpus, mib=2, node=other.id),
-        *(Part("memory", 1, (cpu,), mib=2, node=one.id) for cpu in other.cpus),
-        Part("memory", max(1, len(half) // 2), half, mib=2, node=one.id),
+        Part("memory", len(home.cpus), allowed, home.cpus, mib=2, node=far.id),
+        *(Part("memory", 1, (cpu,), mib=2, node=home.id) for cpu in far.cpus),
+        Part("memory", max(1, len(half) // 2), half, mib=2, node=home.id),
     )
     return Load(2500, parts)
 
@@ -254,8 +254,8 @@ def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2:
         return None
-    one, other = rng.sample(holders, 2)
-    part = Part("memory", 1, one.cpus, later=other.cpus, mib=2, rest=True)
+    home, far = rng.sample(holders, 2)
+    part = Part("memory", 1, home.cpus, later=far.cpus, mib=2, rest=True)
     return Load(4000, (part,))
 
 
@@ -284,8 +284,8 @@ def hotplug(rng: random.Random, machine: Topology) -> Load | None:
     count = rng.choice((len(allowed), len(allowed) * 2))
     parts = [Part("hog", count, allowed)]
     if rng.random() < 0.6:
-        others = tuple(each for each in allowed if each != cpu)
-        some = rng.sample(others, rng.randint(1, len(others)))
+        online = tuple(candidate for candidate in allowed if candidate != cpu)
+        some = rng.sample(online, rng.randint(1, len(online)))
         parts.append(Part("hog", len(some), tuple(sorted({cpu, *some}))))
     return Load(2000, tuple(parts), (Hotplug(cpu, 300, 700),))
 

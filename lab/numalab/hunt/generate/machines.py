@@ -37,16 +37,16 @@ def draw_machine(rng: random.Random, *, smt: bool = False) -> Topology:
     With `smt` each node has two cores or more, and each core two CPUs.
     """
     if rng.random() < 0.5:
-        return _one(rng, smt)
-    drawn = [_one(rng, smt) for _ in range(_DRAWN)]
-    return rng.choices(drawn, [(1 + worth(each)) ** 2 for each in drawn])[0]
+        return _draw_valid(rng, smt)
+    drawn = [_draw_valid(rng, smt) for _ in range(_DRAWN)]
+    return rng.choices(drawn, [(1 + worth(machine)) ** 2 for machine in drawn])[0]
 
 
 def worth(machine: Topology) -> float:
     """Return how much of a hazard a machine is to a scheduler, and how much of it overlaps."""
     prediction = predict(machine)
-    found = {each.name for each in hazards(machine, prediction)}
-    return sum(_WORTH.get(name, 1.0) for name in found)
+    names = {hazard.name for hazard in hazards(machine, prediction)}
+    return sum(_WORTH.get(name, 1.0) for name in names)
 
 
 def far_pairs(machine: Topology) -> list[tuple[int, int]]:
@@ -61,7 +61,7 @@ def far_pairs(machine: Topology) -> list[tuple[int, int]]:
     return shared or [pair for pair in pairs if pair not in linked] or pairs
 
 
-def _one(rng: random.Random, smt: bool) -> Topology:
+def _draw_valid(rng: random.Random, smt: bool) -> Topology:
     while True:
         machine = machine_of(_text(rng, smt))
         if machine is not None and machine.cpu_count >= 2:
@@ -127,7 +127,7 @@ def _cpu_table(rng: random.Random, cpus: Sequence[int]) -> list[str]:
     total, holders = sum(cpus), {count for count in cpus if count}
     if len(holders) > 1 or rng.random() < 0.3:
         return []
-    each = holders.pop()
-    threads = rng.choice([n for n in (1, 1, 2, 4) if each % n == 0])
-    sockets = rng.choice([total // each, total // each, total // threads])
+    per_node = holders.pop()
+    threads = rng.choice([n for n in (1, 1, 2, 4) if per_node % n == 0])
+    sockets = rng.choice([total // per_node, total // per_node, total // threads])
     return ["", "[cpu]", f"sockets = {sockets}", f"threads = {threads}"]

@@ -37,9 +37,11 @@ class Looks:
         self, examined: Examined, prop: str, places: Sequence[int | None], *, mine: bool
     ) -> None:
         """Take the looks of one more boot, which did the load at these places among its loads."""
-        found = [examined.of(prop, place) for place in places]
-        self.failed |= None in found
-        (self.mine if mine else self.theirs).extend(each for each in found if each is not None)
+        findings = [examined.of(prop, place) for place in places]
+        self.failed |= None in findings
+        (self.mine if mine else self.theirs).extend(
+            finding for finding in findings if finding is not None
+        )
 
     def may_show(self) -> bool:
         """Whether it is worth going on."""
@@ -66,22 +68,24 @@ class Looks:
         """
         if not (self.mine and self.theirs):
             return False
-        return min(each.value for each in self.mine) > max(each.value for each in self.theirs)
+        return min(finding.value for finding in self.mine) > max(
+            finding.value for finding in self.theirs
+        )
 
     def _shows(self, least_often: float, *, last: bool) -> bool:
         if self.failed or not self.mine:
             return False
-        bad = [each.violated for each in self.mine]
+        bad = [finding.violated for finding in self.mine]
         if self.promised:
             least = 1 if self.mine[0].load is not None else 2
             enough = sum(bad) >= least or not last
-            return enough and not any(each.violated for each in self.theirs)
+            return enough and not any(finding.violated for finding in self.theirs)
         if not self.beside_rival:
             share = 2 / 3 if last else 1 / 2
             return not self.mine[0].weak and sum(bad) >= share * len(bad)
-        values = [each.value for each in self.mine]
-        others = [each.value for each in self.theirs]
-        mean, other = sum(values) / len(values), sum(others) / len(others)
+        values = [finding.value for finding in self.mine]
+        reference = [finding.value for finding in self.theirs]
+        mean, other = sum(values) / len(values), sum(reference) / len(reference)
         suspect = self.mine[0].most if self.mine[0].suspect is None else self.mine[0].suspect
-        often = how_often_more(values, others)
+        often = how_often_more(values, reference)
         return mean > suspect and mean >= APART * other and often >= least_often

@@ -49,9 +49,11 @@ def shrink(
         for batch in _batches(case):
             if not goes_on():
                 break
-            tried += sum(len(each.loads) for each in batch)
-            found = sorted(_violating(batch, violates(batch)), key=size)
-            smaller = next((each for each in found if settles(each)), None)
+            tried += sum(len(smaller_case.loads) for smaller_case in batch)
+            violating = sorted(_violating(batch, violates(batch)), key=size)
+            smaller = next(
+                (smaller_case for smaller_case in violating if settles(smaller_case)), None
+            )
             if smaller is not None:
                 break
         if smaller is None:
@@ -196,6 +198,6 @@ def _parts(part: Part, machine: Topology) -> Iterator[Part]:
         if rest and len(rest) < len(part.cpus) and not set(part.start) - set(rest):
             yield replace(part, cpus=rest)
     for cpu in part.cpus:
-        rest = tuple(each for each in part.cpus if each != cpu)
+        rest = tuple(other for other in part.cpus if other != cpu)
         if rest and not set(part.start) - set(rest):
             yield replace(part, cpus=rest)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from numalab.hunt.case import Case
 from numalab.hunt.examine import HuntBench
@@ -60,12 +61,12 @@ class Trial:
         """
         passed = dict.fromkeys(findings, 0)
         looks = self._look(case, passed, self.seeds, findings)
-        shown = [each for each, seen in looks.items() if seen.show()]
+        shown = [finding for finding, samples in looks.items() if samples.show()]
         if self.rival is not None:
-            sure = [each for each in shown if looks[each].promised or looks[each].apart]
+            sure = [finding for finding in shown if looks[finding].promised or looks[finding].apart]
             if shown and not sure:
                 looks = self._look(case, passed, self.seeds_after, shown)
-                sure = [each for each, seen in looks.items() if seen.show_again()]
+                sure = [finding for finding, samples in looks.items() if samples.show_again()]
             shown = sure
         return Confirmed(tuple(shown), passed)
 
@@ -73,27 +74,27 @@ class Trial:
         self, case: Case, passed: dict[Finding, int], seeds: Sequence[int], of: Sequence[Finding]
     ) -> dict[Finding, Looks]:
         """Return what boots with some seeds show of the findings that may count after each."""
-        looks = {each: Looks(self.rival is not None) for each in of}
+        looks = {finding: Looks(self.rival is not None) for finding in of}
         for seed in seeds:
             if looks:
                 self._look_again(case, seed, looks)
-            looks = {each: seen for each, seen in looks.items() if seen.may_show()}
-            for each in looks:
-                passed[each] += 1
+            looks = {finding: samples for finding, samples in looks.items() if samples.may_show()}
+            for finding in looks:
+                passed[finding] += 1
         return looks
 
     def _look_again(self, case: Case, seed: int, looks: Mapping[Finding, Looks]) -> None:
         """Boot the loads of some findings on each kernel, and take what that shows."""
-        wanted = {each.load for each in looks if each.load is not None}
+        wanted = {finding.load for finding in looks if finding.load is not None}
         order = [n for n in sorted(wanted, key=lambda n: (bool(case.loads[n].hotplug), n))
                  for _ in range(REPEATED)]  # fmt: skip
         # What is about the whole boot needs all loads of the case, which has no others then.
         again = case.only(*(case.loads[n] for n in order)) if order else case
         boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
         for (_, bench, _), examined in zip(boots, self.workers.examine(boots), strict=True):
-            for each, seen in looks.items():
-                places: list[int | None] = [p for p, n in enumerate(order) if n == each.load]
-                seen.take(examined, each.prop, places or [None], mine=bench is self.bench)
+            for finding, samples in looks.items():
+                places: list[int | None] = [p for p, n in enumerate(order) if n == finding.load]
+                samples.take(examined, finding.prop, places or [None], mine=bench is self.bench)
 
     def shows(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:
         """Say of each load of some smaller cases whether it shows what a finding says, too.
@@ -106,16 +107,16 @@ class Trial:
         theirs: dict[tuple[int, int], list[Finding]] = {}
         for bench in self._benches:
             for seed in self.seeds[:QUICK]:
-                alive = [n for n, each in enumerate(flags) if any(each)]
+                alive = [n for n, pending in enumerate(flags) if any(pending)]
                 boots: list[Boot] = [(cases[n], bench, seed) for n in alive]
                 for n, examined in zip(alive, self.workers.examine(boots), strict=True):
                     for place, was in enumerate(flags[n]):
-                        found = examined.of(finding.prop, None if finding.load is None else place)
-                        if not was or found is None:
+                        value = examined.of(finding.prop, None if finding.load is None else place)
+                        if not was or value is None:
                             flags[n][place] = False
                             continue
                         side = mine if bench is self.bench else theirs
-                        side.setdefault((n, place), []).append(found)
+                        side.setdefault((n, place), []).append(value)
                         between = limit_between(mine[n, place], theirs.get((n, place), []))
                         flags[n][place] = between is not None and self.counts(mine[n, place][-1])
         return flags
@@ -140,7 +141,7 @@ class Trial:
         limit = limit_between(list(shown.values()), theirs) if shown else None
         if limit is None:
             return None
-        least = min(shown.values(), key=lambda each: each.value)
+        least = min(shown.values(), key=attrgetter("value"))
         return replace(least, most=limit, suspect=None), tuple(shown)
 
     def _looks(
@@ -149,9 +150,9 @@ class Trial:
         """Return what boots with some seeds show of a property; None where one was not judged."""
         place = None if finding.load is None else 0
         boots: list[Boot] = [(case, bench, seed) for seed in seeds]
-        found = [each.of(finding.prop, place) for each in self.workers.examine(boots)]
-        whole = [each for each in found if each is not None]
-        return whole if len(whole) == len(found) else None
+        values = [boot.of(finding.prop, place) for boot in self.workers.examine(boots)]
+        whole = [value for value in values if value is not None]
+        return whole if len(whole) == len(values) else None
 
     @property
     def _benches(self) -> list[HuntBench]:
