@@ -264,10 +264,12 @@ def test_pointing_at_a_curve_gives_its_mean_and_band(sample: WatchedPage) -> Non
     keys, values = (tip.locator(f"td.{name}").all_inner_texts() for name in ("key", "value"))
     tips = dict(zip(keys, values, strict=True))
     (local, _) = curves(sample_report())
-    lines = {line.label: line for line in local.diagrams[0].lines}
+    (line,) = [line for line in local["diagrams"][0]["lines"] if line["label"] == tips["of"]]
     shown = [
         (f"{at:,.0f}", f"{mean:g}", f"{low:g}", f"{high:g}", f"{runs}")
-        for at, mean, low, high, runs in lines[tips["of"]].points
+        for at, mean, low, high, runs in zip(
+            *(line[name] for name in ("start", "mean", "low", "high", "runs")), strict=True
+        )
     ]
     words = ("until [ms]", "mean [%]", "minimum", "maximum", "runs")
     assert tuple(tips[word] for word in words) in shown, tips

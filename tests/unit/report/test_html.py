@@ -193,7 +193,7 @@ def test_the_charts_are_valid_vega_lite() -> None:
         charts.task_chart(line, ring(), 10.0),
     ):
         assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
-    still = charts.still_cpu_chart(line, ring(), 10.0, on_cpus(line).spans)
+    still = charts.cpu_chart(line, ring(), 10.0, on_cpus(line).spans)
     assert vl_convert.vegalite_to_vega(still, vl_version=charts.VEGA_LITE)["marks"]
 
 

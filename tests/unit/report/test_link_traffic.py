@@ -51,14 +51,14 @@ def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: C
     shown = dict(link_traffic(report))
     assert list(shown) == [variant.name for variant in report.variants]
     first, *_, last = shown["after"]
-    assert first.title == "0 to 1,250 ms"
-    assert first.text == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
-    assert last.text == "memory of node 0 0 MB/s"
-    drawing = b64decode(first.image.partition(",")[2]).decode()
+    assert first["title"] == "0 to 1,250 ms"
+    assert first["text"] == "memory of node 0 400 MB/s, link 0-1 400 MB/s"
+    assert last["text"] == "memory of node 0 0 MB/s"
+    drawing = b64decode(first["image"].partition(",")[2]).decode()
     assert ">400 MB/s<" in drawing
     assert drawing.count(">400<") == drawing.count('class="flow"') == 1
-    assert ">100<" in b64decode(shown["before"][3].image.partition(",")[2]).decode()
-    assert 'class="flow"' not in b64decode(last.image.partition(",")[2]).decode()
+    assert ">100<" in b64decode(shown["before"][3]["image"].partition(",")[2]).decode()
+    assert 'class="flow"' not in b64decode(last["image"].partition(",")[2]).decode()
 
 
 def test_without_a_memory_model_there_is_nothing_to_draw() -> None:
@@ -75,6 +75,6 @@ def test_the_page_says_what_the_model_is_made_of(report: CellReport) -> None:
     assert "2 ns &lt;each&gt;; caches" in text
     assert "&lt;hog&gt;/7" in text
     row = stalled_rows(report)[0]
-    assert (row.stall_percent, row.local_percent) == (75.0, 25.0)
-    links = next(curve for curve in curves(report) if curve.name == "memory_link")
-    assert [line.label for line in links.diagrams[0].lines] == ["link 0-1", "link 1-0"]
+    assert (row["stall_percent"], row["local_percent"]) == (75.0, 25.0)
+    links = next(curve for curve in curves(report) if curve["name"] == "memory_link")
+    assert [line["label"] for line in links["diagrams"][0]["lines"]] == ["link 0-1", "link 1-0"]

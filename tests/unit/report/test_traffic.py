@@ -8,7 +8,7 @@ from numalab.analysis.findings import Decision, Matrix, TimeSeries
 from numalab.report.document import CellReport, RunFindings
 from numalab.report.page import charts
 from numalab.report.page.charts import curve_chart
-from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, by_column, curves
+from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, curves
 from numalab.report.page.html import render_html
 from numalab.report.page.residence import balance, residence_rows
 from numalab.report.page.traffic import (
@@ -21,6 +21,8 @@ from numalab.report.page.traffic import (
 )
 from support.findings_sample import findings
 from support.report_sample import HOSTILE, sample_report
+
+COLUMNS = ("start", "mean", "low", "high", "runs")  # of a curve
 
 
 def test_a_flow_is_the_mean_of_the_runs_of_its_variant() -> None:
@@ -91,14 +93,15 @@ def test_a_matrix_as_text_lines_up() -> None:
 
 def test_a_curve_has_the_mean_and_the_band_of_its_runs() -> None:
     local, runnable = curves(sample_report())
-    (diagram,) = local.diagrams
-    assert [line.label for line in diagram.lines] == ["before", "after"]
-    assert len(diagram.lines[0].points) == MOST_STEPS
-    first = diagram.lines[0].points[0]
-    assert first == (50.0, 22.0, 21.0, 23.0, 3)
-    assert local.most == 100
-    assert [diagram.heading for diagram in runnable.diagrams] == ["before", "after"]
-    assert [line.label for line in runnable.diagrams[0].lines] == [f"node {n}" for n in range(4)]
+    (diagram,) = local["diagrams"]
+    before, after = diagram["lines"]
+    assert (before["label"], after["label"]) == ("before", "after")
+    assert [before[name][0] for name in COLUMNS] == [50.0, 22.0, 21.0, 23.0, 3]
+    assert {len(before[name]) for name in COLUMNS} == {MOST_STEPS}
+    assert local["most"] == 100
+    assert [diagram["heading"] for diagram in runnable["diagrams"]] == ["before", "after"]
+    labels = [line["label"] for line in runnable["diagrams"][0]["lines"]]
+    assert labels == [f"node {n}" for n in range(4)]
 
 
 def test_a_run_that_ends_early_leaves_its_curve() -> None:
@@ -107,32 +110,15 @@ def test_a_run_that_ends_early_leaves_its_curve() -> None:
     first = report.findings[0]
     runs = (replace(first, findings=replace(first.findings, series=(short,))), *report.findings[1:])
     local = curves(replace(report, findings=runs))[0]
-    counts = [point[4] for point in local.diagrams[0].lines[0].points]
-    assert counts == [3] * 5 + [2] * 95
+    assert local["diagrams"][0]["lines"][0]["runs"] == [3] * 5 + [2] * 95
 
 
 def test_curves_are_valid_vega_lite() -> None:
     import vl_convert  # noqa: PLC0415
 
     for curve in curves(sample_report()):
-        spec = curve_chart(curve.unit, 5000.0, curve.most)
+        spec = curve_chart(curve["unit"], 5000.0, curve["most"])
         assert vl_convert.vegalite_to_vega(spec, vl_version=charts.VEGA_LITE)["marks"]
-
-
-def test_a_curve_has_each_column_once() -> None:
-    named = ("start", "mean", "low", "high", "runs")
-    lines = [
-        line
-        for item in curves(sample_report())
-        for diagram in item.diagrams
-        for line in diagram.lines
-    ]
-    assert lines
-    for line in lines:
-        packed_line = by_column(line)
-        assert set(packed_line) == {*named, "label", "color", "place"}
-        columns = [packed_line[name] for name in named]
-        assert all(isinstance(item, list) and len(item) == len(line.points) for item in columns)
 
 
 def test_a_decision_says_what_was_decided() -> None:
@@ -158,20 +144,21 @@ def test_decisions_about_tasks_without_a_row_have_no_mark() -> None:
 def test_movers_and_moments_are_of_all_runs() -> None:
     result = balance(sample_report())
     assert result is not None
-    rows = {(row.variant, row.mover): row for row in result.movers}
-    assert rows["after", "numa"].moves == 5
-    assert rows["after", "numa"].taken_back == (("load balancer", 1.0),)
-    assert rows["before", "numa"].taken_back == ()
-    assert (result.violation_count, len(result.violations)) == (120, 3)
-    assert result.violations[0].what == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
-    assert result.storms[0].what == "4 moves of 4 tasks to node 3"
-    assert len(result.notes) == 6
+    rows = {(row["variant"], row["mover"]): row for row in result["movers"]}
+    assert rows["after", "numa"]["moves"] == 5
+    assert rows["after", "numa"]["taken_back"] == {"load balancer": 1.0}
+    assert rows["before", "numa"]["taken_back"] == {}
+    assert (result["violation_count"], len(result["violations"])) == (120, 3)
+    text = result["violations"][0]["text"]
+    assert text == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
+    assert result["storms"][0]["text"] == "4 moves of 4 tasks to node 3"
+    assert len(result["notes"]) == 6
 
 
 def test_residence_is_that_of_one_run_of_each_variant() -> None:
     rows = residence_rows(sample_report())
-    assert [row.residence.level for row in rows] == ["process"] * 2 + ["task"] * 16
-    assert [row.variant for row in rows[:2]] == ["before", "after"]
+    assert [row["residence"].level for row in rows] == ["process"] * 2 + ["task"] * 16
+    assert [row["variant"] for row in rows[:2]] == ["before", "after"]
 
 
 def alone() -> CellReport:
@@ -234,6 +221,6 @@ def test_many_curves_have_fewer_steps_each() -> None:
     )
     crowded = replace(first, findings=replace(first.findings, series=many, length_ms=20.0))
     (links,) = curves(replace(report, findings=(crowded,)))
-    for line in links.diagrams[0].lines:
-        assert len(line.points) == MOST_POINTS // 32
-        assert [point[1] for point in line.points] == [1.0] * 25 + [2.0] * 25
+    for line in links["diagrams"][0]["lines"]:
+        assert len(line["mean"]) == MOST_POINTS // 32
+        assert line["mean"] == [1.0] * 25 + [2.0] * 25

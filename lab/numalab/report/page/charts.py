@@ -28,32 +28,8 @@ MOST_TASKS = 48
 # Orange, sky blue, green, purple, vermilion, blue, yellow; and a violet for eight nodes.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#6F4E9B")
 VARIANTS = 6  # with a colour of their own; the seventh has the first one's again (style.css)
-LIGHT = {
-    "fg": "#1b2733",
-    "muted": "#55636f",
-    "grid": "#dde2e8",
-    "other": "#a3abb4",
-    "bg": "#ffffff",
-    "v0": "#a85400",
-    "v1": "#0072b2",
-    "v2": "#00775a",
-    "v3": "#a6467f",
-    "v4": "#6f4e9b",
-    "v5": "#6b6100",
-}
-DARK = {
-    "fg": "#e6edf3",
-    "muted": "#9fb0c0",
-    "grid": "#2a3846",
-    "other": "#5f6d7b",
-    "bg": "#0f1720",
-    "v0": "#e69f00",
-    "v1": "#56b4e9",
-    "v2": "#2bbf94",
-    "v3": "#dd95bd",
-    "v4": "#b39ddb",
-    "v5": "#d6c84a",
-}
+_COLORS = json.loads((TEMPLATES / "colors.json").read_text(encoding="utf-8"))
+LIGHT, DARK = _COLORS["light"], _COLORS["dark"]
 
 Spec = dict[str, Any]
 
@@ -83,11 +59,6 @@ def chart_library() -> Markup:
 def cpu_label(cpu: int, node: int | None) -> str:
     """Name the row of a CPU, its node first: the rows are in blocks of nodes."""
     return f"N{node} CPU {cpu}"
-
-
-def cpu_labels(topology: Topology) -> list[str]:
-    """Return the rows of the CPU chart: all CPUs by node, idle ones included."""
-    return [cpu_label(cpu, node.id) for node in topology.nodes for cpu in node.cpus]
 
 
 def own_tasks(timeline: Timeline) -> list[str]:
@@ -134,26 +105,26 @@ def rows(spans: Sequence[Span]) -> list[Spec]:
     ]
 
 
-def cpu_chart(timeline: Timeline, topology: Topology, until_ms: float) -> Spec:
+def cpu_chart(
+    timeline: Timeline, topology: Topology, until_ms: float, spans: Sequence[Span] | None = None
+) -> Spec:
     """Draw the tasks on each CPU: tasks of interest in the node's colour, others grey, idle blank.
 
-    The time axis ends at `until_ms`, the longest timeline's length. The page fills the data set
-    `spans`.
+    The time axis ends at `until_ms`. The page fills the data set `spans`; with `spans` they are
+    embedded, and the chart is a picture that does not react to a pointer.
     """
+    still = spans is not None
     return _timeline(
-        timeline, topology, until_ms, "row", cpu_labels(topology),
-        conditions=[HOVERED, OTHERS_GREY], hovers=True,
-    )  # fmt: skip
-
-
-def still_cpu_chart(
-    timeline: Timeline, topology: Topology, until_ms: float, spans: Sequence[Span]
-) -> Spec:
-    """Draw the CPU chart for a picture: with its spans, without pointer interaction."""
-    return _timeline(
-        timeline, topology, until_ms, "row", cpu_labels(topology),
-        conditions=[OTHERS_GREY], spans=rows(spans), zooms=False,
-    )  # fmt: skip
+        timeline,
+        topology,
+        until_ms,
+        "row",
+        [cpu_label(cpu, node.id) for node in topology.nodes for cpu in node.cpus],
+        conditions=[OTHERS_GREY] if still else [HOVERED, OTHERS_GREY],
+        spans=None if spans is None else rows(spans),
+        zooms=not still,
+        hovers=not still,
+    )
 
 
 def task_chart(
@@ -165,7 +136,10 @@ def task_chart(
     """
     tasks = own_tasks(timeline)
     marks = [mark for decision in decisions if (mark := decision_mark(decision))["task"] in tasks]
-    return _timeline(timeline, topology, until_ms, "task", tasks, decisions=marks)
+    return _timeline(
+        timeline, topology, until_ms, "task", tasks,
+        conditions=[], spans=None, zooms=True, hovers=False, decisions=marks,
+    )  # fmt: skip
 
 
 def _timeline(
@@ -175,11 +149,8 @@ def _timeline(
     field: str,
     labels: list[str],
     *,
-    conditions: Sequence[Spec] = (),
-    spans: list[Spec] | None = None,
-    zooms: bool = True,
-    hovers: bool = False,
     decisions: Sequence[Spec] = (),
+    **options: object,
 ) -> Spec:
     nodes = [node.id for node in topology.nodes]
     return _spec(
@@ -191,11 +162,8 @@ def _timeline(
         nodes=nodes,
         node_colors=[node_color(topology, node) for node in nodes],
         marks=[{"at": mark.at_ms, "text": printable(mark.text)} for mark in inner_marks(timeline)],
-        conditions=conditions,
-        spans=spans,
-        zooms=zooms,
-        hovers=hovers,
         decisions=decisions,
+        **options,
     )
 
 

@@ -10,7 +10,7 @@ from numalab.report import figures
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page import charts
-from numalab.report.page.curves import Curves, by_column, curves
+from numalab.report.page.curves import curves
 from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measures import measure_row
@@ -144,7 +144,7 @@ def _chart_data(
     report: CellReport,
     lines: Sequence[Drawn],
     kinds: Sequence[Traffic],
-    series: Sequence[Curves],
+    series: Sequence[Json],
 ) -> Json:
     """Return every chart of the page by the name of the element that it is drawn in."""
     until = charts.longest_ms(report.timelines)
@@ -163,8 +163,12 @@ def _chart_data(
             drawn[f"heat-{kind.name}-{place}"] = {"spec": spec}
     until = until or max((run.findings.length_ms for run in report.findings), default=0.0)
     for curve in series:
-        for place, diagram in enumerate(curve.diagrams):
-            spec = charts.curve_chart(curve.unit, until, curve.most)
-            lined = [by_column(line) for line in diagram.lines]
-            drawn[f"curve-{curve.name}-{place}"] = {"spec": spec, "lines": lined, "zooms": True}
+        for place, diagram in enumerate(curve["diagrams"]):
+            spec = charts.curve_chart(curve["unit"], until, curve["most"])
+            lines_of = diagram["lines"]
+            drawn[f"curve-{curve['name']}-{place}"] = {
+                "spec": spec,
+                "lines": lines_of,
+                "zooms": True,
+            }
     return {"light": charts.LIGHT, "dark": charts.DARK, "until": until, "charts": drawn}

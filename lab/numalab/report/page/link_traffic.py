@@ -1,13 +1,12 @@
 """The simulated traffic on links and memories over time, drawn on the machine.
 
-A few drawings side by side, each the mean of one part of the window, show what becomes local. The
-curves on the page have every step.
+Each drawing is the mean of one part of the window. The curves on the page have every step.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from numalab.analysis.findings import TaskMemory, TimeSeries
+from numalab.analysis.findings import TimeSeries
 from numalab.report.document import CellReport, RunFindings
 from numalab.report.page.page import data_uri
 from numalab.topology.topology import Topology
@@ -18,18 +17,10 @@ MOST_ARROWS = 12  # in a drawing; more hide each other
 LEAST = 0.02  # of the largest rate; a smaller rate has no arrow
 SERIES = ("memory_link", "memory_node")
 Ends = tuple[int, int]
+Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class PartShown:
-    """One part of the window of one variant: its time, its drawing, and the rates as text."""
-
-    title: str
-    image: str
-    text: str
-
-
-def link_traffic(report: CellReport) -> list[tuple[str, list[PartShown]]]:
+def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
     """Return the drawings of each variant, all on one scale; none without a memory model."""
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
     step = length / PARTS
@@ -81,7 +72,8 @@ def _mean(series: TimeSeries, begin: float, end: float) -> float:
 
 def _shown(
     topology: Topology, rates: dict[Ends, float], most: float, begin: float, end: float
-) -> PartShown:
+) -> Json:
+    """Return one part of the window of one variant: its time, its drawing, and the rates."""
     nodes = range(len(topology.nodes))
     carried = [(ends, rate) for ends, rate in rates.items() if set(ends) <= set(nodes)]
     memories = [(ends, rate) for ends, rate in carried if ends[0] == ends[1]]
@@ -96,33 +88,24 @@ def _shown(
     hidden = sum(rate >= LEAST * most for _, rate in links[MOST_ARROWS:])
     more = f"; {hidden} more links are not drawn" if hidden else ""
     title = f"{begin:,.0f} to {end:,.0f} ms{more}"
-    return PartShown(title, data_uri(render_svg(topology, flows=flows)), ", ".join(words))
+    image = data_uri(render_svg(topology, flows=flows))
+    return {"title": title, "image": image, "text": ", ".join(words)}
 
 
-@dataclass(frozen=True)
-class StalledRow:
-    """A task of the first run of a variant, and the time it waited for memory."""
+def stalled_rows(report: CellReport) -> list[Json]:
+    """Return the tasks of the first run of each variant, the longest wait for memory first.
 
-    place: int
-    variant: str
-    task: TaskMemory
-
-    @property
-    def stall_percent(self) -> float:
-        """The share of its CPU time in which it waited for a cache or a memory."""
-        return 100 * self.task.stalled_ms / self.task.cpu_ms if self.task.cpu_ms else 0.0
-
-    @property
-    def local_percent(self) -> float | None:
-        """The share of its cache lines that came from its CPU's own node."""
-        lines = sum(self.task.lines)
-        return 100 * self.task.local / lines if lines else None
-
-
-def stalled_rows(report: CellReport) -> list[StalledRow]:
-    """Return the tasks of the first run of each variant, the longest wait first."""
+    `stall_percent` is the share of CPU time in which a task waited for a cache or a memory,
+    `local_percent` the share of its cache lines that came from its CPU's own node.
+    """
     return [
-        StalledRow(place, first.variant, task)
+        {
+            "place": place,
+            "variant": first.variant,
+            "task": task,
+            "stall_percent": 100 * task.stalled_ms / task.cpu_ms if task.cpu_ms else 0.0,
+            "local_percent": 100 * task.local / lines if (lines := sum(task.lines)) else None,
+        }
         for place, first in report.first_findings()
         for task in first.findings.memory
     ]

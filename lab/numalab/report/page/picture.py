@@ -78,7 +78,7 @@ def _timelines(report: CellReport) -> tuple[str, float]:
     until = charts.longest_ms(report.timelines)
     charted, whole = [], {}
     for timeline in report.timelines:
-        spec = charts.still_cpu_chart(timeline, report.topology, until, on_cpus(timeline).spans)
+        spec = charts.cpu_chart(timeline, report.topology, until, on_cpus(timeline).spans)
         whole = {name: spec.pop(name) for name in ("$schema", "params", "config")}
         del spec["autosize"], spec["padding"]
         title = f"{timeline.variant}: {_kernel(report, timeline.variant)}"
