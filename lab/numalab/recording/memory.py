@@ -23,8 +23,7 @@ def sum_within(
     inside = table.with_columns(_weight=overlap / (pl.col("end_ns") - pl.col("start_ns"))).filter(
         pl.col("_weight") > 0
     )
-    sums = [(pl.col(value) * pl.col("_weight")).sum() for value in values]
-    return inside.group_by(keys).agg(sums) if keys else inside.select(sums)
+    return _sum_weighted(inside, keys, values)
 
 
 def sum_by_slice(
@@ -50,8 +49,21 @@ def sum_by_slice(
     numbered = pl.concat(parts).filter(
         (pl.col("_weight") > 0) & pl.col("slice").is_between(0, slices.count - 1)
     )
-    sums = [(pl.col(value) * pl.col("_weight")).sum() for value in values]
-    return numbered.group_by(*keys, "slice").agg(sums)
+    return _sum_weighted(numbered, (*keys, "slice"), values)
+
+
+def _sum_weighted(table: pl.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
+    """Sum `values` by `keys` in the order of the rows.
+
+    polars gives each of its threads a part of a group_by that only sums; float sums of parts would
+    differ in their last digits with the number of threads. `cum_sum` is never split.
+    """
+    weighted = {value: pl.col(value) * pl.col("_weight") for value in values}
+    if not keys:
+        return table.rechunk().select(value.sum().alias(name) for name, value in weighted.items())
+    return table.group_by(keys, maintain_order=True).agg(
+        value.cum_sum().last().alias(name) for name, value in weighted.items()
+    )
 
 
 def with_locality(counts: pl.DataFrame, nodes: Sequence[int]) -> pl.DataFrame:

@@ -183,7 +183,7 @@ def find_storms(
     }
     for to, (column, table) in targets.items():
         ordered = table.sort("time_ns", maintain_order=True)
-        for (target,), rows in ordered.group_by(column):
+        for (target,), rows in ordered.group_by(column, maintain_order=True):
             if target is None:
                 continue
             many = STORM_TASKS

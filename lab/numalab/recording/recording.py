@@ -168,7 +168,7 @@ class Recording:
     def cpus(self) -> tuple[int, ...]:
         """The machine's CPUs; without a topology those with events."""
         active = self._typed.select("cpu").unique()
-        return self.machine.cpus or tuple(active.collect()["cpu"].to_list())
+        return self.machine.cpus or tuple(active.collect()["cpu"].sort().to_list())
 
     @cached_property
     def allowed(self) -> tuple[int, ...]:
