@@ -40,6 +40,7 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
         self._definitions: dict[str, Callable[..., Any]] = {}
         self._complete = not package
+        self._order: dict[str, int] = {}
         _registries.append(self)
 
     def add(self, name: str, entry: T, definition: Callable[..., Any]) -> None:
@@ -54,6 +55,7 @@ class Registry(Generic[T]):
             raise UserError(f"there is a {self.kind} called {name!r} already")
         self._entries[name] = entry
         self._definitions[name] = definition
+        self._rank()
 
     def built_in(self) -> Mapping[str, T]:
         """Return the built-in entries by name. No plug-in is imported."""
@@ -107,10 +109,14 @@ class Registry(Generic[T]):
         path = importlib.import_module(self._package).__path__
         names = sorted(module.name for module in pkgutil.iter_modules(path))
         modules = [f"{self._package}.{name}" for name in dict.fromkeys([*self._first, *names])]
+        self._order = {module: place for place, module in enumerate(modules)}
         for module in modules:
             importlib.import_module(module)
-        # Some were imported before, in another order.
-        order = {module: place for place, module in enumerate(modules)}
+        self._rank()
+
+    def _rank(self) -> None:
+        """Sort the entries by module: any module of the package may be imported first."""
+        order = self._order
         ranked = sorted(self._entries, key=lambda name: order.get(self.module(name), len(order)))
         self._entries = {name: self._entries[name] for name in ranked}
 
