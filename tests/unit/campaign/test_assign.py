@@ -35,13 +35,13 @@ def test_the_least_busy_worker_gets_the_next_run(every: Sequence[Task]) -> None:
     assignment = Assignment()
     for name, places in (("a", 1), ("b", 2)):
         assignment.add(Worker(name, host(name), places))
-    given = []
+    addresses = []
     for task in every[:3]:
         worker = assignment.choose(task)
         assert worker is not None
         assignment.take(task, worker)
-        given.append(worker.address)
-    assert sorted(given) == ["a", "b", "b"]
+        addresses.append(worker.address)
+    assert sorted(addresses) == ["a", "b", "b"]
     assert assignment.choose(every[3]) is None
     assignment.release(every[0].key)
     assert assignment.choose(every[3]) is not None
@@ -144,5 +144,5 @@ def test_workers_are_kept_busy(tmp_path: Path) -> None:
     executor = Simulated(20, seconds=20.0)
     ended: list[TaskEvent] = []
     assert run_tasks(tasks(study), executor, ended.append) == ()
-    assert sum(each.kind == "done" for each in ended) == 1000
+    assert sum(event.kind == "done" for event in ended) == 1000
     assert executor.busy / (20 * executor.now) > 0.9

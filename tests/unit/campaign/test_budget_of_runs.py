@@ -43,12 +43,12 @@ def test_a_budget_for_all_leaves_the_plan_as_it_is(plan: Plan) -> None:
 
 
 def test_axes_come_first_then_cells_then_repetitions(plan: Plan) -> None:
-    found = within_budget(plan, 12.0, cost)  # one cell of each topology: 4 + 8
-    assert {run.seed for run in found.runs} == {1}
-    assert {run.topology for run in found.runs} == {"ring-2", "ring-4"}
-    assert {run.workload for run in found.runs} == {"few", "many"}
-    assert (len(found.runs), len(found.cells)) == (4, 2)
-    assert "4 of 24 runs were chosen for a budget of 12.0 s" in str(found.remarks[0])
+    chosen = within_budget(plan, 12.0, cost)  # one cell of each topology: 4 + 8
+    assert {run.seed for run in chosen.runs} == {1}
+    assert {run.topology for run in chosen.runs} == {"ring-2", "ring-4"}
+    assert {run.workload for run in chosen.runs} == {"few", "many"}
+    assert (len(chosen.runs), len(chosen.cells)) == (4, 2)
+    assert "4 of 24 runs were chosen for a budget of 12.0 s" in str(chosen.remarks[0])
     assert len({run.cell for run in within_budget(plan, 24.0, cost).runs}) == 4
     more = within_budget(plan, 40.0, cost)
     assert {run.seed for run in more.runs} == {1, 2}
@@ -66,13 +66,13 @@ def test_nothing_fits(plan: Plan) -> None:
 
 @given(st.floats(4, 90), st.integers(1, 4))
 def test_a_budget_is_kept_and_variants_stay_together(plan: Plan, seconds: float, jobs: int) -> None:
-    found = within_budget(plan, seconds, cost, jobs)
-    assert found.digest == plan.digest
-    assert makespan(map(cost, sorted(found.runs, key=cost)), jobs) <= 1.5 * seconds
-    variants = [(run.cell, run.seed) for run in found.runs]
-    assert all(variants.count(each) == 2 for each in variants)
-    for cell in found.cells:
-        seeds = sorted(run.seed for run in found.runs if run.cell == cell)
+    chosen = within_budget(plan, seconds, cost, jobs)
+    assert chosen.digest == plan.digest
+    assert makespan(map(cost, sorted(chosen.runs, key=cost)), jobs) <= 1.5 * seconds
+    variants = [(run.cell, run.seed) for run in chosen.runs]
+    assert all(variants.count(variant) == 2 for variant in variants)
+    for cell in chosen.cells:
+        seeds = sorted(run.seed for run in chosen.runs if run.cell == cell)
         assert seeds == sorted([1, 1, 2, 2, 3, 3][: len(seeds)])
 
 

@@ -41,8 +41,8 @@ def claim(**about: object) -> Claim:
     ],
 )
 def test_the_published_change(published: str, change: float | None) -> None:
-    found = claim(published=published).published_change
-    assert found == (None if change is None else pytest.approx(change, abs=0.01))
+    published_change = claim(published=published).published_change
+    assert published_change == (None if change is None else pytest.approx(change, abs=0.01))
 
 
 def test_what_refutes_a_claim() -> None:
@@ -56,8 +56,8 @@ def test_what_refutes_a_claim() -> None:
 def test_more_seeds_show_smaller_effects_and_as_many_what_a_comparison_says() -> None:
     before, after = [10.0, 12.5, 11.0], [14.0, 15.5, 13.5]
     same = smallest_effect(before, after, runs=3, family=4)
-    found = compare_samples(before, after, direction=Direction.HIGHER, family=4)
-    assert same == pytest.approx(found.smallest_effect)
+    comparison = compare_samples(before, after, direction=Direction.HIGHER, family=4)
+    assert same == pytest.approx(comparison.smallest_effect)
     effects = [smallest_effect(before, after, runs=n) or 0 for n in (3, 5, 10, 30)]
     assert effects == sorted(effects, reverse=True)
     # By hand: variances 1.583 and 1.083 of 3 runs each, 3.92 degrees of freedom.
@@ -70,12 +70,12 @@ def test_more_seeds_show_smaller_effects_and_as_many_what_a_comparison_says() ->
 def test_the_claims_of_a_stored_study() -> None:
     """Three seeds of vma-grouping cannot show what its post published of a repair's faults."""
     plan = plan_study(find_study("vma-grouping"), "quick")
-    found = {each.text: each for each in look_at_claims(plan, "icount", REPORTS)}
-    faults = found[FAULTS]
+    outlooks = {claim.text: claim for claim in look_at_claims(plan, "icount", REPORTS)}
+    faults = outlooks[FAULTS]
     assert (faults.seeds, faults.stored) == (3, 5)
     assert faults.published == pytest.approx(-2.1, abs=0.1)
     assert faults.too_few
-    assert {each.stored for each in look_at_claims(plan, "kvm", REPORTS)} == {0}
+    assert {claim.stored for claim in look_at_claims(plan, "kvm", REPORTS)} == {0}
 
 
 def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> None:
@@ -83,7 +83,7 @@ def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> N
     text = " ".join(invoke(command, *asked).stdout.split())
     assert f"too few seeds: ring-4, xfsrepair: {FAULTS}" in text
     document = json.loads(invoke(command, *asked, "--json").stdout)
-    (claim, *_) = [each for each in document["studies"][0]["claims"] if each["text"] == FAULTS]
+    (claim, *_) = [entry for entry in document["studies"][0]["claims"] if entry["text"] == FAULTS]
     assert claim["too_few"]
     assert claim["refuted"] == "where vmwrite is shown to differ from 4.0-rc4"
     assert claim["smallest"] > 3
@@ -91,8 +91,8 @@ def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> N
 
 def test_without_stored_runs_nothing_is_warned_of(tmp_path: Path) -> None:
     plan = plan_study(find_study("numa-fixes-2018"), "quick")
-    found = look_at_claims(plan, "icount", tmp_path)
-    assert found
-    assert not any(each.too_few for each in found)
-    assert {each.smallest for each in found} == {None}
-    assert all(isinstance(each, ClaimOutlook) and each.refuted for each in found)
+    outlooks = look_at_claims(plan, "icount", tmp_path)
+    assert outlooks
+    assert not any(claim.too_few for claim in outlooks)
+    assert {claim.smallest for claim in outlooks} == {None}
+    assert all(isinstance(claim, ClaimOutlook) and claim.refuted for claim in outlooks)

@@ -28,21 +28,21 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proce
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FAKE_EXECUTOR", str(tmp_path / "desk"))
     (tmp_path / "desk").mkdir()
-    found = Processes(tmp_path)
-    yield found
-    found.end()
+    workers = Processes(tmp_path)
+    yield workers
+    workers.end()
 
 
 def joined(processes: Processes, count: int, refused: list[Refused] | None = None) -> Cluster:
     """Connect once so many workers are there."""
-    told = [] if refused is None else refused
-    executor = Cluster(processes.address, fake, told.append)
+    refusals = [] if refused is None else refused
+    executor = Cluster(processes.address, fake, refusals.append)
 
-    def there() -> bool:
+    def connected() -> bool:
         executor.news(0.1)
-        return executor.places + len(told) >= count
+        return executor.places + len(refusals) >= count
 
-    until(there)
+    until(connected)
     return executor
 
 
@@ -74,13 +74,13 @@ def test_a_killed_worker_loses_only_its_run(processes: Processes, tmp_path: Path
 
     killer = threading.Thread(target=kill)
     killer.start()
-    told: list[TaskEvent] = []
-    failures = execute([study], 3, lambda _: told.append, executor=executor)
+    events: list[TaskEvent] = []
+    failures = execute([study], 3, lambda _: events.append, executor=executor)
     killer.join()
     assert failures == ()
     assert set(study.results.finished()) == {run.id for run in study.plan.runs}
     assert sorted(ledger(study.results)) == sorted(run.id for run in study.plan.runs)
-    (again,) = (each for each in told if each.kind == "retry")
+    (again,) = (event for event in events if event.kind == "retry")
     assert (again.task.run.id, "worker is gone" in again.text) == ("ring-2_many_after_1", True)
     assert not list((tmp_path / "cache" / "remote").glob("run-*/runs/*_1"))
 

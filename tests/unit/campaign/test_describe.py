@@ -25,19 +25,19 @@ def study(tmp_path: Path) -> BuiltStudy:
 
 def test_inputs_name_all_that_makes_another_run(study: BuiltStudy) -> None:
     first, *_, last = study.plan.runs
-    one, other = (
+    inputs, other = (
         describe_inputs(study.plan, run, study.builds, study.setting.choice)
         for run in (first, last)
     )
-    assert (one.run, one.seed, one.variant) == (first.id, first.seed, first.variant)
+    assert (inputs.run, inputs.seed, inputs.variant) == (first.id, first.seed, first.variant)
     built = study.builds.kernels[study.plan.study.variants[first.variant].kernel]
-    assert (one.kernel.digest, one.kernel.release) == (built.digest, built.release)
-    files = study.builds.files[one.workload.name]
-    assert one.workload.files == {
+    assert (inputs.kernel.digest, inputs.kernel.release) == (built.digest, built.release)
+    files = study.builds.files[inputs.workload.name]
+    assert inputs.workload.files == {
         name: hashlib.sha256(data).hexdigest() for name, data in files.items()
     }
-    assert one.variant != other.variant and one.differs_from(other) == "kernel"
-    assert one.status is None and one.started == ""
+    assert inputs.variant != other.variant and inputs.differs_from(other) == "kernel"
+    assert inputs.status is None and inputs.started == ""
 
 
 def test_the_seed_alone_makes_no_other_variant(study: BuiltStudy) -> None:
@@ -45,19 +45,19 @@ def test_the_seed_alone_makes_no_other_variant(study: BuiltStudy) -> None:
     again = next(
         run for run in study.plan.runs if run.variant == first.variant and run.seed != first.seed
     )
-    one, other = (
+    inputs, other = (
         describe_inputs(study.plan, run, study.builds, study.setting.choice)
         for run in (first, again)
     )
-    assert one.differs_from(other) == ""
+    assert inputs.differs_from(other) == ""
 
 
 def test_of_mode_timed_it_says_what_times_are_made_of(study: BuiltStudy) -> None:
     choice = Choice("timed", "host", "asked for")
-    found = describe_inputs(study.plan, study.plan.runs[0], study.builds, choice)
+    inputs = describe_inputs(study.plan, study.plan.runs[0], study.builds, choice)
     table = study.plan.study.machine
     assert table.instruction_ns is None
-    assert found.mode_reason == (
+    assert inputs.mode_reason == (
         f"asked for; quantum of {table.quantum_ns / 1000:g} us,"
         " a vCPU executes 250 million instructions a second"
     )
@@ -67,27 +67,27 @@ def test_slow_motion_is_told_with_what_it_comes_to(study: BuiltStudy) -> None:
     machine = study.plan.study.machine.model_copy(update={"slow_motion": 8})
     plan = replace(study.plan, study=study.plan.study.model_copy(update={"machine": machine}))
     choice = Choice("timed", "host", "asked for")
-    found = describe_inputs(plan, plan.runs[0], study.builds, choice)
-    assert found.mode_reason == (
+    inputs = describe_inputs(plan, plan.runs[0], study.builds, choice)
+    assert inputs.mode_reason == (
         "asked for; quantum of 80 us, a vCPU executes 31.25 million instructions a second,"
         " in slow motion (8 times)"
     )
 
 
 def test_the_memory_model_of_a_machine() -> None:
-    found = describe_memory(load_topology("ring-4"))
-    assert found.latency_ns == ((90, 180, 270, 180), (180, 90, 180, 270),
+    model = describe_memory(load_topology("ring-4"))
+    assert model.latency_ns == ((90, 180, 270, 180), (180, 90, 180, 270),
                                 (270, 180, 90, 180), (180, 270, 180, 90))  # fmt: skip
-    assert found.llc_groups == 4
-    near, far = found.bandwidth_mb_s[0][0], found.bandwidth_mb_s[0][2]
+    assert model.llc_groups == 4
+    near, far = model.bandwidth_mb_s[0][0], model.bandwidth_mb_s[0][2]
     assert near > far > 0
-    assert found.l1.hit_ns < found.l2.hit_ns < found.llc.hit_ns
+    assert model.l1.hit_ns < model.l2.hit_ns < model.llc.hit_ns
 
 
 def test_a_host_is_described_without_its_name() -> None:
-    found = describe_host()
-    assert found.cpus and found.memory_mib > 0
-    assert platform.node() not in found.kernel + found.processor
+    host = describe_host()
+    assert host.cpus and host.memory_mib > 0
+    assert platform.node() not in host.kernel + host.processor
 
 
 def stats(cpu: int, overrun: int) -> BufferStats:
@@ -107,5 +107,5 @@ def stats(cpu: int, overrun: int) -> BufferStats:
 def test_what_is_missing_of_a_recording(
     decoded: Decoded, overruns: tuple[int, ...], lost: int, *, whole: bool
 ) -> None:
-    found = describe_recording(decoded, [stats(cpu, n) for cpu, n in enumerate(overruns)])
-    assert (found.events, found.lost, found.whole) == (20, lost, whole)
+    recording = describe_recording(decoded, [stats(cpu, n) for cpu, n in enumerate(overruns)])
+    assert (recording.events, recording.lost, recording.whole) == (20, lost, whole)

@@ -88,8 +88,8 @@ def guest(run: str) -> Ended:
 
 def test_the_longest_start_first_and_variants_stay_together(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))
-    found = longest_first(every, lambda task: 9.0 if task.run.workload == "many" else 1.0)
-    names = [task.run.id for task in found]
+    ordered = longest_first(every, lambda task: 9.0 if task.run.workload == "many" else 1.0)
+    names = [task.run.id for task in ordered]
     assert names[:2] == ["ring-4_many_before_1", "ring-4_many_after_1"]
     assert all("_many_" in name for name in names[:12])
     for first, second in zip(names[::2], names[1::2], strict=True):
@@ -99,9 +99,9 @@ def test_the_longest_start_first_and_variants_stay_together(tmp_path: Path) -> N
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=40), st.integers(1, 8))
 def test_a_makespan_is_within_its_bounds(seconds: list[float], places: int) -> None:
-    found = makespan(seconds, places)
+    span = makespan(seconds, places)
     total, longest = sum(seconds), max(seconds)
-    assert max(total / places, longest) - 1e-6 <= found <= total / places + longest + 1e-6
+    assert max(total / places, longest) - 1e-6 <= span <= total / places + longest + 1e-6
     assert makespan(seconds, 1) == pytest.approx(total)
 
 
@@ -128,16 +128,16 @@ def test_how_many_at_once_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyP
     every = tasks(ready(tmp_path))
     kvm = [
         replace(
-            each, setting=replace(each.setting, choice=replace(each.setting.choice, mode="kvm"))
+            task, setting=replace(task.setting, choice=replace(task.setting.choice, mode="kvm"))
         )
-        for each in every
+        for task in every
     ]
     assert default_jobs(every) == 6
     assert default_jobs(kvm) == 7  # the largest machine has eight vCPUs
     assert default_jobs([*every, *kvm]) == 6
     timed = every[0].study.model_copy(update={"key_measures": ("no_measure_but_a_metric",)})
-    assert default_jobs([replace(each, study=timed) for each in kvm]) == 1
-    assert default_jobs([replace(each, study=timed) for each in every]) == 6
+    assert default_jobs([replace(task, study=timed) for task in kvm]) == 1
+    assert default_jobs([replace(task, study=timed) for task in every]) == 6
 
 
 @pytest.mark.parametrize("places", [1, 3])
@@ -145,11 +145,11 @@ def test_all_runs_are_done_once_with_as_many_at_once_as_there_are_places(
     tmp_path: Path, places: int
 ) -> None:
     every, executor = tasks(ready(tmp_path)), Scripted(places)
-    told: list[TaskEvent] = []
-    assert run_tasks(every, executor, told.append) == ()
+    events: list[TaskEvent] = []
+    assert run_tasks(every, executor, events.append) == ()
     assert executor.started == [task.run.id for task in every]
     assert executor.most == places
-    assert [each.ended for each in told if each.kind == "done"] == list(range(1, 25))
+    assert [event.ended for event in events if event.kind == "done"] == list(range(1, 25))
 
 
 def test_too_little_memory_for_two(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_too_little_memory_for_two(tmp_path: Path) -> None:
 def test_a_run_that_the_host_made_fail_is_tried_once_more(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))
     name = every[3].run.id
-    executor, told = Scripted(2, {name: [host(name)]}), list[TaskEvent]()
-    assert run_tasks(every, executor, told.append) == ()
+    executor, events = Scripted(2, {name: [host(name)]}), list[TaskEvent]()
+    assert run_tasks(every, executor, events.append) == ()
     assert executor.started.count(name) == 2
     assert len(executor.started) == len(every) + 1
-    assert [each.task.run.id for each in told if each.kind == "retry"] == [name]
+    assert [event.task.run.id for event in events if event.kind == "retry"] == [name]
 
 
 def test_a_host_that_fails_a_run_twice_gets_no_more(tmp_path: Path) -> None:
@@ -227,19 +227,19 @@ def test_worker_processes_do_all_runs(tmp_path: Path) -> None:
     order(study, "ring-4_few_after_1", "kill")
     order(study, "ring-4_few_before_2", "host")
     order(study, "ring-2_many_before_1", "guest")
-    told: list[TaskEvent] = []
+    events: list[TaskEvent] = []
     outlooks: list[Schedule] = []
 
     def watch(outlook: Schedule) -> Callable[[TaskEvent], None]:
         outlooks.append(outlook)
-        return told.append
+        return events.append
 
     (failure,) = execute([study], 3, watch, run=fake)
     assert failure.ended.run == "ring-2_many_before_1"
     done = {run.id for run in study.plan.runs} - {"ring-2_many_before_1"}
     assert sorted(ledger(study.results)) == sorted(done)
     assert set(study.results.finished()) == done
-    again = {each.task.run.id: each.text for each in told if each.kind == "retry"}
+    again = {event.task.run.id: event.text for event in events if event.kind == "retry"}
     assert "ended by SIGKILL" in again["ring-4_few_after_1"]
     assert again["ring-4_few_before_2"] == "tried again: no memory"
     assert (len(outlooks[0].tasks), outlooks[0].jobs) == (24, 3)
@@ -342,11 +342,11 @@ def test_a_worker_is_told_once() -> None:
 
 
 def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+    signals: list[int] = []
 
     def kill(_pid: int, number: int) -> None:
-        told.append(number)
-        if len(told) == 3:
+        signals.append(number)
+        if len(signals) == 3:
             raise SystemExit
 
     monkeypatch.setattr(processes, "_AGAIN", 0.0)
@@ -355,7 +355,7 @@ def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatc
     end.close()
     with pytest.raises(SystemExit):
         _watch(lifeline)
-    assert told == [signal.SIGTERM] * 3
+    assert signals == [signal.SIGTERM] * 3
 
 
 CHILD = """

@@ -57,19 +57,19 @@ def test_a_study_is_looked_at_without_a_build(
     monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
     (tmp_path / "tried.toml").write_text(MATRIX)
     plan = plan_study(tmp_path / "tried.toml")
-    found = look_ahead(plan, "icount")
-    assert len(found.runs) == 24
-    assert found.to_build == (
+    forecast = look_ahead(plan, "icount")
+    assert len(forecast.runs) == 24
+    assert forecast.to_build == (
         "kernel debian-6.12",
         "kernel debian-6.12-undo-group-construction",
         "image base",
     )
-    one, two = found.seconds(1), found.seconds(2)
-    assert one == pytest.approx(sum(each.cost.seconds for each in found.runs))
-    assert 0.49 * one < two < 0.6 * one
-    assert total_seconds([found, found], 1) == pytest.approx(2 * one)
-    assert {each.cpus for each in found.runs} == {1}
-    assert {each.cpus for each in look_ahead(plan, "kvm").runs} == {9, 5}
+    serial, parallel = forecast.seconds(1), forecast.seconds(2)
+    assert serial == pytest.approx(sum(run.cost.seconds for run in forecast.runs))
+    assert 0.49 * serial < parallel < 0.6 * serial
+    assert total_seconds([forecast, forecast], 1) == pytest.approx(2 * serial)
+    assert {run.cpus for run in forecast.runs} == {1}
+    assert {run.cpus for run in look_ahead(plan, "kvm").runs} == {9, 5}
 
 
 def test_a_kernel_named_by_its_file_is_not_to_be_built(
@@ -80,8 +80,8 @@ def test_a_kernel_named_by_its_file_is_not_to_be_built(
     study = MATRIX.replace('"debian-6.12"', f'"{tmp_path}/bzImage"')
     study = study.replace('"debian-6.12-undo-group-construction"', '"deb:linux-image-amd64"')
     (tmp_path / "tried.toml").write_text(study)
-    found = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
-    assert found.to_build == ("kernel deb:linux-image-amd64", "image base")
+    forecast = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
+    assert forecast.to_build == ("kernel deb:linux-image-amd64", "image base")
 
 
 def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
     (tmp_path / "tried.toml").write_text(MATRIX)
     monkeypatch.setattr(outlook, "available_mib", lambda: 4000)
-    found = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
-    assert found.at_once(8) == 1
-    assert found.seconds(8) == found.seconds(1)
+    forecast = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
+    assert forecast.at_once(8) == 1
+    assert forecast.seconds(8) == forecast.seconds(1)
 
 
 def test_how_far_results_are(tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ def test_how_far_results_are(tmp_path: Path) -> None:
     lost = stored_manifest(reason="it \x1b[31mpanicked\nand more")
     write_json(RunDir(failed).manifest, lost.table())
     with locked(study.results.path):
-        found = read_progress(study.results)
-    states = {run.run: run for run in found.runs}
-    assert found.active
+        progress = read_progress(study.results)
+    states = {run.run: run for run in progress.runs}
+    assert progress.active
     assert states["ring-4_few_after_2"].state == "running"
     assert states["ring-4_few_after_2"].text == "workload, 4.5 s of guest time"
     assert states["ring-4_few_after_1"].text == "it ?[31mpanicked"
     assert states["ring-4_many_after_2"].state == "interrupted"
-    assert (found.count(State.DONE), found.count(State.WAITING)) == (21, 0)
+    assert (progress.count(State.DONE), progress.count(State.WAITING)) == (21, 0)
     after = read_progress(study.results)
     assert not after.active
     assert {run.run: run.state for run in after.runs}["ring-4_few_after_2"] == "interrupted"

@@ -106,14 +106,14 @@ def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_runni
 ) -> None:
     """KeyboardInterrupt comes between any two instructions: here at each call that tidies up."""
     for place in ("write_json", "rmtree", "rename", "salvage"):
-        told = iter([KeyboardInterrupt])
+        interrupts = iter([KeyboardInterrupt])
 
         def interrupted(
-            real: Callable[..., None], told: Iterator[type[KeyboardInterrupt]] = told
+            real: Callable[..., None], interrupts: Iterator[type[KeyboardInterrupt]] = interrupts
         ) -> Callable[..., None]:
             def call(*words: object, **more: object) -> None:
                 gone = str(words[0]).endswith(".running")  # what earlier attempts left
-                if end := None if gone and real is shutil.rmtree else next(told, None):
+                if end := None if gone and real is shutil.rmtree else next(interrupts, None):
                     raise end
                 real(*words, **more)
 

@@ -50,9 +50,9 @@ def again(study: BuiltStudy, *runs: str) -> tuple[Verification, ...]:
 
 def test_the_same_events_again(study: BuiltStudy) -> None:
     before = sorted(path.name for path in study.results.path.rglob("*"))
-    found = again(study)
-    assert [each.run for each in found] == [run.id for run in study.plan.runs]
-    assert all(each.identical and each.differs == () for each in found)
+    reruns = again(study)
+    assert [rerun.run for rerun in reruns] == [run.id for run in study.plan.runs]
+    assert all(rerun.identical and rerun.differs == () for rerun in reruns)
     assert sorted(path.name for path in study.results.path.rglob("*")) == before
 
 
@@ -64,22 +64,22 @@ def test_what_differs_is_named(study: BuiltStudy) -> None:
     write_json(directory.manifest, {**record, "versions": {"qemu": "8.0.0"}})
     measures = read_json(directory.measures)
     write_json(directory.measures, [{**measures[0], "value": 99}, measures[1]])
-    (found,) = again(study, "ring-2_few_after_1")
-    assert not found.identical
-    assert found.differs == ("QEMU: 8.0.0, now 7.2.0",)
-    assert found.events == (
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert not rerun.identical
+    assert rerun.differs == ("QEMU: 8.0.0, now 7.2.0",)
+    assert rerun.events == (
         "2 events, now 2; the first that differs is number 1:"
         " event 'sched_stick_numa', now 'sched_switch'"
     )
-    assert found.measures == ("task_migrations",)
+    assert rerun.measures == ("task_migrations",)
 
 
 def test_fewer_and_other_columns(study: BuiltStudy) -> None:
     first, second = (study.results.run(f"ring-2_few_{name}_1") for name in ("before", "after"))
     pl.read_parquet(first.events).head(1).write_parquet(first.events)
     pl.read_parquet(second.events).drop("event").write_parquet(second.events)
-    found = again(study, "ring-2_few_before_1", "ring-2_few_after_1")
-    assert [each.events for each in found] == ["1 events, now 2", "other columns: event"]
+    reruns = again(study, "ring-2_few_before_1", "ring-2_few_after_1")
+    assert [rerun.events for rerun in reruns] == ["1 events, now 2", "other columns: event"]
 
 
 def test_a_run_that_cannot_be_done_again(
@@ -89,8 +89,8 @@ def test_a_run_that_cannot_be_done_again(
         return ()
 
     monkeypatch.setattr("numalab.campaign.verify.execute", broken)
-    (found,) = again(study, "ring-2_few_after_1")
-    assert (found.identical, found.error) == (False, "it was not done again")
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert (rerun.identical, rerun.error) == (False, "it was not done again")
     with pytest.raises(UserError, match=r"--run: no run 'x' \(valid: ring-2_few_before_1"):
         again(study, "x")
 
@@ -105,14 +105,14 @@ def test_results_survive_the_way(study: BuiltStudy, tmp_path: Path) -> None:
     count = export_results(study.results, archive)
     assert export_results(study.results, twin) == count
     assert archive.read_bytes() == twin.read_bytes()
-    found = import_results(archive, tmp_path / "there" / "results")
-    names = {str(path.relative_to(found.path)) for path in found.path.rglob("*") if path.is_file()}
+    imported = import_results(archive, tmp_path / "there" / "results")
+    names = {str(p.relative_to(imported.path)) for p in imported.path.rglob("*") if p.is_file()}
     assert len(names) == count - 1  # without the ledger of the fake executor
     assert "runs/ring-2_few_after_1/events.parquet" in names
     assert not any("job.img" in name or "running" in name or "link" in name for name in names)
-    assert set(found.finished()) == set(study.results.finished())
+    assert set(imported.finished()) == set(study.results.finished())
     with pytest.raises(UserError, match="is there already"):
-        import_results(archive, found.path)
+        import_results(archive, imported.path)
 
 
 def packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -196,9 +196,9 @@ def test_pages_of_a_stranger_are_left_out(study: BuiltStudy, tmp_path: Path) -> 
         "picture.png", "cells/ring-2_few/index.html", "cells/x/picture.png", "more.html",
         "runs", "overview/index.html")  # fmt: skip
     foreign = [(member(name), b"<script>alert(1)</script>") for name in pages]
-    found = import_results(packed(archive, *foreign, PLAN, (member("runs/a/x"), b"x")),
+    imported = import_results(packed(archive, *foreign, PLAN, (member("runs/a/x"), b"x")),
                            tmp_path / "there")  # fmt: skip
-    files = {str(path.relative_to(found.path)) for path in found.path.rglob("*") if path.is_file()}
+    files = {str(p.relative_to(imported.path)) for p in imported.path.rglob("*") if p.is_file()}
     assert files == {"plan.json", "runs/a/x"}
 
 
@@ -206,11 +206,11 @@ def test_a_report_is_the_same_here_and_there(tmp_path: Path) -> None:
     results = Results(copy_example(tmp_path / "here" / "results"))
     publish(gather(results), results)
     export_results(results, tmp_path / "a.tar.zst")
-    found = import_results(tmp_path / "a.tar.zst", tmp_path / "there" / "results")
-    assert not found.html.exists()
-    publish(gather(found), found)
+    imported = import_results(tmp_path / "a.tar.zst", tmp_path / "there" / "results")
+    assert not imported.html.exists()
+    publish(gather(imported), imported)
     for name in ("index.html", "changelog.txt", "report.json", "picture.png"):
-        assert (found.path / name).read_bytes() == (results.path / name).read_bytes(), name
+        assert (imported.path / name).read_bytes() == (results.path / name).read_bytes(), name
 
 
 def test_two_files_of_one_name(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_names_that_no_result_has_are_left_out(study: BuiltStudy, tmp_path: Path
     (study.results.path / "caf\udce9").write_text("x")
     (study.results.path / "a\nb").write_text("x")
     export_results(study.results, tmp_path / "a.tar.zst")
-    found = import_results(tmp_path / "a.tar.zst", tmp_path / "there")
-    assert {path.name for path in found.path.iterdir()} == {"plan.json", "runs"}
+    imported = import_results(tmp_path / "a.tar.zst", tmp_path / "there")
+    assert {path.name for path in imported.path.iterdir()} == {"plan.json", "runs"}
 
 
 def test_doing_a_strangers_runs_again_leaves_other_folders_alone(study: BuiltStudy) -> None:

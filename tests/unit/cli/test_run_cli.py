@@ -47,7 +47,7 @@ class Lab:
         monkeypatch.setattr(run_command, "build_study", self._build)
         monkeypatch.setattr(run_command, "execute", self._execute)
         monkeypatch.setattr(run_command, "publish", lambda *_: None)
-        monkeypatch.setattr(run_command, "publish_overview", lambda found, page: page.touch())
+        monkeypatch.setattr(run_command, "publish_overview", lambda results, page: page.touch())
 
     def _build(self, plan: Plan, results: Results, mode: str, **_: object) -> BuiltStudy:
         if self.broken:
@@ -64,7 +64,7 @@ class Lab:
             copy_example(study.results.path)
             if not self.finishes:
                 shutil.rmtree(study.results.path / "runs")
-        return tuple(Failure(s.plan.name, s.results, each) for s in ready for each in self.fails)
+        return tuple(Failure(s.plan.name, s.results, end) for s in ready for end in self.fails)
 
     def results(self) -> list[Path]:
         return sorted((self.home / "reports" / STUDY).glob("*"))

@@ -200,13 +200,13 @@ def test_a_node_with_memory_is_qemus_first() -> None:
     """The kernel lies at address 0, and numbers nodes by their CPUs whatever QEMU calls them."""
     topology = load_topology(BOOTS / "memoryless0.toml")
     asked = replace(with_memory(1, 1), topology=topology, host_nodes=(3, 2, 1, 0))
-    found = with_memory_first(asked)
-    assert [node.memory_mib for node in found.topology.nodes] == [512, 0, 384, 512]
-    assert [node.cpus for node in found.topology.nodes] == [(2, 3), (0, 1), (4, 5), ()]
-    assert found.topology.distances[1] == (15, 10, 20, 30)
-    assert found.host_nodes == (2, 3, 1, 0)
-    assert predict(found.topology).cpus == predict(topology).cpus
-    assert with_memory_first(found) is found
+    machine = with_memory_first(asked)
+    assert [node.memory_mib for node in machine.topology.nodes] == [512, 0, 384, 512]
+    assert [node.cpus for node in machine.topology.nodes] == [(2, 3), (0, 1), (4, 5), ()]
+    assert machine.topology.distances[1] == (15, 10, 20, 30)
+    assert machine.host_nodes == (2, 3, 1, 0)
+    assert predict(machine.topology).cpus == predict(topology).cpus
+    assert with_memory_first(machine) is machine
 
 
 def test_saved_memory_keeps_its_holes(tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ def machine_of(topology: Topology) -> Machine:
 
 def wide(shape: CpuShape) -> Topology:
     """One node per socket."""
-    each = shape.cpus // shape.sockets
+    cpus = shape.cpus // shape.sockets
     nodes = tuple(
-        Node(socket, tuple(range(socket * each, (socket + 1) * each)), 512)
+        Node(socket, tuple(range(socket * cpus, (socket + 1) * cpus)), 512)
         for socket in range(shape.sockets)
     )
     row = (10,) * shape.sockets

@@ -24,8 +24,8 @@ def test_the_page_is_what_the_stored_results_say(request: pytest.FixtureRequest)
 
 
 def test_it_has_every_study_of_a_post() -> None:
-    there = {path.stem for path in (project_dir() / "studies").glob("*.toml")} - OF_NO_POST
-    assert sorted(studies_of(PAGE.read_text(encoding="utf-8"))) == sorted(there)
+    names = {path.stem for path in (project_dir() / "studies").glob("*.toml")} - OF_NO_POST
+    assert sorted(studies_of(PAGE.read_text(encoding="utf-8"))) == sorted(names)
 
 
 def test_every_row_has_a_verdict_and_every_number_a_result() -> None:

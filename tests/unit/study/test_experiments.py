@@ -63,7 +63,7 @@ def test_bound_threads_stayed_on_one_node_before(name: str) -> None:
     runs = [row for row in measured(name) if "_before_" in row["run"]]
     assert len(runs) == 20
     shares = [{row["task_time_share_node1"], row["task_time_share_node4"]} for row in runs]
-    assert all(each == {"0.0", "100.0"} for each in shares)
+    assert all(share == {"0.0", "100.0"} for share in shares)
 
 
 def test_the_page_has_the_rates_of_long_streams() -> None:

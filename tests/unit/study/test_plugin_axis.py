@@ -105,7 +105,7 @@ def test_what_is_said_of_a_label_is_said_of_all_that_are_made_of_it(lab: Path) -
     exclude = 'exclude = [{ workloads = ["hogs-thp-never"] }]'
     path = study(lab, 'thp = ["always", "never"]', more, exclude)
     plan = plan_study(path)
-    assert [each.workload for each in plan.study.claims] == [
+    assert [claim.workload for claim in plan.study.claims] == [
         "hogs-thp-always",
         "hogs-thp-never",
         "numa01-thp-always",
@@ -117,7 +117,10 @@ def test_what_is_said_of_a_label_is_said_of_all_that_are_made_of_it(lab: Path) -
     ]
     quick = plan_study(path, "quick")
     assert [run.workload for run in quick.runs] == ["hogs-thp-madvise"]
-    assert [each.workload for each in quick.study.claims] == ["hogs-thp-never", "hogs-thp-madvise"]
+    assert [claim.workload for claim in quick.study.claims] == [
+        "hogs-thp-never",
+        "hogs-thp-madvise",
+    ]
 
 
 def test_what_is_stored_needs_no_plug_in(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +174,8 @@ def test_what_is_wrong_is_told_with_its_place(
 def test_a_use_of_a_workload_can_have_a_guest_of_its_own(lab: Path) -> None:
     own = 'guest = { cmdline = ["nohz=off"], tunables = { "/proc/sys/vm/swappiness" = 1 } }'
     plan = plan_study(study(lab, "", workload=own))
-    found = [guest_of(plan.study, plan.topologies["ring-4"], name) for name in plan.study.labels]
-    assert [guest.extra_cmdline for guest in found] == [("quiet",), ("quiet", "nohz=off")]
+    guests = [guest_of(plan.study, plan.topologies["ring-4"], name) for name in plan.study.labels]
+    assert [guest.extra_cmdline for guest in guests] == [("quiet",), ("quiet", "nohz=off")]
     with pytest.raises(UserError, match=r"workloads\.numa01\.guest: tunables: '/etc/x' is not a"):
         plan_study(study(lab, "", workload='guest = { tunables = { "/etc/x" = 1 } }'))
     with pytest.raises(UserError, match=r"workloads\.numa01\.guest: env: 'a b' is no name"):
@@ -206,8 +209,8 @@ def test_what_binds_its_tasks_itself_is_not_bound_elsewhere(lab: Path) -> None:
     with pytest.raises(UserError, match="bound-hogs itself says where its tasks may run"):
         plan_study(path)
     path.write_text(path.read_text().replace('"bound-hogs"', '"numa02"'))
-    found = [bound.argv[2] for bound in plan_study(path).workloads.values()]
-    assert found == ["4-5", "4-5"]
+    cpus = [bound.argv[2] for bound in plan_study(path).workloads.values()]
+    assert cpus == ["4-5", "4-5"]
     both = path.read_text().replace("bound = [2]", 'bound = [2]\nunbound = ["1"]')
     path.write_text(both)
     with pytest.raises(UserError, match="bound and unbound both change nodes"):

@@ -89,7 +89,9 @@ def test_the_prediction_names_the_nodes_between_which_hogs_may_not_move(name: st
     first, second = map(int, str(workload.parameters["allowed_nodes"]).split(","))
     assert hops(len(topology.nodes), topology.links)[first][second] == 2
     (hazard,) = [
-        each for each in hazards(topology, predict(topology)) if each.name == "group construction"
+        hazard
+        for hazard in hazards(topology, predict(topology))
+        if hazard.name == "group construction"
     ]
     assert re.search(rf"\b{first} and {second}\b", hazard.text)
 
@@ -115,7 +117,7 @@ def test_each_fix_of_2018_is_accounted_for() -> None:
         r"^\| (\d+) \|.*\| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE
     )
     assert [int(number) for number, _ in rows] == list(range(1, 20))
-    undone = sorted(found[1] for _, what in rows if (found := re.match(r"\*\*(\d{4})\*\*$", what)))
+    undone = sorted(match[1] for _, what in rows if (match := re.match(r"\*\*(\d{4})\*\*$", what)))
     assert undone == sorted(patch.name[:4] for patch in folder.glob("*.patch"))
     rest = [what for _, what in rows if not what.startswith("**")]
     assert all(what.startswith(("gone: ", "without effect")) for what in rest)

@@ -135,16 +135,16 @@ def test_a_study_in_the_documentation_is_planned(tmp_path: Path, page: str) -> N
 def test_the_mesh_study_asks_for_a_pair_that_the_prediction_names() -> None:
     """Nodes 1 and 4 of mesh-8 are two hops apart and shared all their groups."""
     topology = load_topology("mesh-8")
-    found = hazards(topology, predict(topology, construction=Construction.BEFORE_4_13))
-    (named,) = [each for each in found if "group construction" in str(each)]
+    predicted = hazards(topology, predict(topology, construction=Construction.BEFORE_4_13))
+    (named,) = [hazard for hazard in predicted if "group construction" in str(hazard)]
     assert "1 and 4" in str(named)
     assert topology.distances[1][4] == max(topology.distances[1])
 
 
 def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
     stats = (BufferStats(0, 9, 5, 0, 0), BufferStats(1, 9, 0, 1, 2))
-    found = describe_recording(Decoded(events=18, gaps=2), stats)
-    assert (found.lost, found.whole) == (8, False)
+    recording = describe_recording(Decoded(events=18, gaps=2), stats)
+    assert (recording.lost, recording.whole) == (8, False)
     assert describe_recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
     assert describe_recording(Decoded(lost=9, gaps=1), stats).lost == 9
 
@@ -166,11 +166,11 @@ claims = [
 """
     )
     plan = plan_study(path)
-    told = {
+    claims = {
         cell.topology: [claim.text for claim in claims_about(plan.study.claims, cell, plan.runs)]
         for cell in plan.cells
     }
-    assert told == {"mesh-4": ["one"], "ring-4": ["both", "one"]}
+    assert claims == {"mesh-4": ["one"], "ring-4": ["both", "one"]}
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

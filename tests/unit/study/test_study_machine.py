@@ -138,10 +138,10 @@ def test_pages_can_be_asked_for_instead(tmp_path: Path) -> None:
 
 
 def test_the_emulator_is_that_of_the_study_or_what_is_asked_for(tmp_path: Path) -> None:
-    there = list(load_emulators())
-    path = write(tmp_path, f'[machine]\nemulator = "{there[-1]}"\n')
-    plan, other = plan_study(path), plan_study(path, emulator=there[0])
-    assert (plan.study.machine.emulator, other.study.machine.emulator) == (there[-1], there[0])
+    names = list(load_emulators())
+    path = write(tmp_path, f'[machine]\nemulator = "{names[-1]}"\n')
+    plan, other = plan_study(path), plan_study(path, emulator=names[0])
+    assert (plan.study.machine.emulator, other.study.machine.emulator) == (names[-1], names[0])
     assert plan.digest != other.digest
     with pytest.raises(UserError, match=r"machine.emulator: no emulator is called 'qemu-1'"):
         plan_study(path, emulator="qemu-1")
