@@ -1,6 +1,6 @@
 """Compares two machines, or a prediction with a booted guest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -17,17 +17,18 @@ from numalab.topology.topology import (
     describe_shape,
 )
 
-# Of what a node is given: the hole below 1 MiB, the ACPI tables, and rounding.
+# Of a node's memory: the hole below 1 MiB, the ACPI tables, and rounding.
 FIRMWARE_MIB = 2
-# Where the log does not say what was given: the kernel's image, the 64 MiB of its SWIOTLB, page
+# Without the firmware's ranges in the log: the kernel's image, the 64 MiB of its SWIOTLB, page
 # structs (1.6 % of all memory, and they may all be on one node).
 KERNEL_MIB = 128
 PAGE_STRUCTS_SHARE = 0.05
 MAX_SHOWN = 20
+MAX_DISTANCES = 200
 
 
 class MachinePart(StrEnum):
-    """What of a machine differs: its nodes, the scheduler's view of them, or warnings about it."""
+    """The part of a machine that differs: its nodes, its sched domains, or the warnings."""
 
     NODES = "nodes"
     DOMAINS = "domains"
@@ -36,7 +37,7 @@ class MachinePart(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as it should be: where, what was expected, and what the guest says."""
+    """A difference: where it is, the expected value and the actual value."""
 
     subject: str
     expected: str
@@ -54,14 +55,13 @@ _of_domains = partial(Difference, part=MachinePart.DOMAINS)
 def compare_guest(
     topology: Topology, prediction: Prediction, guest: GuestView, *, reserved_mib: int = 32
 ) -> tuple[Difference, ...]:
-    """Compare a guest's report with the topology and with the prediction for its kernel.
+    """Return all differences of a guest from the topology and the prediction for its kernel.
 
-    Compares node numbers, CPUs, distances and memory of every node, and the sched domains, flags,
-    groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings
-    about them; and what only a kernel with the series `show-predicted` prints. Group capacities
-    are left out: a busy boot lowers them. Memory is what the firmware gave each node, less
-    `reserved_mib`, which is set aside for the trace in the first node that has memory. Returns all
-    differences, none when both sides agree.
+    Compares node numbers, CPUs, distances and memory of every node; the sched domains, flags,
+    groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings;
+    and the values that only a kernel with the series `show-predicted` prints. Group capacities are
+    left out, because a busy boot lowers them. The trace reserves `reserved_mib` of the first node
+    that has memory.
     """
     return (
         *_guest_nodes(topology, prediction, guest, reserved_mib),
@@ -73,7 +73,7 @@ def compare_guest(
 
 
 def format_differences(differences: tuple[Difference, ...]) -> str:
-    """Write differences as text for people, both sides of each, the first ones only."""
+    """Write the first differences for people, with both sides of each."""
     lines = []
     for difference in differences[:MAX_SHOWN]:
         lines += [
@@ -93,7 +93,7 @@ def _guest_nodes(
     actual = {node.id: node for node in guest.nodes}
     expected = range(len(machine.nodes))
     if list(actual) != list(expected):
-        yield Difference("nodes", format_cpulist(expected), format_cpulist(actual) or "none")
+        yield Difference("nodes", format_cpulist(expected), _cpus(actual))
     first = next(node for node in topology.nodes if node.memory_mib)
     for node in topology.nodes:
         number = machine.node_of_topology[node.id]
@@ -102,29 +102,27 @@ def _guest_nodes(
         name = f"node {number}"
         if number != node.id:
             name += f" (node {node.id} of the topology)"
-        cpus, distances = cpus_of(machine.nodes[number]), machine.distances[number]
-        yield from _node(name, actual[number], cpus, distances)
-        kept = reserved_mib if node is first else 0
-        yield from _guest_mib(name, actual[number], node.memory_mib, kept)
+        cpus, distances = actual[number].cpus, actual[number].distances
+        if cpus != cpus_of(machine.nodes[number]):
+            yield Difference(f"{name}, CPUs", _cpus(cpus_of(machine.nodes[number])), _cpus(cpus))
+        if distances != machine.distances[number]:
+            shown = "unreadable" if distances is None else " ".join(map(str, distances))
+            want = " ".join(map(str, machine.distances[number]))
+            yield Difference(f"{name}, distances", want, shown)
+        reserved = reserved_mib if node is first else 0
+        yield from _guest_memory(name, actual[number], node.memory_mib, reserved)
 
 
-def _node(
-    name: str, actual: GuestNode, cpus: tuple[int, ...], distances: tuple[int, ...]
+def _guest_memory(
+    name: str, node: GuestNode, expected: int, reserved_mib: int
 ) -> Iterator[Difference]:
-    if actual.cpus != cpus:
-        yield Difference(f"{name}, CPUs", _cpus(cpus), _cpus(actual.cpus))
-    if actual.distances != distances:
-        shown = "unreadable" if actual.distances is None else " ".join(map(str, actual.distances))
-        yield Difference(f"{name}, distances", " ".join(map(str, distances)), shown)
-
-
-def _guest_mib(name: str, node: GuestNode, asked: int, reserved_mib: int) -> Iterator[Difference]:
     actual, slack = node.given_mib, FIRMWARE_MIB + reserved_mib
     if actual is None:
-        actual, slack = node.memory_mib, KERNEL_MIB + int(PAGE_STRUCTS_SHARE * asked) + reserved_mib
-    if actual is None or not asked - slack <= actual <= asked:
+        actual = node.memory_mib
+        slack = KERNEL_MIB + int(PAGE_STRUCTS_SHARE * expected) + reserved_mib
+    if actual is None or not expected - slack <= actual <= expected:
         shown = "unreadable" if actual is None else f"{actual} MiB"
-        yield Difference(f"{name}, memory", f"{asked} MiB, less what firmware keeps", shown)
+        yield Difference(f"{name}, memory", f"{expected} MiB, less what firmware keeps", shown)
 
 
 def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
@@ -137,19 +135,21 @@ def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     for expected in prediction.cpus:
         if expected.cpu not in actual:
             yield _of_domains(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
-            continue
-        yield from _cpu(expected, actual.pop(expected.cpu), guest)
+        else:
+            yield from _cpu_domains(expected, actual.pop(expected.cpu), guest)
     for cpu, extra in sorted(actual.items()):
         yield _of_domains(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
 
 
-def _cpu(expected: CpuDomains, actual: CpuDomains, guest: GuestView) -> Iterator[Difference]:
-    here = f"CPU {expected.cpu}"
-    if _identity(expected) != _identity(actual):
-        yield _of_domains(f"{here}, sched domains", _listed(expected), _listed(actual))
+def _cpu_domains(
+    expected: CpuDomains, actual: CpuDomains, guest: GuestView
+) -> Iterator[Difference]:
+    cpu = f"CPU {expected.cpu}"
+    if _listed(expected) != _listed(actual):
+        yield _of_domains(f"{cpu}, sched domains", _listed(expected), _listed(actual))
         return
     for want, got in zip(expected.domains, actual.domains, strict=True):
-        name = f"{here}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
+        name = f"{cpu}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
         if _groups(want) != _groups(got):
             yield _of_domains(f"{name}, groups", _groups(want), _groups(got))
         files = guest.domain_files.get((expected.cpu, want.level))
@@ -162,7 +162,7 @@ def _cpu(expected: CpuDomains, actual: CpuDomains, guest: GuestView) -> Iterator
 
 
 def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
-    """Compare the kernel's own ERROR lines; one that was predicted is no difference."""
+    """Compare the kernel's ERROR lines with the predicted lines."""
     actual = dict.fromkeys(guest.sched_log.errors)
     for text in actual:
         if text not in prediction.errors:
@@ -173,7 +173,7 @@ def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
 
 
 def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
-    """Compare the kernel's warnings: those about siblings by their text, others by their file."""
+    """Compare warnings about siblings by their text, other warnings by their file."""
     siblings = prediction.machine.warnings
     for text in siblings:
         if text not in guest.warnings:
@@ -187,19 +187,15 @@ def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
 
 
 def _shown(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
-    """Compare the topology's type and each domain's `imb_numa_nr`, where the kernel prints them."""
+    """Compare the NUMA type and each domain's `imb_numa_nr`, where the kernel prints them."""
     log = guest.sched_log
     if log.numa_type is not None and log.numa_type != prediction.numa_type:
         yield _of_domains("sched_numa_topology_type", prediction.numa_type, log.numa_type)
     for (cpu, level), printed in sorted(log.imb_numa_nr.items()):
-        all_of_cpu = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
-        if level < len(all_of_cpu) and printed != all_of_cpu[level]:
-            what = f"CPU {cpu}, domain {level}, imb_numa_nr"
-            yield _of_domains(what, str(all_of_cpu[level]), str(printed))
-
-
-def _identity(cpu: CpuDomains) -> list[tuple[str, tuple[int, ...]]]:
-    return [(domain.name, domain.span) for domain in cpu.domains]
+        predicted = prediction.imb_numa_nr[cpu] if cpu < len(prediction.imb_numa_nr) else ()
+        if level < len(predicted) and printed != predicted[level]:
+            subject = f"CPU {cpu}, domain {level}, imb_numa_nr"
+            yield _of_domains(subject, str(predicted[level]), str(printed))
 
 
 def _listed(cpu: CpuDomains) -> str:
@@ -214,20 +210,15 @@ def _groups(domain: SchedDomain) -> str:
 def format_group(group: SchedGroup) -> str:
     """Write a group as `0-3`, and its balance mask where it differs: `0-3 (balanced by 0-1)`."""
     span = format_cpulist(group.span)
-    if group.mask == group.span:
-        return span
-    return f"{span} (balanced by {format_cpulist(group.mask) or 'none'})"
+    return span if group.mask == group.span else f"{span} (balanced by {_cpus(group.mask)})"
 
 
-def _cpus(cpus: tuple[int, ...] | None) -> str:
+def _cpus(cpus: Iterable[int] | None) -> str:
     return "unreadable" if cpus is None else format_cpulist(cpus) or "none"
 
 
-MAX_DISTANCES = 200
-
-
 def compare_topologies(a: Topology, b: Topology) -> tuple[Difference, ...]:
-    """Return what differs between two machines; `expected` is of the first, `found` of the second.
+    """Return the differences of two machines; `expected` is of the first, `actual` of the second.
 
     Names, summaries and sources are not compared: the same machine may have two names.
     """
@@ -241,25 +232,16 @@ def compare_topologies(a: Topology, b: Topology) -> tuple[Difference, ...]:
 
 
 def _nodes(a: Topology, b: Topology) -> Iterator[Difference]:
-    for node, other in zip_longest(a.nodes, b.nodes):
-        if node is None or other is None:
-            number = (node or other).id
-            yield Difference(f"node {number}", _presence(node), _presence(other))
+    for number, (first, second) in enumerate(zip_longest(a.nodes, b.nodes)):
+        if first is None or second is None:
+            before = "is there" if first else "is not there"
+            yield Difference(f"node {number}", before, "is there" if second else "is not there")
             continue
-        if node.cpus != other.cpus:
-            yield Difference(
-                f"node {node.id}, CPUs",
-                format_cpulist(node.cpus) or "none",
-                format_cpulist(other.cpus) or "none",
-            )
-        if node.memory_mib != other.memory_mib:
-            yield Difference(
-                f"node {node.id}, memory", f"{node.memory_mib} MiB", f"{other.memory_mib} MiB"
-            )
-
-
-def _presence(node: object) -> str:
-    return "is not there" if node is None else "is there"
+        if first.cpus != second.cpus:
+            yield Difference(f"node {number}, CPUs", _cpus(first.cpus), _cpus(second.cpus))
+        if first.memory_mib != second.memory_mib:
+            sizes = f"{first.memory_mib} MiB", f"{second.memory_mib} MiB"
+            yield Difference(f"node {number}, memory", *sizes)
 
 
 def _packaging(a: Topology, b: Topology) -> Iterator[Difference]:
@@ -288,18 +270,13 @@ def _memory(a: Topology, b: Topology) -> Iterator[Difference]:
     values = vars(b.memory)
     for key, value in vars(a.memory).items():
         if value != values[key]:
-            name, unit = _named(key)
+            endings = (("_ns", " ns"), ("_mb_s", " MB/s"), ("_kib", " KiB"), ("", ""))
+            suffix, unit = next(ending for ending in endings if key.endswith(ending[0]))
             yield Difference(
-                f"{name} in timed mode", _parameter(value, unit), _parameter(values[key], unit)
+                f"memory.{key.removesuffix(suffix)} in timed mode",
+                _parameter(value, unit),
+                _parameter(values[key], unit),
             )
-
-
-def _named(key: str) -> tuple[str, str]:
-    """Return a key of `[memory]` without its unit, and the unit."""
-    for suffix, unit in (("_ns", " ns"), ("_mb_s", " MB/s"), ("_kib", " KiB")):
-        if key.endswith(suffix):
-            return f"memory.{key.removesuffix(suffix)}", unit
-    return f"memory.{key}", ""
 
 
 def _parameter(value: object, unit: str) -> str:
@@ -308,17 +285,13 @@ def _parameter(value: object, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return (
-            "; ".join(
-                " ".join(map(str, row)) if isinstance(row, tuple) else str(row) for row in value
-            )
-            + unit
-        )
+        rows = (" ".join(map(str, row)) if isinstance(row, tuple) else str(row) for row in value)
+        return "; ".join(rows) + unit
     return f"{value}{unit}"
 
 
 def _interconnects(a: Topology, b: Topology) -> Iterator[Difference]:
-    """Compare the HMAT in the units of `show`, or the file's where these are too coarse."""
+    """Compare the HMAT in the units of `show`, or in the file's where those are too coarse."""
     of_a = {(link.initiator, link.target): link for link in a.interconnects}
     of_b = {(link.initiator, link.target): link for link in b.interconnects}
     for ends in sorted(of_a.keys() | of_b.keys()):

@@ -6,15 +6,15 @@ from numalab.errors import UserError
 from numalab.topology.importers.imported import (
     ChangeKind,
     CpuPlace,
-    FoundNode,
     Imported,
+    ImportedNode,
     imported_topology,
 )
 from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
 
 
 def imported(
-    *nodes: FoundNode,
+    *nodes: ImportedNode,
     distances: list[list[int]] | None = None,
     places: dict[int, CpuPlace] | None = None,
 ) -> Imported:
@@ -27,7 +27,7 @@ def kinds(result: Imported) -> list[ChangeKind]:
 
 def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
     result = imported(
-        FoundNode(0, (0, 1), 512), FoundNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]],
+        ImportedNode(0, (0, 1), 512), ImportedNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]],
         places={cpu: CpuPlace(cpu // 2, cpu) for cpu in range(4)},
     )  # fmt: skip
     assert result.changes == () and result.old_cpus == (0, 1, 2, 3)
@@ -37,7 +37,7 @@ def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
 
 def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
     result = imported(
-        FoundNode(8, (2,), 8), FoundNode(2, (0,), 2), FoundNode(5, (), 0),
+        ImportedNode(8, (2,), 8), ImportedNode(2, (0,), 2), ImportedNode(5, (), 0),
         distances=[[10, 82, 99], [28, 10, 99], [99, 99, 10]],
     )  # fmt: skip
     assert [node.memory_mib for node in result.topology.nodes] == [2, 8]
@@ -56,7 +56,7 @@ def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
 def test_cpus_of_a_core_come_together() -> None:
     """Threads 0 and 2 are one core, 1 and 3 the other."""
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(4)}
-    result = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    result = imported(ImportedNode(0, (0, 1, 2, 3), 64), places=places)
     assert result.old_cpus == (0, 2, 1, 3)
     shape = result.topology.cpu_shape
     assert shape is not None and (shape.cores, shape.threads) == (2, 2)
@@ -65,7 +65,7 @@ def test_cpus_of_a_core_come_together() -> None:
 
 def test_places_of_some_cpus_are_places_of_none() -> None:
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(3)}
-    result = imported(FoundNode(0, (0, 1, 2, 3), 64), places=places)
+    result = imported(ImportedNode(0, (0, 1, 2, 3), 64), places=places)
     assert result.old_cpus == (0, 1, 2, 3)
     assert result.notes[0].startswith(
         "no sockets, cores, threads and caches of CPUs 3 in the source"
@@ -73,29 +73,29 @@ def test_places_of_some_cpus_are_places_of_none() -> None:
 
 
 def test_uneven_nodes_have_no_shape_and_that_is_said() -> None:
-    result = imported(FoundNode(0, (0, 1, 2), 64), FoundNode(1, (3,), 64))
+    result = imported(ImportedNode(0, (0, 1, 2), 64), ImportedNode(1, (3,), 64))
     assert result.topology.cpu_shape is None
     assert result.changes[-1].kind is ChangeKind.PACKAGING
     assert result.notes[-1].endswith("each CPU becomes a socket of its own")
 
 
-MANY = tuple(FoundNode(n, (n,), 1) for n in range(MAX_NODES + 1))
+MANY = tuple(ImportedNode(n, (n,), 1) for n in range(MAX_NODES + 1))
 
 
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
         ((), "no NUMA node found"),
-        ((FoundNode(0, (0,), 1), FoundNode(0, (1,), 1)), "node 0 is described twice"),
-        ((FoundNode(0, (), 1),), "no node has a CPU"),
-        ((FoundNode(0, (0,), 1), FoundNode(1, (0,), 1)), "CPU 0 of node 1 is in two nodes"),
-        ((FoundNode(0, (0,), 0),), "no node has memory"),
-        ((FoundNode(0, (0,), MAX_MEMORY_MIB + 1),), f"0 to {MAX_MEMORY_MIB} are possible"),
-        ((FoundNode(0, tuple(range(MAX_CPUS + 1)), 1),), f"at most {MAX_CPUS} are possible"),
+        ((ImportedNode(0, (0,), 1), ImportedNode(0, (1,), 1)), "node 0 is described twice"),
+        ((ImportedNode(0, (), 1),), "no node has a CPU"),
+        ((ImportedNode(0, (0,), 1), ImportedNode(1, (0,), 1)), "CPU 0 of node 1 is in two nodes"),
+        ((ImportedNode(0, (0,), 0),), "no node has memory"),
+        ((ImportedNode(0, (0,), MAX_MEMORY_MIB + 1),), f"0 to {MAX_MEMORY_MIB} are possible"),
+        ((ImportedNode(0, tuple(range(MAX_CPUS + 1)), 1),), f"at most {MAX_CPUS} are possible"),
         (MANY, f"{MAX_NODES + 1} nodes; at most {MAX_NODES}"),
     ],
 )
-def test_what_is_no_machine(nodes: tuple[FoundNode, ...], message: str) -> None:
+def test_what_is_no_machine(nodes: tuple[ImportedNode, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         imported(*nodes)
 
@@ -112,4 +112,4 @@ def test_what_is_no_machine(nodes: tuple[FoundNode, ...], message: str) -> None:
 )
 def test_what_is_no_table_of_distances(distances: list[list[int]], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        imported(FoundNode(3, (0,), 1), FoundNode(4, (1,), 1), distances=distances)
+        imported(ImportedNode(3, (0,), 1), ImportedNode(4, (1,), 1), distances=distances)

@@ -1,6 +1,6 @@
 """How CPUs of another machine become sockets, dies, cores and threads of one size."""
 
-from numalab.topology.importers.imported import CpuPlace, even_size, pack
+from numalab.topology.importers.imported import CpuPlace, pack
 from numalab.topology.topology import CpuShape
 
 
@@ -8,7 +8,7 @@ def test_threads_that_are_far_apart_in_number_come_next_to_each_other() -> None:
     """Two packages of two cores of two threads, numbered as x86 firmware often does."""
     places = {cpu: CpuPlace(cpu // 2 % 2, cpu % 4) for cpu in range(8)}
     node_of_cpu = {cpu: places[cpu].package == 1 for cpu in range(8)}
-    packed = pack({cpu: int(node) for cpu, node in node_of_cpu.items()}, places, 4)
+    packed = pack({cpu: int(node) for cpu, node in node_of_cpu.items()}, places)
     assert packed.order == (0, 4, 1, 5, 2, 6, 3, 7)
     assert packed.shape == CpuShape(sockets=2, dies=1, cores=2, threads=2)
     assert (packed.llc, packed.lost) == ("die", ())
@@ -16,14 +16,14 @@ def test_threads_that_are_far_apart_in_number_come_next_to_each_other() -> None:
 
 def test_a_cache_that_some_cores_of_a_package_share_is_a_die() -> None:
     places = {cpu: CpuPlace("p", cpu, cache=cpu // 2) for cpu in range(4)}
-    packed = pack(dict.fromkeys(range(4), 0), places, 4)
+    packed = pack(dict.fromkeys(range(4), 0), places)
     assert packed.shape == CpuShape(sockets=1, dies=2, cores=2, threads=1)
     assert packed.llc == "die"
 
 
 def test_a_cache_of_each_core_alone_is_no_shared_one() -> None:
     places = {cpu: CpuPlace("p", cpu, cache=cpu) for cpu in range(4)}
-    packed = pack(dict.fromkeys(range(4), 0), places, 4)
+    packed = pack(dict.fromkeys(range(4), 0), places)
     assert packed.shape == CpuShape(sockets=1, dies=1, cores=4, threads=1)
     assert packed.llc == "none"
 
@@ -31,31 +31,25 @@ def test_a_cache_of_each_core_alone_is_no_shared_one() -> None:
 def test_what_cannot_be_kept_is_given_up_step_by_step() -> None:
     """Caches of 3 and 1 CPUs: the sockets are kept. Sockets of 3 and 1: the nodes are."""
     caches = {cpu: CpuPlace("p", cpu, cache=cpu == 3) for cpu in range(4)}
-    packed = pack(dict.fromkeys(range(4), 0), caches, 4)
+    packed = pack(dict.fromkeys(range(4), 0), caches)
     assert packed.lost == ("the last-level caches are not even",)
     assert packed.shape == CpuShape(sockets=1, dies=1, cores=4, threads=1)
 
     sockets = {cpu: CpuPlace(cpu == 3, cpu) for cpu in range(4)}
-    packed = pack({0: 0, 1: 0, 2: 1, 3: 1}, sockets, 2)
+    packed = pack({0: 0, 1: 0, 2: 1, 3: 1}, sockets)
     assert packed.lost == ("the sockets are not even",)
     assert packed.shape == CpuShape(sockets=2, dies=1, cores=2, threads=1)
 
 
 def test_threads_of_uneven_cores_become_cpus_without_a_shape() -> None:
     places = {cpu: CpuPlace("p", core="big" if cpu < 2 else cpu) for cpu in range(3)}
-    packed = pack({0: 0, 1: 0, 2: 1}, places, None)
+    packed = pack({0: 0, 1: 0, 2: 1}, places)
     assert (packed.order, packed.shape) == ((0, 1, 2), None)
     assert packed.lost[-1] == "the cores are not even"
 
 
 def test_without_places_each_node_is_a_socket() -> None:
-    packed = pack({4: 0, 6: 0, 5: 1, 7: 1}, {}, 2)
+    packed = pack({4: 0, 6: 0, 5: 1, 7: 1}, {})
     assert packed.order == (4, 6, 5, 7)
     assert packed.shape == CpuShape(sockets=2, dies=1, cores=2, threads=1)
-    assert pack({0: 0, 1: 1, 2: 1}, {}, None).shape is None
-
-
-def test_the_size_of_nodes_with_cpus() -> None:
-    assert even_size([2, 0, 2]) == 2
-    assert even_size([2, 3]) is None
-    assert even_size([0]) is None
+    assert pack({0: 0, 1: 1, 2: 1}, {}).shape is None

@@ -1,4 +1,4 @@
-"""Imports a machine, finding out by itself which program described it."""
+"""Imports a machine from any supported format, which it detects."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from numalab.topology.importers.sysfs import read_sysfs
 def read_machine(source: str, text: bytes | None, *, name: str) -> Imported:
     """Import a sysfs tree (a folder), hwloc's XML, or the output of `numactl -H`.
 
-    `text` is what was read already (from stdin); None reads the file or folder `source`. Raises
-    UserError for what cannot be read or is none of these.
+    `text` is the content of `source` (from stdin), or None to read the file or folder. Raises
+    UserError for a source that cannot be read or has no such format.
     """
     path = Path(source)
     if text is None and path.is_dir():

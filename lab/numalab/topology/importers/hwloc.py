@@ -21,9 +21,9 @@ from numalab.topology.importers.hwloc_xml import (
 from numalab.topology.importers.imported import (
     ChangeKind,
     CpuPlace,
-    FoundNode,
     ImportChange,
     Imported,
+    ImportedNode,
     Location,
     imported_topology,
 )
@@ -65,7 +65,7 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
     )
 
 
-def _node(item: Object) -> FoundNode:
+def _node(item: Object) -> ImportedNode:
     node, memory = item.number("os_index"), item.number("local_memory", "0")
     pages = [page for page in item.element if page.tag == "page_type"]
     sizes = [number(page.get("size"), "size", item.at) for page in pages]
@@ -73,10 +73,10 @@ def _node(item: Object) -> FoundNode:
     total = sum(size * count for size, count in zip(sizes, counts, strict=True))
     if total and abs(total - memory) >= min(sizes):
         raise item.at.error(f"local_memory is {memory}, and its pages are {total} bytes")
-    return FoundNode(node, tuple(sorted(item.cpus or ())), memory >> 20, item.at, item.at)
+    return ImportedNode(node, tuple(sorted(item.cpus or ())), memory >> 20, item.at, item.at)
 
 
-def _check_nested(nodes: list[FoundNode]) -> None:
+def _check_nested(nodes: list[ImportedNode]) -> None:
     """Check that the CPUs of two nodes are either apart, or all of one are the other's."""
     for place, node in enumerate(nodes):
         for other in nodes[:place]:
@@ -109,7 +109,7 @@ def _check_membership(holders: list[Object], pus: dict[int, Object]) -> None:
             )
 
 
-def _remarks(objects: list[Object], nodes: list[FoundNode], pus: set[int]) -> list[ImportChange]:
+def _remarks(objects: list[Object], nodes: list[ImportedNode], pus: set[int]) -> list[ImportChange]:
     remarks = []
     if pus and (offline := {cpu for node in nodes for cpu in node.cpus} - pus):
         text = f"left out CPUs without a PU, which are offline: {format_cpulist(offline)}"
@@ -120,7 +120,7 @@ def _remarks(objects: list[Object], nodes: list[FoundNode], pus: set[int]) -> li
     return remarks
 
 
-def _nodes(nodes: list[FoundNode], online: set[int]) -> list[FoundNode]:
+def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
     """Give each CPU to one node: to that with the fewest CPUs, of these the first.
 
     hwloc gives a node of memory alone (HBM, CXL) the CPUs that are nearest to it, which are those

@@ -1,7 +1,7 @@
 """Makes a topology of the nodes, CPUs and distances that an importer read."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -22,10 +22,7 @@ from numalab.units import counted
 
 @dataclass(frozen=True)
 class CpuPlace:
-    """Where a CPU is: its package, the group of CPUs that share a last-level cache, its core.
-
-    Numbers of any kind that only tell one from another. `cache` is None where it is not known.
-    """
+    """The package, the core and the last-level cache of a CPU; `cache` is None if unknown."""
 
     package: Hashable
     core: Hashable
@@ -34,7 +31,7 @@ class CpuPlace:
 
 @dataclass(frozen=True)
 class Packaging:
-    """The order of the CPUs in which `shape` holds, and what could not be kept, in words."""
+    """The order of the CPUs in which `shape` holds, and sentences about lost properties."""
 
     order: tuple[int, ...]
     shape: CpuShape | None
@@ -42,18 +39,15 @@ class Packaging:
     lost: tuple[str, ...]
 
 
-def pack(
-    node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace], size: int | None
-) -> Packaging:
-    """Package CPUs as they were found, or as much of that as QEMU can make.
+def pack(node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]) -> Packaging:
+    """Package CPUs as on their machine, as far as QEMU can.
 
-    `node_of_cpu` has every CPU, `places` each of them or none: then each node becomes a socket.
+    `node_of_cpu` has every CPU, `places` all of them or none: then each node becomes a socket.
     QEMU's sockets, dies and cores are all of one size, and its CPU numbers run through a core, a
-    die and a socket before the next; so CPUs are put in that order. `size` is how many CPUs there
-    are in each node with CPUs, None where they are not alike.
+    die and a socket before the next; so CPUs are put in that order.
     """
     lost: list[str] = []
-    for level, attempt in _attempts(node_of_cpu, places, size):
+    for level, attempt in _attempts(node_of_cpu, places):
         packed = _even(attempt, node_of_cpu)
         if packed is not None:
             order, shape = packed
@@ -63,13 +57,12 @@ def pack(
 
 
 def _attempts(
-    node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace], size: int | None
+    node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]
 ) -> list[tuple[str, dict[int, CpuPlace]]]:
-    """List what may be kept, most first, each with the words for when it cannot be."""
+    """Return packagings, the most exact first, each with the sentence for its loss."""
     attempts = []
     if places:
-        has_caches = all(place.cache is not None for place in places.values())
-        if has_caches:
+        if all(place.cache is not None for place in places.values()):
             attempts.append(("the last-level caches are not even", dict(places)))
         plain = {cpu: replace(place, cache=None) for cpu, place in places.items()}
         attempts.append(("the sockets are not even", plain))
@@ -77,7 +70,7 @@ def _attempts(
         attempts.append(("the nodes are not even", of_node))
         of_core = {cpu: replace(place, package=place.core) for cpu, place in plain.items()}
         attempts.append(("the cores are not even", of_core))
-    elif size is not None:
+    elif len(set(Counter(node_of_cpu.values()).values())) == 1:
         separate = {cpu: CpuPlace(node, cpu) for cpu, node in node_of_cpu.items()}
         attempts.append(("the nodes are not even", separate))
     return attempts
@@ -120,17 +113,11 @@ def _even(
 
 
 def _llc(places: Mapping[int, CpuPlace], shape: CpuShape) -> LastLevelCache:
-    """Say whether the CPUs of a die share a cache, where that is known."""
+    """Tell whether the CPUs of a die share a cache, if known."""
     shared = Counter((place.package, place.cache) for place in places.values())
     has_caches = all(place.cache is not None for place in places.values())
     alone = has_caches and set(shared.values()) == {shape.threads}
     return "none" if alone and shape.cores > 1 else "die"
-
-
-def even_size(counts: Sequence[int]) -> int | None:
-    """Return the number that all counts above 0 are, or None."""
-    sizes = {count for count in counts if count}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 MAX_TEXT = 16 << 20  # bytes of a file that is imported
@@ -138,25 +125,29 @@ MAX_TEXT = 16 << 20  # bytes of a file that is imported
 
 @dataclass(frozen=True)
 class Location:
-    """Where a value was read: the file, and the line in it where the file has several."""
+    """The location of an imported value: its file, and its line in a file with several."""
 
     file: Path | str
     line: str | None = None
 
     def error(self, message: str) -> UserError:
-        """Return the error about the value that was read here."""
+        """Return an error about the value at this location."""
         return UserError(message, file=self.file, key=self.line)
+
+    def parsed(self, parse: Callable[[str], tuple[int, ...]], text: str) -> tuple[int, ...]:
+        """Parse a text of this location. Raises UserError where `parse` raises ValueError."""
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise self.error(str(error)) from None
 
     def __str__(self) -> str:
         return self.line or str(self.file)
 
 
 @dataclass(frozen=True)
-class FoundNode:
-    """A node as the other machine numbers it, with its CPU numbers and memory there.
-
-    `cpus_at` and `memory_at` are where these were read, None where that is not known.
-    """
+class ImportedNode:
+    """A node with the numbers of the other machine, its memory, and the locations of both."""
 
     id: int
     cpus: tuple[int, ...]
@@ -166,7 +157,7 @@ class FoundNode:
 
 
 class ChangeKind(StrEnum):
-    """What had to be changed of an imported machine, or could not be read."""
+    """A part of an imported machine that changes, or that the source lacks."""
 
     DISTANCES = "distances"
     NODES = "nodes"
@@ -179,7 +170,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class ImportChange:
-    """A change of an imported machine: of what, and in words for people."""
+    """A change of an imported machine, with a sentence for people."""
 
     kind: ChangeKind
     text: str
@@ -187,10 +178,9 @@ class ImportChange:
 
 @dataclass(frozen=True)
 class Imported:
-    """A topology, and what had to be changed to make one.
+    """A topology, and its changes from the imported machine.
 
-    `old_cpus` are the CPUs' numbers on the machine itself, in the order of their new numbers, and
-    `old_nodes` are the nodes' numbers.
+    `old_cpus` and `old_nodes` are the numbers on that machine, in the order of the new numbers.
     """
 
     topology: Topology
@@ -200,12 +190,12 @@ class Imported:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The changes, in words alone."""
+        """The sentences of the changes."""
         return tuple(change.text for change in self.changes)
 
 
 def imported_topology(
-    described: Sequence[FoundNode],
+    described: Sequence[ImportedNode],
     distances: Sequence[Sequence[int]] | None,
     *,
     name: str,
@@ -215,19 +205,20 @@ def imported_topology(
     rows_at: Sequence[Location] = (),
     remarks: Iterable[ImportChange] = (),
 ) -> Imported:
-    """Make a topology of what was found; `distances` are in the order of `found`, None where the
-    machine does not say them.
+    """Make a topology of imported nodes, with `distances` in the same order (None: unknown).
 
-    Nodes are numbered anew, from 0 without gaps, in the order of their old numbers; CPUs in the
-    order in which QEMU numbers those of a core, a die and a socket, where the machine is packaged
-    evenly. `places` are the CPUs' places, none where they are not known. A node with neither CPUs
-    nor memory is left out. `rows_at` is where each row of distances was read; `remarks` come first
-    among the changes. Raises UserError when the machine is too large or its table is not one.
+    Nodes are numbered from 0 without gaps, in the order of their old numbers. CPUs are numbered in
+    QEMU's order of cores, dies and sockets where the machine is packaged evenly; `places` are their
+    places, if known. Nodes without CPUs and memory are left out. `rows_at` are the locations of the
+    rows of distances; `remarks` come first among the changes. Raises UserError for a machine that
+    is too large, and for a table that the kernel would not accept.
     """
     _check_nodes(described, file)
     changes = list(remarks)
     if distances is None:
-        distances = _without_slit(len(described))
+        # LOCAL_DISTANCE and REMOTE_DISTANCE of include/linux/topology.h.
+        nodes = range(len(described))
+        distances = [[LOCAL_DISTANCE if a == b else 20 for b in nodes] for a in nodes]
         if len(described) > 1:
             text = "no table of distances: 20 between nodes, as kernels have it without one"
             changes.append(ImportChange(ChangeKind.DISTANCES, text))
@@ -238,22 +229,23 @@ def imported_topology(
     )
     changes += _node_changes(described, kept)
     node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in described[place].cpus}
-    size = even_size([len(described[place].cpus) for place in kept])
-    cpu_places = _places_of(places, node_of_cpu)
-    packaging = pack(node_of_cpu, cpu_places, size)
-    changes += _changes(packaging, places or {}, node_of_cpu)
+    places = places or {}
+    has_places = places.keys() >= node_of_cpu.keys()
+    packaging = pack(node_of_cpu, {cpu: places[cpu] for cpu in node_of_cpu} if has_places else {})
+    changes += _changes(packaging, places, node_of_cpu)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
-    nodes = tuple(
-        Node(
-            new,
-            tuple(sorted(number[cpu] for cpu in described[place].cpus)),
-            described[place].memory_mib,
-        )
-        for new, place in enumerate(kept)
+    topology = Topology(
+        name,
+        f"Imported: {counted(len(kept), 'node')}, {counted(len(packaging.order), 'CPU')}",
+        source,
+        tuple(
+            Node(new, tuple(sorted(number[cpu] for cpu in node.cpus)), node.memory_mib)
+            for new, node in enumerate(described[place] for place in kept)
+        ),
+        tuple(tuple(distances[a][b] for b in kept) for a in kept),
+        packaging.shape,
+        packaging.llc,
     )
-    table = tuple(tuple(distances[a][b] for b in kept) for a in kept)
-    summary = f"Imported: {counted(len(nodes), 'node')}, {counted(len(packaging.order), 'CPU')}"
-    topology = Topology(name, summary, source, nodes, table, packaging.shape, packaging.llc)
     if (last := topology.packaging.apic_id(topology.cpu_count - 1)) > MAX_APIC_ID:
         raise UserError(
             f"{topology.cpu_count} CPUs, the last with APIC id {last}; a guest ends at "
@@ -265,7 +257,7 @@ def imported_topology(
     )
 
 
-def _node_changes(described: Sequence[FoundNode], kept: Sequence[int]) -> Iterator[ImportChange]:
+def _node_changes(described: Sequence[ImportedNode], kept: Sequence[int]) -> Iterator[ImportChange]:
     empty = [node.id for place, node in enumerate(described) if place not in kept]
     if empty:
         text = f"left out nodes without CPUs and memory: {', '.join(map(str, empty))}"
@@ -273,15 +265,6 @@ def _node_changes(described: Sequence[FoundNode], kept: Sequence[int]) -> Iterat
     if [described[place].id for place in kept] != list(range(len(kept))):
         pairs = (f"{described[place].id} is now {new}" for new, place in enumerate(kept))
         yield ImportChange(ChangeKind.NODES, f"numbered nodes anew: {', '.join(pairs)}")
-
-
-def _places_of(
-    places: Mapping[int, CpuPlace] | None, node_of_cpu: Mapping[int, int]
-) -> dict[int, CpuPlace]:
-    """Return the places of the CPUs; none where one is missing."""
-    if not places or not places.keys() >= node_of_cpu.keys():
-        return {}
-    return {cpu: places[cpu] for cpu in node_of_cpu}
 
 
 def _changes(
@@ -311,12 +294,7 @@ def _changes(
         yield ImportChange(ChangeKind.PACKAGING, text)
 
 
-def _without_slit(nodes: int) -> list[list[int]]:
-    """Return LOCAL_DISTANCE and REMOTE_DISTANCE of include/linux/topology.h."""
-    return [[LOCAL_DISTANCE if a == b else 20 for b in range(nodes)] for a in range(nodes)]
-
-
-def _check_nodes(described: Sequence[FoundNode], file: Path | str) -> None:
+def _check_nodes(described: Sequence[ImportedNode], file: Path | str) -> None:
     if not described:
         raise UserError("no NUMA node found", file=file)
     _check_numbers(described, file)
@@ -337,10 +315,10 @@ def _check_nodes(described: Sequence[FoundNode], file: Path | str) -> None:
         raise UserError("no node has memory", file=file)
 
 
-def _check_numbers(described: Sequence[FoundNode], file: Path | str) -> None:
+def _check_numbers(described: Sequence[ImportedNode], file: Path | str) -> None:
     """Check that each node is described once, and that no CPU is in two nodes."""
     numbers: dict[int, Location] = {}
-    holders: dict[int, FoundNode] = {}
+    holders: dict[int, ImportedNode] = {}
     for node in described:
         at = node.cpus_at or Location(file)
         if node.id in numbers:
@@ -356,21 +334,19 @@ def _check_numbers(described: Sequence[FoundNode], file: Path | str) -> None:
 
 
 def _check_distances(
-    described: Sequence[FoundNode],
+    described: Sequence[ImportedNode],
     distances: Sequence[Sequence[int]],
     rows_at: Sequence[Location],
     file: Path | str,
 ) -> None:
-    """Check the table as slit_valid() of the kernel does, which drops any other."""
+    """Check the table by the rules of slit_valid() of the kernel."""
+    square = f"the distances are not a table of {len(described)} x {len(described)}"
     if len(distances) != len(described):
-        raise UserError(
-            f"the distances are not a table of {len(described)} x {len(described)}", file=file
-        )
+        raise UserError(square, file=file)
     for a, (row, at) in enumerate(zip(distances, rows_at, strict=True)):
         if len(row) != len(described):
             raise at.error(
-                f"{counted(len(row), 'distance')} for {counted(len(described), 'node')}: "
-                f"the distances are not a table of {len(described)} x {len(described)}"
+                f"{counted(len(row), 'distance')} for {counted(len(described), 'node')}: {square}"
             )
         for b, distance in enumerate(row):
             if a != b and not LOCAL_DISTANCE < distance <= UNREACHABLE:

@@ -9,8 +9,8 @@ from pathlib import Path
 from numalab.cpulist import parse_ascending
 from numalab.errors import UserError
 from numalab.topology.importers.imported import (
-    FoundNode,
     Imported,
+    ImportedNode,
     Location,
     imported_topology,
 )
@@ -45,10 +45,10 @@ class _Part(IntEnum):
 
 @dataclass
 class _Line:
-    """A line of the output, whole again where it was wrapped.
+    """A line of the output, joined where it was wrapped.
 
-    `breaks` are the places in `text` of line breaks that may split a number: no blank is beside
-    them. `last` is the number of its last line, and `end` whether that ended in a blank.
+    `breaks` are the places in `text` of line breaks without a blank, which may split a number.
+    `first` and `last` are the numbers of its lines; `end` tells whether the last ends in a blank.
     """
 
     first: int
@@ -69,7 +69,7 @@ class _Line:
 
 @dataclass
 class _Output:
-    """What was read of the output, with where it was read."""
+    """The values of the output, with their locations."""
 
     file: Path | str
     part: _Part = _Part.AVAILABLE
@@ -84,9 +84,9 @@ class _Output:
 def parse_numactl(text: str, *, name: str, source: str, file: Path | str) -> Imported:
     """Read the output of `numactl -H`.
 
-    Takes CPUs as numbers or ranges, lines that were wrapped between two numbers, nodes without CPUs
-    or memory, and node numbers with gaps. Raises UserError, with the line, for any line that
-    numactl does not print, and for lines that contradict each other.
+    Accepts CPUs as numbers or ranges, lines wrapped between two numbers, nodes without CPUs or
+    memory, and node numbers with gaps. Raises UserError, with the line, for any line that numactl
+    does not print, and for contradictory lines.
     """
     output = _Output(file)
     last = None
@@ -101,12 +101,12 @@ def parse_numactl(text: str, *, name: str, source: str, file: Path | str) -> Imp
     for node in nodes:
         cpus, cpus_at = output.cpus[node]
         memory, memory_at = output.sizes["size", node]
-        described.append(FoundNode(node, cpus, memory, cpus_at, memory_at))
+        described.append(ImportedNode(node, cpus, memory, cpus_at, memory_at))
     return imported_topology(described, table, name=name, source=source, file=file, rows_at=rows_at)
 
 
 def _unwrapped(text: str, file: Path | str) -> Iterator[_Line]:
-    """Yield the lines that are not empty; one of numbers alone belongs to the line before it."""
+    """Yield the lines that are not empty; a line of numbers alone continues the line before it."""
     before: _Line | None = None
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip(_BLANK)
@@ -134,7 +134,7 @@ def _read_line(output: _Output, line: _Line) -> None:
         _enter(output, _Part.AVAILABLE, text, at)
         if output.available:
             raise at.error(f"nodes are counted twice, first in {output.available[2]}")
-        numbers = None if match[2] is None else _parsed(match[2], at)
+        numbers = None if match[2] is None else at.parsed(parse_ascending, match[2])
         output.available = (int(match[1]), numbers, at)
     elif match := _CPUS.fullmatch(text):
         _enter(output, _Part.NODES, text, at)
@@ -176,18 +176,11 @@ def _once(subject: str, before: tuple[object, Location] | None, at: Location) ->
         raise at.error(f"{subject} is given twice, first in {before[1]}")
 
 
-def _parsed(text: str, at: Location) -> tuple[int, ...]:
-    try:
-        return parse_ascending(text)
-    except ValueError as error:
-        raise at.error(str(error)) from None
-
-
 def _cpu_numbers(line: _Line, start: int, at: Location) -> tuple[int, ...]:
-    """Parse CPUs that ascend; a line break that may be inside of a number is refused."""
+    """Parse CPUs that ascend. Refuses a line break that may split a number."""
     words = list(_WORD.finditer(line.text, start))
-    cpus = [_parsed(word[0], at) for word in words]
-    whole = _parsed(",".join(word[0] for word in words), at)
+    cpus = [at.parsed(parse_ascending, word[0]) for word in words]
+    whole = at.parsed(parse_ascending, ",".join(word[0] for word in words))
     ends = {word.end(): place for place, word in enumerate(words)}
     for place in (ends[end] for end in line.breaks if end in ends):
         joined = words[place][0] + words[place + 1][0]
@@ -220,7 +213,7 @@ def _row(text: str, at: Location) -> list[int]:
 
 
 def _check_nodes(output: _Output, nodes: list[int]) -> None:
-    """Check that each node has a size, and that the first line counts the nodes."""
+    """Check that each node has a size, and that the first line has the number of nodes."""
     for node in nodes:
         if ("size", node) not in output.sizes:
             raise output.cpus[node][1].error(f"no line `node {node} size: N MB`")
@@ -242,7 +235,7 @@ def _check_nodes(output: _Output, nodes: list[int]) -> None:
 def _table(
     output: _Output, nodes: list[int], end: Location
 ) -> tuple[list[list[int]] | None, list[Location]]:
-    """Put the rows of the distance table in the order of `nodes`, with where each was read."""
+    """Return the rows of the distance table in the order of `nodes`, and their locations."""
     if output.columns is None:
         if len(nodes) == 1 or output.without_table:
             return None, []

@@ -1,7 +1,7 @@
-"""Imports a machine from its sysfs: the live one, or a copy of /sys/devices/system."""
+"""Imports a machine from sysfs: the live tree, or a copy of /sys/devices/system."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist, parse_ascending, parse_cpumask
@@ -10,9 +10,9 @@ from numalab.files import read_bounded
 from numalab.topology.importers.imported import (
     ChangeKind,
     CpuPlace,
-    FoundNode,
     ImportChange,
     Imported,
+    ImportedNode,
     Location,
     imported_topology,
 )
@@ -29,10 +29,10 @@ MAX_FILE = 1 << 16
 def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
     """Read a tree that has `node/node*/{cpulist,distance,meminfo}` below `root`.
 
-    `root` may be `/sys`, `/sys/devices/system`, `/sys/devices/system/node` or a copy of one of
-    them, of old kernels too (`cpumap` instead of `cpulist`); `cpu/cpu*/topology` and `cache` beside
-    it give sockets, threads and caches. CPUs that are offline are left out. Raises UserError, with
-    the file, for a tree that has no nodes, cannot be read, or contradicts itself.
+    `root` is `/sys`, `/sys/devices/system`, `/sys/devices/system/node` or a copy of one of them, of
+    old kernels too (`cpumap` instead of `cpulist`). `cpu/cpu*/topology` and `cache` give sockets,
+    threads and caches. Offline CPUs are left out. Raises UserError, with the file, for a tree that
+    has no nodes, cannot be read, or contradicts itself.
     """
     system = _system_dir(root)
     folder = system / "node" if (system / "node").is_dir() else system
@@ -44,19 +44,18 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
     nodes, offline = [], set()
     for number in numbers:
         place = folder / f"node{number}"
-        cpus = _either(place / "cpulist", place / "cpumap")
-        listed = place / ("cpulist" if (place / "cpulist").exists() else "cpumap")
-        mine = tuple(cpu for cpu in cpus if online is None or cpu in online)
-        offline |= set(cpus) - set(mine)
-        meminfo = place / "meminfo"
+        listed, meminfo = place / "cpulist", place / "meminfo"
+        cpus = _either(listed, place / "cpumap")
+        cpus_at = Location(listed if listed.exists() else place / "cpumap")
+        offline |= set(cpus) - (set(cpus) if online is None else online)
+        present = tuple(cpu for cpu in cpus if cpu not in offline)
         memory = _memory(meminfo, number)
-        nodes.append(FoundNode(number, mine, memory, Location(listed), Location(meminfo)))
+        nodes.append(ImportedNode(number, present, memory, cpus_at, Location(meminfo)))
     remarks = []
     if offline:
         text = f"left out CPUs that are offline: {format_cpulist(offline)}"
         remarks.append(ImportChange(ChangeKind.OFFLINE, text))
-    cpus_of_nodes = {cpu: node.id for node in nodes for cpu in node.cpus}
-    _check_cpu_folders(system / "cpu", {node.id: node for node in nodes}, cpus_of_nodes, online)
+    _check_cpu_folders(system / "cpu", nodes, online)
     rows = [folder / f"node{number}" / "distance" for number in numbers]
     return imported_topology(
         nodes,
@@ -64,7 +63,7 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
         name=name,
         source=source,
         file=folder,
-        places=_places(system / "cpu", cpus_of_nodes),
+        places=_places(system / "cpu", frozenset(cpu for node in nodes for cpu in node.cpus)),
         rows_at=[Location(path) for path in rows],
         remarks=remarks,
     )
@@ -98,28 +97,25 @@ def _text(path: Path) -> str:
     return data.decode("ascii").strip()
 
 
-def _parsed(path: Path, parse: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
-    try:
-        return parse(_text(path))
-    except ValueError as error:
-        raise UserError(str(error), file=path) from None
+def _cpulist(path: Path) -> tuple[int, ...]:
+    return Location(path).parsed(parse_ascending, _text(path))
 
 
 def _either(listed: Path, mask: Path) -> tuple[int, ...]:
-    """Read CPUs from a list, or where the kernel had none yet (before 2.6.24), from a mask."""
+    """Read CPUs from a list, or from a mask of kernels without lists (before 2.6.24)."""
     if not mask.exists():
-        return _parsed(listed, parse_ascending)
-    masked = _parsed(mask, parse_cpumask)
+        return _cpulist(listed)
+    masked = Location(mask).parsed(parse_cpumask, _text(mask))
     if not listed.exists():
         return masked
-    cpus = _parsed(listed, parse_ascending)
+    cpus = _cpulist(listed)
     if cpus != masked:
         raise UserError(f"not the CPUs of {mask.name}: {format_cpulist(masked)}", file=listed)
     return cpus
 
 
 def _check_online_nodes(path: Path, numbers: list[int]) -> None:
-    if path.exists() and (online := _parsed(path, parse_ascending)) != tuple(numbers):
+    if path.exists() and (online := _cpulist(path)) != tuple(numbers):
         raise UserError(
             f"nodes {format_cpulist(online)}, but there are folders of nodes "
             f"{format_cpulist(numbers)}",
@@ -128,9 +124,9 @@ def _check_online_nodes(path: Path, numbers: list[int]) -> None:
 
 
 def _online(folder: Path) -> frozenset[int] | None:
-    """Return the CPUs that are online; None where the tree does not say."""
+    """Return the CPUs that are online; None where the tree has no such files."""
     if (folder / "online").exists():
-        return frozenset(_parsed(folder / "online", parse_ascending))
+        return frozenset(_cpulist(folder / "online"))
     if not folder.is_dir():
         return None
     numbers = _numbers(folder, _CPU)
@@ -139,7 +135,7 @@ def _online(folder: Path) -> frozenset[int] | None:
 
 
 def _is_online(path: Path) -> bool:
-    """Tell whether a CPU is online; one that cannot be taken offline has no such file."""
+    """Tell whether a CPU is online; a CPU that is always online has no such file."""
     if not path.exists():
         return True
     text = _text(path)
@@ -149,27 +145,24 @@ def _is_online(path: Path) -> bool:
 
 
 def _check_cpu_folders(
-    folder: Path,
-    nodes: Mapping[int, FoundNode],
-    node_of_cpu: Mapping[int, int],
-    online: frozenset[int] | None,
+    folder: Path, nodes: Iterable[ImportedNode], online: frozenset[int] | None
 ) -> None:
-    """Check that the CPUs of the nodes are those of the tree, where it has its CPUs."""
+    """Check that the CPUs of the nodes are those of the folder `cpu`, where there is one."""
     numbers = frozenset(_numbers(folder, _CPU)) if folder.is_dir() else frozenset()
-    for cpu, node in node_of_cpu.items():
-        at = nodes[node].cpus_at
-        if numbers and cpu not in numbers and at is not None:
-            raise at.error(f"CPU {cpu} has no folder {folder / f'cpu{cpu}'}")
+    holders = {cpu: node for node in nodes for cpu in node.cpus}
+    for cpu, node in holders.items():
+        if numbers and cpu not in numbers and node.cpus_at is not None:
+            raise node.cpus_at.error(f"CPU {cpu} has no folder {folder / f'cpu{cpu}'}")
     # The folder of a CPU that is offline has no topology.
     present = {cpu for cpu in numbers if (folder / f"cpu{cpu}" / "topology").is_dir()}
     if online is not None:
         present = set(online) & numbers if numbers else set(online)
-    if alone := sorted(present - node_of_cpu.keys()):
+    if alone := sorted(present - holders.keys()):
         raise UserError(f"CPU {alone[0]} is online, and in no node", file=folder)
 
 
 def _memory(path: Path, node: int) -> int:
-    """Return a node's memory in MiB: the one MemTotal, which the other numbers must fit."""
+    """Return a node's memory in MiB, its MemTotal, which MemFree and MemUsed must add up to."""
     sizes: dict[str, int] = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
         match = _MEMORY.fullmatch(line.strip())
@@ -213,44 +206,42 @@ def _distances(path: Path) -> list[int]:
     return [int(word) for word in words]
 
 
-class _Siblings:
-    """The CPUs that share a core or a cache, as each of them lists them."""
-
-    def __init__(self, nodes: Mapping[int, int]) -> None:
-        self._nodes = nodes
-        self._lists: dict[tuple[str, int], tuple[tuple[int, ...], Path]] = {}
-
-    def check(self, what: str, cpu: int, cpus: tuple[int, ...], path: Path) -> None:
-        """Check that a CPU is in its own list, and that all CPUs of it have the same list."""
-        online = tuple(sibling for sibling in cpus if sibling in self._nodes)
-        if cpu not in online:
-            raise UserError(f"CPU {cpu} is not among its own {what} siblings", file=path)
-        for sibling in online:
-            first, first_at = self._lists.setdefault((what, sibling), (online, path))
-            if first != online:
-                raise UserError(
-                    f"CPUs {format_cpulist(online)} are {what} siblings here, and CPUs "
-                    f"{format_cpulist(first)} in {first_at}",
-                    file=path,
-                )
+_SiblingLists = dict[tuple[str, int], tuple[tuple[int, ...], Path]]
 
 
-def _places(folder: Path, nodes: Mapping[int, int]) -> dict[int, CpuPlace]:
-    """Return where each CPU is, as far as the tree has it."""
+def _check_siblings(
+    lists: _SiblingLists, kind: str, cpu: int, cpus: tuple[int, ...], path: Path
+) -> None:
+    """Check that a CPU is in its own list, and that all CPUs of the list have the same list."""
+    if cpu not in cpus:
+        raise UserError(f"CPU {cpu} is not among its own {kind} siblings", file=path)
+    for sibling in cpus:
+        first, first_at = lists.setdefault((kind, sibling), (cpus, path))
+        if first != cpus:
+            raise UserError(
+                f"CPUs {format_cpulist(cpus)} are {kind} siblings here, and CPUs "
+                f"{format_cpulist(first)} in {first_at}",
+                file=path,
+            )
+
+
+def _places(folder: Path, online: frozenset[int]) -> dict[int, CpuPlace]:
+    """Return the places of the CPUs that have a package and thread siblings in the tree."""
     places: dict[int, CpuPlace] = {}
-    siblings = _Siblings(nodes)
-    for cpu in nodes:
+    lists: _SiblingLists = {}
+    for cpu in sorted(online):
         topology = folder / f"cpu{cpu}" / "topology"
         package = topology / "physical_package_id"
         threads = topology / "thread_siblings_list", topology / "thread_siblings"
         if not package.exists() or not any(path.exists() for path in threads):
             continue
         number, core = _number(package), _either(*threads)
-        siblings.check("thread", cpu, core, topology)
+        _check_siblings(lists, "thread", cpu, tuple(c for c in core if c in online), topology)
         cache = _last_cache(folder / f"cpu{cpu}" / "cache")
         if cache is not None:
             level, cpus, path = cache
-            siblings.check(f"cache of level {level}", cpu, cpus, path)
+            shared = tuple(c for c in cpus if c in online)
+            _check_siblings(lists, f"cache of level {level}", cpu, shared, path)
         if number >= 0:
             places[cpu] = CpuPlace(number, core[0], cache[1][0] if cache else None)
     return places
@@ -268,14 +259,11 @@ def _last_cache(folder: Path) -> tuple[int, tuple[int, ...], Path] | None:
     levels = [
         (_number(index / "level"), index)
         for index in folder.glob("index[0-9]*")
-        if (index / "level").exists() and not _is_of_instructions(index / "type")
+        if (index / "level").exists()
+        and not ((index / "type").exists() and _text(index / "type") == "Instruction")
     ]
     for level, index in sorted(levels, reverse=True):
         shared = index / "shared_cpu_list", index / "shared_cpu_map"
         if any(path.exists() for path in shared) and (cpus := _either(*shared)):
             return level, cpus, index
     return None
-
-
-def _is_of_instructions(path: Path) -> bool:
-    return path.exists() and _text(path) == "Instruction"

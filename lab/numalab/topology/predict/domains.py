@@ -1,9 +1,11 @@
 """Builds the NUMA levels and the sched domains of every CPU (kernel/sched/topology.c)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal, get_args
 
+from numalab.topology.distances import Matrix
 from numalab.topology.predict.firmware import GuestMachine
 from numalab.topology.predict.rules import KernelRules
 
@@ -15,7 +17,7 @@ NUMA_TYPES: tuple[NumaType, ...] = get_args(NumaType)  # as `enum numa_topology_
 class NumaLevels:
     """`distances` ascending, local first; `masks[level][node]` are the CPUs within that distance.
 
-    A node that the kernel leaves out (a CPU-less one) has the mask 0.
+    A node that the kernel leaves out, because it has no CPUs, has the mask 0.
     """
 
     distances: tuple[int, ...]
@@ -24,51 +26,43 @@ class NumaLevels:
 
 
 def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
-    """Find the NUMA levels: `sched_init_numa()`, 6.12, kernel/sched/topology.c.
+    """Work out the NUMA levels: `sched_init_numa()`, 6.12, kernel/sched/topology.c.
 
-    5.10 (with the sort by bitmap that stable took from 5.12) looks at CPU-less nodes as well.
+    5.10 (with the sort by bitmap that stable took from 5.12) counts CPU-less nodes as well.
     """
-    counted = counted_nodes(machine, rules)
-    distances = tuple(sorted({machine.distances[a][b] for a in counted for b in counted}))
+    counted, table = counted_nodes(machine, rules), machine.distances
+    distances = tuple(sorted({table[a][b] for a in counted for b in counted}))
     masks = []
     for limit in distances:
         level = [0] * len(machine.nodes)
-        for a in counted:
-            for b in counted:
-                if machine.distances[a][b] <= limit:
-                    level[a] |= machine.nodes[b]
+        for a, b in product(counted, counted):
+            if table[a][b] <= limit:
+                level[a] |= machine.nodes[b]
         masks.append(tuple(level))
-    return NumaLevels(distances, tuple(masks), numa_type(machine, distances, counted))
+    return NumaLevels(distances, tuple(masks), _numa_type(table, distances, counted))
 
 
 def counted_nodes(machine: GuestMachine, rules: KernelRules) -> list[int]:
     """Return the nodes whose distances make levels."""
-    everyone = range(len(machine.nodes))
-    return [node for node in everyone if machine.nodes[node] or not rules.only_nodes_with_cpus]
+    nodes = range(len(machine.nodes))
+    return [node for node in nodes if machine.nodes[node] or not rules.only_nodes_with_cpus]
 
 
-def numa_type(machine: GuestMachine, levels: tuple[int, ...], nodes: Iterable[int]) -> NumaType:
+def _numa_type(table: Matrix, levels: Sequence[int], nodes: Sequence[int]) -> NumaType:
     """Name the machine's type: `init_numa_topology_type()`, 6.12, kernel/sched/topology.c.
 
-    The answer rests on the first pair of nodes that is farthest apart: it is a mesh if some node
-    is nearer to both, else a backplane.
+    The first pair of nodes at the largest distance decides: the type is a mesh if some node is
+    nearer to both, else a backplane.
     """
-    if len(levels) <= 2:
-        return "direct"
     farthest = levels[-1]
-    nodes = list(nodes)
-    table = machine.distances
-    for a in nodes:
-        for b in nodes:
-            if table[a][b] < farthest:
-                continue
-            if any(table[a][c] < farthest and table[b][c] < farthest for c in nodes):
-                return "glueless mesh"
-            return "backplane"
-    return "direct"
+    pairs = ((a, b) for a, b in product(nodes, nodes) if table[a][b] == farthest)
+    if len(levels) <= 2 or (pair := next(pairs, None)) is None:
+        return "direct"
+    is_mesh = any(table[pair[0]][c] < farthest and table[pair[1]][c] < farthest for c in nodes)
+    return "glueless mesh" if is_mesh else "backplane"
 
 
-# Flags that sd_init() gives to every domain (5.10 to 7.0).
+# sd_init() sets these flags of every domain (5.10 to 7.0).
 BASE_FLAGS = frozenset(
     {
         "SD_BALANCE_NEWIDLE",
@@ -78,7 +72,7 @@ BASE_FLAGS = frozenset(
         "SD_PREFER_SIBLING",
     }
 )
-# Every flag but one needs at least two groups (SDF_NEEDS_GROUPS, include/linux/sched/sd_flags.h).
+# All other flags need at least two groups (SDF_NEEDS_GROUPS, include/linux/sched/sd_flags.h).
 FLAGS_WITHOUT_GROUPS = frozenset({"SD_WAKE_AFFINE"})
 FAR_FLAGS = frozenset({"SD_BALANCE_EXEC", "SD_BALANCE_FORK", "SD_WAKE_AFFINE"})
 
@@ -122,7 +116,7 @@ class Domain:
 class DomainTree:
     """All domains: `by_level[level][cpu]`, where a CPU may lack a level; `lowest[cpu]`.
 
-    `broken` names the levels at which a domain had to be enlarged to hold its child
+    `broken` names the levels at which the kernel enlarges a domain to hold its child
     (`BUG: arch topology borken`).
     """
 
@@ -168,7 +162,7 @@ def build_domains(cpu_count: int, levels: tuple[Level, ...]) -> DomainTree:
 
     A CPU's list ends with the first domain that spans all CPUs (6.12; the same in 5.10 and 7.0).
     """
-    everyone = (1 << cpu_count) - 1
+    all_cpus = (1 << cpu_count) - 1
     by_level: list[dict[int, Domain]] = [{} for _ in levels]
     lowest, broken = [], dict[str, None]()
     flags = [_domain_flags(level) for level in levels]
@@ -186,7 +180,7 @@ def build_domains(cpu_count: int, levels: tuple[Level, ...]) -> DomainTree:
                 lowest.append(domain)
             by_level[place][cpu] = domain
             child = domain
-            if span == everyone:
+            if span == all_cpus:
                 break
     return DomainTree(tuple(by_level), tuple(lowest), tuple(broken))
 
@@ -204,10 +198,10 @@ def _domain_flags(level: Level) -> frozenset[str]:
 
 
 def set_numa_imbalance(tree: DomainTree, llc_flag: str) -> None:
-    """Set how far nodes may be out of balance: `build_sched_domains()`, 6.0 to 7.0.
+    """Set the allowed imbalance between nodes: `build_sched_domains()`, 6.0 to 7.0.
 
-    With one last-level cache in a node that is 12.5 % of the node's CPUs, with more the number
-    of caches; wider domains have it in proportion.
+    With one last-level cache in a node it is 12.5 % of the node's CPUs, with several it is their
+    number; in wider domains it grows in proportion.
     """
     for lowest in tree.lowest:
         imbalance, imbalance_span = 0, 1
@@ -229,9 +223,9 @@ def set_numa_imbalance(tree: DomainTree, llc_flag: str) -> None:
 
 
 def attached_domains(lowest: Domain) -> list[Domain]:
-    """Drop the domains that do not help scheduling: `cpu_attach_domain()`, 6.12 (also 5.10, 7.0).
+    """Return the domains that the kernel keeps, smallest first.
 
-    The lists of groups must be complete. Returns what is left, smallest first.
+    `cpu_attach_domain()`, 6.12 (also 5.10, 7.0). The lists of groups must be complete.
     """
     kept: list[Domain] = [lowest]
     domain = lowest.parent

@@ -27,12 +27,12 @@ DEFAULT_KERNEL = "6.12"
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a kernel will say about a machine.
+    """The predicted sched domains and messages of a kernel.
 
-    `rules` are those of the kernel version, with a remark where that is not known. `cpus` are the
-    sched domains of each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these domains allows
-    between nodes, in tasks (empty before 6.0). `warnings` are what the kernel warns about while it
-    builds them, `errors` its `ERROR:` lines under sched_verbose.
+    `rules` have a remark where the kernel version is not known. `cpus` are the sched domains of
+    each CPU. `imb_numa_nr[cpu]` is the imbalance that each of these domains allows between nodes,
+    in tasks (empty before 6.0). `warnings` are the kernel's while it builds domains, `errors` its
+    `ERROR:` lines under sched_verbose.
     """
 
     topology: str
@@ -61,8 +61,8 @@ def predict(
 ) -> Prediction:
     """Predict sched domains and groups, following `sched_init_smp()` of that kernel version.
 
-    `kernel` is a version such as `6.12` or `6.12.117`, or its rules. `construction` says how groups
-    are built. `vendor` is that of the guest's CPU model. Raises UserError for a kernel before 5.10.
+    `kernel` is a version such as `6.12` or `6.12.117`, or its rules. `vendor` is that of the
+    guest's CPU model. Raises UserError for a kernel before 5.10.
     """
     rules = rules_for(kernel) if isinstance(kernel, str) else kernel
     machine = guest_machine(topology, vendor, rules)
@@ -148,9 +148,8 @@ def expected_errors(
     `BEFORE_4_13` the first group is not compared with the child domain, as before 4.13.
     """
     before_fix = construction is Construction.BEFORE_4_13
+    nodes, table = counted_nodes(machine, rules), machine.distances
     errors: dict[str, None] = {}
-    nodes = counted_nodes(machine, rules)
-    table = machine.distances
     if any(table[a][b] != table[b][a] for a in nodes for b in nodes):
         errors[NOT_SYMMETRIC] = None
     for cpu in cpus:
@@ -176,16 +175,16 @@ def _domain_errors(
             yield f"ERROR: flag {flag} set here but not in child"
         if flag in SHARED_PARENT and parent is not None and flag not in parent.flags:
             yield f"ERROR: flag {flag} set here but not in parent"
-    together: set[int] = set()
+    covered: set[int] = set()
     for place, group in enumerate(domain.groups):
-        # Until 7.0 the kernel looks for SD_OVERLAP, which the same domains have.
-        if "SD_NUMA" not in domain.flags and together & set(group.span):
+        # Until 7.0 the kernel tests SD_OVERLAP, a flag of the same domains.
+        if "SD_NUMA" not in domain.flags and covered & set(group.span):
             yield "ERROR: repeated CPUs"
             break
-        together |= set(group.span)
+        covered |= set(group.span)
         if place == 0 and child is not None and child.span != group.span:
             yield _OTHER_THAN_CHILD
-    if together != set(domain.span):
+    if covered != set(domain.span):
         yield "ERROR: groups don't span domain->span"
-    if parent is not None and not together <= set(parent.span):
+    if parent is not None and not covered <= set(parent.span):
         yield "ERROR: parent span is not a superset of domain->span"
