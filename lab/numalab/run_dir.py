@@ -107,6 +107,8 @@ class RunDir:
     """The decoded events, Parquet."""
     measures = FileIn("measures.json")
     """The measures of this run, JSON."""
+    added_measures = FileIn("added-measures.json")
+    """The measures that `numalab measure` added later, JSON."""
     perfetto = FileIn("run.perfetto-trace")
     """The run for the Perfetto UI, written when it is asked for."""
     analysis = FileIn("analysis.json")

@@ -104,7 +104,7 @@ def verify(
         errors = {failure.ended.run: failure.ended.error for failure in failures}
         repetitions = load_study(repeated)[1] if repeated.exist else ()
         second = {repetition.id: repetition for repetition in repetitions}
-        return tuple(_compared(stored_run, second, errors) for stored_run in chosen)
+        return tuple(compare_runs(stored_run, second, errors) for stored_run in chosen)
 
 
 def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) -> list[StoredRun]:
@@ -115,9 +115,13 @@ def _chosen(results: Results, runs: Sequence[StoredRun], wanted: Sequence[str]) 
     return [run for name, run in by_name.items() if not wanted or name in wanted]
 
 
-def _compared(
+def compare_runs(
     run: StoredRun, second: Mapping[str, StoredRun], errors: Mapping[str, str]
 ) -> Verification:
+    """Compare a stored run with its repetition among the runs `second`.
+
+    Measures that `numalab measure` added are left out. `errors` are the reasons of failed runs.
+    """
     name, mode = run.id, run.manifest.mode
     if name not in second:
         return Verification(name, mode, error=errors.get(name, "it was not done again"))
@@ -130,7 +134,9 @@ def _compared(
         events=_events(run, other) if with_events else "",
         compared="events and measures" if with_events else "measures",
         measures=tuple(
-            measure for measure in run.measures if run.value(measure) != other.value(measure)
+            measure
+            for measure in run.measures
+            if measure not in run.added and run.value(measure) != other.value(measure)
         ),
     )
 

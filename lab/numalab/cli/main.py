@@ -34,6 +34,7 @@ COMMANDS = {
     "import": ("results", "Unpack results that somebody else packed."),
     "hunt": ("hunt", "Look for machines and loads on which a kernel misbehaves."),
     "bisect": ("study", "Find the commit or patch that changed a measure."),
+    "measure": ("results", "Compute new measures for stored runs."),
     "compare": ("results", "Compare two results of a study; for CI."),
     "init": ("study", "Make a lab folder of one's own."),
     "trace": ("results", "Measure any trace.dat, also from bare metal."),

@@ -89,6 +89,7 @@ def export_compact(results: Results, target: Results) -> int:
                     run.manifest.seed,
                 ),
                 run.measures.values(),
+                run.added,
             )
             for run in runs
         ),

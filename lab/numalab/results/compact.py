@@ -5,7 +5,7 @@ the table the plan, both as the texts of their JSON files. Events, timelines, fi
 left out: deterministic runs give them again (`numalab verify --output`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -40,6 +40,8 @@ COLUMNS = pl.Schema(
         "plan": pl.String,
     }
 )
+# True for the measures that `numalab measure` added; without any there is no such column.
+_ADDED = pl.Schema({"added": pl.Boolean})
 _INFO = ("measure", "unit", "direction", "kind", "definition", "source")
 _INFOS = TypeAdapter(tuple[StoredMeasure, ...])
 _MOST_ROWS = 1_000_000
@@ -53,31 +55,37 @@ class CompactRun:
     name: str
     manifest: bytes
     measures: tuple[Measure, ...]
+    added: frozenset[str]
 
 
 def write_compact(
-    path: Path, plan: str, runs: Iterable[tuple[str, tuple[object, ...], Iterable[Measure]]]
+    path: Path,
+    plan: str,
+    runs: Iterable[tuple[str, tuple[object, ...], Iterable[Measure], Collection[str]]],
 ) -> None:
     """Write a compact file.
 
-    A run is its manifest as JSON, the values of `run` to `seed`, and its measures. Raises UserError
-    for more measures than can be read.
+    A run is its manifest as JSON, the values of `run` to `seed`, its measures, and the names of
+    those that were added. Raises UserError for more measures than can be read.
     """
     rows: list[tuple[object, ...]] = []
-    for manifest, key, measures in runs:
+    for manifest, key, measures, added in runs:
         text: str | None = manifest
         for measure in measures:
             info, value = measure.info, measure.value
             exact = value if isinstance(value, int) else None
             about = (info.unit, info.direction, info.kind, info.definition, info.source)
-            rows.append((*key, info.name, value, exact, *about, text, None if rows else plan))
+            last = (text, None if rows else plan, info.name in added)
+            rows.append((*key, info.name, value, exact, *about, *last))
             text = None
     if not 0 < len(rows) <= _MOST_ROWS:
         raise UserError(f"{len(rows)} measures: 1 to {_MOST_ROWS} are possible", file=path)
+    schema = pl.Schema({**COLUMNS, **_ADDED})
+    table = pl.DataFrame(rows, schema, orient="row", strict=False)
+    if not table["added"].any():
+        table = table.drop("added")
     with replacing(path) as temporary:
-        pl.DataFrame(rows, COLUMNS, orient="row", strict=False).write_parquet(
-            utf8_path(temporary), compression_level=19
-        )
+        table.write_parquet(utf8_path(temporary), compression_level=19)
 
 
 def read_compact_plan(path: Path) -> bytes:
@@ -93,13 +101,16 @@ def read_compact_plan(path: Path) -> bytes:
 
 def read_compact_runs(path: Path) -> tuple[CompactRun, ...]:
     """Return the runs of a compact file. Raises what `read_compact_plan` raises."""
-    table = collect(_scanned(path).select("run", *_INFO, "value", "integer", "manifest"))
+    scanned = _scanned(path)
+    if "added" not in scanned.collect_schema():
+        scanned = scanned.with_columns(added=False)
+    table = collect(scanned.select("run", *_INFO, "value", "integer", "manifest", "added"))
     infos = table.select(_INFO).unique(maintain_order=True).with_row_index("info")
     stored = _INFOS.validate_json(
         infos.select(pl.col("measure").alias("name"), *_INFO[1:], value=None).write_json()
     )
     numbered = table.join(infos, on=_INFO, how="left", maintain_order="left", nulls_equal=True)
-    rows = numbered.select("run", "manifest", "info", "value", "integer").iter_rows()
+    rows = numbered.select("run", "manifest", "info", "value", "integer", "added").iter_rows()
     runs = tuple(_runs(rows, [measure.measure().info for measure in stored]))
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("the rows of a run are not together")
@@ -108,7 +119,7 @@ def read_compact_runs(path: Path) -> tuple[CompactRun, ...]:
 
 def _scanned(path: Path) -> pl.LazyFrame:
     table = scan_parquet(path, most=_MOST_BYTES, most_rows=_MOST_ROWS)
-    if table.collect_schema() != COLUMNS:
+    if table.collect_schema() not in (COLUMNS, pl.Schema({**COLUMNS, **_ADDED})):
         raise ValueError("other columns than compact results have")
     return table
 
@@ -120,6 +131,7 @@ def _runs(rows: Iterable[tuple[Any, ...]], infos: list[MeasureInfo]) -> Iterator
             raise ValueError(f"the run {name} has no name or no manifest")
         measures = tuple(
             Measure(infos[info], value if integer is None else integer)
-            for _, _, info, value, integer in of_run
+            for _, _, info, value, integer, _ in of_run
         )
-        yield CompactRun(str(name), str(of_run[0][1]).encode(), measures)
+        added = frozenset(infos[row[2]].name for row in of_run if row[5])
+        yield CompactRun(str(name), str(of_run[0][1]).encode(), measures, added)

@@ -4,6 +4,7 @@ A file that cannot be read, or does not fit its model, raises a UserError that n
 results are damaged.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,13 +44,15 @@ class _Formatted(Stored):
 class StoredRun:
     """A finished run, as it was stored; `measures` by name.
 
-    `compact`: only the manifest and the measures are stored, and `directory` does not exist.
+    `added` are the names of measures that `numalab measure` computed later. `compact`: only the
+    manifest and the measures are stored, and `directory` does not exist.
     """
 
     directory: RunDir
     manifest: Manifest
     measures: Mapping[str, Measure]
     compact: bool = False
+    added: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:
@@ -152,13 +155,23 @@ def load_run(directory: RunDir) -> StoredRun:
     manifest = load_manifest(directory)
     if manifest.run != directory.path.name:
         raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
-    with damage_explained(directory.measures):
-        data = _OF_RUN.read(directory.measures)
-        measures = _by_name([stored.measure() for stored in _MEASURES.validate_json(data)])
-    return StoredRun(directory, manifest, measures)
+    measures = _read_measures(directory.measures)
+    if not os.path.lexists(directory.added_measures):
+        return StoredRun(directory, manifest, measures)
+    later = _read_measures(directory.added_measures)
+    added = frozenset(later.keys() - measures.keys())
+    # The measures of the run itself never change.
+    return StoredRun(directory, manifest, {**measures, **later, **measures}, added=added)
 
 
-def _by_name(measures: Sequence[Measure]) -> Mapping[str, Measure]:
+def _read_measures(path: Path) -> Mapping[str, Measure]:
+    with damage_explained(path):
+        data = _OF_RUN.read(path)
+        return measures_by_name([stored.measure() for stored in _MEASURES.validate_json(data)])
+
+
+def measures_by_name(measures: Sequence[Measure]) -> Mapping[str, Measure]:
+    """Return measures by name. Raises ValueError for a value that no table holds."""
     for measure in measures:
         if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
             raise ValueError(f"{measure.name[:80]} is out of all bounds")
@@ -171,7 +184,8 @@ def _from_compact(results: Results, run: CompactRun) -> StoredRun:
     if manifest.run != run.name:
         raise _damaged(path, f"the manifest of {run.name[:80]} is of the run {manifest.run}")
     with damage_explained(path):
-        return StoredRun(results.run(run.name), manifest, _by_name(run.measures), compact=True)
+        measures = measures_by_name(run.measures)
+        return StoredRun(results.run(run.name), manifest, measures, compact=True, added=run.added)
 
 
 def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
@@ -218,14 +232,25 @@ def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None
             return read_timeline(directory)
     with damage_explained(directory.events):
         table = scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS)
-        schema = table.collect_schema()
-        for name in ("time_ns", "cpu", "pid"):
-            if not schema.get(name, pl.Null).is_integer():
-                raise ValueError(f"it has no column of numbers {name}")
-        if schema.get("event") != pl.String:
-            raise ValueError("it has no column of texts event")
-        events = collect(typed(table))
+        events = collect(_checked_events(table))
     return timeline_of(events, tasks)
+
+
+def scan_stored_events(directory: RunDir) -> pl.LazyFrame:
+    """Scan every column of a run's events. Raises UserError."""
+    with damage_explained(directory.events):
+        return _checked_events(scan_parquet(directory.events, most=_EVENTS_BYTES))
+
+
+def _checked_events(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the events in their types. Raises ValueError for a table that is none of events."""
+    schema = table.collect_schema()
+    for name in ("time_ns", "cpu", "pid"):
+        if not schema.get(name, pl.Null).is_integer():
+            raise ValueError(f"it has no column of numbers {name}")
+    if schema.get("event") != pl.String:
+        raise ValueError("it has no column of texts event")
+    return typed(table)
 
 
 def load_all_events(directory: RunDir) -> pl.DataFrame:

@@ -69,53 +69,70 @@ class RunFiles:
         and write it beside them.
 
         Raises WorkloadFailed when the command did not print a metric that its workload file
-        requires.
+        requires, and for a guest that left no output or counters.
         """
         directory = self.directory
-        before, after = (
-            parse_vmstat(_text(path)) for path in (directory.vmstat_before, directory.vmstat_after)
+        for path in (directory.vmstat_before, directory.vmstat_after):
+            left_by_guest(path)
+        run = Recording(
+            scan_events(directory),
+            topology,
+            tasks=workload.tasks,
+            allowed_cpus=workload.allowed_cpus or None,
         )
-        analysis = analyse(
-            Recording(
-                scan_events(directory),
-                topology,
-                tasks=workload.tasks,
-                allowed_cpus=workload.allowed_cpus or None,
-                recorded=self._recorded(capture),
-                vmstat=difference(before, after),
-                samples=self._samples(capture),
-                command=self._command(workload, capture),
-                directory=directory,
-                memory=read_memory_tables(directory),
-            )
+        run = self.add_counters(run, capture, workload.name)
+        assert run.command is not None
+        command = replace(
+            run.command,
+            metrics=PARSERS.find(workload.parser)(workload.metrics, _text(directory.stdout)),
+            memory_mib=workload.memory_mib,
         )
+        analysis = analyse(replace(run, command=command))
         if directory.memory_parameters.exists():  # of mode timed
             measures = tuple(map(modelled, analysis.measures))
             analysis = replace(analysis, measures=measures)
         save_domains(directory, self.guest_view.sched_log)
         save_analysis(directory, analysis)
 
-    def _command(self, workload: BoundWorkload, capture: CaptureSpec) -> CommandData:
-        """Read what the command printed and took, and what was counted before and after it."""
+    def add_counters(self, run: Recording, capture: CaptureSpec, workload: str) -> Recording:
+        """Return a recording with all that the guest left beside its events, None what it did not.
+
+        `command` lacks the metrics that the command printed.
+        """
+        directory = self.directory
+        vmstat = [
+            parse_vmstat(_text_if_there(path))
+            for path in (directory.vmstat_before, directory.vmstat_after)
+        ]
+        return replace(
+            run,
+            recorded=self._recorded(capture),
+            vmstat=difference(*vmstat) if all(vmstat) else None,
+            samples=self._samples(capture),
+            command=self._command(workload, capture),
+            directory=directory,
+            memory=read_memory_tables(directory),
+        )
+
+    def _command(self, workload: str, capture: CaptureSpec) -> CommandData:
+        """Read the times of the command, and what was counted before and after it."""
         directory = self.directory
         before, after = (
             parse_schedstat(_text_if_there(path))
             for path in (directory.schedstat_before, directory.schedstat_after)
         )
         numastat = None
-        if capture.numastat:
+        if capture.numastat and directory.numastat_before.exists():
             numastat = (
                 parse_numastat(_text_if_there(directory.numastat_before)),
                 parse_numastat(_text_if_there(directory.numastat_after)),
             )
         return CommandData(
-            workload.name,
-            PARSERS.find(workload.parser)(workload.metrics, _text(directory.stdout)),
-            parse_times(_text_if_there(directory.times)),
-            perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
-            (before, after),
-            numastat,
-            workload.memory_mib,
+            workload,
+            times=parse_times(_text_if_there(directory.times)),
+            perf=perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
+            schedstat=(before, after),
+            numastat=numastat,
         )
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:
@@ -130,11 +147,13 @@ class RunFiles:
         """Return what was sampled, if its times are those of the trace."""
         if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
             return None
-        found = parse_samples(_text_if_there(self.directory.samples))
+        if not self.directory.samples.exists():
+            return None
+        samples = parse_samples(_text_if_there(self.directory.samples))
         if not capture.added:
-            return found
+            return samples
         added = parse_added(_text_if_there(self.directory.sampled), capture.added)
-        return replace(found, added=added)
+        return replace(samples, added=added)
 
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:

@@ -1,0 +1,171 @@
+"""Computes measures that were added to the registry later, for stored runs with their events."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.analysis.measures.catalogue import explain, groups
+from numalab.analysis.measures.family import MeasureGroup
+from numalab.capture.spec import CaptureSpec, load_capture
+from numalab.errors import LabError, UserError
+from numalab.files import write_json
+from numalab.measure import Measure, SourceKind, modelled
+from numalab.progress import Progress
+from numalab.recording.recording import Recording
+from numalab.results.layout import Results, no_link
+from numalab.results.reader import (
+    StoredRun,
+    damage_explained,
+    load_runs,
+    measures_by_name,
+    scan_stored_events,
+)
+from numalab.results.run_files import RunFiles
+from numalab.results.stored import StoredMeasure
+from numalab.study.model import Study
+from numalab.study.stored import stored_study, stored_topology
+
+EVENTS = "its events (events.parquet)"
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Runs without the data of a measure; `measure` is empty for every measure."""
+
+    measure: str
+    needs: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AddedMeasures:
+    """The measures added to each run, by run, and the runs without their data."""
+
+    measures: Mapping[str, tuple[Measure, ...]]
+    lacking: tuple[Lacking, ...]
+
+
+def add_measures(
+    results: Results, names: Collection[str] = (), on_progress: Progress | None = None
+) -> AddedMeasures:
+    """Compute the measures of the registry that `measures.json` of each run lacks, and store them.
+
+    With `names` only these. They go to `added-measures.json`, where a measure of the same name is
+    replaced; `measures.json` stays as it is. Which events were recorded is what the study asks for.
+    Raises UserError for damaged and for compact results, an unknown name, and a measure that fails.
+    """
+    for name in names:
+        explain(name)
+    plan, runs = load_runs(results)
+    if results.is_compact:
+        hint = f"recreate them with `numalab verify {results.path} --output FOLDER`"
+        raise UserError(f"compact results have no events: {hint}", file=results.path)
+    study = stored_study(plan, results)
+    capture = load_capture(study.capture, results.plan)
+    added: dict[str, tuple[Measure, ...]] = {}
+    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for count, run in enumerate(runs):
+        if on_progress is not None:
+            on_progress(run.id, count / len(runs))
+        stored = run.measures.keys() - run.added
+        wanted = [group for group in groups() if _is_wanted(group, stored, names)]
+        if not wanted:
+            continue
+        if not run.directory.events.exists():
+            lacking["", (EVENTS,)].append(run.id)
+            continue
+        recording = _recording(run, study, capture)
+        measures = []
+        for measure in _compute(wanted, recording, run):
+            if measure.name in stored or (names and measure.name not in names):
+                continue
+            if needs := _needs(measure, recording):
+                lacking[measure.name, needs].append(run.id)
+            else:
+                measures.append(measure)
+        if measures:
+            added[run.id] = tuple(measures)
+            _store(run, measures)
+    if added:
+        # The catalogue of `query` knows runs by the time of their manifests.
+        no_link(results.runs_table.parent)
+        results.runs_table.unlink(missing_ok=True)
+    return AddedMeasures(
+        added, tuple(Lacking(*key, tuple(runs_of)) for key, runs_of in lacking.items())
+    )
+
+
+def _is_wanted(group: MeasureGroup, stored: Collection[str], names: Collection[str]) -> bool:
+    """Return whether a group may give a measure that is wanted and not stored."""
+    if names:
+        wanted = [name for name in names if name not in stored]
+        return any(family.explain(name) for family in group.families for name in wanted)
+    return not all(any(map(family.explain, stored)) for family in group.families)
+
+
+def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
+    about, directory = run.manifest, run.directory
+    topology = stored_topology(study, about, directory.manifest)
+    with damage_explained(directory.path):
+        recording = RunFiles(directory).add_counters(
+            Recording(
+                scan_stored_events(directory),
+                topology,
+                tasks=about.workload.tasks,
+                allowed_cpus=about.workload.allowed_cpus or None,
+            ),
+            capture,
+            about.workload.name,
+        )
+    if directory.times.exists() or about.trace is None:
+        return recording
+    # Without the files of its guest it is not known which optional events the kernel lacks.
+    optional = {event.name for event in capture.events if event.optional}
+    occurred = about.trace.counts
+    return replace(
+        recording,
+        recorded=[
+            name
+            for name in recording.recorded or ()
+            if name not in optional or name.rpartition(":")[2] in occurred
+        ],
+    )
+
+
+def _compute(
+    wanted: Sequence[MeasureGroup], recording: Recording, run: StoredRun
+) -> Iterator[Measure]:
+    """Yield the measures of groups. Raises UserError for a measure that fails."""
+    for group in wanted:
+        try:
+            measures = list(group.compute(recording))
+            measures_by_name([StoredMeasure.of(measure).measure() for measure in measures])
+        except LabError:
+            raise
+        except Exception as error:  # of a plug-in, or of damaged events
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            raise UserError(
+                f"the measure {group.name!r} fails for this run: {reason}", file=run.directory.path
+            ) from error
+        yield from map(modelled, measures) if run.manifest.mode == "timed" else measures
+
+
+def _needs(measure: Measure, recording: Recording) -> tuple[str, ...]:
+    """Return the data that a measure without value needs and the run lacks."""
+    if measure.value is not None:
+        return ()
+    needs = []
+    for source in measure.info.sources:
+        if source.kind is not SourceKind.TRACE:
+            needs.append(str(source))
+        elif source.what:
+            needs += [name for name in source.what.split(", ") if not recording.has(name)]
+    return tuple(needs)
+
+
+def _store(run: StoredRun, measures: Sequence[Measure]) -> None:
+    """Write the measures, and those added before, in order of their names."""
+    merged = {name: run.measures[name] for name in run.added}
+    merged |= {measure.name: measure for measure in measures}
+    table = [StoredMeasure.of(merged[name]).model_dump() for name in sorted(merged)]
+    write_json(run.directory.added_measures, table)

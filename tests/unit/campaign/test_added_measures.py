@@ -1,0 +1,183 @@
+"""Measures that were added after the runs are computed from stored events, and merged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from numalab.analysis.measures.catalogue import explain
+from numalab.api import Recording, register_measure
+from numalab.campaign.added_measures import EVENTS, add_measures
+from numalab.campaign.verify import compare_runs
+from numalab.cli.results.measure import command
+from numalab.errors import UserError
+from numalab.report.build.study import gather
+from numalab.results.archive import export_compact, export_results, import_results
+from numalab.results.layout import Results
+from numalab.results.query import catalogue, query
+from numalab.results.reader import load_runs
+from support.example_results import RUNS, copy_example
+from support.one_command import invoke
+
+pytestmark = pytest.mark.usefixtures("without_plugins")
+FORKS = {RUNS[0]: 4, RUNS[1]: 1}
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Results:
+    return Results(copy_example(tmp_path / "results"))
+
+
+def register(name: str, events: list[str], value: Callable[[Recording], Any] | None = None) -> None:
+    def compute(run: Recording) -> Any:
+        """How often it happened."""
+        return run.events(*events).height if value is None else value(run)
+
+    register_measure(name, unit="events", events=events)(compute)
+
+
+@pytest.fixture
+def forks(without_plugins: None) -> None:
+    register("forks", ["sched_process_fork"])
+
+
+def values(results: Results, name: str) -> dict[str, Any]:
+    return {run.id: run.value(name) for run in load_runs(results)[1]}
+
+
+@pytest.mark.usefixtures("forks")
+def test_every_reader_has_the_added_measure(stored: Results, tmp_path: Path) -> None:
+    before = [stored.run(run).measures.read_bytes() for run in RUNS]
+    sql = "SELECT run, value FROM measures WHERE measure = 'forks' ORDER BY run DESC"
+    assert query([catalogue(stored)], sql).is_empty()
+    add_measures(stored)
+    assert [stored.run(run).measures.read_bytes() for run in RUNS] == before
+    assert values(stored, "forks") == FORKS
+    assert dict(query([catalogue(stored)], sql).iter_rows()) == FORKS
+    (report,) = gather(stored)
+    assert "forks" in {info.name for info in report.measures}
+    export_results(stored, tmp_path / "a.tar.zst")
+    assert values(import_results(tmp_path / "a.tar.zst", tmp_path / "imported"), "forks") == FORKS
+
+
+@pytest.mark.usefixtures("forks")
+def test_the_same_measure_again_gives_the_same_bytes(stored: Results) -> None:
+    path = stored.run(RUNS[0]).added_measures
+    add_measures(stored)
+    first = path.read_bytes()
+    add_measures(stored)
+    assert path.read_bytes() == first
+    register("wake_ups", ["sched_wakeup"])
+    add_measures(stored, ["wake_ups"])
+    assert [measure["name"] for measure in json.loads(path.read_bytes())] == ["forks", "wake_ups"]
+
+
+@pytest.mark.usefixtures("forks")
+def test_verify_does_not_compare_an_added_measure(stored: Results, tmp_path: Path) -> None:
+    repeated = {run.id: run for run in load_runs(stored)[1]}
+    add_measures(stored)
+    compact = Results(tmp_path / "compact")
+    export_compact(stored, compact)
+    assert values(compact, "forks") == FORKS
+    for results in (stored, compact):
+        for run in load_runs(results)[1]:
+            assert run.added == {"forks"}
+            assert compare_runs(run, repeated, {}).identical
+
+
+def test_a_measure_of_the_run_itself_never_changes(stored: Results) -> None:
+    directory = stored.run(RUNS[0])
+    measures = json.loads(directory.measures.read_bytes())
+    name, value = measures[0]["name"], measures[0]["value"]
+    directory.added_measures.write_text(json.dumps([{**measures[0], "value": value + 1}]))
+    run = next(run for run in load_runs(stored)[1] if run.id == RUNS[0])
+    assert run.value(name) == value and not run.added
+    assert not add_measures(stored, [name]).measures
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[7]", '[{"name": "forks"}]'])
+def test_damaged_added_measures(stored: Results, text: str) -> None:
+    stored.run(RUNS[0]).added_measures.write_text(text)
+    with pytest.raises(UserError, match=r"added-measures\.json: a file of these .* damaged"):
+        load_runs(stored)
+
+
+def test_added_measures_are_no_link(stored: Results, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("[]")
+    stored.run(RUNS[0]).added_measures.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="damaged"):
+        load_runs(stored)
+
+
+def test_runs_without_the_data_are_named(stored: Results) -> None:
+    register("user_faults", ["page_fault_user"])
+    register("forks", ["sched_process_fork"])
+    stored.run(RUNS[1]).events.unlink()
+    added = add_measures(stored)
+    assert [measure.name for measure in added.measures[RUNS[0]]] == ["forks"]
+    lacking = {(entry.measure, entry.needs, entry.runs) for entry in added.lacking}
+    assert lacking == {
+        ("user_faults", ("page_fault_user",), (RUNS[0],)),
+        ("", (EVENTS,), (RUNS[1],)),
+    }
+    named = invoke(command, stored.path, "--measure", "user_faults")
+    assert named.exit_code == 1 and "user_faults: without page_fault_user" in named.stderr
+    assert invoke(command, stored.path).exit_code == 0
+
+
+def test_an_optional_event_that_the_kernel_may_lack_is_no_zero(stored: Results) -> None:
+    register("cpuset_skips", ["sched_skip_cpuset_numa"])
+    (lacking,) = add_measures(stored).lacking
+    assert lacking.needs == ("sched_skip_cpuset_numa",)
+
+
+def test_compact_results_have_no_events(stored: Results, tmp_path: Path) -> None:
+    compact = Results(tmp_path / "compact")
+    export_compact(stored, compact)
+    with pytest.raises(UserError, match=r"compact results have no events: .*--output FOLDER"):
+        add_measures(compact)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (lambda _: 1 << 70, "out of all bounds"),
+        (lambda _: float("nan"), "ValueError|ValidationError"),
+        (lambda _: "many", "ValidationError"),
+        (lambda run: run.samples.tasks, "AttributeError"),
+        (lambda run: run.events().select("nothing"), "ColumnNotFoundError"),
+    ],
+)
+def test_a_measure_that_fails_is_one_message(
+    stored: Results, value: Callable[[Recording], Any], reason: str
+) -> None:
+    register("broken", ["sched_switch"], value)
+    with pytest.raises(UserError, match=f"the measure 'broken' fails for this run: .*({reason})"):
+        add_measures(stored, ["broken"])
+    assert not stored.run(RUNS[0]).added_measures.exists()
+
+
+def test_damaged_events_are_one_message(stored: Results) -> None:
+    register("forks", ["sched_process_fork"])
+    path = stored.run(RUNS[0]).events
+    pl.read_parquet(path).drop("event").write_parquet(path)
+    with pytest.raises(UserError, match="damaged"):
+        add_measures(stored)
+
+
+def test_an_unknown_measure_is_refused(stored: Results) -> None:
+    with pytest.raises(UserError, match="no measure is called 'forkz'"):
+        add_measures(stored, ["forkz"])
+
+
+@pytest.mark.usefixtures("forks")
+def test_the_command_prints_the_range_and_json(stored: Results) -> None:
+    assert explain("forks").unit == "events"
+    line = invoke(command, stored.path).stdout.splitlines()[1]
+    assert line.split() == ["forks", "events", "2", "1", "4"]
+    document = json.loads(invoke(command, stored.path, "--json", "--measure", "forks").stdout)
+    assert document["measures"] == [{"name": "forks", "unit": "events", "values": FORKS}]
+    assert document["lacking"] == []
