@@ -172,8 +172,8 @@ def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[Me
         counts: dict[int, int] = {}
         size = 0
         for address in addresses:
-            counts, size = pages.get(address, ({}, size))
-            for host_node, count in counts.items():
+            mapped, size = pages.get(address, ({}, size))
+            for host_node, count in mapped.items():
                 counts[host_node] = counts.get(host_node, 0) + count
         proofs.append(MemoryProof(node, counts, size, placement.host_nodes[node]))
     return tuple(proofs)

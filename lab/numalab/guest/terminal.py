@@ -73,9 +73,9 @@ class Terminal:
                     shown, early = bool(marker), early[-len(READY) :]
                     readers += [self.keyboard] if shown else []
                 _write(self.screen, data, stopped)
-            elif stopped in marker:
+            elif stopped in ready:
                 return
-            elif self.keyboard in marker and not self._typed(console, stopped):
+            elif self.keyboard in ready and not self._typed(console, stopped):
                 readers.remove(self.keyboard)
                 pause = _AGAIN
                 if self.left:
