@@ -175,7 +175,7 @@ def main() -> None:
     @contextmanager
     def crew(store: Any, jobs: int, progress: Any) -> Any:
         pool: Any = SimpleNamespace(imap_unordered=lambda _, jobs: _Pool(list(jobs)))
-        yield workers.Examiners(store, pool, progress, jobs)
+        yield workers.CaseWorkers(store, pool, progress, jobs)
 
     for module in (hunt, bisect_case):
         for name, stand_in in (("connect", lambda _: None), ("prepare_benches", benches),
@@ -196,10 +196,10 @@ class _Pool:
 
     def next(self, timeout: float) -> Any:
         """Return the place of the next boot, and its result."""
-        from numalab.hunt.finding import Examined, Finding  # noqa: PLC0415
+        from numalab.hunt.finding import BootResult, Finding  # noqa: PLC0415
         from numalab.hunt.property import property_names  # noqa: PLC0415
 
         place, _ = self.jobs.pop(0)
-        return place, Examined(
+        return place, BootResult(
             tuple(Finding(n, 0, 0.6, 0.5, "ran elsewhere") for n in property_names()), 1.0
         )

@@ -72,7 +72,7 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
 
 
 @dataclass(frozen=True)
-class Examined:
+class BootResult:
     """What came of one boot: findings, or why there are none (`error`, of this host or numalab)."""
 
     findings: tuple[Finding, ...]
@@ -93,4 +93,4 @@ class Examined:
         return max(findings, key=lambda finding: finding.closeness, default=None)
 
 
-EXAMINED = TypeAdapter(Examined)
+BOOT_RESULT = TypeAdapter(BootResult)

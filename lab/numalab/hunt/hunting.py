@@ -10,20 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numalab.hunt.case import Case
-from numalab.hunt.coverage import classes
-from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined, Finding, limit_between
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.case import Case, classes
+from numalab.hunt.confirm import SEEDS, FreshBoots
+from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
-from numalab.hunt.pursuit.shrink import shrink
-from numalab.hunt.pursuit.trial import SEEDS, Trial
-from numalab.hunt.workers import Examiners
+from numalab.hunt.shrink import shrink
+from numalab.hunt.workers import CaseWorkers
 
 ROUND = 4  # machines
 _CLOSE = 0.7  # from here on a case is worth another look, where no rival says what is usual
 _KEPT = 8  # of the closest
-_LOOKS = 3  # at one machine where no rival says what is usual: what is near a limit there stays so
+_AGAIN = 3  # at one machine where no rival says what is usual: what is near a limit there stays so
 PURSUED = 6  # loads of one machine, at most
 
 
@@ -102,9 +101,9 @@ class Hunter:
 
     aim: Aim
     bench: HuntBench
-    workers: Examiners
+    workers: CaseWorkers
     tell: Tell
-    rival: HuntBench | None = None
+    reference: HuntBench | None = None
     hunt: Hunt = field(default_factory=Hunt)
     began: float = field(default_factory=time.monotonic)
 
@@ -113,9 +112,9 @@ class Hunter:
         return time.monotonic() - self.began < self.aim.seconds
 
     @property
-    def trial(self) -> Trial:
+    def fresh_boots(self) -> FreshBoots:
         """Where what was seen is tried again."""
-        return Trial(self.workers, self.bench, self.rival, self.aim.seed)
+        return FreshBoots(self.workers, self.bench, self.reference, self.aim.seed)
 
     def run(self) -> Hunt:
         """Hunt until the time or the machines are used up, and return what came of it."""
@@ -128,56 +127,58 @@ class Hunter:
                      for i in range(ROUND)]  # fmt: skip
             number += ROUND
             for first in range(0, ROUND, self.workers.count):
-                for case, examined, other in self._examined(cases[first:][: self.workers.count]):
-                    near += self._take(case, examined, other)
+                for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
+                    near += self._take(case, result, other)
                     if hunt.violations and aim.first_only:
                         return hunt
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
 
-    def _examined(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Examined, Examined | None]]:
+    def _boot_all(
+        self, cases: Sequence[Case]
+    ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
         """Boot cases; those in which something is suspected on the rival, too, with the same seed.
 
         As many as there are workers at a time, so that a suspicion need not wait for a whole round.
         """
-        results = self.workers.examine([(case, self.bench, self.aim.seed) for case in cases])
+        results = self.workers.boot([(case, self.bench, self.aim.seed) for case in cases])
         wanted = [
-            (case, self.rival, self.aim.seed)
-            for case, examined in zip(cases, results, strict=True)
-            if self.rival is not None and self._suspected(examined) and not self.aim.survey
+            (case, self.reference, self.aim.seed)
+            for case, result in zip(cases, results, strict=True)
+            if self.reference is not None and self._suspected(result) and not self.aim.survey
         ]
         booted = {case.text: other for (case, _, _), other
-                  in zip(wanted, self.workers.examine(wanted), strict=True)}  # fmt: skip
-        for case, examined in zip(cases, results, strict=True):
-            yield case, examined, booted.get(case.text)
+                  in zip(wanted, self.workers.boot(wanted), strict=True)}  # fmt: skip
+        for case, result in zip(cases, results, strict=True):
+            yield case, result, booted.get(case.text)
 
-    def _suspected(self, examined: Examined) -> list[Finding]:
+    def _suspected(self, result: BootResult) -> list[Finding]:
         """Return what is worth fresh boots, of the properties that are not found yet."""
         confirmed = {violation.finding.prop for violation in self.hunt.violations}
         return [
             finding
-            for finding in examined.findings
-            if self.trial.counts(finding) and finding.prop in self.aim.properties - confirmed
+            for finding in result.findings
+            if self.fresh_boots.counts(finding) and finding.prop in self.aim.properties - confirmed
         ]
 
-    def _take(self, case: Case, examined: Examined, other: Examined | None) -> list[Near]:
+    def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Near]:
         """Pursue what a boot shows, and return what came close to counting."""
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
-        if examined.error:
-            hunt.failed.append(examined.error)
+        if result.error:
+            hunt.failed.append(result.error)
             return []
         hunt.covered.update(classes(case))
         hunt.different[case.only().text] += 1
-        for finding in examined.findings:
+        for finding in result.findings:
             if finding.prop in self.aim.properties:
                 hunt.values.setdefault(finding.prop, []).append(finding.closeness)
-        near = _near(case, examined, self.aim) if self.rival is None else []
+        near = _near(case, result, self.aim) if self.reference is None else []
         if self.aim.survey:
             return near
-        clear = _clearest(self._suspected(examined), other)
+        clear = _clearest(self._suspected(result), other)
         for some in _groups(clear):
             if self._is_over():
                 break
@@ -191,7 +192,7 @@ class Hunter:
         return near
 
     def _is_new(self, near: Near) -> bool:
-        return self.rival is not None or self.hunt.different[near.case.only().text] < _LOOKS
+        return self.reference is not None or self.hunt.different[near.case.only().text] < _AGAIN
 
     def _is_over(self) -> bool:
         return not self.goes_on() or bool(self.hunt.violations and self.aim.first_only)
@@ -203,8 +204,8 @@ class Hunter:
         """
         for finding in findings:
             self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
-        confirmed = self.trial.confirm(findings, case)
-        minutes, boots = self._minutes(), self.workers.asked
+        confirmed = self.fresh_boots.confirm(findings, case)
+        minutes, boots = self._minutes(), self.workers.requested
         shown = sorted(
             confirmed.shown, key=lambda finding: (finding.most > 0, not finding.violated)
         )
@@ -231,7 +232,7 @@ class Hunter:
                     self._minutes(),
                     self.hunt.machines,
                     boots,
-                    self.workers.asked,
+                    self.workers.requested,
                 )
             )
             self.tell(f"found: {small[1].prop}: {small[1].text}")
@@ -239,16 +240,16 @@ class Hunter:
 
     def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
         """Return the smallest case that shows a finding about one, what it shows, and the seeds."""
-        trial = self.trial
+        fresh_boots = self.fresh_boots
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
-            return trial.shows(finding, cases)
+            return fresh_boots.shows(finding, cases)
 
         def settles(case: Case) -> bool:
-            return trial.settle(finding, case) is not None
+            return fresh_boots.settle(finding, case) is not None
 
         small = shrink(case, violates, self.goes_on, settles).case
-        settled = trial.settle(finding, small)
+        settled = fresh_boots.settle(finding, small)
         return None if settled is None else (small, *settled)
 
     def _fewest_loads(self, case: Case, finding: Finding) -> Case:
@@ -259,13 +260,13 @@ class Hunter:
         if not case.loads:
             return case
         idle = case.only(Load(100, case.loads[0].parts[:1]))
-        if self.trial.shows(finding, [idle])[0][0]:
+        if self.fresh_boots.shows(finding, [idle])[0][0]:
             return idle
         while len(case.loads) > 1:
             middle = len(case.loads) // 2
             halves = [case.only(*case.loads[middle:]), case.only(*case.loads[:middle])]
             smaller = next((half for half in halves
-                            if self.trial.shows(finding, [half])[0][0]), None)  # fmt: skip
+                            if self.fresh_boots.shows(finding, [half])[0][0]), None)  # fmt: skip
             if smaller is None:
                 break
             case = smaller
@@ -288,14 +289,14 @@ class Hunter:
         )
 
 
-def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
+def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
     """Return the loads that came close to a limit, where there is no rival to compare with.
 
     What is weak never counts then, however close.
     """
     return [
         Near(min(1.0, finding.closeness), case, finding.load)
-        for finding in examined.findings
+        for finding in result.findings
         if finding.load is not None
         and not finding.weak
         and finding.prop in aim.properties
@@ -303,7 +304,7 @@ def _near(case: Case, examined: Examined, aim: Aim) -> list[Near]:
     ]
 
 
-def _clearest(suspected: Sequence[Finding], other: Examined | None) -> list[Finding]:
+def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Finding]:
     """Return what to pursue, the clearest first: what some loads show, and the whole boot.
 
     What the rival showed in the same boot, or came near, is left out.

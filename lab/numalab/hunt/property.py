@@ -8,7 +8,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.recording import LoadRecording
 from numalab.plugins import Registry
 
-# Properties of the whole boot, which numalab.hunt.examine checks without a load.
+# Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS = "guest-lost", "kernel-log", "domains"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",

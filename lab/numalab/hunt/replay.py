@@ -1,11 +1,13 @@
-"""Cases of the corpus, done again: does each kernel do what the file says?"""
+"""Boot stored cases again: on the kernels of the case file, or on each step of a history."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from numalab.bisect.history import History, Step
+from numalab.bisect.search import places, start_search
 from numalab.hunt.case import Case
-from numalab.hunt.finding import Examined
+from numalab.hunt.finding import BootResult
 from numalab.study.model import CaseTable
 
 
@@ -35,7 +37,7 @@ def replay(
     case: Case,
     table: CaseTable,
     kernels: Sequence[tuple[str, bool]],
-    boots: Callable[[Case, str], Sequence[Examined]],
+    boots: Callable[[Case, str], Sequence[BootResult]],
 ) -> list[Replayed]:
     """Boot a case on kernels, each with whether it is to violate the property of its table.
 
@@ -43,21 +45,21 @@ def replay(
     """
     rows = []
     for kernel, expected in kernels:
-        examined = boots(case, kernel)
-        violated, text = verdict(examined, table.property, table.most, every=expected)
-        seconds = sum(boot.seconds for boot in examined)
+        result = boots(case, kernel)
+        violated, text = verdict(result, table.property, table.most, every=expected)
+        seconds = sum(boot.seconds for boot in result)
         rows.append(Replayed(name, kernel, table.property, expected, violated, text, seconds))
     return rows
 
 
 def verdict(
-    examined: Sequence[Examined], prop: str, most: float, *, every: bool = True
+    result: Sequence[BootResult], prop: str, most: float, *, every: bool = True
 ) -> tuple[bool | None, str]:
     """Say whether a property's value was above `most` in every boot, or in any, and what was seen.
 
     None: a boot was not judged.
     """
-    verdicts = [_verdict(boot, prop, most) for boot in examined]
+    verdicts = [_verdict(boot, prop, most) for boot in result]
     for violated, text in verdicts:
         if violated is None:
             return None, text
@@ -68,13 +70,13 @@ def verdict(
     return bool(bad), (bad or held)[0]
 
 
-def _verdict(examined: Examined, prop: str, most: float) -> tuple[bool | None, str]:
-    if examined.error:
-        return None, examined.error.splitlines()[0]
-    mine = [finding for finding in examined.findings if finding.prop == prop]
+def _verdict(result: BootResult, prop: str, most: float) -> tuple[bool | None, str]:
+    if result.error:
+        return None, result.error.splitlines()[0]
+    mine = [finding for finding in result.findings if finding.prop == prop]
     worst = max(mine, key=lambda finding: finding.closeness, default=None)
     if worst is None:
-        lost = next(iter(examined.violations), None)
+        lost = next(iter(result.violations), None)
         return None, lost.text if lost else f"nothing to say about {prop}"
     return worst.value > most, worst.text
 
@@ -96,3 +98,60 @@ def render_replay_junit(rows: Sequence[Replayed]) -> str:
             ET.SubElement(case, "failure", {"message": text})
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+# Says whether the case violates its property on a step's kernel, and what was seen; None where
+# the kernel does not build or its guest cannot be judged.
+Judge = Callable[[Step], tuple[bool | None, str]]
+
+
+@dataclass(frozen=True)
+class JudgedStep:
+    """A step that was tried: whether it violates (None: not judged), and what was seen."""
+
+    step: str
+    title: str
+    violates: bool | None
+    seen: str  # key of `numalab bisect --case --json`
+
+
+@dataclass(frozen=True)
+class CaseBisection:
+    """The steps in the order in which they were tried, and the first that violates.
+
+    `first` has several where some could not be judged, and none where the ends do not differ;
+    `ended` then says why.
+    """
+
+    rows: tuple[JudgedStep, ...]
+    first: tuple[str, ...] = ()
+    ended: str = ""
+
+
+def bisect_case(
+    history: History, judge: Judge, tell: Callable[[JudgedStep], None]
+) -> CaseBisection:
+    """Search the first step of a history that violates; both ends are tried first."""
+    rows: list[JudgedStep] = []
+
+    def tried(step: Step) -> bool | None:
+        violates, text = judge(step)
+        rows.append(JudgedStep(step.name, step.title, violates, text))
+        tell(rows[-1])
+        return violates
+
+    good, bad = tried(history.good), tried(history.steps[-1])
+    if good is not False or bad is not True:
+        which = f"{history.good.name} violates it" if good else f"{history.good.name} is not judged"
+        if good is False:
+            which = f"{history.steps[-1].name} does not violate it"
+        return CaseBisection(tuple(rows), ended=f"the two ends do not differ: {which}")
+    search = start_search([step.parents for step in history.steps])
+    while (place := search.next()) is not None:
+        violates = tried(history.steps[place])
+        if violates is None:
+            search = search.skip(place)
+        else:
+            search = search.is_bad(place) if violates else search.is_good(place)
+    steps = [history.steps[place] for place in places(search.suspects)]
+    return CaseBisection(tuple(rows), tuple(f"{step.name}: {step.title}" for step in steps))

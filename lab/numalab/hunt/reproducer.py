@@ -5,8 +5,8 @@ from pathlib import Path
 
 from numalab.cpulist import format_cpulist
 from numalab.files import make_dir, write_text
+from numalab.hunt.boot_case import WORKLOAD, HuntBench
 from numalab.hunt.case import Case
-from numalab.hunt.examine import WORKLOAD, HuntBench
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import render_loads
 from numalab.machine.memory import backed_mib

@@ -1,5 +1,6 @@
-"""Examines cases in processes of this host, and takes from the store what was examined before."""
+"""Boot cases in processes of this host, and store the results."""
 
+import hashlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -7,39 +8,77 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import TimeoutError, get_context
 from multiprocessing.pool import Pool
+from pathlib import Path
 from typing import NoReturn
 
 from numalab.errors import HostError
+from numalab.files import bound_json, make_dir, read_regular, write_text
+from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
-from numalab.hunt.examine import HuntBench, examine
-from numalab.hunt.finding import Examined
-from numalab.hunt.store import Store
+from numalab.hunt.finding import BOOT_RESULT, BootResult
+
+# Goes up when the same boot would be judged otherwise: what was stored is then examined again.
+_JUDGEMENT = "13"
+_LARGEST, _MOST_VALUES = 16 << 20, 200_000
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder with a file for each boot, named by all that decides what comes of it."""
+
+    path: Path
+
+    def find(self, case: Case, bench: HuntBench, seed: int) -> BootResult | None:
+        """Return what came of a boot, None where it was not done, or this host failed at it."""
+        try:
+            path = self._file(case, bench, seed)
+            data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
+            stored = BOOT_RESULT.validate_json(data)
+        except (OSError, ValueError):
+            return None
+        return None if stored.error else stored
+
+    def keep(self, case: Case, bench: HuntBench, seed: int, result: BootResult) -> None:
+        """Keep what came of a boot, and beside it what was booted."""
+        path = self._file(case, bench, seed)
+        make_dir(path.parent)
+        write_text(path.with_suffix(".case"), case.text)
+        write_text(path, BOOT_RESULT.dump_json(result, indent=1).decode() + "\n")
+
+    def _file(self, case: Case, bench: HuntBench, seed: int) -> Path:
+        kernel = bench.builds.kernels[bench.kernel.name].digest
+        files = bench.builds.files[WORKLOAD]
+        driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+        emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
+        key = case.key(kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT)
+        return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
+
 
 # A guest's limits leave out the time for which QEMU waits for a CPU: on a busy host it may take
 # several times as long, and so much more.
 _TIMES, _PATIENCE = 4.0, 60.0
-OnExamined = Callable[[Case, Examined], None]
+OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 
 @dataclass
-class Examiners:
+class CaseWorkers:
     """Where cases are examined. `asked` counts the boots, `booted` those that were not stored."""
 
     store: Store
     pool: Pool
-    on_examined: OnExamined
+    on_result: OnResult
     count: int = 1  # of workers
-    asked: int = 0
+    requested: int = 0
     booted: int = 0
 
-    def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
         """Do boots, as many beside each other as there are workers; results in their order."""
-        self.asked += len(boots)
+        self.requested += len(boots)
         results = [self.store.find(*boot) for boot in boots]
         missing = [place for place, stored in enumerate(results) if stored is None]
         jobs = [(place, boots[place]) for place in missing]
-        pending = self.pool.imap_unordered(_examine, jobs)
+        pending = self.pool.imap_unordered(_boot_job, jobs)
         for _ in jobs:
             try:
                 wall = max(bench.wall for _, bench, _ in boots)
@@ -50,17 +89,17 @@ class Examiners:
             self.booted += 1
             if not result.error:
                 self.store.keep(*boots[place], result)
-            self.on_examined(boots[place][0], result)
+            self.on_result(boots[place][0], result)
         return [result for result in results if result is not None]
 
 
 @contextmanager
-def workers(store: Store, jobs: int, on_examined: OnExamined) -> Iterator[Examiners]:
+def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorkers]:
     """Give examiners; their guests end when the block is left by an error or Ctrl-C."""
     # Not fork: of libvirt's and polars' threads, the child would have the locks alone.
     pool = get_context("spawn").Pool(jobs, _prepare)
     try:
-        yield Examiners(store, pool, on_examined, jobs)
+        yield CaseWorkers(store, pool, on_result, jobs)
     except BaseException:
         pool.terminate()  # SIGTERM to each, and waits
         pool.join()
@@ -88,11 +127,11 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _examine(job: tuple[int, Boot]) -> tuple[int, Examined]:
+def _boot_job(job: tuple[int, Boot]) -> tuple[int, BootResult]:
     place, boot = job
     _Worker.busy = True
     try:
-        return place, examine(*boot)
+        return place, boot_case(*boot)
     except KeyboardInterrupt:
         os._exit(0)  # the guest has ended, and nobody waits for a result
     finally:

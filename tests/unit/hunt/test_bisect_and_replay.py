@@ -3,10 +3,16 @@
 import xml.etree.ElementTree as ET
 
 from numalab.bisect.history import History, Step
-from numalab.hunt.bisect_case import JudgedStep, bisect_case
 from numalab.hunt.case import Case
-from numalab.hunt.finding import Examined, Finding
-from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
+from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.replay import (
+    JudgedStep,
+    Replayed,
+    bisect_case,
+    render_replay_junit,
+    replay,
+    verdict,
+)
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel
 from numalab.study.model import CaseTable
 
@@ -60,9 +66,9 @@ def test_ends_that_do_not_differ() -> None:
 
 def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
     boots = {
-        "bad": Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0),
-        "good": Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0),
-        "lost": Examined((), 1.0, "no QEMU\nat all"),
+        "bad": BootResult((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0),
+        "good": BootResult((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0),
+        "lost": BootResult((), 1.0, "no QEMU\nat all"),
     }
     kernels = [("bad", True), ("bad", False), ("good", False), ("good", True), ("lost", True)]
     rows = replay("one", drawn_case, TABLE, kernels, lambda _, kernel: [boots[kernel]])
@@ -76,7 +82,7 @@ def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:
 
 
 def test_a_guest_that_is_lost_is_not_a_verdict_about_something_else() -> None:
-    lost = Examined((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
+    lost = BootResult((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
     assert verdict([lost], "affinity", 0.0) == (None, "panicked")
     assert verdict([lost], "guest-lost", 0.0) == (True, "panicked")
 
@@ -87,8 +93,8 @@ def test_no_control_characters_in_xml() -> None:
 
 
 def test_a_violation_in_some_boots_is_neither() -> None:
-    bad = Examined((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0)
-    good = Examined((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0)
+    bad = BootResult((Finding("affinity", 0, 2.0, 0.0, "ran elsewhere"),), 1.0)
+    good = BootResult((Finding("affinity", 0, 0.0, 0.0, "kept"),), 1.0)
     assert verdict([bad, bad], "affinity", 0.0) == (True, "ran elsewhere")
     assert verdict([good, good], "affinity", 0.0, every=False) == (False, "kept")
     assert verdict([good, bad], "affinity", 0.0) == (False, "in 1 of 2 boots: ran elsewhere")
@@ -97,6 +103,6 @@ def test_a_violation_in_some_boots_is_neither() -> None:
 
 
 def test_the_limit_of_the_file_decides() -> None:
-    near = Examined((Finding("lost-time", 0, 0.2, 0.6, "waited"),), 1.0)
+    near = BootResult((Finding("lost-time", 0, 0.2, 0.6, "waited"),), 1.0)
     assert verdict([near], "lost-time", 0.6) == (False, "waited")
     assert verdict([near], "lost-time", 0.1) == (True, "waited")

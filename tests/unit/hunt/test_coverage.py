@@ -1,7 +1,6 @@
 """Classes of machines and kinds of loads, on a machine that has most of them."""
 
-from numalab.hunt.case import Case, machine_of
-from numalab.hunt.coverage import classes
+from numalab.hunt.case import Case, classes, machine_of
 from numalab.hunt.load import parse_loads
 
 MACHINE = """

@@ -18,7 +18,7 @@ from numalab.cli.study.bisect import command as bisect
 from numalab.errors import BuildError, UserError
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import read_case
-from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.finding import BootResult, Finding
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import shipped_dir
 from support.one_command import invoke
@@ -36,22 +36,22 @@ class FakeCrew:
     rule: Rule
     boots: list[tuple[str, int]]
     count: int = 1
-    asked: int = 0
+    requested: int = 0
     booted: int = 0
 
-    def examine(self, boots: Sequence[tuple[Case, Any, int]]) -> list[Examined]:
-        self.asked += len(boots)
+    def boot(self, boots: Sequence[tuple[Case, Any, int]]) -> list[BootResult]:
+        self.requested += len(boots)
         self.booted += len(boots)
         self.boots += [(bench.kernel.name, seed) for _, bench, seed in boots]
-        return [self._examined(case, bench.kernel.name, seed) for case, bench, seed in boots]
+        return [self._boot_all(case, bench.kernel.name, seed) for case, bench, seed in boots]
 
-    def _examined(self, case: Case, kernel: str, seed: int) -> Examined:
+    def _boot_all(self, case: Case, kernel: str, seed: int) -> BootResult:
         ms = self.rule(kernel, seed)
         if ms < 0:
-            return Examined((), 1.0, "no space on this host\nat all")
+            return BootResult((), 1.0, "no space on this host\nat all")
         loads = range(len(case.loads))
         findings = [Finding("affinity", n, ms, 0.0, f"ran beside it for {ms} ms") for n in loads]
-        return Examined(tuple(findings), 1.0)
+        return BootResult(tuple(findings), 1.0)
 
 
 class Bench:
@@ -59,7 +59,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rule: Rule = lambda kernel, _: 5.0 if kernel == BAD else 0.0
-        self.asked: list[tuple[list[str], str]] = []
+        self.requested: list[tuple[list[str], str]] = []
         self.emulators: list[str | None] = []
         self.jobs: list[int] = []
         self.boots: list[tuple[str, int]] = []
@@ -78,7 +78,7 @@ class Bench:
     def _benches(
         self, specs: Sequence[KernelSpec], mode: str, *_: object, emulator: str | None
     ) -> list[Any]:
-        self.asked.append(([spec.name for spec in specs], mode))
+        self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = SimpleNamespace(mode="icount", emulator=None)
         return [SimpleNamespace(kernel=spec, choice=choice, wall=9.0) for spec in specs]
@@ -89,7 +89,7 @@ class Bench:
         return SimpleNamespace(kernel=spec, choice=other.choice, wall=9.0)
 
     @contextmanager
-    def _workers(self, store: Any, jobs: int, on_examined: object) -> Iterator[FakeCrew]:
+    def _workers(self, store: Any, jobs: int, on_result: object) -> Iterator[FakeCrew]:
         self.jobs.append(jobs)
         yield FakeCrew(self.rule, self.boots)
 
@@ -120,7 +120,7 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     )
     assert len(set(study.seeds)) == 3 and 1 not in study.seeds
     assert bench.boots[-3:] == [(GOOD, seed) for seed in study.seeds]
-    assert bench.asked == [([BAD, GOOD], "icount")]
+    assert bench.requested == [([BAD, GOOD], "icount")]
     assert bench.written == [Path(violation["file"]).stem]
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
 
@@ -150,7 +150,7 @@ def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path
     assert done.exit_code == 0
     assert "4 machines, " in done.stdout and done.stdout.endswith("nothing found\n")
     assert "with seed 1 in mode icount" in done.stderr
-    assert (bench.asked, bench.jobs) == ([([GOOD], "icount")], [7])
+    assert (bench.requested, bench.jobs) == ([([GOOD], "icount")], [7])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_word_is_named_before_anything_is_built(
 ) -> None:
     with pytest.raises(UserError, match=said):
         hunt(*words)
-    assert bench.asked == []
+    assert bench.requested == []
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
 ) -> None:
     bench.rule = lambda kernel, seed: 5.0
     done = hunt("--replay", "--kernel", GOOD, "--output", tmp_path)
-    assert bench.asked == [([GOOD], "icount")]
+    assert bench.requested == [([GOOD], "icount")]
     assert f"beside-the-mask on {GOOD}: NOT AS SAID: " in done.stderr
     assert done.exit_code == 1
 
@@ -205,7 +205,7 @@ def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
 def test_a_replay_does_each_case_on_every_kernel_it_is_told(bench: Bench, tmp_path: Path) -> None:
     bench.rule = lambda kernel, seed: 5.0 if kernel == BAD else 0.0
     done = hunt("--replay", "--kernel", BAD, "--kernel", GOOD, "--output", tmp_path)
-    assert bench.asked == [([BAD, GOOD], "icount")]
+    assert bench.requested == [([BAD, GOOD], "icount")]
     for kernel in (BAD, GOOD):
         assert f"beside-the-mask on {kernel}: ok: " in done.stderr
 
@@ -220,7 +220,7 @@ def test_the_patch_that_made_a_case_fail_is_named(bench: Bench, tmp_path: Path) 
     assert done.exit_code == 0
     assert done.stdout.startswith("the first that violates it: ")
     assert "steps after" in done.stderr and ": violates, " in done.stderr
-    assert bench.asked[0][1] == "icount" and bench.jobs == [1]
+    assert bench.requested[0][1] == "icount" and bench.jobs == [1]
 
 
 def test_ends_that_do_not_differ_end_with_1(bench: Bench, tmp_path: Path) -> None:

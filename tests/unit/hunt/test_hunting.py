@@ -1,4 +1,4 @@
-"""What counts as found: in every fresh boot, in none of a rival's, and not weak without one."""
+"""Which violations a hunt confirms, with and without a reference kernel."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -8,13 +8,12 @@ from typing import cast
 
 import pytest
 
-from numalab.hunt.case import Case
-from numalab.hunt.coverage import classes
-from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined, Finding, limit_between
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.case import Case, classes
+from numalab.hunt.confirm import FreshBoots
+from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
-from numalab.hunt.pursuit.trial import Trial
-from numalab.hunt.workers import Boot, Examiners
+from numalab.hunt.workers import Boot, CaseWorkers
 
 PROP = "reachability"
 MINE, THEIRS = cast(HuntBench, "mine"), cast(HuntBench, "theirs")
@@ -22,16 +21,16 @@ Shown = Callable[[HuntBench, int], tuple[float, bool]]
 
 
 @dataclass
-class FakeExaminers:
+class FakeWorkers:
     """Answers from a rule, and keeps which boots were asked for."""
 
     shown: Shown
     count: int = 1
-    asked: int = 0
+    requested: int = 0
     booted: list[tuple[HuntBench, int]] = field(default_factory=list)
 
-    def examine(self, boots: Sequence[Boot]) -> list[Examined]:
-        self.asked += len(boots)
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        self.requested += len(boots)
         self.booted += [(bench, seed) for _, bench, seed in boots]
         results = []
         for case, bench, seed in boots:
@@ -39,24 +38,24 @@ class FakeExaminers:
             findings = [
                 Finding(PROP, n, value, 0.5, "idle", weak, 0.1) for n in range(len(case.loads))
             ]
-            results.append(Examined(tuple(findings), 1.0))
+            results.append(BootResult(tuple(findings), 1.0))
         return results
 
 
-def hunted(case: Case, shown: Shown, rival: HuntBench | None, count: int = 1) -> Hunter:
+def hunted(case: Case, shown: Shown, reference: HuntBench | None, count: int = 1) -> Hunter:
     """Return a hunt over one case that is over."""
-    crew = cast(Examiners, FakeExaminers(shown, count))
+    crew = cast(CaseWorkers, FakeWorkers(shown, count))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
-    hunter = Hunter(aim, MINE, crew, lambda _: None, rival)
-    for boot in hunter._examined([case]):
+    hunter = Hunter(aim, MINE, crew, lambda _: None, reference)
+    for boot in hunter._boot_all([case]):
         hunter._take(*boot)
     return hunter
 
 
-def violations(case: Case, shown: Shown, *, rival: HuntBench | None = None) -> int:
+def violations(case: Case, shown: Shown, *, reference: HuntBench | None = None) -> int:
     """Return how many violations a hunt over one case found, with one worker and with two."""
     count, count_of_two = (
-        len(hunted(case, shown, rival, count).hunt.violations) for count in (1, 2)
+        len(hunted(case, shown, reference, count).hunt.violations) for count in (1, 2)
     )
     assert count == count_of_two
     return count
@@ -72,36 +71,42 @@ def test_a_violation_is_found_where_every_boot_shows_it(case: Case) -> None:
     assert violations(case, lambda bench, seed: (1.0 if seed < 3 else 0.0, False)) == 0
 
 
-def test_what_a_rival_shows_in_any_boot_does_not_count(case: Case) -> None:
-    assert violations(case, lambda bench, seed: (float(bench == MINE), False), rival=THEIRS) == 1
-    assert violations(case, lambda bench, seed: (float(bench == MINE or seed == 3), False),
-                 rival=THEIRS) == 0  # fmt: skip
+def test_what_a_reference_kernel_shows_in_any_boot_does_not_count(case: Case) -> None:
+    assert (
+        violations(case, lambda bench, seed: (float(bench == MINE), False), reference=THEIRS) == 1
+    )
+    assert (
+        violations(
+            case, lambda bench, seed: (float(bench == MINE or seed == 3), False), reference=THEIRS
+        )
+        == 0
+    )
 
 
-def test_a_weak_one_counts_only_beside_a_rival(case: Case) -> None:
+def test_a_weak_one_counts_only_beside_a_reference_kernel(case: Case) -> None:
     assert violations(case, lambda bench, seed: (1.0, True)) == 0
-    assert violations(case, lambda bench, seed: (float(bench == MINE), True), rival=THEIRS) == 1
+    assert violations(case, lambda bench, seed: (float(bench == MINE), True), reference=THEIRS) == 1
 
 
 def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
     def near(weak: bool) -> int:
-        crew = cast(Examiners, FakeExaminers(lambda bench, seed: (0.45, weak)))
+        crew = cast(CaseWorkers, FakeWorkers(lambda bench, seed: (0.45, weak)))
         aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
         hunter = Hunter(aim, MINE, crew, lambda _: None)
-        ((judged, examined, other),) = hunter._examined([case])
-        return len(hunter._take(judged, examined, other))
+        ((judged, result, other),) = hunter._boot_all([case])
+        return len(hunter._take(judged, result, other))
 
     assert (near(weak=False), near(weak=True)) == (1, 0)
 
 
 def test_a_machine_near_a_limit_is_looked_at_a_few_times_only() -> None:
     bench = cast(HuntBench, SimpleNamespace(choice=SimpleNamespace(mode="icount")))
-    crew = cast(Examiners, FakeExaminers(lambda *_: (0.45, False)))
+    crew = cast(CaseWorkers, FakeWorkers(lambda *_: (0.45, False)))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, machines=48, loads=3)
-    looks = Hunter(aim, bench, crew, lambda _: None).run().different
-    assert looks.total() == 48
-    assert 1 < max(looks.values()) <= 6, "three, and those of the round in which it gets there"
-    assert len(looks) >= 32
+    machines = Hunter(aim, bench, crew, lambda _: None).run().different
+    assert machines.total() == 48
+    assert 1 < max(machines.values()) <= 6, "three, and those of the round in which it gets there"
+    assert len(machines) >= 32
 
 
 def test_a_hunt_says_what_it_went_over(case: Case) -> None:
@@ -110,13 +115,15 @@ def test_a_hunt_says_what_it_went_over(case: Case) -> None:
     assert hunt.covered == Counter(classes(case))
 
 
-def test_a_value_within_the_limit_counts_only_if_the_rival_is_far_from_it(case: Case) -> None:
+def test_a_value_within_the_limit_counts_only_if_the_reference_kernel_is_far_from_it(
+    case: Case,
+) -> None:
     def shown(theirs: float) -> Shown:
         return lambda bench, seed: (0.3 if bench == MINE else theirs, False)
 
     assert violations(case, shown(0.0)) == 0
-    assert violations(case, shown(0.1), rival=THEIRS) == 1
-    assert violations(case, shown(0.25), rival=THEIRS) == 0
+    assert violations(case, shown(0.1), reference=THEIRS) == 1
+    assert violations(case, shown(0.25), reference=THEIRS) == 0
     (violation,) = hunted(case, shown(0.1), THEIRS).hunt.violations
     assert violation.finding.value == 0.3
     assert violation.finding.most == 0.2, "half way between the two kernels"
@@ -128,35 +135,35 @@ def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
     def shown(bench: HuntBench, seed: int) -> tuple[float, bool]:
         return 0.3 if bench == MINE or seed == 4 else 0.0, False
 
-    assert violations(case, shown, rival=THEIRS) == 0
+    assert violations(case, shown, reference=THEIRS) == 0
 
 
-def test_a_rival_is_not_booted_for_what_is_not_suspected(case: Case) -> None:
+def test_a_reference_kernel_is_not_booted_for_what_is_not_suspected(case: Case) -> None:
     hunter = hunted(case, lambda bench, seed: (0.05, False), THEIRS)
-    assert cast(FakeExaminers, hunter.workers).booted == [(MINE, 1)]
+    assert cast(FakeWorkers, hunter.workers).booted == [(MINE, 1)]
 
 
-def test_what_a_rival_was_not_judged_for_does_not_count(case: Case) -> None:
-    class NotJudged(FakeExaminers):
-        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
-            judged = super().examine(boots)
+def test_what_a_reference_kernel_was_not_judged_for_does_not_count(case: Case) -> None:
+    class NotJudged(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            judged = super().boot(boots)
             return [
-                Examined((), 1.0, "no QEMU") if bench == THEIRS else result
+                BootResult((), 1.0, "no QEMU") if bench == THEIRS else result
                 for result, (_, bench, _) in zip(judged, boots, strict=True)
             ]
 
     crew = NotJudged(lambda bench, seed: (1.0, False))
-    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
-    assert trial.shows(Finding(PROP, 0, 1.0, 0.5, "idle"), [case]) == [[False]]
+    fresh_boots = FreshBoots(cast(CaseWorkers, crew), MINE, THEIRS, 1)
+    assert fresh_boots.shows(Finding(PROP, 0, 1.0, 0.5, "idle"), [case]) == [[False]]
     assert crew.booted[-1] == (THEIRS, 2)
 
 
 def test_all_that_is_suspected_of_a_machine_is_tried_in_the_same_boots(case: Case) -> None:
     two = case.only(*case.loads * 2)
-    crew = FakeExaminers(lambda bench, seed: (float(bench == MINE), False))
-    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    crew = FakeWorkers(lambda bench, seed: (float(bench == MINE), False))
+    fresh_boots = FreshBoots(cast(CaseWorkers, crew), MINE, THEIRS, 1)
     findings = [Finding(PROP, place, 1.0, 0.5, "idle") for place in (0, 1)]
-    confirmed = trial.confirm(findings, two)
+    confirmed = fresh_boots.confirm(findings, two)
     assert confirmed.shown == tuple(findings)
     assert confirmed.passed == dict.fromkeys(findings, 3)
     assert crew.booted == [(bench, seed) for seed in (2, 3, 4) for bench in (MINE, THEIRS)]
@@ -169,48 +176,52 @@ def test_what_might_be_chance_has_to_show_in_the_last_boots_alone(case: Case) ->
             mine = 0.1 if seed > last else 0.25 if seed == 4 else 0.45
             return mine if bench == MINE else 0.25 if seed == 2 else 0.1, False
 
-        trial = Trial(cast(Examiners, FakeExaminers(shown)), MINE, THEIRS, 1)
-        return len(trial.confirm([Finding(PROP, 0, 0.45, 0.5, "idle", suspect=0.1)], case).shown)
+        fresh_boots = FreshBoots(cast(CaseWorkers, FakeWorkers(shown)), MINE, THEIRS, 1)
+        return len(
+            fresh_boots.confirm([Finding(PROP, 0, 0.45, 0.5, "idle", suspect=0.1)], case).shown
+        )
 
     assert confirmed(4) == 0
     assert confirmed(6) == 1
 
 
 def test_where_one_is_sure_the_rest_is_left_to_the_next_machine(case: Case) -> None:
-    class OneIsSure(FakeExaminers):
-        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+    class OneIsSure(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
             results = []
-            for (_, bench, seed), result in zip(boots, super().examine(boots), strict=True):
-                # Of six looks, the last three are at what is worse with the first two seeds alone.
+            for (_, bench, seed), result in zip(boots, super().boot(boots), strict=True):
+                # Of six samples, the last three are worse with the first two seeds only.
                 more = 0.45 if bench == THEIRS and seed == 4 else 0.0
-                findings = [replace(look, value=max(look.value, more) if n >= 3 else look.value)
-                        for n, look in enumerate(result.findings)]  # fmt: skip
-                results.append(Examined(tuple(findings), 1.0))
+                findings = [
+                    replace(sample, value=max(sample.value, more) if n >= 3 else sample.value)
+                    for n, sample in enumerate(result.findings)
+                ]
+                results.append(BootResult(tuple(findings), 1.0))
             return results
 
     crew = OneIsSure(lambda bench, seed: (0.48 if bench == MINE else 0.0, False))
-    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    fresh_boots = FreshBoots(cast(CaseWorkers, crew), MINE, THEIRS, 1)
     two = case.only(*case.loads * 2)
     sure, unsure = (Finding(PROP, place, 0.45, 0.5, "idle") for place in (0, 1))
-    assert trial.confirm([unsure, sure], two).shown == (unsure, sure), "both are apart"
+    assert fresh_boots.confirm([unsure, sure], two).shown == (unsure, sure), "both are apart"
     crew = OneIsSure(lambda bench, seed: (0.4 if bench == MINE else 0.0, False))
-    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
-    assert trial.confirm([unsure, sure], two).shown == (sure,)
+    fresh_boots = FreshBoots(cast(CaseWorkers, crew), MINE, THEIRS, 1)
+    assert fresh_boots.confirm([unsure, sure], two).shown == (sure,)
     assert {seed for _, seed in crew.booted} == {2, 3, 4}
 
 
 def test_a_broken_promise_needs_no_more_boots(case: Case) -> None:
-    class Promise(FakeExaminers):
-        def examine(self, boots: Sequence[Boot]) -> list[Examined]:
+    class Promise(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
             return [
-                Examined(tuple(replace(finding, most=0.0) for finding in result.findings), 1.0)
-                for result in super().examine(boots)
+                BootResult(tuple(replace(finding, most=0.0) for finding in result.findings), 1.0)
+                for result in super().boot(boots)
             ]
 
     crew = Promise(lambda bench, seed: (float(bench == MINE), False))
-    trial = Trial(cast(Examiners, crew), MINE, THEIRS, 1)
+    fresh_boots = FreshBoots(cast(CaseWorkers, crew), MINE, THEIRS, 1)
     broken = Finding(PROP, 0, 1.0, 0.0, "ran elsewhere")
-    assert trial.confirm([broken], case).shown == (broken,)
+    assert fresh_boots.confirm([broken], case).shown == (broken,)
     assert {seed for _, seed in crew.booted} == {2, 3, 4}
 
 
@@ -219,7 +230,7 @@ def test_limits_lie_between() -> None:
         return Finding(PROP, 0, value, 1.0, "", suspect=0.1)
 
     assert limit_between([at(2.0), at(3.0)], [at(0.5)]) == 1.0
-    assert limit_between([at(2.0)], [at(1.1)]) is None, "the rival violates it, too"
+    assert limit_between([at(2.0)], [at(1.1)]) is None, "the reference kernel violates it, too"
     assert limit_between([at(0.9)], [at(0.1), at(0.5)]) == 0.7
     assert limit_between([at(0.9), at(0.6)], [at(0.5)]) is None, "no more than two seeds differ"
     assert limit_between([at(0.05)], [at(0.0)]) is None, "not suspected"

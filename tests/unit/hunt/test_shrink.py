@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.load import parse_loads
-from numalab.hunt.pursuit.shrink import shrink, size
+from numalab.hunt.shrink import shrink, size
 
 
 def big() -> Case:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from numalab.hunt.case import Case
-from numalab.hunt.finding import Examined
-from numalab.hunt.store import Store
+from numalab.hunt.finding import BootResult
+from numalab.hunt.workers import Store
 
 FINDING = {"prop": "fair", "load": 1, "value": 2.0, "most": 1.0, "text": "it was"}
 STORED = {"findings": [FINDING], "seconds": 1.5, "error": ""}
@@ -22,15 +22,15 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "boot.json"
 
 
-def found_in(path: Path) -> Examined | None:
+def found_in(path: Path) -> BootResult | None:
     return Store(path.parent).find(cast(Case, None), cast(Any, None), 1)
 
 
 def test_a_boot_is_read(stored: Path) -> None:
     stored.write_text(json.dumps(STORED))
-    examined = found_in(stored)
-    assert examined is not None
-    assert examined.findings[0].text == "it was"
+    result = found_in(stored)
+    assert result is not None
+    assert result.findings[0].text == "it was"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "link", "folder", "kmsg"])
@@ -65,10 +65,10 @@ def test_bytes_that_are_no_utf_8(stored: Path, seed: int) -> None:
 def test_no_text_reaches_the_terminal_as_control_characters(stored: Path, text: str) -> None:
     finding = {**FINDING, "text": text, "prop": text}
     stored.write_text(json.dumps({**STORED, "findings": [finding]}))
-    examined = found_in(stored)
-    assert examined is not None
-    assert examined.findings[0].text.isprintable()
-    assert examined.findings[0].prop.isprintable()
+    result = found_in(stored)
+    assert result is not None
+    assert result.findings[0].text.isprintable()
+    assert result.findings[0].prop.isprintable()
 
 
 def test_a_boot_that_is_too_large(stored: Path) -> None:

@@ -7,14 +7,11 @@ import typer
 from numalab.bisect.history import History, Step, git_history, series_history
 from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import BuildError, UserError, shown
-from numalab.hunt.bisect_case import CaseBisection, JudgedStep, bisect_case
+from numalab.hunt.boot_case import HuntBench, bench_like, prepare_benches
 from numalab.hunt.case_file import read_case
-from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined
-from numalab.hunt.prepare_bench import bench_like, prepare_benches
-from numalab.hunt.replay import verdict
-from numalab.hunt.store import Store
-from numalab.hunt.workers import workers
+from numalab.hunt.finding import BootResult
+from numalab.hunt.replay import CaseBisection, JudgedStep, bisect_case, verdict
+from numalab.hunt.workers import Store, workers
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import connect
@@ -58,9 +55,9 @@ def run(
                 bench = bench_like(next(iter(benches.values())), spec, tell)
             except BuildError as error:
                 return None, str(error).splitlines()[0]
-            boots: list[Examined] = []
+            boots: list[BootResult] = []
             for seed in study.seeds:
-                boots += crew.examine([(case, bench, seed)])
+                boots += crew.boot([(case, bench, seed)])
                 violated, text = verdict(boots, table.property, table.most)
                 if not violated:
                     break

@@ -12,17 +12,15 @@ from numalab.cli import options
 from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
+from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case, render_case
-from numalab.hunt.examine import HuntBench
-from numalab.hunt.finding import Examined
+from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
-from numalab.hunt.prepare_bench import prepare_benches
 from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
-from numalab.hunt.store import Store
-from numalab.hunt.workers import host_jobs, workers
+from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel, without_last_series
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
@@ -102,12 +100,12 @@ def command(
         return
     aim = Aim(seed, _properties(properties), _seconds(budget), machines, loads, first, survey)
     spec = _one_kernel(kernel or [_USUAL])
-    other = _rival(spec, against)
+    other = _reference(spec, against)
     folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
     make_dir(folder)
     connect(connection)
     with progress_lines("prepare") as tell:
-        bench, *rivals = prepare_benches(
+        bench, *references = prepare_benches(
             [spec, *([other] if other else [])], mode, connection, tell, emulator=emulator
         )
     beside = f" against {other.name}" if other else ""
@@ -121,21 +119,21 @@ def command(
             " makes milliseconds mean more"
         )
 
-    def report_error(_case: Case, examined: Examined) -> None:
-        if examined.error:
-            say(f"not examined: {examined.error.splitlines()[0]}")
+    def report_error(_case: Case, result: BootResult) -> None:
+        if result.error:
+            say(f"not judged: {result.error.splitlines()[0]}")
 
     store = Store(output or folder.parent)  # the boots of a rival serve the hunts on other kernels
     with goes_on("the same command"), workers(store, jobs or host_jobs(), report_error) as crew:
-        progress = Hunter(aim, bench, crew, say, rivals[0] if rivals else None).run()
+        progress = Hunter(aim, bench, crew, say, references[0] if references else None).run()
         files = []
         for violation in progress.violations:
             violates: list[str] = [spec.name]
             holds: list[str] = []
-            for rival in rivals:
-                boots = crew.examine([(violation.case, rival, at) for at in violation.seeds])
+            for reference in references:
+                boots = crew.boot([(violation.case, reference, at) for at in violation.seeds])
                 bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
-                (violates if bad else holds).append(rival.kernel.name)
+                (violates if bad else holds).append(reference.kernel.name)
             files.append(_write(folder, violation, violates, holds, emulator))
             place = files[-1].with_suffix("")
             write_reproducer(place, violation.case, violation.finding, bench, violation.seeds[0])
@@ -221,8 +219,8 @@ def _replay(
                 name: str,
                 at: Sequence[int] = seeds,
                 on: Mapping[str, HuntBench] = on,
-            ) -> list[Examined]:
-                return crew.examine([(case, on[name], seed) for seed in at])
+            ) -> list[BootResult]:
+                return crew.boot([(case, on[name], seed) for seed in at])
 
             done = replay(path.stem, case, table, wanted[path.stem], boots)
             for row in done:
@@ -237,7 +235,7 @@ def _replay(
         raise typer.Exit(1)
 
 
-def _rival(spec: KernelSpec, against: str | None) -> KernelSpec | None:
+def _reference(spec: KernelSpec, against: str | None) -> KernelSpec | None:
     if against is not None:
         return None if against == _NONE else find_kernel(against)
     return without_last_series(spec)

@@ -1,13 +1,14 @@
-"""One case on one kernel, booted once and judged."""
+"""Boot one case on one kernel, and judge its loads."""
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from numalab.campaign.boot import guest
-from numalab.campaign.build import Builds
+from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.measure import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
@@ -17,20 +18,23 @@ from numalab.guest.remark import RemarkKind
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.hunt.case import Case
-from numalab.hunt.finding import Examined, Finding
+from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
 from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load
 from numalab.hunt.recording import read_loads
+from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job
 from numalab.parquet import read_parquet
 from numalab.places import cache_dir
+from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
-from numalab.workload.workload import IN_GUEST
+from numalab.workload.workload import IN_GUEST, load_workload
+from numalab.workload.workload_files import build_workload
 
 WORKLOAD = "hunt"
 EVENTS = (
@@ -64,7 +68,7 @@ class HuntBench:
     wall: float = 600.0
 
 
-def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
+def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
     """Boot the machine of a case, do its loads, and say how each property came out.
 
     What the host or numalab fails at is an `error` of the result; Ctrl-C goes on to the caller.
@@ -79,7 +83,7 @@ def examine(case: Case, bench: HuntBench, seed: int) -> Examined:
             findings, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
     except LabError as other:
         findings, error = (), str(other)
-    return Examined(tuple(findings), round(time.monotonic() - began, 2), error)
+    return BootResult(tuple(findings), round(time.monotonic() - began, 2), error)
 
 
 def _boot_and_judge(
@@ -166,3 +170,35 @@ def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, .
     new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)
+
+
+def prepare_benches(
+    specs: Sequence[KernelSpec],
+    mode: str,
+    connection: str = EMBED,
+    on_progress: Progress | None = None,
+    *,
+    emulator: str | None = None,
+) -> list[HuntBench]:
+    """Build what the cache lacks, and return a bench for each kernel, all of one mode.
+
+    `emulator` is a QEMU that is built for it, as `choose_mode` takes it.
+
+    Raises BuildError, HostError or UserError.
+    """
+    builds = build(specs, load_recipe("base"), (), on_progress)
+    builds = replace(builds, files=driver())
+    choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
+    return [HuntBench(spec, builds, choice, connection) for spec in specs]
+
+
+def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None) -> HuntBench:
+    """Return a bench for one more kernel, in the mode of another bench."""
+    builds: Builds = build([spec], load_recipe("base"), (), on_progress)
+    choice: Choice = other.choice
+    return HuntBench(spec, replace(builds, files=driver()), choice, other.connection)
+
+
+def driver() -> dict[str, dict[str, bytes]]:
+    """Return the files of the driver in the guest, by its workload."""
+    return {WORKLOAD: build_workload(load_workload(WORKLOAD).file.parent)}

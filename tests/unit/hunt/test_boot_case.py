@@ -10,10 +10,10 @@ import pytest
 
 from numalab.errors import GuestLost, HostBusy, HostError, LossCause
 from numalab.guest.remark import Remark, RemarkKind
-from numalab.hunt import examine as module
+from numalab.hunt import boot_case as module
+from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
-from numalab.hunt.examine import WORKLOAD, HuntBench, examine
-from numalab.hunt.finding import Examined
+from numalab.hunt.finding import BootResult
 from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
@@ -40,11 +40,11 @@ Boot = Callable[[RunDir], SimpleNamespace]
 
 
 @pytest.fixture
-def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Examined]:
+def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., BootResult]:
     """Examine the case with a guest that `boot` plays."""
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
 
-    def examined(boot: Boot, differences: tuple[Difference, ...] = ()) -> Examined:
+    def result(boot: Boot, differences: tuple[Difference, ...] = ()) -> BootResult:
         def run_guest(_machine: Machine, _job: Job, run_dir: RunDir, **_: Any) -> SimpleNamespace:
             run_dir.out.mkdir(parents=True, exist_ok=True)
             for left in (run_dir.stdout, run_dir.stderr, run_dir.dmesg):
@@ -59,9 +59,9 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
         monkeypatch.setattr("time.sleep", lambda _: None)
-        return examine(case, BENCH, 1)
+        return boot_case(case, BENCH, 1)
 
-    return examined
+    return result
 
 
 @pytest.fixture
@@ -78,17 +78,17 @@ def ended(status: int = 0, *complaints: str) -> SimpleNamespace:
     return SimpleNamespace(status=status, remarks=tuple(remarks))
 
 
-def values(examined: Examined) -> dict[str, float]:
-    return {finding.prop: finding.value for finding in examined.findings}
+def values(result: BootResult) -> dict[str, float]:
+    return {finding.prop: finding.value for finding in result.findings}
 
 
-def test_a_guest_that_ends_well_violates_nothing(boots: Callable[..., Examined]) -> None:
-    examined = boots(lambda _: ended())
-    assert values(examined) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
-    assert not examined.error
+def test_a_guest_that_ends_well_violates_nothing(boots: Callable[..., BootResult]) -> None:
+    result = boots(lambda _: ended())
+    assert values(result) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
+    assert not result.error
 
 
-def test_domains_and_warnings_are_counted_apart(boots: Callable[..., Examined]) -> None:
+def test_domains_and_warnings_are_counted_apart(boots: Callable[..., BootResult]) -> None:
     def noisy(run_dir: RunDir) -> SimpleNamespace:
         run_dir.dmesg.write_text(
             "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1\n[2] all is well\n"
@@ -96,9 +96,9 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., Examined]) 
         )
         return ended(0, "BUG: unable to handle", "something else")
 
-    examined = boots(noisy, DIFFERENT)
-    assert values(examined) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
-    texts = {finding.prop: finding.text for finding in examined.findings}
+    result = boots(noisy, DIFFERENT)
+    assert values(result) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
+    texts = {finding.prop: finding.text for finding in result.findings}
     assert texts[DOMAINS] == "CPU 0, sched domains: expected MC, found none"
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
 
@@ -110,30 +110,30 @@ def raising(error: Exception) -> Boot:
     return boot
 
 
-def test_a_guest_that_is_lost_violates_a_property(boots: Callable[..., Examined]) -> None:
-    examined = boots(raising(GuestLost("it panicked", kept=Path("/gone"))))
-    assert values(examined) == {LOST: 1.0}
-    assert examined.findings[0].violated and examined.findings[0].text == "it panicked"
-    assert not examined.error
+def test_a_guest_that_is_lost_violates_a_property(boots: Callable[..., BootResult]) -> None:
+    result = boots(raising(GuestLost("it panicked", kept=Path("/gone"))))
+    assert values(result) == {LOST: 1.0}
+    assert result.findings[0].violated and result.findings[0].text == "it panicked"
+    assert not result.error
 
 
-def test_what_the_host_took_away_is_no_verdict(boots: Callable[..., Examined]) -> None:
-    examined = boots(raising(GuestLost("QEMU was killed", cause=LossCause.HOST)))
-    assert not examined.findings and examined.error == "QEMU was killed"
-    examined = boots(raising(HostError("no memory")))
-    assert not examined.findings and examined.error == "no memory"
+def test_what_the_host_took_away_is_no_verdict(boots: Callable[..., BootResult]) -> None:
+    result = boots(raising(GuestLost("QEMU was killed", cause=LossCause.HOST)))
+    assert not result.findings and result.error == "QEMU was killed"
+    result = boots(raising(HostError("no memory")))
+    assert not result.findings and result.error == "no memory"
 
 
-def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., Examined]) -> None:
+def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., BootResult]) -> None:
     def boot(run_dir: RunDir) -> SimpleNamespace:
         run_dir.stderr.write_text("hunt: no cpuset")
         return ended(1)
 
-    examined = boots(boot)
-    assert not examined.findings and examined.error == "the driver ended with 1: hunt: no cpuset"
+    result = boots(boot)
+    assert not result.findings and result.error == "the driver ended with 1: hunt: no cpuset"
 
 
-def test_a_busy_host_is_waited_for(boots: Callable[..., Examined]) -> None:
+def test_a_busy_host_is_waited_for(boots: Callable[..., BootResult]) -> None:
     answers: list[Exception | None] = [HostBusy("others"), HostBusy("others"), None]
 
     def boot(_: RunDir) -> SimpleNamespace:
@@ -144,7 +144,7 @@ def test_a_busy_host_is_waited_for(boots: Callable[..., Examined]) -> None:
     assert values(boots(boot))[LOST] == 0.0 and not answers
 
 
-def test_nothing_is_left_behind(boots: Callable[..., Examined], tmp_path: Path) -> None:
+def test_nothing_is_left_behind(boots: Callable[..., BootResult], tmp_path: Path) -> None:
     boots(lambda _: ended())
     assert not list((tmp_path / "boots").iterdir())
 

@@ -1,1 +1,0 @@
-"""A case that is suspected: tried again, and made small."""

@@ -1,0 +1,86 @@
+"""What tells a kernel from its reference kernel, and how often two that are alike differ."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from numalab.hunt.confirm import KernelSamples, how_often_more
+from numalab.hunt.finding import BootResult, Finding
+
+
+def finding(value: float, most: float = 100.0, *, weak: bool = False) -> Finding:
+    return Finding("lost-time", 0, value, most, "waited", weak, None if most <= 0 else 0.1)
+
+
+def samples_of(mine: Sequence[Finding], theirs: Sequence[Finding] | None) -> KernelSamples:
+    return KernelSamples(theirs is not None, list(mine), list(theirs or []))
+
+
+def samples(mine: Sequence[float], theirs: Sequence[float]) -> KernelSamples:
+    return samples_of([finding(value) for value in mine], [finding(value) for value in theirs])
+
+
+def test_pairs_are_counted() -> None:
+    assert how_often_more([1, 2, 3], [2, 2]) == pytest.approx((0 + 1 + 2) / 6)
+    assert how_often_more([5, 6], [1, 2]) == 1.0
+
+
+def test_what_depends_on_chance_is_shown_by_many_samples() -> None:
+    # Idle times of one load in ms, with and without a lost kick.
+    mine, theirs = [929, 363, 19, 400, 250, 30, 800, 120, 90], [7, 12, 9, 4, 21, 8, 6, 10, 11]
+    assert how_often_more(mine, theirs) == pytest.approx(80 / 81)
+    assert samples(mine, theirs).show()
+    assert not samples(theirs, mine).may_show()
+    assert not samples(mine, [*theirs[:6], 929, 363, 400]).show()
+
+
+def test_kernels_are_apart_where_no_sample_of_the_reference_kernel_is_as_bad() -> None:
+    assert samples([3, 4, 5], [1, 2, 2.9]).apart
+    assert not samples([3, 4, 5], [1, 2, 3]).apart
+    assert not samples_of([finding(3)], None).apart
+
+
+def test_worse_by_little_is_not_shown() -> None:
+    assert not samples([1.4] * 9, [1.0] * 9).show()
+    assert samples([1.6] * 9, [1.0] * 9).show()
+    assert not samples([0.09] * 9, [0.0] * 9).show(), "not suspected"
+
+
+def test_two_kernels_that_are_alike_are_not_told_apart() -> None:
+    rng = random.Random(1)
+    shown = 0
+    for _ in range(2000):
+        values = [rng.lognormvariate(0, 1) for _ in range(18)]
+        shown += samples(values[:9], values[9:]).show()
+    assert shown <= 4, "one in a thousand, with a wide spread"
+
+
+def test_a_promise_is_broken_once() -> None:
+    kept, broken = finding(0, 0), finding(3, 0)
+    assert samples_of([kept, kept, broken], [kept] * 3).show()
+    assert not samples_of([kept, kept, broken], [kept, kept, broken]).show()
+    assert samples_of([kept] * 3, [kept] * 3).may_show(), "the next boot may show it"
+    assert not samples_of([kept] * 9, [kept] * 9).show()
+
+
+def test_a_boot_that_was_lost_once_may_be_the_hosts() -> None:
+    ended, lost = (Finding("guest-lost", None, value, 0.0, "") for value in (0.0, 1.0))
+    assert not samples_of([lost, ended, ended], [ended] * 3).show()
+    assert samples_of([lost, ended, lost], [ended] * 3).show()
+
+
+def test_alone_most_samples_have_to_violate_it() -> None:
+    bad, good = finding(2, 1), finding(0.5, 1)
+    assert samples_of([bad, bad, good], None).show()
+    assert not samples_of([bad, good, good], None).may_show()
+    assert not samples_of([finding(2, 1, weak=True)] * 3, None).show()
+
+
+def test_a_boot_that_was_not_judged_shows_nothing() -> None:
+    samples = KernelSamples(with_reference=False)
+    for value in (2.0, 3.0):
+        samples.take(BootResult((finding(value, 1),), 1.0), "lost-time", [0], mine=True)
+    assert samples.show()
+    samples.take(BootResult((), 1.0, "no QEMU"), "lost-time", [0], mine=True)
+    assert not samples.may_show()
