@@ -11,7 +11,6 @@ from numalab.bisect.history import History, Step
 from numalab.bisect.search import places, start_search
 from numalab.campaign.stopping import StoppingRule
 from numalab.measure import Direction
-from numalab.report.build.verdicts import Untimed
 from numalab.statistics.comparison import compare_samples
 from numalab.statistics.summary import Values, summarise
 from numalab.units import runs_of
@@ -23,14 +22,14 @@ Side = Literal["good", "bad", "skipped"]
 class StepValues:
     """What the runs of a step measured; or why there are none, and the exit code of that.
 
-    `untimed` says why times among them would mean nothing; None where they mean something, and
-    for a measure that is none of time.
+    `untimed` is the reason why times among them are not valid; empty where they are valid, and
+    for a measure that is no time.
     """
 
     values: Values = ()
     skipped: str = ""
     exit_code: int = 0
-    untimed: Untimed | None = None
+    untimed: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.report.build.verdicts import Untimed, untimed
+from numalab.report.build.verdicts import untimed
 from numalab.results.layout import Results
 from numalab.results.plan import Cell, planned_run
 from numalab.results.reader import StoredRun, load_runs
@@ -149,12 +149,12 @@ class Measuring:
         values = tuple(run.value(self._measure) for run in runs)
         return StepValues(values, untimed=self._untimed(runs))
 
-    def _untimed(self, runs: Sequence[StoredRun]) -> Untimed | None:
+    def _untimed(self, runs: Sequence[StoredRun]) -> str:
         measures = (run.measures.get(self._measure) for run in runs)
         timing = any(
             measure is not None and measure.info.kind == MeasureKind.TIMING for measure in measures
         )
-        return untimed(runs) if timing else None
+        return untimed(runs) if timing else ""
 
 
 def run_bisection(

@@ -163,25 +163,13 @@ def moment(text: str) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def verdict_words(claim: ClaimOutcome) -> str:
-    """Return the verdict on a claim, and whether it fails the study."""
-    return _with_condition(claim, claim.verdict_text)
-
-
-def verdict_and_reason(claim: ClaimOutcome) -> tuple[str, str]:
-    """Return `verdict_words` without the reason, and the reason or ""."""
-    return _with_condition(claim, claim.verdict_in_mode), claim.reason
-
-
-def verdict_alone(claim: ClaimOutcome) -> str:
-    """Return `verdict_words` without the mode and the reason, for a narrow column."""
-    return _with_condition(claim, claim.verdict)
-
-
-def _with_condition(claim: ClaimOutcome, verdict: str) -> str:
-    if not verdict:
+def verdict_words(claim: ClaimOutcome, verdict: str | None = None) -> str:
+    """Return the verdict on a claim, or its shorter form `verdict`; it starts with `FAILS` where
+    the claim fails the study."""
+    words = claim.verdict_text if verdict is None else verdict
+    if not words:
         return "holds" if claim.holds else "FAILS"
-    return verdict if claim.holds else f"FAILS: {verdict}"
+    return words if claim.holds else f"FAILS: {words}"
 
 
 def machine_line(report: CellReport) -> str:

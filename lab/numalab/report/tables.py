@@ -38,17 +38,31 @@ def table_of_means(
     widths[1] += max(0, len(head[1]) - sum(widths[:2]) - len(GAP))
     widths[3] += max(0, len(head[2]) - sum(widths[2:4]) - len(GAP))
     room = WIDTH - sum(widths) - len(GAP) * len(widths)
-    labels = [wrap(figures.plain_ascii(text), room) or [""] for text, _ in rows]
-    width = max(len(line) for lines in [[head[0]], *labels] for line in lines)
-
     spans = [widths[0] + len(GAP) + widths[1], widths[2] + len(GAP) + widths[3], widths[4]]
-    first = GAP.join(text.rjust(span) for text, span in zip([*head[1:], "%"], spans, strict=True))
-    second = GAP.join(t.rjust(w) for t, w in zip([*titles[:4], ""], widths, strict=True))
-    lines = [f"{head[0]:{width}}{GAP}{first}", f"{'':{width}}{GAP}{second}"]
-    for label, row in zip(labels, cells, strict=True):
-        values = GAP.join(cell.rjust(size) for cell, size in zip(row, widths, strict=True))
-        lines.append(f"{label[0]:{width}}{GAP}{values}")
-        lines.extend(f"  {line}" for line in label[1:])
+    heads = [(head[0], right([*head[1:], "%"], spans)), ("", right([*titles[:4], ""], widths))]
+    return _labelled(
+        heads,
+        [(text, right(row, widths)) for (text, _), row in zip(rows, cells, strict=True)],
+        room,
+    )
+
+
+def right(texts: Sequence[str], sizes: Sequence[int], gap: str = GAP) -> str:
+    """Join texts, each right-aligned in a column."""
+    return gap.join(text.rjust(size) for text, size in zip(texts, sizes, strict=False))
+
+
+def _labelled(
+    heads: Sequence[tuple[str, str]], rows: Sequence[tuple[str, str]], room: int
+) -> list[str]:
+    """Put labels before figures; a label wider than `room` continues on lines of its own."""
+    labels = [wrap(figures.plain_ascii(label), room) or [""] for label, _ in rows]
+    width = max(
+        len(line) for lines in [*([label] for label, _ in heads), *labels] for line in lines
+    )
+    lines = [f"{label.ljust(width)}{GAP}{values}" for label, values in heads]
+    for (first, *rest), (_, values) in zip(labels, rows, strict=True):
+        lines += [f"{first.ljust(width)}{GAP}{values}", *(f"  {line}" for line in rest)]
     return [line.rstrip() for line in lines]
 
 
@@ -99,17 +113,10 @@ def _count(name: str, summary: Summary | None) -> tuple[str, str]:
 def _two_columns(
     head: tuple[str, str], names: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[str]:
-    texts = [figures.plain_ascii(name) for name in names]
     heads = [figures.plain_ascii(text) for text in head]
     sizes = [max(len(text), *map(len, column)) for text, column in zip(heads, cells, strict=True)]
-    width = min(max(1, *map(len, texts)), WIDEST - sum(sizes) - 2 * len(GAP))
-    lines = [GAP.join([" " * width, *(h.rjust(s) for h, s in zip(heads, sizes, strict=True))])]
-    for text, *row in zip(texts, *cells, strict=True):
-        first, *rest = wrap(text, width) or [""]
-        values = (cell.rjust(size) for cell, size in zip(row, sizes, strict=True))
-        lines.append(GAP.join([first.ljust(width), *values]))
-        lines.extend(f"  {line}" for line in rest)
-    return [line.rstrip() for line in lines]
+    rows = [(name, right(row, sizes)) for name, *row in zip(names, *cells, strict=True)]
+    return _labelled([("", right(heads, sizes))], rows, WIDEST - sum(sizes) - 2 * len(GAP))
 
 
 def _cells(comparison: MeasureComparison, index: int) -> tuple[str, str, str, str, str]:
@@ -137,17 +144,10 @@ def table_of_times(
     width = max([len("Testcase"), *map(len, cases)])
     label = max([len("Time:"), *(len(which) + 1 for _, which, _, _ in rows)])
     sizes = [max(map(len, column)) for column in zip(titles, *cells, strict=False)]
-    lines = [
-        figures.plain_ascii(head),
-        _right(f"{'Testcase':{width}} {'Time:':{label}}", titles, sizes),
-    ]
+    lines = [f"{'Testcase':{width}} {'Time:':{label}} {right(titles, sizes, ' ')}"]
     for case, (_, which, _, _), row in zip(cases, rows, cells, strict=True):
-        lines.append(_right(f"{case:{width}} {f'{which}:':{label}}", row, sizes))
-    return [line.rstrip() for line in lines]
-
-
-def _right(title: str, texts: Sequence[str], sizes: Sequence[int]) -> str:
-    return " ".join([title, *(t.rjust(size) for t, size in zip(texts, sizes, strict=False))])
+        lines.append(f"{case:{width}} {f'{which}:':{label}} {right(row, sizes, ' ')}")
+    return [figures.plain_ascii(head), *(line.rstrip() for line in lines)]
 
 
 def _times(shown: Summary | None, base: Summary | None) -> list[str]:

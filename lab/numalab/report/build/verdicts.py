@@ -1,8 +1,6 @@
 """The verdicts on a study's claims in the runs of one cell."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import ClaimVerdict, Direction, MeasureKind
@@ -73,35 +71,11 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
     )
 
 
-@dataclass(frozen=True)
-class _Judgement:
-    """A verdict, and the reason if it cannot be given."""
-
-    verdict: ClaimVerdict
-    reason: str = ""
-
-
-class NoTimes(StrEnum):
-    """Why figures of time are not valid for hardware."""
-
-    ICOUNT = (
-        "icount counts instructions, those of all CPUs on one clock: "
-        "neither an idle CPU nor an access to far memory costs time"
-    )
-    TCG = "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
-    PLACEMENT = "of how a guest was placed"
-    HOST_CPUS = "the runs were not on the same host CPUs"
-
-
-@dataclass(frozen=True)
-class Untimed:
-    """Why figures of time of some runs are not valid; `detail` is about the placement."""
-
-    cause: NoTimes
-    detail: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.cause}: {self.detail}" if self.detail else str(self.cause)
+_ICOUNT = (
+    "icount counts instructions, those of all CPUs on one clock: "
+    "neither an idle CPU nor an access to far memory costs time"
+)
+_TCG = "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
 
 
 def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.ClaimOutcome:
@@ -114,18 +88,18 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.
     # Only the direction of the change matters here, not which direction is better.
     versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
-    judgement = _judged(claim, versus, kind, [*before, *after])
+    verdict, reason = _judged(claim, versus, kind, [*before, *after])
     return document.ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
         measured=_measured(versus, unit, claim.statistic),
-        holds=(not claim.expect or judgement.verdict in claim.expect)
+        holds=(not claim.expect or verdict in claim.expect)
         and (not claim.bounds or claim.holds(_change(versus))),
         measure=claim.measure,
         kind=kind,
         published=claim.published,
-        verdict=judgement.verdict if claim.direction else "",
-        reason=judgement.reason if claim.direction else "",
+        verdict=verdict if claim.direction else "",
+        reason=reason if claim.direction else "",
         required=bool(claim.expect or claim.bounds),
     )
 
@@ -165,16 +139,19 @@ def _change(versus: Comparison) -> float | None:
     return None
 
 
-def _judged(claim: Claim, versus: Comparison, kind: str, runs: Sequence[StoredRun]) -> _Judgement:
+def _judged(
+    claim: Claim, versus: Comparison, kind: str, runs: Sequence[StoredRun]
+) -> tuple[ClaimVerdict, str]:
+    """Return the verdict, and the reason where it cannot be given."""
     if versus.outcome == "not comparable":
-        return _Judgement("cannot be seen", versus.verdict)
+        return "cannot be seen", versus.verdict
     if kind == MeasureKind.TIMING and (why := untimed(runs)):
-        return _Judgement("cannot be seen", str(why))
+        return "cannot be seen", why
     if versus.outcome == "no difference shown":
         same = claim.direction == "same" and _same(versus)
-        return _Judgement("reproduced" if same else "no difference shown")
+        return "reproduced" if same else "no difference shown", ""
     went: Direction = Direction.HIGHER if versus.outcome == "better" else Direction.LOWER
-    return _Judgement("reproduced" if claim.direction == went else "opposite")
+    return "reproduced" if claim.direction == went else "opposite", ""
 
 
 def _same(versus: Comparison) -> bool:
@@ -191,19 +168,19 @@ def _same(versus: Comparison) -> bool:
     return all(end is not None and abs(end) <= PRECISION for end in ends)
 
 
-def untimed(runs: Sequence[StoredRun]) -> Untimed | None:
-    """Return why figures of time of these runs are not valid for hardware; None if they are."""
+def untimed(runs: Sequence[StoredRun]) -> str:
+    """Return why figures of time of these runs are not valid for hardware; empty if they are."""
     modes = {run.manifest.mode for run in runs}
     if "icount" in modes:
-        return Untimed(NoTimes.ICOUNT)
+        return _ICOUNT
     if "tcg" in modes:
-        return Untimed(NoTimes.TCG)
+        return _TCG
     for run in runs:
         if words := _against(run.manifest):
-            return Untimed(NoTimes.PLACEMENT, words)
+            return f"of how a guest was placed: {words}"
     if len({run.manifest.planned_cpus for run in runs}) > 1:
-        return Untimed(NoTimes.HOST_CPUS)
-    return None
+        return "the runs were not on the same host CPUs"
+    return ""
 
 
 def _against(run: Manifest) -> str:

@@ -2,18 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from numalab.report import figures
-from numalab.report.document import CellReport, Run, StudyResults
+from numalab.report.document import CellReport, Run, StudyResults, UnreportedCell
 from numalab.report.formats.format import register_format
 
 COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
     *("measure", "value", "unit", "direction", "kind"),
 )
-_NO_MEASURE = ("",) * 5
 
 
 @register_format("csv")
@@ -26,7 +25,7 @@ def render_csv(study: StudyResults) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for cells in (*_unfinished(study), *_finished(study)):
+    for cells in _rows(study):
         *words, value, unit, direction, kind = map(figures.printable, cells)
         writer.writerow([*map(_no_formula, words), value, unit, direction, kind])
     return text.getvalue()
@@ -37,39 +36,32 @@ def _no_formula(cell: str) -> str:
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
 
 
-def _unfinished(study: StudyResults) -> Iterator[list[str]]:
-    for cell in study.unreported:
-        place = [study.study, cell.cell.topology, cell.cell.label, ""]
-        for run in cell.runs:
-            yield [*_about(place, run, ""), *_NO_MEASURE]
-    for report in study.reports:
-        kernels = _kernels(report)
-        for run in report.unfinished:
-            yield [*_about(_place(report), run, kernels.get(run.variant, "")), *_NO_MEASURE]
+def _rows(study: StudyResults) -> Iterator[list[str]]:
+    cells: list[tuple[list[str], CellReport | UnreportedCell]] = [
+        ([cell.cell.topology, cell.cell.label, ""], cell) for cell in study.unreported
+    ]
+    cells += [
+        ([report.topology.name, report.workload.label, report.mode.name], report)
+        for report in study.reports
+    ]
+    for unfinished in (True, False):
+        for place, cell in cells:
+            variants = cell.variants if isinstance(cell, CellReport) else ()
+            kernels = {variant.name: variant.kernel for variant in variants}
+            for run in cell.runs:
+                about = [run.variant, kernels.get(run.variant, ""), str(run.seed), run.id]
+                for figure in _no_figure(run) if unfinished else _figures(run, cell):
+                    yield [study.study, *place, *about, run.ending, *figure]
 
 
-def _finished(study: StudyResults) -> Iterator[list[str]]:
-    for report in study.reports:
-        yield from _rows(report)
+def _no_figure(run: Run) -> list[Sequence[str]]:
+    return [] if run.ok else [("",) * 5]
 
 
-def _rows(report: CellReport) -> Iterator[list[str]]:
-    kernels = _kernels(report)
-    for run in report.runs:
-        about = _about(_place(report), run, kernels.get(run.variant, ""))
-        for name, figure in run.measures.items():
-            info = report.measure(name)
-            value = str(figure) if figure is not None and isfinite(figure) else ""
-            yield [*about, info.name, value, info.unit, info.direction, info.kind]
-
-
-def _kernels(report: CellReport) -> Mapping[str, str]:
-    return {variant.name: variant.kernel for variant in report.variants}
-
-
-def _place(report: CellReport) -> list[str]:
-    return [report.study, report.topology.name, report.workload.label, report.mode.name]
-
-
-def _about(place: Sequence[str], run: Run, kernel: str) -> list[str]:
-    return [*place, run.variant, kernel, str(run.seed), run.id, run.ending]
+def _figures(run: Run, cell: CellReport | UnreportedCell) -> Iterator[Sequence[str]]:
+    if isinstance(cell, UnreportedCell):
+        return
+    for name, figure in run.measures.items():
+        info = cell.measure(name)
+        value = str(figure) if figure is not None and isfinite(figure) else ""
+        yield (info.name, value, info.unit, info.direction, info.kind)

@@ -19,7 +19,7 @@ from numalab.report.cells import SHOWN, TIMES, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
-from numalab.report.tables import WIDTH, gain_percent
+from numalab.report.tables import WIDTH, gain_percent, right
 from numalab.report.unfinished import plain_block
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
@@ -81,18 +81,21 @@ def table_of_values(names: Sequence[str], rows: Sequence[MmtestsRow]) -> list[st
     """Lay out ` Hmean     64         568.73 (   0.00%)      577.56 *   1.55%*`, below the names."""
     cells = [[_cell(row, index) for index in range(len(names))] for row in rows]
     title = max(len(row.statistic) for row in rows)
-    width = max(len(row.operation) for row in rows)
+    labels = [f"{row.statistic:{title}} {row.operation}" for row in rows]
+    return _below_names(names, labels, cells, VALUE + 11)
+
+
+def _below_names(
+    names: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[str]], least: int
+) -> list[str]:
+    """Lay out labelled values; the names end where the values do, as mmtests puts them."""
     sizes = [
-        max(VALUE + 11, len(name) + 2, *(len(line[index].lstrip()) + 2 for line in cells))
+        max(least, len(name) + 2, *(len(line[index].lstrip()) + 2 for line in cells))
         for index, name in enumerate(names)
     ]
-    # Names end where the values do, as mmtests puts them.
-    heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
-    lines = [f" {'':{title}} {'':{width}}{heads}"]
-    for row, line in zip(rows, cells, strict=True):
-        values = "".join(f"{cell:>{size}}" for cell, size in zip(line, sizes, strict=True))
-        lines.append(f" {row.statistic:{title}} {row.operation:{width}}{values}")
-    return lines
+    width = max(map(len, labels))
+    lines = [("", names), *zip(labels, cells, strict=True)]
+    return [f" {label:{width}}{right(line, sizes, '')}" for label, line in lines]
 
 
 def table_of_operations(
@@ -101,20 +104,10 @@ def table_of_operations(
     title: str = "Ops",
 ) -> list[str]:
     """Lay out ` Ops NUMA hint faults   16113.00   143.00` below the names."""
-    width = max(len(label) for label, _ in lines)
     texts = [
         [figures.NOT_SUPPORTED if v is None else f"{v:.2f}" for v in values] for _, values in lines
     ]
-    sizes = [
-        max(OPS_VALUE, len(name) + 2, *(len(line[index]) + 2 for line in texts))
-        for index, name in enumerate(names)
-    ]
-    heads = "".join(f"{name:>{size}}" for name, size in zip(names, sizes, strict=True))
-    table = [f" {'':{width + len(title) + 1}}{heads}"]
-    for (label, _), line in zip(lines, texts, strict=True):
-        values = "".join(f"{text:>{size}}" for text, size in zip(line, sizes, strict=True))
-        table.append(f" {title} {label:{width}}{values}")
-    return table
+    return _below_names(names, [f"{title} {label}" for label, _ in lines], texts, OPS_VALUE)
 
 
 def _cell(row: MmtestsRow, index: int) -> str:

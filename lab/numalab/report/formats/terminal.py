@@ -188,7 +188,7 @@ def _claims(report: CellReport) -> list[RenderableType]:
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
-        first = figures.verdict_alone(claim)
+        first = figures.verdict_words(claim, claim.verdict)
         told_text = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
         lines.append(_beside(Text(title, style), 19, told_text))
@@ -245,7 +245,7 @@ def _claim_columns(*, headed: bool) -> Table:
 
 
 def _claim_verdict(claim: ClaimOutcome, reasons: dict[str, int]) -> Text:
-    words, reason = figures.verdict_and_reason(claim)
-    if reason:
-        words += f" ({reasons.setdefault(figures.printable(reason), len(reasons) + 1)})"
+    words = figures.verdict_words(claim, claim.verdict_in_mode)
+    if claim.reason:
+        words += f" ({reasons.setdefault(figures.printable(claim.reason), len(reasons) + 1)})"
     return Text(words, _STANDING_STYLES[claim.standing])

@@ -36,7 +36,7 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     """
     every = [study.results for study in studies]
     claims = [claim for study in every for report in study.reports for claim in report.claims]
-    verdicts = [figures.verdict_and_reason(claim)[0] for claim in claims]
+    verdicts = [figures.verdict_words(claim, claim.verdict_in_mode) for claim in claims]
     modes = [report.mode for study in every for report in study.reports]
     cells, planned = sum(study.cells for study in every), sum(study.planned for study in every)
     finished = planned - sum(len(study.unfinished) for study in every)

@@ -7,6 +7,7 @@ from numalab.analysis.findings import Matrix, Weight
 from numalab.report import figures
 from numalab.report.document import CellReport
 from numalab.report.page.charts import Spec, heat_map
+from numalab.report.tables import right
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, render_svg
 
@@ -153,11 +154,8 @@ def as_text(topology: Topology, kind: Traffic) -> str:
     lines = [figures.plain_ascii(f"{kind.title} [{kind.unit}], mean of a run")]
     for side in kind.sides:
         rows = [[count_text(value) for value in row] for row in side.means]
-        size = max(len(text) for text in [*heads, *(t for row in rows for t in row)])
-        lines.append("")
-        lines.append(
-            f"{figures.cut(side.variant, 12):12}" + "".join(f"  {h:>{size}}" for h in heads)
-        )
+        sizes = [max(len(text) for texts in [heads, *rows] for text in texts)] * len(heads)
+        lines += ["", f"{figures.cut(side.variant, 12):12}  {right(heads, sizes)}"]
         for node, row in zip(topology.nodes, rows, strict=True):
-            lines.append(f"from {node.id:<7}" + "".join(f"  {t:>{size}}" for t in row))
+            lines.append(f"from {node.id:<7}  {right(row, sizes)}")
     return "".join(f"{line}\n" for line in lines)
