@@ -84,7 +84,7 @@ class CellVersus:
 
     def count(self, outcome: Outcome) -> int:
         """Count the measures with this outcome."""
-        return sum(each.comparison.outcome == outcome for each in self.measures)
+        return sum(measure.comparison.outcome == outcome for measure in self.measures)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Versus:
         """Whether every planned run finished, every cell could be compared, and nothing that was
         judged before is missing."""
         return not any(self.unfinished) and not any(
-            cell.differs or any(each.lost for each in cell.measures) for cell in self.cells
+            cell.differs or any(measure.lost for measure in cell.measures) for cell in self.cells
         )
 
 
@@ -177,7 +177,7 @@ def _side(results: Results) -> _Side:
 
 def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
     """Compare what may be compared, with or without a better direction, over all cells."""
-    found: dict[tuple[str, str], Comparison] = {}
+    comparisons: dict[tuple[str, str], Comparison] = {}
     for directed in (True, False):
         rows = [
             (cell.versus.cell, row)
@@ -186,9 +186,9 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
             if row.reason is None and (row.about.direction != "none") == directed
         ]
         compared = compare_table([(row.before, row.after, row.about.direction) for _, row in rows])
-        found.update(
-            ((name, row.about.measure), each)
-            for (name, row), each in zip(rows, compared, strict=True)
+        comparisons.update(
+            ((name, row.about.measure), comparison)
+            for (name, row), comparison in zip(rows, compared, strict=True)
         )
     return tuple(
         replace(
@@ -196,7 +196,7 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
             measures=tuple(
                 replace(
                     row.about,
-                    comparison=found.get((cell.versus.cell, row.about.measure))
+                    comparison=comparisons.get((cell.versus.cell, row.about.measure))
                     or row.about.comparison,
                 )
                 for row in cell.rows
@@ -220,7 +220,7 @@ def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cel
     differs = [*always, *_differences(_INPUTS, old, new)]
     host = [] if old[0].manifest.mode in DETERMINISTIC else _differences(_HOST, old, new)
     names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
-    rows = tuple(_measure(each, old, new, differs, host) for each in names)
+    rows = tuple(_measure(measure, old, new, differs, host) for measure in names)
     images = {run.manifest.kernel.bzimage_sha256 for run in [*old, *new]}
     versus = CellVersus(name, kernels, len(images) == 1, tuple(differs), (), seeds)
     return _Cell(versus, rows)

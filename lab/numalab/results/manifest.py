@@ -210,9 +210,9 @@ class Manifest(Stored):
         How many others QEMU has left, and in which order they are numbered, is not the plan's.
         """
         threads = () if self.proof is None else self.proof.threads
-        vcpus = sorted((each.vcpus, each.planned) for each in threads if each.vcpus)
-        others = {cpu for each in threads if not each.vcpus for cpu in each.planned}
-        return (*(planned for _, planned in vcpus), tuple(sorted(others)))
+        vcpus = sorted((thread.vcpus, thread.planned) for thread in threads if thread.vcpus)
+        other_cpus = {cpu for thread in threads if not thread.vcpus for cpu in thread.planned}
+        return (*(planned for _, planned in vcpus), tuple(sorted(other_cpus)))
 
     def but(self, **changes: Any) -> "Manifest":
         """Return it with more known of the run, or for another run of the same inputs."""

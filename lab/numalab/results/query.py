@@ -73,10 +73,10 @@ class Catalogue:
 
 def find_results(path: Path) -> tuple[Results, ...]:
     """Return the results at `path` or below it, in order. Raises UserError when there are none."""
-    found = tuple(_below(path, DEEPEST))
-    if not found:
+    results = tuple(_below(path, DEEPEST))
+    if not results:
         raise UserError("there are no results here", file=path)
-    return found
+    return results
 
 
 def _below(path: Path, depth: int) -> Iterator[Results]:
@@ -95,23 +95,23 @@ def catalogue(results: Results) -> Catalogue:
     """
     if results.is_compact:
         return Catalogue(results, *_tables([(run, 0) for run in load_study(results)[1]]))
-    there = dict(_manifests(results))
+    modified_of = dict(_manifests(results))
     runs, measures = _stored(results)
-    known = dict(zip(runs["run"], runs["modified_ns"], strict=True))
-    new = [name for name, modified in there.items() if known.get(name) != modified]
-    gone = [name for name in known if name not in there]
+    catalogued = dict(zip(runs["run"], runs["modified_ns"], strict=True))
+    new = [name for name, modified in modified_of.items() if catalogued.get(name) != modified]
+    gone = [name for name in catalogued if name not in modified_of]
     if not (new or gone):
         return Catalogue(results, runs, measures)
     outdated = pl.Series([*new, *gone], dtype=pl.String).implode()
-    read = _tables([(load_run(results.run(name)), there[name]) for name in new])
+    read = _tables([(load_run(results.run(name)), modified_of[name]) for name in new])
     runs, measures = (
         pl.concat([old.filter(~pl.col("run").is_in(outdated)), added])
         for old, added in zip((runs, measures), read, strict=True)
     )
-    found = Catalogue(results, runs.sort("run"), measures.sort("run", maintain_order=True))
+    updated = Catalogue(results, runs.sort("run"), measures.sort("run", maintain_order=True))
     with suppress(HostError, UserError):  # results that may not be written can still be read
-        store(found)
-    return found
+        store(updated)
+    return updated
 
 
 def _manifests(results: Results) -> Iterator[tuple[str, int]]:
@@ -124,8 +124,8 @@ def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read the catalogue that is there; one that cannot be read is made anew."""
     try:
         tables = (results.runs_table, results.measures_table)
-        found = (read_parquet(path) for path in tables if path.is_file())
-        runs, measures = found
+        stored = (read_parquet(path) for path in tables if path.is_file())
+        runs, measures = stored
         if runs.schema == RUNS and measures.schema == MEASURES:
             return runs, measures
     except (OSError, ValueError, pl.exceptions.PolarsError):
@@ -133,11 +133,14 @@ def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(schema=RUNS), pl.DataFrame(schema=MEASURES)
 
 
-def store(found: Catalogue) -> None:
+def store(tables: Catalogue) -> None:
     """Write a catalogue to the folder of its results. Raises HostError."""
-    no_link(found.results.runs_table.parent)
+    no_link(tables.results.runs_table.parent)
     # The runs last: they say what is known.
-    pairs = ((found.results.measures_table, found.measures), (found.results.runs_table, found.runs))
+    pairs = (
+        (tables.results.measures_table, tables.measures),
+        (tables.results.runs_table, tables.runs),
+    )
     for path, table in pairs:
         with replacing(path) as temporary:
             table.write_parquet(utf8_path(temporary))
@@ -174,18 +177,18 @@ def _row(about: Manifest, label: str) -> Iterator[object]:
     yield about.trace and about.trace.lost
 
 
-def query(found: Sequence[Catalogue], sql: str) -> pl.DataFrame:
+def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
     """Run a SELECT over the tables `runs`, `measures` and `events` of some results.
 
     Every table has a column `results`, the folder. Raises UserError for what is no SQL that polars
     knows, and for unknown tables and columns.
     """
     tables: dict[str, pl.LazyFrame] = {
-        "runs": _together((each.results, each.runs) for each in found),
-        "measures": _together((each.results, each.measures) for each in found),
+        "runs": _together((entry.results, entry.runs) for entry in catalogues),
+        "measures": _together((entry.results, entry.measures) for entry in catalogues),
     }
     if re.search(r"\bevents\b", sql):
-        tables["events"] = _events(found, sql)
+        tables["events"] = _events(catalogues, sql)
     try:
         return collect(pl.SQLContext(tables).execute(sql))
     except (pl.exceptions.PolarsError, RecursionError, ValueError) as error:
@@ -200,15 +203,15 @@ def _together(tables: Iterable[tuple[Results, pl.DataFrame]]) -> pl.LazyFrame:
     )
 
 
-def _events(found: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
+def _events(catalogues: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
     """Scan the event tables of all runs; a column that a run's table lacks is null there.
 
     Raises UserError where the columns that the query may use take too much memory.
     """
     frames, total = [], 0
-    for each in found:
-        for name in each.runs["run"]:
-            path = each.results.run(name).events
+    for entry in catalogues:
+        for name in entry.runs["run"]:
+            path = entry.results.run(name).events
             if path.exists():
                 with damage_explained(path):
                     size = table_size(path)
@@ -221,7 +224,10 @@ def _events(found: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
                         " fewer columns, or a folder with fewer runs",
                         key="SQL",
                     )
-                where = (pl.lit(name).alias("run"), pl.lit(str(each.results.path)).alias("results"))
+                where = (
+                    pl.lit(name).alias("run"),
+                    pl.lit(str(entry.results.path)).alias("results"),
+                )
                 frames.append(frame.with_columns(*where))
     if not frames:
         raise UserError("these runs have no event tables", key="SQL")

@@ -50,18 +50,18 @@ class Progress:
 
     def count(self, state: State) -> int:
         """Count the runs in a state."""
-        return sum(each.state == state for each in self.runs)
+        return sum(run.state == state for run in self.runs)
 
     @property
     def seconds_left(self) -> float | None:
         """Estimate the rest from the runs that are done; None while there is none."""
-        known = [each.seconds for each in self.runs if each.state is State.DONE and each.seconds]
-        if not known or not self.active:
+        durations = [run.seconds for run in self.runs if run.state is State.DONE and run.seconds]
+        if not durations or not self.active:
             return None
-        mean = sum(known) / len(known)
-        under_way = [each for each in self.runs if each.state is State.RUNNING]
+        mean = sum(durations) / len(durations)
+        under_way = [run for run in self.runs if run.state is State.RUNNING]
         left = mean * (self.count(State.WAITING) + len(under_way))
-        left -= sum(min(mean, each.seconds or 0.0) for each in under_way)
+        left -= sum(min(mean, run.seconds or 0.0) for run in under_way)
         return left / max(1, len(under_way))
 
 
@@ -76,7 +76,9 @@ def read_progress(results: Results) -> Progress:
     if results.is_compact:
         finished = {run.id: run.manifest for run in load_study(results)[1]}
     else:
-        finished = {name: load_manifest(each) for name, each in results.finished().items()}
+        finished = {
+            name: load_manifest(directory) for name, directory in results.finished().items()
+        }
     states = tuple(
         _ended(run, finished[run.id])
         if run.id in finished

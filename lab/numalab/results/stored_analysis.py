@@ -33,10 +33,12 @@ def save_analysis(directory: RunDir, analysis: Analysis) -> None:
     Raises WorkloadFailed for numbers that no reader takes: a guest may leave any, and one run must
     not spoil the report of the others.
     """
-    stored = [StoredMeasure.of(each).model_dump() for each in analysis.measures]
-    for each in analysis.measures:
-        if each.value is not None and not abs(each.value) < LARGEST_NUMBER:
-            raise WorkloadFailed(f"{each.name} is {str(each.value)[:20]}..., out of all bounds")
+    stored = [StoredMeasure.of(measure).model_dump() for measure in analysis.measures]
+    for measure in analysis.measures:
+        if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
+            raise WorkloadFailed(
+                f"{measure.name} is {str(measure.value)[:20]}..., out of all bounds"
+            )
     # Without the blanks that would double its size.
     findings = json.dumps(asdict(analysis.findings), separators=(",", ":"))
     try:

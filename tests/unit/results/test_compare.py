@@ -42,8 +42,8 @@ def set_measure(results: Path, cell: str, measure: str, values: list[float | Non
     for seed, value in enumerate(values, 1):
 
         def put(measures: list[Json], value: float | None = value) -> None:
-            (found,) = (each for each in measures if each["name"] == measure)
-            found["value"] = value
+            (stored,) = (entry for entry in measures if entry["name"] == measure)
+            stored["value"] = value
 
         edit(results / "runs" / f"{cell}_{seed}" / "measures.json", put)
 
@@ -57,14 +57,16 @@ def cells(other: Path) -> dict[str, CellVersus]:
 
 
 def outcome(cell: CellVersus, measure: str) -> tuple[str, str]:
-    (found,) = (each.comparison for each in cell.measures if each.measure == measure)
-    return found.outcome, found.verdict
+    (comparison,) = (row.comparison for row in cell.measures if row.measure == measure)
+    return comparison.outcome, comparison.verdict
 
 
 def unmeasured(cell: CellVersus) -> set[str]:
     """Name the measures that no run of either side has: there is nothing to compare."""
-    sides = ((each.measure, each.comparison) for each in cell.measures)
-    return {name for name, found in sides if found.before is None and found.after is None}
+    sides = ((row.measure, row.comparison) for row in cell.measures)
+    return {
+        name for name, comparison in sides if comparison.before is None and comparison.after is None
+    }
 
 
 def incomparable(cell: CellVersus) -> set[str]:
@@ -105,10 +107,10 @@ def test_a_measure_without_a_better_direction_is_only_different(other: Path) -> 
 
 def test_another_kernel_is_what_is_compared(other: Path) -> None:
     edit_runs(other, lambda run: run["kernel"].update(release="9.9.9", bzimage_sha256="0"), "after")
-    found = cells(other)[AFTER]
-    assert found.differs == ()
-    assert found.kernels[1] == "9.9.9"
-    assert not found.same_kernel
+    cell = cells(other)[AFTER]
+    assert cell.differs == ()
+    assert cell.kernels[1] == "9.9.9"
+    assert not cell.same_kernel
     assert "-> 9.9.9" in numalab(EXAMPLE, other).stdout
 
 
@@ -129,9 +131,9 @@ def test_anything_else_that_differs_is_named(
     other: Path, name: str, change: Callable[[Json], None]
 ) -> None:
     edit_runs(other, change)
-    for found in cells(other).values():
-        assert [text.partition(":")[0] for text in found.differs] == [name]
-        assert found.count("not comparable") == len(found.measures)
+    for cell in cells(other).values():
+        assert [text.partition(":")[0] for text in cell.differs] == [name]
+        assert cell.count("not comparable") == len(cell.measures)
     done = numalab(EXAMPLE, other, "--fail-on", "worse")
     assert done.exit_code == 1
     assert f"  {name}: " in done.stdout
@@ -155,7 +157,7 @@ def test_another_machine_of_the_same_name_is_named(other: Path, tmp_path: Path) 
 
 def test_what_was_recorded_must_be_the_same(other: Path) -> None:
     edit(other / "plan.json", lambda plan: plan["file"].update(capture={"sets": ["numa"]}))
-    assert all(found.differs[0].startswith("capture: ") for found in cells(other).values())
+    assert all(cell.differs[0].startswith("capture: ") for cell in cells(other).values())
 
 
 def test_times_on_another_host_are_not_comparable_unless_virtual(
@@ -175,7 +177,7 @@ def test_times_on_another_host_are_not_comparable_unless_virtual(
         edit_runs(results, lambda run: run.update(mode="kvm"))
     real = compare_results(Results(first), Results(other)).cells[0]
     assert real.differs == ()
-    timing = {each.measure for each in real.measures if each.kind == "timing"}
+    timing = {row.measure for row in real.measures if row.kind == "timing"}
     assert incomparable(real) == unmeasured(real) | timing
     assert "host processor: " in real.measures[0].comparison.verdict
 
@@ -183,9 +185,9 @@ def test_times_on_another_host_are_not_comparable_unless_virtual(
 def test_a_measure_that_means_something_else_is_not_comparable(other: Path) -> None:
     for path in other.glob("runs/*/measures.json"):
         edit(path, lambda measures: measures[0].update(definition="Something else."))
-    found = cells(other)[AFTER]
-    assert found.measures[0].comparison.verdict.endswith("definition: it changed between the two")
-    assert incomparable(found) == unmeasured(found) | {found.measures[0].measure}
+    cell = cells(other)[AFTER]
+    assert cell.measures[0].comparison.verdict.endswith("definition: it changed between the two")
+    assert incomparable(cell) == unmeasured(cell) | {cell.measures[0].measure}
 
 
 def test_a_variant_that_gave_no_result_does_not_pass(other: Path) -> None:
@@ -220,10 +222,10 @@ def test_what_is_not_a_result_is_explained(tmp_path: Path, other: Path) -> None:
 def test_runs_without_a_result_come_first_and_fail_when_asked(other: Path) -> None:
     leave(other, f"{AFTER}_3", ".failed", status="lost", reason="the guest's kernel panicked\x1b[m")
     shutil.rmtree(other / "runs" / f"{BEFORE}_1")
-    found = compare_results(Results(EXAMPLE), Results(other))
-    assert not found.whole
-    assert found.unfinished[0] == ()
-    assert [run.run for run in found.unfinished[1]] == [f"{BEFORE}_1", f"{AFTER}_3"]
+    versus = compare_results(Results(EXAMPLE), Results(other))
+    assert not versus.whole
+    assert versus.unfinished[0] == ()
+    assert [run.run for run in versus.unfinished[1]] == [f"{BEFORE}_1", f"{AFTER}_3"]
     for before, after in ((EXAMPLE, other), (other, EXAMPLE)):
         done = numalab(before, after)
         assert done.exit_code == 0

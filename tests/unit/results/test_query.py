@@ -104,9 +104,11 @@ def test_a_broken_catalogue_is_made_anew(results: Results) -> None:
 def test_a_folder_with_results_below_it(results: Results) -> None:
     other = results.path.with_name("2")
     shutil.copytree(results.path, other)
-    found = find_results(results.path.parents[1])
-    assert [each.path for each in found] == [results.path, other]
-    rows = query([catalogue(each) for each in found], "SELECT DISTINCT results FROM runs").height
+    folders = find_results(results.path.parents[1])
+    assert [entry.path for entry in folders] == [results.path, other]
+    rows = query(
+        [catalogue(entry) for entry in folders], "SELECT DISTINCT results FROM runs"
+    ).height
     assert rows == 2
     with pytest.raises(UserError, match="no results here"):
         find_results(results.path.parents[2] / "nothing")

@@ -316,5 +316,5 @@ def test_a_heartbeat_that_is_a_pipe_does_not_keep_status_waiting(copied: Results
     copied.run(run).path.rename(running.path)
     os.mkfifo(running.heartbeat)
     with locked(copied.path):
-        states = {each.run: each for each in read_progress(copied).runs}
+        states = {run.run: run for run in read_progress(copied).runs}
     assert states[run].text == "starting"

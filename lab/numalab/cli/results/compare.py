@@ -114,19 +114,19 @@ def _cell(cell: CellVersus) -> list[RenderableType]:
         reasons = [Text(f"  {figures.printable(reason)}") for reason in cell.differs]
         return [Text("not comparable:", OUTCOME_STYLES["not comparable"]), *reasons]
     parts: list[RenderableType] = []
-    told = [each for each in cell.measures if _is_told(each)]
-    if told:
-        told.sort(key=lambda each: ORDER.index(each.comparison.outcome))
-        parts.append(_table(told))
+    shown = [measure for measure in cell.measures if _is_shown(measure)]
+    if shown:
+        shown.sort(key=lambda measure: ORDER.index(measure.comparison.outcome))
+        parts.append(_table(shown))
     same = cell.count("no difference shown")
     parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
     return parts
 
 
-def _is_told(each: MeasureVersus) -> bool:
+def _is_shown(measure: MeasureVersus) -> bool:
     """Leave out what shows no difference, and what neither result could measure."""
-    known = each.comparison.before is not None or each.comparison.after is not None
-    return known and each.comparison.outcome != "no difference shown"
+    measured = measure.comparison.before is not None or measure.comparison.after is not None
+    return measured and measure.comparison.outcome != "no difference shown"
 
 
 def _table(rows: list[MeasureVersus]) -> Table:
@@ -136,22 +136,22 @@ def _table(rows: list[MeasureVersus]) -> Table:
     for title in ("before", "after", "change"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("95 % of it, and why", overflow="fold")
-    for each in rows:
-        found = each.comparison
-        places = figures.row_decimals([found.before, found.after])
+    for row in rows:
+        comparison = row.comparison
+        places = figures.row_decimals([comparison.before, comparison.after])
         table.add_row(
-            Text(found.outcome, OUTCOME_STYLES[found.outcome]),
-            Text(figures.printable(f"{each.measure} [{each.unit}]")),
-            _mean(found.before, places),
-            _mean(found.after, places),
-            "" if found.change is None else f"{found.change:+.1f}%",
-            _why(found),
+            Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome]),
+            Text(figures.printable(f"{row.measure} [{row.unit}]")),
+            _mean(comparison.before, places),
+            _mean(comparison.after, places),
+            "" if comparison.change is None else f"{comparison.change:+.1f}%",
+            _why(comparison),
         )
     return table
 
 
-def _why(found: Comparison) -> Text:
-    lines = filter(None, (figures.interval(found), found.verdict))
+def _why(comparison: Comparison) -> Text:
+    lines = filter(None, (figures.interval(comparison), comparison.verdict))
     return Text("\n").join(Text(figures.printable(line)) for line in lines)
 
 

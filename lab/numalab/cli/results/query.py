@@ -36,29 +36,29 @@ def command(
 
     Keeps a catalogue (Parquet) in each folder of results; only runs that are new are read.
     """
-    found = query([catalogue(each) for each in find_results(results)], sql)
+    table = query([catalogue(entry) for entry in find_results(results)], sql)
     if as_csv:
-        print(found.write_csv(), end="")
+        print(table.write_csv(), end="")
         return
-    emit(_rows(found) if as_json else None, as_json, _text(found))
+    emit(_rows(table) if as_json else None, as_json, _text(table))
 
 
-def _rows(found: pl.DataFrame) -> list[dict[str, Any]]:
+def _rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as JSON can hold them: no number that is none, times as text."""
-    plain = found.with_columns(selectors.decimal().cast(pl.Float64), selectors.temporal().cast(str))
+    plain = table.with_columns(selectors.decimal().cast(pl.Float64), selectors.temporal().cast(str))
     numbers = selectors.float()
     return plain.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
 
 
-def _text(found: pl.DataFrame) -> RenderableType:
+def _text(rows: pl.DataFrame) -> RenderableType:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
-    for name, kind in found.schema.items():
+    for name, kind in rows.schema.items():
         table.add_column(printable(name), justify="right" if kind.is_numeric() else "left",
                          overflow="fold")  # fmt: skip
-    for row in found.head(SHOWN).iter_rows():
+    for row in rows.head(SHOWN).iter_rows():
         table.add_row(*(Text(_cell(value)) for value in row))
-    more = found.height - SHOWN
-    count = f"{found.height} rows" + (f", {more} of them not shown (--csv)" if more > 0 else "")
+    more = rows.height - SHOWN
+    count = f"{rows.height} rows" + (f", {more} of them not shown (--csv)" if more > 0 else "")
     return Group(table, Text(count, "dim"))
 
 

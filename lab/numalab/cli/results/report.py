@@ -46,14 +46,14 @@ def command(
         raise UserError(f"--format {'json' if as_json else form} prints one result")
     every = []
     for path in results:
-        found = Results(path)
-        study = gather(found)
-        publish(study, found)
-        every.append((study, found))
+        stored = Results(path)
+        study = gather(stored)
+        publish(study, stored)
+        every.append((study, stored))
     if overview is not None:
         publish_overview(every, overview)
-    for study, found in every:
-        text = wanted.write(study, found)
+    for study, stored in every:
+        text = wanted.write(study, stored)
         if isinstance(text, str):
             print(text, end="")
         else:

@@ -63,11 +63,13 @@ def command(
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
     with TemporaryDirectory(prefix="numalab-") as scratch:
         directory = RunDir(output or Path(scratch))
-        found = measure_recording(file, machine, directory, tasks=tasks or (), allowed_cpus=allowed)
+        measured = measure_recording(
+            file, machine, directory, tasks=tasks or (), allowed_cpus=allowed
+        )
         page = None
         if output is not None and machine is not None:
             page = Results(output).html
-            report = recording_report(file, found, machine, tasks or ())
+            report = recording_report(file, measured, machine, tasks or ())
             write_text(page, render_html(report))
     written = RunDir(output).events if output is not None else None
     document = {
@@ -75,14 +77,19 @@ def command(
         "topology": machine.name if machine else None,
         "tasks": tasks or [],
         "cpus": allowed,
-        "window": {**asdict(found.analysis.window), "length_ns": found.analysis.window.length_ns},
-        "recording": {**asdict(found.decoded), "whole": found.decoded.whole},
-        "measures": [StoredMeasure.of(each).model_dump() for each in found.analysis.measures],
-        "notes": found.notes,
+        "window": {
+            **asdict(measured.analysis.window),
+            "length_ns": measured.analysis.window.length_ns,
+        },
+        "recording": {**asdict(measured.decoded), "whole": measured.decoded.whole},
+        "measures": [
+            StoredMeasure.of(measure).model_dump() for measure in measured.analysis.measures
+        ],
+        "notes": measured.notes,
         "events": written,
         "page": page,
     }
-    emit(document, as_json, _text(found, machine, written, page))
+    emit(document, as_json, _text(measured, machine, written, page))
 
 
 def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
@@ -97,9 +104,9 @@ def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
 
 
 def _text(
-    found: MeasuredRecording, machine: Topology | None, written: Path | None, page: Path | None
+    measured: MeasuredRecording, machine: Topology | None, written: Path | None, page: Path | None
 ) -> RenderableType:
-    window, decoded = found.analysis.window, found.decoded
+    window, decoded = measured.analysis.window, measured.decoded
     marked = "between the markers" if window.begun and window.ended else "see the notes"
     facts = [
         ("machine", machine.summary if machine else "not known"),
@@ -117,8 +124,10 @@ def _text(
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("unit")
-    for each in found.analysis.measures:
-        places = figures.decimals([each.value])
-        table.add_row(each.name, figures.number(each.value, places, grouped=True), each.info.unit)
-    notes = [Text(f"note: {figures.printable(note)}", "dim") for note in found.notes]
+    for measure in measured.analysis.measures:
+        places = figures.decimals([measure.value])
+        table.add_row(
+            measure.name, figures.number(measure.value, places, grouped=True), measure.info.unit
+        )
+    notes = [Text(f"note: {figures.printable(note)}", "dim") for note in measured.notes]
     return Group(grid, Text(), table, *([Text(), *notes] if notes else []))
