@@ -16,22 +16,22 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from numalab.analysis.findings import Findings, read_findings
 from numalab.errors import UserError
-from numalab.files import bound_json, read_regular
+from numalab.files import bound_json, read_regular, utf8_path
 from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
 from numalab.recording.recording import read_domains
-from numalab.recording.timeline import RunTimeline, timeline_of
+from numalab.recording.timeline import SPANS, Mark, RunTimeline, timeline_of
 from numalab.results.compact import CompactRun, read_compact_plan, read_compact_runs
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
 from numalab.results.plan import Cell, StoredPlan
 from numalab.results.stored import FORMAT, Count, Stored, StoredMeasure
-from numalab.results.stored_analysis import read_timeline
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import SchedLog
 
 _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
+_MARKS = TypeAdapter(tuple[Mark, ...])
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -118,6 +118,9 @@ _OF_RUN = _Limits(8 << 20, 200_000)
 _RUNS = _Limits(128 << 20, 4_000_000)  # of all manifests in a compact file
 _FINDINGS = _Limits(64 << 20, 2_000_000)
 _MOST_ERRORS = 1000  # that are explained: each takes a kilobyte
+_MOST_SPANS = 2_000_000
+_MOST_MARK_VALUES = 10_000
+_NEVER_NULL = ("cpu", "start_ns", "end_ns", "pid", "of_interest")
 _MOST_EVENTS = 4 << 20  # that a timeline is made of
 _EVENTS_BYTES = 640 << 20
 
@@ -229,11 +232,30 @@ def load_timeline(directory: RunDir, tasks: Sequence[str]) -> RunTimeline | None
     """
     if directory.timeline.exists():
         with damage_explained(directory.timeline):
-            return read_timeline(directory)
+            return _read_timeline(directory)
     with damage_explained(directory.events):
         table = scan_parquet(directory.events, COLUMNS, most_rows=_MOST_EVENTS)
         events = collect(_checked_events(table))
     return timeline_of(events, tasks)
+
+
+def _read_timeline(directory: RunDir) -> RunTimeline:
+    """Read a stored timeline. Raises ValueError, OSError or PolarsError for a damaged file."""
+    table = scan_parquet(directory.timeline, most_rows=_MOST_SPANS)
+    about = pl.read_parquet_metadata(utf8_path(directory.timeline))
+    if missing := {"length_ns", "marks"} - about.keys():
+        raise ValueError(f"without {', '.join(sorted(missing))}")
+    if table.collect_schema() != pl.Schema(SPANS):
+        raise ValueError("other columns than a timeline has")
+    marks = bound_json(about["marks"].encode(), _MOST_MARK_VALUES).decode()
+    spans = collect(table)
+    if any(spans.select(_NEVER_NULL).null_count().row(0)):
+        raise ValueError("a span without a CPU, a time or a task")
+    length = int(about["length_ns"])
+    within = (pl.col("start_ns") >= 0) & (pl.col("end_ns") <= length)
+    if not spans.select(within.all()).item() or length < 0:
+        raise ValueError("a span outside the window")
+    return RunTimeline(length, spans, _MARKS.validate_json(marks))
 
 
 def scan_stored_events(directory: RunDir) -> pl.LazyFrame:

@@ -1,13 +1,20 @@
-"""What a guest left of one run, each file read once, on its first use; and the analysis of it."""
+"""The files that a guest left of one run, each read once on first use, and their analysis.
 
+A report needs only the files of the analysis, and the events for the timeline of a recording that
+is longer than the analysis holds at once.
+"""
+
+import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
+from pydantic import TypeAdapter
 
-from numalab.analysis.analyse import analyse
+from numalab.analysis.analyse import Analysis, analyse
+from numalab.analysis.findings import read_findings
 from numalab.capture.counters import (
     BufferStats,
     difference,
@@ -22,15 +29,19 @@ from numalab.capture.memory_parquet import read_memory_tables
 from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed
-from numalab.files import left_by_guest, utf8_path
-from numalab.measure import modelled
+from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
+from numalab.measure import LARGEST_NUMBER, modelled
 from numalab.recording.recording import CommandData, Recording
-from numalab.results.stored_analysis import save_analysis, save_domains
+from numalab.recording.timeline import Mark
+from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.guest_view import GuestView, parse_guest_view
+from numalab.topology.sched_domains import render_domains
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import PARSERS
 from numalab.workload.workload import BoundWorkload
+
+_MARKS = TypeAdapter(tuple[Mark, ...])
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class RunFiles:
 
     @cached_property
     def dmesg(self) -> str:
-        """The kernel log; empty where a guest left none."""
+        """The kernel log; empty if the guest left none."""
         return _text_if_there(self.directory.dmesg)
 
     @cached_property
@@ -56,7 +67,7 @@ class RunFiles:
 
     @property
     def printed(self) -> str:
-        """What the command had to say: its errors, else its output."""
+        """The errors that the command printed, else its output."""
         return _text_if_there(self.directory.stderr) or _text_if_there(self.directory.stdout)
 
     @property
@@ -91,7 +102,7 @@ class RunFiles:
         if directory.memory_parameters.exists():  # of mode timed
             measures = tuple(map(modelled, analysis.measures))
             analysis = replace(analysis, measures=measures)
-        save_domains(directory, self.guest_view.sched_log)
+        write_text(directory.domains, render_domains(self.guest_view.sched_log))
         save_analysis(directory, analysis)
 
     def add_counters(self, run: Recording, capture: CaptureSpec, workload: str) -> Recording:
@@ -136,15 +147,14 @@ class RunFiles:
         )
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:
-        """Return the `system:event` names that were recorded: those asked for that the kernel
-        has."""
+        """Return the recorded events as `system:event`: those of the study that the kernel has."""
         absent = _text_if_there(self.directory.absent_events).split()
         return tuple(
             event.name for event in capture.events if not (event.optional and event.name in absent)
         )
 
     def _samples(self, capture: CaptureSpec) -> Samples | None:
-        """Return what was sampled, if its times are those of the trace."""
+        """Return the samples, if their times are those of the trace."""
         if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
             return None
         if not self.directory.samples.exists():
@@ -154,6 +164,35 @@ class RunFiles:
             return samples
         added = parse_added(_text_if_there(self.directory.sampled), capture.added)
         return replace(samples, added=added)
+
+
+def save_analysis(directory: RunDir, analysis: Analysis) -> None:
+    """Write measures.json, analysis.json and, with sched_switch recorded, timeline.parquet.
+
+    Raises WorkloadFailed for numbers that no reader takes: a guest may leave any number, and one
+    run must not spoil the report of the study.
+    """
+    stored = [StoredMeasure.of(measure).model_dump() for measure in analysis.measures]
+    for measure in analysis.measures:
+        if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
+            raise WorkloadFailed(
+                f"{measure.name} is {str(measure.value)[:20]}..., out of all bounds"
+            )
+    # Blanks would double the size.
+    findings = json.dumps(asdict(analysis.findings), separators=(",", ":"))
+    try:
+        read_findings(findings.encode())
+    except ValueError as error:
+        raise WorkloadFailed(f"the findings of the run are invalid: {error}") from None
+    write_text(directory.analysis, findings + "\n")
+    if (timeline := analysis.timeline) is not None:
+        about = {
+            "length_ns": str(timeline.length_ns),
+            "marks": _MARKS.dump_json(timeline.marks).decode(),
+        }
+        with replacing(directory.timeline) as temporary:
+            timeline.spans.write_parquet(utf8_path(temporary), metadata=about)
+    write_json(directory.measures, stored)
 
 
 def scan_events(directory: RunDir) -> pl.LazyFrame:

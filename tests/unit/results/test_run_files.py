@@ -8,7 +8,6 @@ from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import WorkloadFailed
 from numalab.results.reader import load_findings, load_run, load_timeline
 from numalab.results.run_files import RunFiles
-from numalab.results.stored_analysis import read_timeline
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from numalab.topology.sched_domains import parse_domains
@@ -55,8 +54,8 @@ def test_measures_findings_timeline_and_domains_are_written(directory: RunDir) -
     findings = load_findings(directory)
     assert findings is not None
     assert findings.nodes == (0, 1, 2, 3)
-    stored = read_timeline(directory)
-    assert expected is not None
+    stored = load_timeline(directory, ())
+    assert expected is not None and stored is not None
     assert stored.spans.equals(expected.spans)
     assert (stored.length_ns, stored.marks) == (expected.length_ns, expected.marks)
     assert [cpu.cpu for cpu in parse_domains(directory.domains.read_bytes()).cpus] == [*range(8)]

@@ -15,8 +15,7 @@ from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window
-from numalab.results.run_files import scan_events
-from numalab.results.stored_analysis import save_analysis
+from numalab.results.run_files import save_analysis, scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.imported import ChangeKind

@@ -1,4 +1,4 @@
-"""What the analysis leaves is what a report is made of, without events and kernel log."""
+"""The files of the analysis are enough for a report, without events and kernel log."""
 
 from pathlib import Path
 
