@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 from typing import Literal
 
-from numalab.analysis.measures.catalogue import explain
+from numalab.analysis.measures.family import explain
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.recording.timeline import Mark
+from numalab.recording.spans import Mark
 from numalab.report.comparisons import compare_variants
 from numalab.report.document import (
     CellReport,

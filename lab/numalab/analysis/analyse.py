@@ -1,14 +1,39 @@
 """All measures and findings of one run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from numalab.analysis.collect_findings import collect_findings
-from numalab.analysis.findings import Findings
-from numalab.analysis.measures import catalogue
+import numpy as np
+import polars as pl
+
+from numalab.analysis.findings import (
+    MAX_DECISIONS,
+    MAX_TASKS,
+    Decision,
+    Findings,
+    Matrix,
+    Residence,
+    TimeSeries,
+    Undone,
+    Violation,
+    Weight,
+)
+from numalab.analysis.measures.family import compute_measures
+from numalab.analysis.measures.memory import memory_matrix, memory_series, task_memory
+from numalab.analysis.series import (
+    added_series,
+    fault_nodes,
+    fault_series,
+    page_series,
+    waiting_series,
+)
 from numalab.measure import Measure
-from numalab.recording.recording import Recording
-from numalab.recording.timeline import RunTimeline
-from numalab.recording.window import Window
+from numalab.recording.migrations import who_moved
+from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, Recording
+from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
+from numalab.recording.spans import RunTimeline
+from numalab.recording.sums import MAX_LISTED
+from numalab.recording.window import Slices, Window
 
 
 @dataclass(frozen=True)
@@ -29,5 +54,210 @@ def analyse(run: Recording) -> Analysis:
 
     A measure of an event that was not recorded is None, not 0.
     """
-    measures = catalogue.compute_measures(run)
+    measures = compute_measures(run)
     return Analysis(measures, collect_findings(run), run.window, run.sums.timeline)
+
+
+def collect_findings(run: Recording) -> Findings:
+    """Put together everything that `Findings` holds."""
+    slices, start = run.slices, run.window.start_ns
+    ran, waited = run.has("sched_switch"), run.has(*WAITING_EVENTS)
+    listed = [
+        describe(resident, run.machine.nodes, slices)
+        for level in LEVELS
+        for resident in run.residents[level][:MAX_TASKS]
+        if ran and run.machine.nodes
+    ]
+    idle = run.sums.longest.head(MAX_LISTED if waited else 0)
+    movers = run.movers_known
+    return Findings(
+        nodes=run.machine.nodes,
+        length_ms=run.window.length_ns / 1e6,
+        slice_ends_ms=slices.ends_ms,
+        convergence_percent=CONVERGED_PERCENT,
+        matrices=(*_matrices(run), *memory_matrix(run)),
+        series=(*memory_series(run), *_series(run)),
+        decisions=_decisions(run),
+        decisions_in_all=run.decisions.height,
+        residence=tuple(listed),
+        tasks_in_all=len(run.residents["task"]) if ran else 0,
+        violations=tuple(
+            Violation(cpu, (begin - start) / 1e6, (end - begin) / 1e6, busy, pid, comm or "")
+            for cpu, begin, end, busy, pid, comm in idle.iter_rows()
+        ),
+        violations_in_all=run.sums.violations if waited else None,
+        storms=run.storms[: MAX_LISTED if movers else 0],
+        storms_in_all=len(run.storms) if movers else None,
+        moves=who_moved(run.migrations, run.node_migrations) if movers else (),
+        memory=task_memory(run),
+        notes=_notes(run),
+    )
+
+
+def _matrices(run: Recording) -> tuple[Matrix, ...]:
+    machine = run.machine
+    tables = (
+        ("moves", "Moves by NUMA balancing", run.numa_moves.filter(pl.col("kind") == "move")),
+        (
+            "swaps",
+            "Tasks swapped by NUMA balancing",
+            run.numa_moves.filter(pl.col("kind") == "swap"),
+        ),
+        ("migrations", "Moves of any task between nodes", run.node_migrations),
+    )
+    if not machine.nodes:
+        return ()
+    return tuple(
+        matrix for name, title, moved in tables for matrix in matrices(moved, name, title, machine)
+    )
+
+
+def _series(run: Recording) -> tuple[TimeSeries, ...]:
+    slices, machine = run.slices, run.machine
+    lengths = slices.lengths_ns()
+
+    def by_node(
+        name: str, title: str, unit: str, table: pl.DataFrame, scale: float
+    ) -> list[TimeSeries]:
+        ns = {(node, number): value for node, number, value in table.iter_rows()}
+        return [
+            TimeSeries(
+                name,
+                title,
+                unit,
+                node,
+                slices.ends_ms,
+                tuple(
+                    round(scale * ns.get((node, number), 0) / length / per_cpu, 4)
+                    for number, length in enumerate(lengths)
+                ),
+            )
+            for node in machine.nodes
+            if (per_cpu := len(machine.cpus_of[node]) if scale == 100 else 1)
+        ]
+
+    series: list[TimeSeries] = []
+    if run.has(*WAITING_EVENTS):
+        series += by_node("runnable", "Runnable tasks by node", "tasks", run.sums.queued, 1)
+    if run.has("sched_switch"):
+        series += by_node("busy", "Busy share of the node's CPUs", "%", run.sums.busy, 100)
+    if run.samples is not None:
+        series += fault_series(run.samples.vmstat, run.window)
+        series += page_series(run.samples.pages, run.window, machine.nodes)
+        series += fault_nodes(run)
+        series += waiting_series(run.samples.schedstat, run.window, machine)
+        series += added_series(run.samples.added, run.window, machine.nodes)
+    return tuple(series)
+
+
+def _decisions(run: Recording) -> tuple[Decision, ...]:
+    start, names = run.window.start_ns, run.sums.names
+    taken_back = {
+        (pid, to_cpu, time): by for pid, to_cpu, time, by in _carried_out(run).iter_rows()
+    }
+    change = {
+        (decision, pid): value
+        for decision, pid, value in run.numa_moves.select("decision", "pid", "nearer").iter_rows()
+    }
+    decisions = []
+    for number, row in enumerate(run.decisions.head(MAX_DECISIONS).iter_rows(named=True)):
+        undone: Undone = "failed" if row["failed"] else ""
+        if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
+            undone = "moved back"
+        decisions.append(
+            Decision(
+                (row["time_ns"] - start) / 1e6,
+                row["kind"],
+                row["pid"],
+                names.get(row["pid"], ""),
+                row["from_cpu"],
+                row["from_node"],
+                row["to_cpu"],
+                row["to_node"],
+                row["other_pid"],
+                names.get(row["other_pid"], ""),
+                row["reason"],
+                undone,
+                change.get((number, row["pid"])),
+            )
+        )
+    return tuple(decisions)
+
+
+def _carried_out(run: Recording) -> pl.DataFrame:
+    """Return the decisions whose migration was taken back: pid, to_cpu, time_ns, back_by."""
+    back = run.node_migrations.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
+    announced = run.numa_moves.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
+    met = back.sort("time_ns").join_asof(
+        announced,
+        on="time_ns",
+        by=["pid", "to_cpu"],
+        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+    )
+    return met.select("pid", "to_cpu", "decided", "back_by")
+
+
+def _notes(run: Recording) -> tuple[str, ...]:
+    notes = []
+    if not run.machine.nodes:
+        notes.append("nobody knows which node a CPU is on: nothing here is by node")
+    if not run.has("sched_switch"):
+        notes.append("sched_switch was not recorded: nothing tells who ran where, or waited")
+    elif not run.residents["process"]:
+        notes.append(
+            "which task belongs to which process is not known; `sample` with `tasks` tells it"
+        )
+    if run.samples is None:
+        notes.append("nothing was sampled: no locality over time, no distance to preferred nodes")
+    if run.decisions.height > MAX_DECISIONS:
+        notes.append(f"the first {MAX_DECISIONS} of {run.decisions.height} decisions are listed")
+    return tuple(notes)
+
+
+def matrices(
+    moved: pl.DataFrame, name: str, title: str, machine: RecordedMachine
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Count moves between nodes: plain, times the hops, and times the distance.
+
+    `moved` has a row for each move, with from_node and to_node.
+    """
+    place = {node: at for at, node in enumerate(machine.nodes)}
+    counts = [[0.0] * len(place) for _ in place]
+    for a, b, number in moved.group_by("from_node", "to_node").agg(n=pl.len()).iter_rows():
+        if a in place and b in place:
+            counts[place[a]][place[b]] += number
+
+    def weighted(by: Weight, weights: Sequence[Sequence[int]]) -> Matrix:
+        cells = tuple(
+            tuple(n * w for n, w in zip(row, of, strict=True))
+            for row, of in zip(counts, weights, strict=True)
+        )
+        return Matrix(by.of(name), f"{title}, times their {by}", str(by), cells)
+
+    return (
+        Matrix(name, title, "moves", tuple(map(tuple, counts))),
+        weighted(Weight.HOPS, machine.table(machine.hops)),
+        weighted(Weight.DISTANCE, machine.table(machine.distance)),
+    )
+
+
+def describe(resident: Resident, nodes: Sequence[int], slices: Slices) -> Residence:
+    """Turn times into shares for the report."""
+    whole = int(resident.ns.sum())
+    by_node = resident.ns.sum(axis=0)
+    rows: list[tuple[float, ...] | None] = []
+    for row in resident.ns:
+        total = int(row.sum())
+        rows.append(tuple(round(100 * int(n) / total, 1) for n in row) if total else None)
+    last = np.flatnonzero(resident.ns.sum(axis=1))
+    final = nodes[int(np.argmax(resident.ns[last[-1]]))] if last.size else None
+    return Residence(
+        resident.level,
+        resident.id,
+        resident.name,
+        round(whole / 1e6, 3),
+        tuple(round(100 * int(n) / whole, 2) if whole else 0.0 for n in by_node),
+        tuple(rows),
+        converged_ms(resident.ns, slices),
+        final,
+    )

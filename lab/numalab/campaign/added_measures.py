@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from numalab.analysis.measures.catalogue import explain, groups
-from numalab.analysis.measures.family import MeasureGroup
+from numalab.analysis.measures.family import MeasureGroup, explain, groups
 from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.errors import LabError, UserError
 from numalab.files import write_json

@@ -9,7 +9,7 @@ import polars as pl
 from numalab.campaign.task import Task
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded, decode_trace
-from numalab.capture.memory_parquet import keep_memory_tables
+from numalab.capture.guest_time import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError, TopologyMismatch, WorkloadFailed
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.results.manifest import Manifest, RecordingFacts

@@ -22,6 +22,7 @@ from numalab.capture.columns import (
     LOST_COLUMN,
     LOST_EVENT,
     Chunk,
+    EventFormat,
     Numbers,
     Texts,
     place,
@@ -29,7 +30,6 @@ from numalab.capture.columns import (
     read_pids,
     schema_of,
 )
-from numalab.capture.event_format import EventFormat
 from numalab.capture.pages import MAX_KINDS, PageChunk, PageSource
 from numalab.capture.ring_buffer import Ints, page_times
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-from numalab.capture.event_format import EventFormat, parse_event_format
+from numalab.capture.columns import EventFormat, parse_event_format
 from numalab.capture.ring_buffer import LATEST, PageLayout
 from numalab.errors import UserError
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from numalab.recording.timeline import Mark, RunTimeline
+from numalab.recording.spans import Mark, RunTimeline
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,14 @@ from numalab.capture.counters import (
     parse_vmstat,
     perf_counts,
 )
-from numalab.capture.memory_parquet import read_memory_tables
+from numalab.capture.guest_time import read_memory_tables
 from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER, modelled
 from numalab.recording.recording import CommandData, Recording
-from numalab.recording.timeline import Mark
+from numalab.recording.spans import Mark
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.guest_view import GuestView, parse_guest_view

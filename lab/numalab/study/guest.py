@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from numalab.analysis.measures.catalogue import explain
+from numalab.analysis.measures.family import explain
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.machine.model import Machine

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from numalab.analysis.measures.catalogue import explain
+from numalab.analysis.measures.family import explain
 from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from numalab.analysis.analyse import analyse
-from numalab.analysis.measures.catalogue import explain, families
+from numalab.analysis.measures.family import explain, families
 from numalab.analysis.measures.placement import BUSY_SHARE
 from numalab.errors import UserError
 from numalab.measure import Measure

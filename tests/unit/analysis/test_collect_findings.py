@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from numalab.analysis import collect_findings as module
-from numalab.analysis.collect_findings import collect_findings
+from numalab.analysis import analyse as module
+from numalab.analysis.analyse import collect_findings
 from numalab.analysis.findings import Findings
 from numalab.recording.recording import Recording
 from numalab.topology.topology import Node, Topology

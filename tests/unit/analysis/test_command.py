@@ -11,7 +11,7 @@ from numalab.measure import Direction, Measure, MeasureKind, SourceKind
 from numalab.recording.recording import CommandData, Recording
 from numalab.workload.metric_parsers import Metric
 
-TIMES, PERF, PRINTED = GROUPS
+TIMES, PERF, PRINTED = GROUPS[2:]
 
 
 def measures(group: Any, command: CommandData | None) -> dict[str, Measure]:

@@ -8,11 +8,16 @@ import pytest
 
 from numalab.analysis.analyse import Analysis, analyse
 from numalab.analysis.findings import MAX_TASKS
-from numalab.analysis.measures.memory import GROUP
-from numalab.analysis.memory import memory_matrix, memory_series, task_memory
+from numalab.analysis.measures.memory import (
+    GROUP,
+    memory_matrix,
+    memory_series,
+    sum_by_slice,
+    sum_within,
+    task_memory,
+)
 from numalab.capture.guest_time import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
-from numalab.recording.memory import sum_by_slice, sum_within
 from numalab.recording.recording import Recording
 from numalab.recording.window import Slices
 from numalab.topology.topology import Topology

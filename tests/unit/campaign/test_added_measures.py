@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.analysis.measures.catalogue import explain
+from numalab.analysis.measures.family import explain
 from numalab.api import Recording, register_measure
 from numalab.campaign.added_measures import EVENTS, add_measures
 from numalab.campaign.verify import compare_runs

@@ -6,8 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from numalab.capture.columns import Texts, column_name, place, schema_of
-from numalab.capture.event_format import EventFormat, Field, parse_event_format
+from numalab.capture.columns import (
+    EventFormat,
+    Field,
+    Texts,
+    column_name,
+    parse_event_format,
+    place,
+    schema_of,
+)
 from numalab.capture.trace_file import Damaged, unpack
 
 TEXT = """\

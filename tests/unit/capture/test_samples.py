@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from numalab.analysis.autonuma import autonuma_cost, local_percent
+from numalab.analysis.measures.numa_balancing import autonuma_cost, local_percent
 from numalab.analysis.series import fault_series, page_series
 from numalab.capture import samples
 from numalab.capture.samples import parse_samples

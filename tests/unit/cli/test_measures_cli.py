@@ -2,7 +2,7 @@
 
 import json
 
-from numalab.analysis.measures.catalogue import families
+from numalab.analysis.measures.family import families
 from numalab.cli.inputs.measures import command
 from support.one_command import invoke
 

@@ -11,7 +11,7 @@ LAB = Path(__file__).parents[3] / "lab"
 SUMS = """
 import random
 import polars as pl
-from numalab.recording.memory import sum_by_slice, sum_within
+from numalab.analysis.measures.memory import sum_by_slice, sum_within
 from numalab.recording.window import Slices
 
 values = random.Random(1)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from numalab.analysis.collect_findings import matrices
+from numalab.analysis.analyse import matrices
 from numalab.recording.numa_decisions import (
     done_moves,
     nearer,

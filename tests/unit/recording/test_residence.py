@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from numalab.analysis.collect_findings import describe
+from numalab.analysis.analyse import describe
 from numalab.recording.residence import (
     Ranges,
     Resident,

@@ -6,7 +6,7 @@ import polars as pl
 
 from numalab.analysis.analyse import analyse
 from numalab.recording.recording import Recording
-from numalab.recording.timeline import MOST_MARKS, Mark, RunTimeline, timeline_of
+from numalab.recording.spans import MOST_MARKS, Mark, RunTimeline, timeline_of
 from support.small_traces import Trace
 
 

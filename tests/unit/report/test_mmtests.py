@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from numalab.analysis.autonuma import autonuma_cost, local_percent, page_range_updates
+from numalab.analysis.measures.numa_balancing import (
+    autonuma_cost,
+    local_percent,
+    page_range_updates,
+)
 from numalab.measure import Direction
 from numalab.report.document import StudyResults
 from numalab.report.formats.mmtests import (

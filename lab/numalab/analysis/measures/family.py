@@ -1,8 +1,8 @@
-"""What a family of measures means, and how families that are computed together are held."""
+"""The registry of measures: families of measures, and groups that one function computes."""
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.errors import UserError
@@ -85,11 +85,8 @@ class MeasureGroup:
 MEASURES: Registry[MeasureGroup] = Registry(
     "group of measures",
     __package__,
-    first=(
-        "placement", "convergence", "work_conservation", "migrations", "numa_balancing",
-        "task_faults", "locality", "memory", "counters", "command",
-    ),
-)  # fmt: skip
+    first=("placement", "work_conservation", "migrations", "numa_balancing", "memory", "command"),
+)
 
 
 def register_measures(
@@ -148,3 +145,44 @@ def _refuse_taken(group: MeasureGroup) -> None:
     for family in group.families:
         if family.name in taken:
             raise UserError(f"there is a measure called {family.name!r} already")
+
+
+def groups() -> tuple[MeasureGroup, ...]:
+    """Return all measures by group, those of plug-ins last."""
+    return tuple(MEASURES.all().values())
+
+
+def families() -> Iterator[MeasureFamily]:
+    """Yield all families of measures."""
+    for group in groups():
+        yield from group.families
+
+
+def families_of_nodes() -> tuple[str, ...]:
+    """Return the names of what cannot be measured without knowing which node a CPU is on."""
+    return tuple(family.name for family in families() if family.needs_nodes)
+
+
+def families_that_may_be_never() -> tuple[str, ...]:
+    """Return the names of those whose None may say that something never happened."""
+    return tuple(family.name for family in families() if family.may_be_never)
+
+
+def explain(name: str) -> MeasureInfo:
+    """Return what a measure means by its full name, its places filled in.
+
+    A family of just this name goes before one with places. Raises UserError with the names there
+    are for a name that no family gives.
+    """
+    every = sorted(families(), key=lambda family: family.name != name)
+    for family in every:
+        if info := family.explain(name):
+            return info
+    raise UserError(
+        f"no measure is called {name!r}", choices=[family.name for family in families()]
+    )
+
+
+def compute_measures(run: Recording) -> tuple[Measure, ...]:
+    """Compute every measure of a run."""
+    return tuple(measure for group in groups() for measure in group.compute(run))

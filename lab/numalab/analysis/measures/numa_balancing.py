@@ -1,7 +1,14 @@
-"""What NUMA balancing decided, and how well it came out."""
+"""Measures of NUMA balancing: decisions, faults of tasks, and counters of /proc/vmstat.
+
+The cost model and the locality of hinting faults are those of the vmstat report of mmtests (its
+`AutoNUMA cost model`), as in the changelogs of "mm: numa: group related processes based on VMA
+flags" (2015) and "sched/fair: Allow a small load imbalance" (2020).
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import polars as pl
 
 from numalab.analysis.measures.family import (
     HIGHER,
@@ -13,7 +20,8 @@ from numalab.analysis.measures.family import (
     register_measures,
     trace,
 )
-from numalab.measure import Direction, Measure
+from numalab.analysis.series import faults_of, samples_of_interest, sum_of
+from numalab.measure import Direction, Measure, MeasureSource, SourceKind, percent
 from numalab.recording.numa_decisions import (
     FAILED,
     KINDS,
@@ -118,4 +126,158 @@ GROUP = register_measures(
         *(SUCCESS, STICKS_NO_DESTINATION, STICKS_FAILED, HOPS, NEARER, AS_NEAR, FARTHER),
     ),
     _compute,
+)
+
+
+_SCHED = guest("/proc/PID/sched")
+_FOLLOWED = ("sched_switch", "sched_wakeup", "sched_migrate_task")
+ON_PREFERRED_NODE = MeasureFamily(
+    "task_faults_preferred",
+    "%",
+    HIGHER,
+    "Of the NUMA faults that the kernel remembered of the tasks of interest at the last sample "
+    f"of each in {WINDOW}, those on memory of the task's preferred node.",
+    (_SCHED,),
+)
+SHARED = MeasureFamily(
+    "task_faults_shared",
+    "%",
+    NONE,
+    "Of these NUMA faults, those on memory that another task had touched last.",
+    (_SCHED,),
+)
+TASKS_ON_PREFERRED = MeasureFamily(
+    "tasks_on_preferred",
+    "%",
+    HIGHER,
+    "Of the tasks of interest that had a preferred node at their last sample, those that were "
+    f"last on a CPU of it at the end of {WINDOW}.",
+    (_SCHED, trace(*_FOLLOWED)),
+)
+
+
+def _faults(run: Recording) -> Iterator[Measure]:
+    if run.samples is None or run.samples.tasks.is_empty():
+        return
+    tasks = samples_of_interest(run).group_by("pid").agg(pl.all().sort_by("time_ns").last())
+    faults = faults_of(run.samples, tasks)
+    private, shared = (pl.col(f"task_{kind}") for kind in ("private", "shared"))
+    preferred = faults.filter(pl.col("node") == pl.col("node_task"))
+    settled = tasks.filter(pl.col("node") >= 0)
+    last = run.sums.final.join(settled, on="pid", suffix="_task")["cpu", "node"].rows()
+    on_preferred = sum(run.machine.node_of.get(cpu) == node for cpu, node in last)
+    followed = last and run.has(*_FOLLOWED)
+    every = sum_of(faults, private + shared)
+    yield ON_PREFERRED_NODE.of(percent(sum_of(preferred, private + shared), every))
+    yield SHARED.of(percent(sum_of(faults, shared), every))
+    yield TASKS_ON_PREFERRED.of(run.if_nodes(100 * on_preferred / len(last)) if followed else None)
+
+
+register_measures("NUMA faults", (ON_PREFERRED_NODE, SHARED, TASKS_ON_PREFERRED), _faults)
+
+
+PAGES_OF_A_PMD = 512  # base pages of a huge page on x86-64
+# Costs in the model: of one PTE update, one hinting fault and one page migrated. Its unit is a
+# million accesses of 8 bytes. struct page is taken as 56 bytes, so one is 7 accesses.
+COST_UPDATE, COST_FAULT, COST_MIGRATED = 7, 5000, 19
+
+Counters = Mapping[str, float | None]
+
+
+def page_range_updates(counters: Counters) -> float | None:
+    """Return the base pages marked for hinting faults: PTEs, and 512 for each PMD, if counted."""
+    base, huge = counters.get("numa_pte_updates"), counters.get("numa_huge_pte_updates")
+    return None if base is None else base + PAGES_OF_A_PMD * (huge or 0)
+
+
+def local_percent(counters: Counters) -> float | None:
+    """Return the share of hinting faults that were local, in percent."""
+    faults, local = counters.get("numa_hint_faults"), counters.get("numa_hint_faults_local")
+    return None if not faults or local is None else 100 * local / faults
+
+
+def autonuma_cost(counters: Counters) -> float | None:
+    """Return mmtests' cost of NUMA balancing in millions of accesses of 8 bytes, without copying
+    pages.
+    """
+    names = ("numa_pte_updates", "numa_hint_faults", "numa_pages_migrated")
+    updates, faults, migrated = (counters.get(name) for name in names)
+    if updates is None or faults is None or migrated is None:
+        return None
+    return (COST_UPDATE * updates + COST_FAULT * faults + COST_MIGRATED * migrated) / 1e6
+
+
+COUNTERS = ("numa_", "pgmigrate_", "pgpromote_", "pgdemote_", "pgfault", "pgmajfault")
+
+
+def _vmstat(*names: str) -> tuple[MeasureSource, ...]:
+    return (MeasureSource(SourceKind.VMSTAT, ", ".join(names)),)
+
+
+LOCAL_FAULTS = MeasureFamily(
+    "numa_local_faults",
+    "%",
+    HIGHER,
+    "Of the NUMA hinting faults, those on memory of the node that the task ran on.",
+    _vmstat("numa_hint_faults_local", "numa_hint_faults"),
+)
+AUTONUMA_COST = MeasureFamily(
+    "autonuma_cost",
+    "Maccesses",
+    LOWER,
+    "What NUMA balancing cost, as mmtests estimates it, in millions of accesses of 8 bytes: 7 for "
+    "a PTE update, 5000 for a hinting fault, 19 for a page migrated, copying left out.",
+    _vmstat("numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"),
+)
+PAGES_OF_A_MIB = 256
+SCAN_PASSES = MeasureFamily(
+    "numa_scan_passes",
+    "passes",
+    NONE,
+    "How often NUMA balancing marked the memory that the workload allocates: base pages marked, "
+    "512 for a huge one, by those of its `memory_mib`. A page that is still marked is not counted "
+    "again.",
+    (*_vmstat("numa_pte_updates", "numa_huge_pte_updates"), guest("memory_mib of the workload")),
+)
+OTHER_FAULTS = MeasureFamily(
+    "other_minor_faults",
+    "count",
+    NONE,
+    "Minor faults that are no NUMA hinting faults. A write to a page that lost its write "
+    "permission at a hinting fault is one of them, and so is the first touch of a page.",
+    _vmstat("pgfault", "pgmajfault", "numa_hint_faults"),
+)
+VMSTAT = MeasureFamily(
+    "vmstat_{counter}",
+    "count",
+    NONE,
+    "How much the counter {counter} grew from before the capture to after the command.",
+    _vmstat(),
+)
+
+
+def _locality(run: Recording) -> Iterator[Measure]:
+    if run.vmstat is None:
+        return
+    yield LOCAL_FAULTS.of(local_percent(run.vmstat))
+    yield AUTONUMA_COST.of(autonuma_cost(run.vmstat))
+    if run.command is not None and run.command.memory_mib:
+        marked = page_range_updates(run.vmstat)
+        pages = PAGES_OF_A_MIB * run.command.memory_mib
+        yield SCAN_PASSES.of(None if marked is None else marked / pages)
+    yield OTHER_FAULTS.of(_other_faults(run.vmstat))
+    for name, value in sorted(run.vmstat.items()):
+        if name.startswith(COUNTERS):
+            yield VMSTAT.of(value, counter=name)
+
+
+def _other_faults(vmstat: Mapping[str, int]) -> int | None:
+    """Count as the kernel does: do_numa_page() in mm/memory.c is in pgfault as well (6.12)."""
+    counters = [vmstat.get(name) for name in ("pgfault", "pgmajfault", "numa_hint_faults")]
+    values = [value for value in counters if value is not None]
+    return values[0] - values[1] - values[2] if len(values) == len(counters) else None
+
+
+register_measures(
+    "locality", (LOCAL_FAULTS, AUTONUMA_COST, SCAN_PASSES, OTHER_FAULTS, VMSTAT), _locality
 )

@@ -1,19 +1,22 @@
-"""Where the tasks of interest ran."""
+"""Where the tasks of interest ran, and when they came to rest on a node."""
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from numalab.analysis.measures.family import (
     HIGHER,
+    LOWER,
     NONE,
     WINDOW,
     MeasureFamily,
     register_measures,
     trace,
 )
-from numalab.measure import Measure
+from numalab.measure import Measure, MeasureKind
 from numalab.recording.recording import Recording
+from numalab.recording.residence import Level, converged_ms, spread_ms
 
 _RAN = (trace("sched_switch"),)
 TIME_SHARE = MeasureFamily(
@@ -66,6 +69,76 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if recorded else None))
 
 
-GROUP = register_measures(
-    "placement", (TIME_SHARE, BUSY_SHARE, BUSY_SHARE_MIN, NODE_CHANGES), _compute
+register_measures("placement", (TIME_SHARE, BUSY_SHARE, BUSY_SHARE_MIN, NODE_CHANGES), _compute)
+
+
+def _converged(level: str, of: str, *, may_be_never: bool = False) -> MeasureFamily:
+    return MeasureFamily(
+        f"{level}_converged",
+        "%",
+        NONE,
+        f"Of the {of}, those that converged: at some moment before the last fifth of the window, "
+        "and at every later one, 80 % of the CPU time left until the end was on one node.",
+        _RAN,
+        needs_nodes=True,
+        may_be_never=may_be_never,
+    )
+
+
+def _convergence_time(level: str, of: str) -> MeasureFamily:
+    return MeasureFamily(
+        f"{level}_convergence_time",
+        "s",
+        LOWER,
+        f"When the last of the {of} converged, since the window began; none when one never did.",
+        _RAN,
+        MeasureKind.TIMING,
+        needs_nodes=True,
+        may_be_never=True,
+    )
+
+
+_PROCESSES = "processes of tasks of interest"
+BY_LEVEL: dict[Level, tuple[MeasureFamily, MeasureFamily]] = {
+    "task": (
+        _converged("tasks", "tasks of interest that ran in the window"),
+        _convergence_time("task", "tasks of interest"),
+    ),
+    "process": (
+        _converged("processes", f"{_PROCESSES} whose threads are known", may_be_never=True),
+        _convergence_time("process", _PROCESSES),
+    ),
+}
+EVEN_SPREAD = MeasureFamily(
+    "even_spread_time",
+    "s",
+    LOWER,
+    "Since when, until the end of the window, every node with allowed CPUs had at least 80 % of "
+    "its even share of the CPU time of the tasks of interest; none for never.",
+    _RAN,
+    MeasureKind.TIMING,
+    needs_nodes=True,
+    may_be_never=True,
 )
+
+
+def _convergence(run: Recording) -> Iterator[Measure]:
+    ran = run.has("sched_switch") and bool(run.machine.nodes)
+    for level, (converged, time) in BY_LEVEL.items():
+        here = run.residents[level] if ran else ()
+        since = [converged_ms(resident.ns, run.slices) for resident in here]
+        moments = [at for at in since if at is not None]
+        yield converged.of(100 * len(moments) / len(since) if since else None)
+        yield time.of(max(moments) / 1000 if moments and len(moments) == len(since) else None)
+    tasks = run.residents["task"]
+    spread = None
+    if tasks and ran:
+        allowed = set(run.allowed)
+        weights = [len(set(run.machine.cpus_of[node]) & allowed) for node in run.machine.nodes]
+        together = np.sum([resident.ns for resident in tasks], axis=0)
+        spread = spread_ms(together, weights, run.slices)
+    yield EVEN_SPREAD.of(None if spread is None else spread / 1000)
+
+
+_CONVERGED, _TIMES = zip(*BY_LEVEL.values(), strict=True)
+register_measures("convergence", (*_CONVERGED, *_TIMES, EVEN_SPREAD), _convergence)

@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from numalab.analysis.measures.catalogue import families
+from numalab.analysis.measures.family import families
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 

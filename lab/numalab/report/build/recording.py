@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.analysis.analyse import Analysis, analyse
-from numalab.analysis.measures.catalogue import (
+from numalab.analysis.measures.family import (
     families_of_nodes,
     families_that_may_be_never,
 )

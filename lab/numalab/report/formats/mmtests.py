@@ -12,7 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from numalab.analysis.autonuma import Counters, autonuma_cost, local_percent, page_range_updates
+from numalab.analysis.measures.numa_balancing import (
+    Counters,
+    autonuma_cost,
+    local_percent,
+    page_range_updates,
+)
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cells, figures
 from numalab.report.cells import SHOWN, TIMES, is_vm_counter

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import Result
 
 from numalab.analysis.analyse import analyse
-from numalab.analysis.measures.catalogue import families_of_nodes
+from numalab.analysis.measures.family import families_of_nodes
 from numalab.cli.results.trace import command
 from numalab.errors import UserError
 from numalab.recording.recording import Recording
