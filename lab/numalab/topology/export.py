@@ -3,13 +3,22 @@
 import json
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.topology.distances import distances_by_hop, hops
 from numalab.topology.file_format import MemoryTable
-from numalab.topology.topology import CpuShape, Interconnect, Topology, describe_shape
+from numalab.topology.topology import (
+    CpuShape,
+    Interconnect,
+    Node,
+    Topology,
+    describe_distance,
+    describe_node,
+    describe_shape,
+)
 
 MIB_IN_KIB = 1024
 
@@ -17,17 +26,17 @@ MIB_IN_KIB = 1024
 def render_cpu_xml(topology: Topology) -> str:
     """Render a libvirt `<cpu>` element: packaging, cache and NUMA cells, on QEMU's `max` model."""
     cpu = ET.Element("cpu", mode="maximum", check="none")
-    shape = topology.packaging
-    counts = {name: str(count) for name, count in vars(shape).items()}
+    counts = {name: str(count) for name, count in vars(topology.packaging).items()}
     ET.SubElement(cpu, "topology", counts)
     if topology.llc == "none":
         ET.SubElement(cpu, "cache", mode="disable")
     cpu.append(numa_element(topology))
-    return _indented(cpu)
+    ET.indent(cpu)
+    return ET.tostring(cpu, encoding="unicode") + "\n"
 
 
 def numa_element(topology: Topology, memory_mib: Sequence[int] = ()) -> ET.Element:
-    """Return the `<numa>` element; `memory_mib`: what each node is to be given instead of its own.
+    """Return the `<numa>` element; `memory_mib` replaces the memory of each node.
 
     https://libvirt.org/formatdomain.html#cpu-model-and-topology
     """
@@ -44,29 +53,20 @@ def numa_element(topology: Topology, memory_mib: Sequence[int] = ()) -> ET.Eleme
     if topology.interconnects:
         links = ET.SubElement(numa, "interconnects")
         for access in topology.interconnects:
-            ends = {
-                "initiator": str(access.initiator),
-                "target": str(access.target),
-                "type": "access",
-            }
+            ends = {"initiator": str(access.initiator), "target": str(access.target)}
+            ends["type"] = "access"
             if access.latency_ns is not None:
                 ET.SubElement(links, "latency", ends, value=str(access.latency_ns))
             if access.bandwidth_kib_s is not None:
-                ET.SubElement(
-                    links, "bandwidth", ends, value=str(access.bandwidth_kib_s), unit="KiB"
-                )
+                speed = str(access.bandwidth_kib_s)
+                ET.SubElement(links, "bandwidth", ends, value=speed, unit="KiB")
     return numa
-
-
-def _indented(element: ET.Element) -> str:
-    ET.indent(element)
-    return ET.tostring(element, encoding="unicode") + "\n"
 
 
 def qemu_arguments(topology: Topology) -> list[list[str]]:
     """Return QEMU's arguments for this machine, one list for each line of a command.
 
-    They describe CPUs and memory only: add a kernel and devices. qemu-system-x86_64(1), `-numa`.
+    They have CPUs and memory only: add a kernel and devices. qemu-system-x86_64(1), `-numa`.
     """
     shape = topology.packaging
     hmat = ",hmat=on" if topology.interconnects else ""
@@ -84,23 +84,30 @@ def qemu_arguments(topology: Topology) -> list[list[str]]:
             backend = f"memory-backend-memfd,id=mem{node.id},size={node.memory_mib}M"
             line = ["-object", backend]
             words.append(f"memdev=mem{node.id}")
-        words += [f"cpus={part}" for part in format_cpulist(node.cpus).split(",") if part]
+        words += _cpu_ranges(node)
         if hmat:
             words.append(f"initiator={_initiator(topology, node.id)}")
         lines.append([*line, "-numa", ",".join(words)])
-    lines += [
-        ["-numa", f"dist,src={a},dst={b},val={distance}"]
-        for a, row in enumerate(topology.distances)
-        for b, distance in enumerate(row)
-        if a != b
-    ]
+    lines += [["-numa", f"dist,src={a},dst={b},val={value}"] for a, b, value in _remote(topology)]
     return lines + [argument for access in topology.interconnects for argument in _hmat(access)]
 
 
 def render_qemu(topology: Topology) -> str:
     """Render QEMU's command line for this machine, ready for a shell; see `qemu_arguments`."""
-    lines = [["qemu-system-x86_64"], *qemu_arguments(topology)]
+    return _command([["qemu-system-x86_64"], *qemu_arguments(topology)])
+
+
+def _command(lines: Iterable[list[str]]) -> str:
     return " \\\n  ".join(shlex.join(line) for line in lines) + "\n"
+
+
+def _cpu_ranges(node: Node) -> list[str]:
+    return [f"cpus={part}" for part in format_cpulist(node.cpus).split(",") if part]
+
+
+def _remote(topology: Topology) -> Iterator[tuple[int, int, int]]:
+    for a, b in permutations(range(len(topology.nodes)), 2):
+        yield a, b, topology.distances[a][b]
 
 
 def _counts(shape: CpuShape) -> str:
@@ -108,7 +115,7 @@ def _counts(shape: CpuShape) -> str:
 
 
 def _initiator(topology: Topology, node: int) -> int:
-    """Choose the node with CPUs that is nearest to a node's memory, as QEMU's `initiator` wants."""
+    """Return the node with CPUs that is nearest to a node's memory, QEMU's `initiator`."""
     holders = [other.id for other in topology.nodes if other.cpus]
     return min(holders, key=lambda other: (topology.distances[other][node], other))
 
@@ -125,7 +132,7 @@ def _hmat(access: Interconnect) -> list[list[str]]:
 
 
 def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
-    """Return what of a machine another program's form leaves out, a sentence for each."""
+    """Return a sentence for each property of the machine that another program's form lacks."""
     losses = []
     hmat = "latency and bandwidth between nodes (HMAT)"
     if form in ("vng", "numactl", "dot") and topology.interconnects:
@@ -146,9 +153,9 @@ def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
 
 
 def render_vng(topology: Topology) -> str:
-    """Render the options that virtme-ng takes for this machine (vng(1): --numa, --numa-distance).
+    """Render virtme-ng's options for this machine (vng(1): --numa, --numa-distance).
 
-    Raises UserError for a machine with a node without memory, which virtme-ng cannot make.
+    Raises UserError for a node without memory, which virtme-ng cannot make.
     """
     # --cpus is QEMU's -smp; without the counts all nodes would be in one socket.
     lines = [["vng", "--run"], ["--cpus", f"{topology.cpu_count},{_counts(topology.packaging)}"]]
@@ -158,17 +165,13 @@ def render_vng(topology: Topology) -> str:
             raise UserError(
                 f"virtme-ng cannot make node {node.id}, which has no memory", file=topology.name
             )
-        parts = [f"cpus={part}" for part in format_cpulist(node.cpus).split(",") if part]
-        lines.append(["--numa", ",".join([f"{node.memory_mib}M", *parts])])
-    for a, row in enumerate(topology.distances):
-        for b, distance in enumerate(row):
-            if a != b:
-                lines.append(["--numa-distance", f"{a},{b}={distance}"])
-    return " \\\n  ".join(shlex.join(line) for line in lines) + "\n"
+        lines.append(["--numa", ",".join([f"{node.memory_mib}M", *_cpu_ranges(node)])])
+    lines += [["--numa-distance", f"{a},{b}={value}"] for a, b, value in _remote(topology)]
+    return _command(lines)
 
 
 def render_numactl(topology: Topology) -> str:
-    """Render what `numactl -H` would print, with all memory free (numactl 2.0.16)."""
+    """Render the output of `numactl -H`, with all memory free (numactl 2.0.16)."""
     count = len(topology.nodes)
     available = "0" if count == 1 else f"0-{count - 1}"
     lines = [f"available: {count} nodes ({available})"]
@@ -187,24 +190,18 @@ def render_numactl(topology: Topology) -> str:
 
 def render_dot(topology: Topology) -> str:
     """Render a Graphviz graph: nodes with CPUs and memory, links with their distance."""
-    lines = [f"graph {_quoted(topology.name)} {{", "  node [shape=box, style=rounded];"]
+    name = topology.name.replace("\\", "\\\\").replace('"', '\\"')
+    lines = [f'graph "{name}" {{', "  node [shape=box, style=rounded];"]
     for node in topology.nodes:
-        cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
-        memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
+        cpus, memory = describe_node(node)
         lines.append(f'  n{node.id} [label="node {node.id}\\n{cpus}\\n{memory}"];')
     for a, b in topology.links:
-        out, back = topology.distances[a][b], topology.distances[b][a]
-        label = str(out) if out == back else f"{out} / {back}"
-        lines.append(f'  n{a} -- n{b} [label="{label}"];')
+        lines.append(f'  n{a} -- n{b} [label="{describe_distance(topology, a, b)}"];')
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def render_topology_file(topology: Topology) -> str:
-    """Render a topology file: its shape or links where they give the same table, else the table."""
+    """Render a topology file, with the shape or links if they have the same table of distances."""
     lines = [f"summary = {_string(topology.summary)}"]
     if topology.source:
         lines.append(f"source = {_string(topology.source)}")
@@ -280,7 +277,7 @@ def _links(topology: Topology) -> list[str]:
 
 
 def _cpu_table(topology: Topology) -> list[str]:
-    """Write `[cpu]` where it is not what a reader would work out by itself."""
+    """Write the keys of `[cpu]` that differ from their defaults."""
     keys = []
     shape = topology.cpu_shape
     holders = [node for node in topology.nodes if node.cpus]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from numalab.cpulist import format_cpulist
 from numalab.topology.file_format import MemoryTable
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.shapes.shape import Shape
@@ -15,18 +16,24 @@ LastLevelCache = Literal["die", "none"]
 
 @dataclass(frozen=True)
 class Node:
-    """One NUMA node: the guest CPU numbers it holds (may be none) and its memory (may be 0)."""
+    """A NUMA node: its guest CPU numbers (may be none) and its memory (may be 0)."""
 
     id: int
     cpus: tuple[int, ...]
     memory_mib: int
 
 
+def describe_node(node: Node) -> tuple[str, str]:
+    """Write the CPUs and the memory of a node for people."""
+    cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
+    return cpus, f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
+
+
 @dataclass(frozen=True)
 class CpuShape:
-    """How the CPUs of the whole machine are packaged: the product is the number of CPUs.
+    """The packaging of the CPUs of a machine; the product is the number of CPUs.
 
-    CPU numbers count threads first, then cores, dies and sockets, as QEMU and libvirt do.
+    CPU numbers count threads first, then cores, dies and sockets, as in QEMU and libvirt.
     """
 
     sockets: int
@@ -36,7 +43,7 @@ class CpuShape:
 
     @property
     def cpus(self) -> int:
-        """How many CPUs there are."""
+        """The number of CPUs."""
         return self.sockets * self.dies * self.cores * self.threads
 
     def socket_of(self, cpu: int) -> int:
@@ -52,10 +59,9 @@ class CpuShape:
         return cpu // self.threads
 
     def apic_id(self, cpu: int) -> int:
-        """Return the APIC id that QEMU gives to a CPU.
+        """Return QEMU's APIC id of a CPU, which may be larger than the CPU's number.
 
-        Threads, cores and dies have bits of their own in it, as many as their number needs
-        (include/hw/i386/topology.h in QEMU 7.2), so it may be larger than the CPU's number.
+        Threads, cores and dies have separate bits (include/hw/i386/topology.h, QEMU 7.2).
         """
         number, width = 0, 0
         for count in (self.threads, self.cores, self.dies):
@@ -66,13 +72,13 @@ class CpuShape:
 
 
 def describe_shape(shape: CpuShape) -> str:
-    """Write how CPUs are packaged, for people: `2 sockets x 1 die x 4 cores x 1 thread`."""
+    """Write a packaging for people: `2 sockets x 1 die x 4 cores x 1 thread`."""
     return " x ".join(counted(count, name.removesuffix("s")) for name, count in vars(shape).items())
 
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What the HMAT says about one initiator's access to one target; None where it is silent."""
+    """The HMAT's values of accesses from an initiator to a target; None where it has none."""
 
     initiator: int
     target: int
@@ -90,9 +96,9 @@ class Topology:
     """A NUMA machine. `distances[from][to]` is the SLIT; a node's `id` is its place in `nodes`.
 
     `cpu_shape` is None when the CPUs cannot be packaged evenly; then each CPU is its own socket
-    (see `packaging`). `llc` says which CPUs share a last-level cache. `shape` is the file's, None
-    for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is what
-    the file says of its speed, which `memory.model` works out.
+    (see `packaging`). The CPUs of an `llc` share a last-level cache. `shape` is the file's, None
+    for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is the
+    table of the file, which `memory.timing` works out.
     """
 
     name: str
@@ -109,17 +115,17 @@ class Topology:
 
     @cached_property
     def cpu_count(self) -> int:
-        """How many CPUs the machine has."""
+        """The number of CPUs."""
         return sum(len(node.cpus) for node in self.nodes)
 
     @cached_property
     def memory_mib(self) -> int:
-        """How much memory the machine has, in MiB."""
+        """The memory of all nodes, in MiB."""
         return sum(node.memory_mib for node in self.nodes)
 
     @cached_property
     def packaging(self) -> CpuShape:
-        """The CPU shape, or one socket for each CPU where there is none."""
+        """The CPU shape, or one socket for each CPU without a shape."""
         return self.cpu_shape or CpuShape(self.cpu_count, 1, 1, 1)
 
     @cached_property
@@ -127,15 +133,15 @@ class Topology:
         return {cpu: node.id for node in self.nodes for cpu in node.cpus}
 
     def node_of_cpu(self, cpu: int) -> int:
-        """Return the node of a CPU. Raises KeyError for a CPU the machine lacks."""
+        """Return the node of a CPU. Raises KeyError for an unknown CPU."""
         return self._nodes_of_cpus[cpu]
 
     @cached_property
     def links(self) -> tuple[tuple[int, int], ...]:
         """The pairs of nodes (smaller number first) that a drawing joins with a line.
 
-        The shape's own links; for a table, each pair that no third node lies between, that is
-        where no detour over another node is as short (counting distance above local).
+        These are the links of the shape or the file. For a table they are the pairs without a
+        detour over a third node that is as short, in distance above local.
         """
         if self.drawn_links:
             return self.drawn_links
@@ -144,7 +150,6 @@ class Topology:
         return tuple((a, b) for a, b in pairs if not self._has_detour(a, b))
 
     def _has_detour(self, a: int, b: int) -> bool:
-        """Tell whether a to b is as short over a third node, in both directions' shorter one."""
         apart = self._apart
         direct = apart(a, b)
         if direct >= UNREACHABLE - LOCAL_DISTANCE:
@@ -159,12 +164,17 @@ class Topology:
         return min(self.distances[a][b], self.distances[b][a]) - LOCAL_DISTANCE
 
 
-def memory_first(topology: Topology) -> tuple[int, ...]:
-    """Return the nodes in an order in which the first one has memory, else as they are.
+def describe_distance(topology: Topology, a: int, b: int) -> str:
+    """Write the distance between two nodes, or those of both directions: `20 / 30`."""
+    out, back = topology.distances[a][b], topology.distances[b][a]
+    return str(out) if out == back else f"{out} / {back}"
 
-    A PC's memory begins at address 0, where its kernel lies, and QEMU lays memory out by node. The
-    kernel numbers nodes by their CPUs, and nodes without CPUs keep their order, so that the guest's
-    numbers do not change.
+
+def memory_first(topology: Topology) -> tuple[int, ...]:
+    """Return the nodes in an order that begins with a node with memory.
+
+    The memory of a PC begins at address 0, the place of its kernel, and QEMU lays memory out by
+    node. The guest's numbers do not change: its kernel numbers nodes by their CPUs.
     """
     first = next(node.id for node in topology.nodes if node.memory_mib)
     return (first, *(node.id for node in topology.nodes if node.id != first))

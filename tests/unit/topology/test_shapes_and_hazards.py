@@ -15,8 +15,7 @@ from numalab.topology.load import load_topology
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.topology import Topology
-from numalab.topology.view.drawing import Flow, bowed_links, render_svg
-from numalab.topology.view.layout import clusters, layout
+from numalab.topology.view.drawing import Flow, bowed_links, clusters, layout, render_svg
 from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH
 from support.random_machines import random_machine
 

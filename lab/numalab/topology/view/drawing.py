@@ -1,23 +1,23 @@
-"""Draws a topology as a standalone SVG that is readable on light and on dark pages."""
+"""Draws a topology as a standalone SVG for light and dark pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import hypot
+from operator import itemgetter
 
 from numalab.cpulist import format_cpulist
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
-from numalab.topology.topology import Node, Topology
-from numalab.topology.view.layout import clusters, layout
-from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH, Point
+from numalab.topology.topology import Node, Topology, describe_distance
+from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH, Point, circle, circles
 
 MARGIN = 26.0
 CAPTION = 34.0
-MAX_LABELLED = 12  # links; with more the labels hide the lines, and the caption says it
+MAX_LABELLED = 12  # links; more labels would hide the lines, so the caption has the distances
 MAX_LIST = 11  # characters of a CPU list that fit into a node's box
 BOWS = (1, -1, 1.5, -1.5, 2, -2, 3, -3, 4, -4, 6, -6, 9, -9, 0.5, -0.5)  # multiples, in this order
-SAMPLES = 40  # points of a curve that are looked at
+SAMPLES = 40  # points of a curve that are tested
 DASHES = ("", "7 5", "2 5", "12 4 2 4")  # nearest links first
 
 STYLE = """
@@ -48,10 +48,7 @@ stroke-linejoin:round}
 
 @dataclass(frozen=True)
 class Flow:
-    """An arrow from one node to another, such as the tasks that moved between them.
-
-    `weight`, from 0 to 1, is the arrow's thickness; `label` is written beside it.
-    """
+    """An arrow from one node to another with a label; `weight` (0 to 1) is its thickness."""
 
     source: int
     target: int
@@ -69,7 +66,7 @@ class Curve:
 
     @property
     def middle(self) -> Point:
-        """The point half way, where a label goes."""
+        """The point half way, the place of the label."""
         return self.at(0.5)
 
     def at(self, part: float) -> Point:
@@ -89,8 +86,40 @@ class Curve:
         return f"M{a:.1f} {b:.1f}Q{c:.1f} {d:.1f} {e:.1f} {f:.1f}"
 
 
+def layout(topology: Topology) -> dict[int, Point]:
+    """Place every node of a topology: by its shape, else in clusters or a circle."""
+    count = len(topology.nodes)
+    if topology.shape is not None:
+        points = topology.shape.points(count)
+    else:
+        groups = clusters(topology)
+        points = circles(groups) if len(groups) > 1 else circle(count)
+    left = min(x for x, _ in points)
+    top = min(y for _, y in points)
+    return {node: (round(x - left, 1), round(y - top, 1)) for node, (x, y) in enumerate(points)}
+
+
+def clusters(topology: Topology) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of nodes that get a frame: those of the shape, or the nearest nodes.
+
+    Nodes are a group when all pairs of them, in both directions, have the shortest distance of the
+    machine. A machine that does not divide into groups of one size is a single group.
+    """
+    nodes, table = tuple(range(len(topology.nodes))), topology.distances
+    if topology.shape is not None:
+        return topology.shape.clusters(len(nodes))
+    near = min((table[a][b] for a, b in permutations(nodes, 2)), default=0)
+    groups = dict.fromkeys(
+        tuple(b for b in nodes if a == b or max(table[a][b], table[b][a]) <= near) for a in nodes
+    )
+    sizes = {len(group) for group in groups}
+    if len(sizes) > 1 or sizes == {1} or sum(map(len, groups)) != len(nodes):
+        return (nodes,)
+    return tuple(groups)
+
+
 def is_wide(topology: Topology) -> bool:
-    """Tell whether the machine is drawn in a row: two such drawings in a row are tiny."""
+    """Tell whether the drawing is too wide to stand beside another drawing."""
     points = layout(topology).values()
     xs, ys = [x for x, _ in points], [y for _, y in points]
     return max(xs) - min(xs) > 6 * (max(ys) - min(ys) + BOX_HEIGHT)
@@ -120,7 +149,7 @@ def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
         max(xs) - min(xs) + 2 * MARGIN,
         max(ys) - min(ys) + 2 * MARGIN,
     )
-    if _is_clustered(topology):
+    if len(clusters(topology)) > 1:
         box = (box[0] - 14, box[1] - 14, box[2] + 28, box[3] + 28)
     caption = _caption(topology, curves)
     wide = max(box[2], 7.0 * len(caption) + 20)
@@ -145,16 +174,20 @@ def render_svg(topology: Topology, *, flows: Sequence[Flow] = ()) -> str:
 
 
 def bowed_links(topology: Topology) -> dict[tuple[int, int], Curve]:
-    """Return the line of each link that is drawn: straight, or around the nodes in its way.
+    """Return the line of each drawn link: straight, or around the nodes in its way.
 
     Links between clusters are left out; a bar stands for all of them.
     """
     points = layout(topology)
-    middle = _middle(points)
+    middle = (
+        sum(x for x, _ in points.values()) / len(points),
+        sum(y for _, y in points.values()) / len(points),
+    )
+    groups = clusters(topology)
     return {
         (a, b): _curve(points, a, b, middle)
         for a, b in topology.links
-        if not _between_clusters(topology, a, b)
+        if len(groups) == 1 or any(a in group and b in group for group in groups)
     }
 
 
@@ -181,16 +214,16 @@ def _memory(mib: int) -> str:
 
 
 def _links(topology: Topology, curves: dict[tuple[int, int], Curve]) -> list[str]:
-    """Draw each link, dashed by how far it reaches, and its distance where there is room."""
+    """Draw each link, dashed by its distance, and the distance where there is room."""
     lines, labels = [], []
-    steps = sorted({_between(topology, a, b) for a, b in curves})
-    for (a, b), curve in curves.items():
-        dashes = DASHES[min(steps.index(_between(topology, a, b)), len(DASHES) - 1)]
+    steps = sorted({_between(topology, link) for link in curves})
+    for link, curve in curves.items():
+        dashes = DASHES[min(steps.index(_between(topology, link)), len(DASHES) - 1)]
         style = f' style="stroke-dasharray:{dashes}"' if dashes else ""
         lines.append(f'<path class="link"{style} d="{curve.path}"/>')
         if len(curves) <= MAX_LABELLED:
             x, y = curve.middle
-            labels.append(_label(x, y, _distance_text(topology, a, b)))
+            labels.append(_label(x, y, describe_distance(topology, *link)))
     return lines + labels
 
 
@@ -198,30 +231,20 @@ def _label(x: float, y: float, text: str) -> str:
     return f'<text class="label" x="{x:.1f}" y="{y + 4:.1f}">{escape(text)}</text>'
 
 
-def _between(topology: Topology, a: int, b: int) -> tuple[int, int]:
+def _between(topology: Topology, link: tuple[int, int]) -> tuple[int, int]:
+    a, b = link
     out, back = topology.distances[a][b], topology.distances[b][a]
     return min(out, back), max(out, back)
 
 
-def _distance_text(topology: Topology, a: int, b: int) -> str:
-    out, back = topology.distances[a][b], topology.distances[b][a]
-    return str(out) if out == back else f"{out} / {back}"
-
-
 def _caption(topology: Topology, curves: dict[tuple[int, int], Curve]) -> str:
-    """Say all distances in one line, and those of the links where they are not written."""
-    everything = sorted({value for row in topology.distances for value in row})
-    texts = [
-        f"{value} local"
-        if value == LOCAL_DISTANCE
-        else "255 unreachable"
-        if value == UNREACHABLE
-        else str(value)
-        for value in everything
-    ]
+    """Write all distances in one line, and those of the links where these have no labels."""
+    values = sorted({value for row in topology.distances for value in row})
+    suffix = {LOCAL_DISTANCE: " local", UNREACHABLE: " unreachable"}
+    texts = [f"{value}{suffix.get(value, '')}" for value in values]
     caption = "distances: " + ", ".join(texts[:12]) + (", ..." if len(texts) > 12 else "")
     if len(curves) > MAX_LABELLED:
-        steps = sorted({_between(topology, a, b) for a, b in curves})
+        steps = sorted({_between(topology, link) for link in curves})
         shown = ("solid", "dashed", "dotted", "dash-dotted")
         named = [
             f"{low}" + ("" if low == high else f" / {high}") + f" {shown[place]}"
@@ -233,22 +256,13 @@ def _caption(topology: Topology, curves: dict[tuple[int, int], Curve]) -> str:
     return caption
 
 
-def _is_clustered(topology: Topology) -> bool:
-    return len(clusters(topology)) > 1
-
-
-def _between_clusters(topology: Topology, a: int, b: int) -> bool:
-    if not _is_clustered(topology):
-        return False
-    return not any(a in group and b in group for group in clusters(topology))
-
-
 def _clusters(topology: Topology, points: dict[int, Point]) -> list[str]:
     """Draw a frame around each group of near nodes, and one line between neighbouring groups."""
-    if not _is_clustered(topology):
+    groups = clusters(topology)
+    if len(groups) == 1:
         return []
     parts, frames = [], []
-    for group in clusters(topology):
+    for group in groups:
         xs = [points[node][0] for node in group]
         ys = [points[node][1] for node in group]
         x, y = min(xs) - BOX_WIDTH / 2 - 20, min(ys) - BOX_HEIGHT / 2 - 20
@@ -259,12 +273,10 @@ def _clusters(topology: Topology, points: dict[int, Point]) -> list[str]:
             f'<rect class="cluster" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
             f'height="{height:.1f}" rx="16"/>'
         )
-    for frame, other in pairwise(sorted(frames, key=lambda frame: (frame[2], frame[1]))):
-        if frame[2] == other[2]:
-            parts += _joint(topology, frame, other)
-    for frame, other in pairwise(sorted(frames, key=lambda frame: (frame[1], frame[2]))):
-        if frame[1] == other[1]:
-            parts += _joint(topology, frame, other)
+    for same, along in ((2, 1), (1, 2)):  # rows, then columns
+        for frame, other in pairwise(sorted(frames, key=itemgetter(same, along))):
+            if frame[same] == other[same]:
+                parts += _joint(topology, frame, other)
     return parts
 
 
@@ -272,7 +284,7 @@ _Frame = tuple[tuple[int, ...], float, float, float, float]
 
 
 def _joint(topology: Topology, frame: _Frame, other: _Frame) -> list[str]:
-    """Draw the bar between two frames in a row or column, with the distances it stands for."""
+    """Draw the bar between two frames in a row or column, with the distances of its links."""
     values = sorted(
         {topology.distances[a][b] for a in frame[0] for b in other[0]}
         | {topology.distances[b][a] for a in frame[0] for b in other[0]}
@@ -291,15 +303,8 @@ def _joint(topology: Topology, frame: _Frame, other: _Frame) -> list[str]:
     ]
 
 
-def _middle(points: dict[int, Point]) -> Point:
-    return (
-        sum(x for x, _ in points.values()) / len(points),
-        sum(y for _, y in points.values()) / len(points),
-    )
-
-
 def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
-    """Join two nodes: straight, or in a bow around the nodes that are in the way."""
+    """Join two nodes: straight, or in a bow around the nodes in the way."""
     start, end = points[a], points[b]
     half = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
@@ -322,7 +327,7 @@ def _curve(points: dict[int, Point], a: int, b: int, middle: Point) -> Curve:
 
 
 def _crossed(curve: Curve, boxes: Sequence[Point]) -> int:
-    """Count the nodes behind whose boxes a curve would run."""
+    """Count the boxes of nodes that a curve crosses."""
     way = [curve.at(step / SAMPLES) for step in range(1, SAMPLES)]
     (west, east), (north, south) = ((min(axis), max(axis)) for axis in zip(*way, strict=True))
     return sum(

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
-from numalab.cpulist import format_cpulist
 from numalab.topology.export import render_numactl
 from numalab.topology.memory.timing import memory_model
-from numalab.topology.topology import Topology, describe_bandwidth, describe_shape
-from numalab.topology.view.drawing import bowed_links
-from numalab.topology.view.layout import layout
+from numalab.topology.topology import (
+    Topology,
+    describe_bandwidth,
+    describe_node,
+    describe_shape,
+)
+from numalab.topology.view.drawing import bowed_links, layout
 from numalab.units import counted
 
 COLUMN = 13.0  # pixels of the layout in one character
@@ -17,7 +20,7 @@ STEPS = 240
 
 
 def render_terminal(topology: Topology) -> str:
-    """Render a topology as text: what it is, its drawing, its nodes, its distances."""
+    """Render a topology as text: summary, drawing, nodes, distances and costs of memory."""
     lines = [f"{topology.name}: {topology.summary}"]
     if topology.source:
         lines.append(f"source: {topology.source}")
@@ -28,9 +31,7 @@ def render_terminal(topology: Topology) -> str:
     )
     lines.append(f"{topology.memory_mib} MiB in {counted(len(topology.nodes), 'node')}")
     for node in topology.nodes:
-        cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
-        memory = f"{node.memory_mib} MiB" if node.memory_mib else "no memory"
-        lines.append(f"  node {node.id}: {cpus}, {memory}")
+        lines.append(f"  node {node.id}: {', '.join(describe_node(node))}")
     lines += ["", *render_numactl(topology).split("node distances:\n")[1].splitlines()]
     if topology.interconnects:
         lines += ["", "latency and bandwidth (HMAT):"]
@@ -44,7 +45,7 @@ def render_terminal(topology: Topology) -> str:
 
 
 def _modelled(topology: Topology) -> list[str]:
-    """Write what memory costs in `timed` mode: from each node with CPUs to each node's memory."""
+    """Write the costs of memory in `timed` mode, from each node with CPUs to each memory."""
     model = memory_model(topology)
     near = [node.id for node in topology.nodes if node.cpus]
     nodes = range(len(topology.nodes))
@@ -73,7 +74,7 @@ def matrix_lines(title: str, rows: Sequence[int], cells: Sequence[Sequence[str]]
 
 
 def _drawing(topology: Topology) -> list[str]:
-    """Draw nodes as `[0]` and links as lines of characters; nothing when it would be too wide."""
+    """Draw nodes as `[0]` and links as lines of characters; a note where that is too wide."""
     points = layout(topology)
     curves = bowed_links(topology)
     marks: dict[tuple[int, int], str] = {}
