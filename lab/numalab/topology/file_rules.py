@@ -21,8 +21,8 @@ from numalab.topology.limits import (
     MAX_CPUS,
     MAX_DISTANCE,
     RuleBroken,
+    broken_by_hop,
     broken_remote,
-    check_by_hop,
     refuse,
 )
 from numalab.topology.memory.timing import check_memory
@@ -31,7 +31,7 @@ from numalab.units import counted
 
 
 def build_topology(name: str, document: TopologyFile) -> Topology:
-    """Work out the machine that a document describes. Raises RuleBroken for the first part."""
+    """Work out the machine of a document. Raises RuleBroken for the first broken part."""
     nodes = _nodes(document)
     distances, links = _distances(document)
     topology = Topology(
@@ -54,7 +54,7 @@ def build_topology(name: str, document: TopologyFile) -> Topology:
 def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tuple[RuleBroken, ...]:
     """Return every rule between keys that a document breaks.
 
-    `unread` are the keys whose values could not be read: rules about these are left out.
+    Rules about the keys in `unread`, whose values could not be read, are left out.
     """
     machine = ("nodes", "cpus", "memory_mib", "cpu", "shape", "links", "matrix", "distances")
     parts: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
@@ -83,7 +83,7 @@ def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tupl
 
 
 def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
-    """Check the rules about memory of a machine whose distances may not be known."""
+    """Check the rules of `[memory]`; those about distances only where these have no errors."""
     nodes = _nodes(document)
     shape = _cpu_shape([node.cpus for node in nodes], document.cpu)
     has_distances = unread.isdisjoint(("shape", "links", "matrix", "distances", "interconnects"))
@@ -92,7 +92,7 @@ def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
     try:
         if has_distances:
             distances, interconnects = _distances(document)[0], _interconnects(document)
-    except RuleBroken:  # of another part
+    except RuleBroken:  # reported with another part
         has_distances = False
     topology = Topology(
         name="", summary="", source="", nodes=nodes, distances=distances, cpu_shape=shape,
@@ -141,25 +141,21 @@ def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:
             first = sum(len(held) for held in cpus)
             cpus.append(tuple(range(first, first + value)))
     refuse(broken)
-    everyone = sorted(cpu for held in cpus for cpu in held)
-    if not everyone:
+    counts = Counter(sorted(cpu for held in cpus for cpu in held))
+    if not counts:
         raise RuleBroken("cpus", "no node has a CPU")
-    if len(everyone) > MAX_CPUS:
-        raise RuleBroken("cpus", f"{len(everyone)} CPUs in all; at most {MAX_CPUS} are possible")
-    refuse(_broken_numbers(everyone))
-    return cpus
-
-
-def _broken_numbers(everyone: Sequence[int]) -> Iterator[RuleBroken]:
-    for cpu, count in Counter(everyone).items():
+    if counts.total() > MAX_CPUS:
+        raise RuleBroken("cpus", f"{counts.total()} CPUs in all; at most {MAX_CPUS} are possible")
+    refuse(
+        RuleBroken("cpus", f"CPU {cpu} {problem}; CPUs are numbered from 0 without gaps")
+        for cpu, count in counts.items()
         for wrong, problem in (
-            (cpu > 0 and cpu - 1 not in everyone, "comes after a gap"),
+            (cpu > 0 and cpu - 1 not in counts, "comes after a gap"),
             (count > 1, "is in two nodes"),
-        ):
-            if wrong:
-                yield RuleBroken(
-                    "cpus", f"CPU {cpu} {problem}; CPUs are numbered from 0 without gaps"
-                )
+        )
+        if wrong
+    )
+    return cpus
 
 
 def _for_each_node(key: str, value: Any, nodes: int) -> Sequence[Any]:
@@ -218,11 +214,12 @@ def _distances(document: TopologyFile) -> tuple[Matrix, tuple[Link, ...]]:
     if document.links is not None:
         return _from_links(document.nodes, document.links, document.distances)
     assert document.matrix is not None
-    return _checked_matrix(document.nodes, document.matrix), ()
+    refuse(_broken_matrix(document.nodes, document.matrix))
+    return document.matrix, ()
 
 
 def _check_forms(document: TopologyFile) -> None:
-    """Check that one of the forms of the distances is in the file, and no key of another."""
+    """Check that the file has one form of the distances, and no key of another form."""
     broken = []
     forms = [key for key in ("shape", "links", "matrix") if getattr(document, key) is not None]
     if len(forms) != 1:
@@ -243,7 +240,7 @@ def _from_links(
     if by_hop is None:
         return _by_weight(nodes, links), tuple(pairs)
     counts = hops(nodes, pairs)
-    check_by_hop("distances", by_hop, diameter(counts))
+    refuse(broken_by_hop("distances", by_hop, diameter(counts)))
     return distances_by_hop(counts, by_hop), tuple(pairs)
 
 
@@ -285,11 +282,6 @@ def _by_weight(nodes: int, links: tuple[tuple[int, ...], ...]) -> Matrix:
     return distances_by_weight(lengths)
 
 
-def _checked_matrix(nodes: int, matrix: Matrix) -> Matrix:
-    refuse(_broken_matrix(nodes, matrix))
-    return matrix
-
-
 def _broken_matrix(nodes: int, matrix: Matrix) -> Iterator[RuleBroken]:
     if len(matrix) != nodes:
         yield RuleBroken("matrix", f"{counted(len(matrix), 'row')} for {counted(nodes, 'node')}")
@@ -318,7 +310,7 @@ def _interconnects(document: TopologyFile) -> tuple[Interconnect, ...]:
 def _broken_interconnects(document: TopologyFile) -> Iterator[RuleBroken]:
     try:
         cpuless = {node for node, held in enumerate(_cpus(document)) if not held}
-    except RuleBroken:  # of another part
+    except RuleBroken:  # reported with another part
         cpuless = set()
     ways: set[tuple[int, int]] = set()
     for place, link in enumerate(document.interconnects):

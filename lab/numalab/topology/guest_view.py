@@ -12,13 +12,13 @@ from numalab.topology.predict.firmware import Vendor
 from numalab.topology.sched_domains import SchedLog, parse_sched_verbose
 
 ZEN_FAMILY = 0x17
-MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration there is
+MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration
 
 _VERSION = re.compile(r"Linux version (\d+\.\d+\S{0,64})")
 _CPU = re.compile(r"smpboot: CPU0: (AMD|Intel)\b.{0,80}\(family: 0x([0-9a-f]{1,4})")
 _TOTAL = re.compile(r"MemTotal:\s+(\d{1,15}) kB")
 _DOMAIN_FILE = re.compile(r"cpu(\d{1,5})/domain(\d{1,2})/(name|flags):(.*)$")
-# "Early memory node ranges", free_area_init() in mm/ (5.10 to 7.3): what firmware gave each node.
+# "Early memory node ranges", free_area_init() in mm/ (5.10 to 7.3): the firmware's memory.
 _RANGE = re.compile(r"  node +(\d{1,4}): \[mem 0x([0-9a-f]{1,16})-0x([0-9a-f]{1,16})\]")
 _SIBLING = re.compile(r"sched: CPU #\d{1,5}'s .{1,120}Ignoring dependency\.")
 # A WARN_ON() of kernel/sched/topology.c: by its file where the kernel knows it, else by function.
@@ -32,10 +32,9 @@ _NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
 
 @dataclass(frozen=True)
 class GuestNode:
-    """A node as the guest shows it; None for what was not there or could not be read.
+    """A node in the guest's report; None for missing and unreadable values.
 
-    `memory_mib` is what its kernel manages, `given_mib` what it was given by the firmware before it
-    kept any for itself.
+    `memory_mib` is the memory that the kernel manages, `given_mib` the memory from the firmware.
     """
 
     id: int
@@ -55,11 +54,11 @@ class DomainFiles:
 
 @dataclass(frozen=True)
 class GuestView:
-    """A machine as its guest reports it.
+    """A machine in the report of its guest.
 
     `domain_files[cpu, level]` is empty when debugfs had no domains (a kernel without
     CONFIG_SCHED_DEBUG, or booted without sched_verbose). `kernel` and `vendor` come from the log;
-    None when it does not say. `warnings` are those of the code that makes sched domains.
+    None if missing. `warnings` are those of the code that builds sched domains.
     """
 
     nodes: tuple[GuestNode, ...]
@@ -71,7 +70,7 @@ class GuestView:
 
 
 def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) -> GuestView:
-    """Read what a guest left about its machine.
+    """Read the report of a guest about its machine.
 
     `node_files` maps `node<N>/cpulist`, `node<N>/distance` and `node<N>/meminfo` (a longer path
     before that is ignored) to their texts. `domains` has a line `path:value` for each file of
@@ -89,7 +88,7 @@ def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) ->
 
 
 def _firmware_memory(dmesg: str) -> dict[int, int]:
-    """Return the bytes that each node was given; nothing where the log does not begin early."""
+    """Return the bytes of each node; nothing for a log without its beginning."""
     firmware: dict[int, int] = {}
     for node, first, last in _RANGE.findall(dmesg):
         firmware[int(node)] = firmware.get(int(node), 0) + int(last, 16) + 1 - int(first, 16)

@@ -16,10 +16,7 @@ MAX_APIC_ID = 254
 
 
 class RuleBroken(ValueError):
-    """A rule between keys that a document breaks: the key and what is wrong with it.
-
-    `more` are the rules of the same part that it breaks as well.
-    """
+    """A rule between keys that a document breaks; `more` are broken rules of the same part."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key, self.message = key, message
@@ -28,19 +25,15 @@ class RuleBroken(ValueError):
 
 
 def refuse(broken: Iterable[RuleBroken]) -> None:
-    """Raise the first of these, with the rest as its `more`; return where there is none."""
+    """Raise the first broken rule, with the rest as its `more`; return if there is none."""
     rules = tuple(broken)
     if rules:
         rules[0].more = rules[1:]
         raise rules[0]
 
 
-def check_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> None:
-    """Check the distances of 0 hops, 1 hop and so on of a machine. Raises RuleBroken."""
-    refuse(_broken_by_hop(key, by_hop, diameter))
-
-
-def _broken_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> Iterator[RuleBroken]:
+def broken_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> Iterator[RuleBroken]:
+    """Check the distances of 0 hops, 1 hop and so on of a machine."""
     if len(by_hop) != diameter + 1:
         yield RuleBroken(
             key,
@@ -61,7 +54,7 @@ def _broken_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> Iterator[R
 def broken_remote(key: str, distance: int) -> Iterator[RuleBroken]:
     """Check a distance between two nodes.
 
-    10 is refused by libvirt's schema of `<sibling>`, and by `slit_valid()` of the kernel.
+    libvirt's schema of `<sibling>` and `slit_valid()` of the kernel refuse 10.
     """
     if distance <= LOCAL_DISTANCE:
         yield RuleBroken(

@@ -35,8 +35,8 @@ def list_topologies() -> tuple[str, ...]:
 def load_topology(name_or_path: str | Path) -> Topology:
     """Load a topology of the lab folders by its name, or a file by its path.
 
-    Raises UserError for a name that does not exist (with the names that do), and for a file that
-    is not a topology (with file, key, what was found and what would be valid).
+    Raises UserError for an unknown name (with all names), and for a file that is not a topology
+    (with file, key, value and valid values).
     """
     text = str(name_or_path)
     if "/" in text or text.endswith(".toml"):
@@ -50,7 +50,7 @@ def load_topology(name_or_path: str | Path) -> Topology:
 
 
 def _existing(path: Path) -> Path:
-    """Return a path that a person named. Raises UserError, with a suggestion, for a missing one."""
+    """Return the path. Raises UserError, with a suggestion, for a missing file."""
     if path.parent.is_dir() and not path.exists():
         names = (str(path.with_name(file.name)) for file in path.parent.glob("*.toml"))
         hint = did_you_mean(str(path)[:200], [*names, *list_topologies()])
@@ -59,7 +59,7 @@ def _existing(path: Path) -> Path:
 
 
 def load_topology_file(path: Path) -> Topology:
-    """Load the topology file at `path`; its name is the file's. Raises UserError."""
+    """Load the topology file at `path`; its name is that of the file. Raises UserError."""
     _check_name(path)
     document = read_document(path, TopologyFile)
     try:
@@ -74,10 +74,9 @@ def _check_name(path: Path) -> None:
 
 
 def check_topology_file(path: Path) -> tuple[UserError, ...]:
-    """Return everything that is wrong with a topology file, not only the first thing.
+    """Return all errors of a topology file; of a file that is not TOML, only the first.
 
-    Rules between keys are checked as far as their values can be read; of a file that is not TOML,
-    only the first error is known.
+    Rules between keys are checked where their values can be read.
     """
     try:
         _check_name(path)
@@ -97,7 +96,7 @@ def check_topology_file(path: Path) -> tuple[UserError, ...]:
 
 
 def topology_to_dict(topology: Topology) -> dict[str, Any]:
-    """Return the topology as plain values, for JSON: everything worked out, CPUs as CPU lists."""
+    """Return the topology as plain values for JSON, with CPUs as CPU lists."""
     return {
         "name": topology.name,
         "summary": topology.summary,
@@ -115,7 +114,7 @@ def topology_to_dict(topology: Topology) -> dict[str, Any]:
 
 
 def memory_to_dict(topology: Topology) -> dict[str, Any]:
-    """Return what memory costs in `timed` mode as plain values: tables by node, caches."""
+    """Return the costs of memory in `timed` mode as plain values: tables by node, caches."""
     model = memory_model(topology)
     nodes = range(len(model.latency_ns))
     return {
@@ -158,10 +157,10 @@ class _Machine(Document):
 
 
 def read_topology_table(table: Mapping[str, JsonValue], file: Path) -> Topology:
-    """Return the machine that `topology_to_dict` wrote; `file` is named in errors.
+    """Return the machine of a table of `topology_to_dict`; errors name `file`.
 
-    It obeys every rule of a topology file. Its shape and the speed of its memory are not part of
-    the table. Raises UserError.
+    It obeys every rule of a topology file. The table has no shape and no speed of memory. Raises
+    UserError.
     """
     machine = check_document(dict(table), _Machine, file)
     packaging = machine.cpu_shape
@@ -189,5 +188,5 @@ def read_topology_table(table: Mapping[str, JsonValue], file: Path) -> Topology:
     if topology_to_dict(topology) != table or any(
         max(link) >= len(machine.nodes) for link in machine.links
     ):
-        raise UserError("describes no machine that numalab could boot", file=file, key="machine")
+        raise UserError("not a machine that numalab can boot", file=file, key="machine")
     return topology

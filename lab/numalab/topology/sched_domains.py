@@ -39,8 +39,8 @@ def _render_cpus(cpus: tuple[int, ...], info: SerializationInfo) -> object:
     return format_cpulist(cpus) if info.context else list(cpus)
 
 
-# A set of CPUs is a cpulist in domains.json, where `Cpulists()` is the context, and a list of
-# numbers in report.json.
+# A set of CPUs is a cpulist in domains.json, with `Cpulists()` as context, and a list of numbers
+# in report.json.
 CpuSet = Annotated[
     tuple[int, ...],
     BeforeValidator(_parse_cpus),
@@ -52,10 +52,10 @@ Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 @dataclass(frozen=True)
 class SchedGroup:
-    """A group that its domain balances against the others.
+    """A sched group of a domain.
 
-    `mask` is the balance mask: the CPUs that arrive at this group (`group_balance_mask()`); the
-    same as `span` unless groups overlap. `capacity` is 1024 for each whole CPU.
+    `mask` is the balance mask: the CPUs that arrive at this group (`group_balance_mask()`). It
+    equals `span` unless groups overlap. `capacity` is 1024 for each whole CPU.
     """
 
     __pydantic_config__ = STORED
@@ -66,10 +66,9 @@ class SchedGroup:
 
 @dataclass(frozen=True)
 class SchedDomain:
-    """One domain of one CPU. `groups` are in the kernel's order, the local group first.
+    """A sched domain of a CPU. `groups` are in the kernel's order, the local group first.
 
-    `flags` are the names of the SD_ flags that are set, ascending by bit as the kernel lists them;
-    empty when the source (a log) does not say.
+    `flags` are the names of the set SD_ flags, ascending by bit; a log has none.
     """
 
     __pydantic_config__ = STORED
@@ -104,11 +103,11 @@ _GROUP = re.compile(r"\d+:\{ span=([\d,-]*)(?: mask=([\d,-]*))?(?: cap=(\d{1,12}
 
 @dataclass(frozen=True)
 class SchedLog:
-    """What the last build of the domains in a log was.
+    """The last build of the sched domains in a kernel log.
 
-    `errors` are the lines in which the kernel found its own domains wrong (`ERROR:` under
-    sched_verbose, `BUG: arch topology borken`), in order of the log. `imb_numa_nr` of each CPU's
-    domain levels and `numa_type` only a kernel with the series `show-predicted` prints.
+    `errors` are the kernel's messages about its domains (`ERROR:` under sched_verbose, `BUG: arch
+    topology borken`), in order. Only a kernel with the series `show-predicted` prints
+    `imb_numa_nr`, by CPU and level, and `numa_type`.
     """
 
     __pydantic_config__ = STORED
@@ -122,7 +121,7 @@ class SchedLog:
 
 @dataclass
 class _Reader:
-    """Where the reading of a log is: the CPU and the domain whose lines come next."""
+    """State of reading a log: the current CPU, its domains and the current list of groups."""
 
     cpus: dict[int, list[SchedDomain]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -134,7 +133,7 @@ class _Reader:
     cpulists: Cpulists = field(default_factory=Cpulists)
 
     def end_list(self) -> None:
-        """Give the groups listed so far to the domain that they belong to."""
+        """Add the groups of the current list to the last domain."""
         if self.domains and self.listed:
             groups = self.groups(self.listed)
             last = self.domains[-1]
@@ -151,7 +150,7 @@ class _Reader:
         return tuple(groups)
 
     def span(self, text: str) -> tuple[int, ...]:
-        """Read a CPU list that a guest printed; one that cannot be read is empty."""
+        """Read a CPU list of a guest; an unreadable list is empty."""
         try:
             return self.cpulists.parse(text)
         except ValueError:
@@ -182,12 +181,11 @@ class _Reader:
 
 
 def parse_sched_verbose(text: str) -> SchedLog:
-    """Read the sched domains out of a kernel log (`dmesg`) of a boot with `sched_verbose`.
+    """Read the sched domains of a kernel log (`dmesg`) of a boot with `sched_verbose`.
 
-    When a log holds several builds (CPU hotplug, cpusets), the last one of each CPU counts. A
-    balance mask that the kernel does not print equals the span; a capacity that it does not print
-    is 1024. Lines that are not the scheduler's are skipped, and so is what cannot be read: a log
-    without domains gives no CPUs.
+    Of several builds (CPU hotplug, cpusets), the last of each CPU counts. A missing balance mask
+    equals the span, a missing capacity is 1024. Other lines and unreadable lines are skipped: a log
+    without domains has no CPUs.
     """
     reader = _Reader()
     for raw in text.splitlines():
@@ -208,5 +206,5 @@ def render_domains(log: SchedLog) -> str:
 
 
 def parse_domains(text: bytes) -> SchedLog:
-    """Parse what `render_domains` wrote. Raises ValueError for a damaged text."""
+    """Parse the JSON of `render_domains`. Raises ValueError for a damaged text."""
     return _LOG.validate_json(text, context=Cpulists())

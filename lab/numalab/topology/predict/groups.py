@@ -7,11 +7,12 @@ from numalab.topology.predict.domains import Domain, DomainTree, Group
 
 
 class Construction(StrEnum):
-    """How a kernel makes groups of NUMA domains that overlap.
+    """The construction of groups in overlapping NUMA domains.
 
-    `NOW`: each CPU's own, and only the CPUs that arrive at a group balance for it. `POST_2017`: the
-    series groups-of-the-post, each CPU's own, balanced by all of their CPUs. `BEFORE_4_13`: the
-    series undo-group-construction, the same groups on every CPU, balanced by all of their CPUs.
+    `NOW`: each CPU has its own groups, and only the CPUs that arrive at a group balance for it.
+    `POST_2017` (the series groups-of-the-post): each CPU has its own groups, balanced by all their
+    CPUs. `BEFORE_4_13` (the series undo-group-construction): every CPU has the same groups,
+    balanced by all their CPUs.
     """
 
     NOW = "now"
@@ -20,11 +21,7 @@ class Construction(StrEnum):
 
 
 class GroupBuilder:
-    """Builds the groups of one tree of domains, keeping what groups share.
-
-    `descended_sibling` is the rule of that name. `warnings` gather what the kernel warns about
-    while it builds.
-    """
+    """Builds the groups of one tree of domains; `warnings` gathers those of the kernel."""
 
     def __init__(
         self, tree: DomainTree, *, construction: Construction, descended_sibling: bool
@@ -48,7 +45,7 @@ class GroupBuilder:
                 else:
                     self._link_plain(domain)
                 domain = domain.parent
-        # Plain groups are shared by all CPUs of a domain, so the last CPU's links are what counts.
+        # All CPUs of a domain share plain groups, so the links of the last CPU count.
         for domains in self.tree.by_level:
             for domain in domains.values():
                 if not domain.overlaps:
@@ -169,9 +166,9 @@ def first(mask: int) -> int:
 
 
 def uncovered(span: int, start: int, covered: list[int]) -> Iterator[int]:
-    """Walk the CPUs of `span` from `start` on and around, as `for_each_cpu_wrap` does.
+    """Yield the CPUs of `span` from `start` on and around, as `for_each_cpu_wrap` does.
 
-    A CPU in `covered[0]`, which the caller adds to while walking, is passed over.
+    CPUs in `covered[0]`, to which the caller adds, are skipped.
     """
     for part in (span >> start << start, span & ((1 << start) - 1)):
         left = part & ~covered[0]

@@ -1,4 +1,4 @@
-"""What about a machine has been, or is, a hazard to the kernel's scheduler."""
+"""Hazards of a machine to the scheduler of current and older kernels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_PAIRS = 6  # listed in one message
 
 @dataclass(frozen=True)
 class Hazard:
-    """A hazard: a short name, one sentence about this machine, and where to read more."""
+    """A hazard: a short name, a sentence about this machine, and a reference."""
 
     name: str
     text: str
@@ -23,10 +23,7 @@ class Hazard:
 
 
 def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
-    """Find the hazards of a machine for the kernel of `prediction`.
-
-    Those of older kernels are reported as well, because the machines are made to study them.
-    """
+    """Return the hazards of a machine for the kernel of `prediction` and for older kernels."""
     return (
         *_firmware(topology, prediction),
         *_distances(topology),

@@ -1,7 +1,6 @@
-"""What differs between kernel versions, where it matters to sched domains.
+"""Differences between kernel versions in how they build sched domains.
 
-Each field names the change. The versions are those of the mainline release that has the change;
-stable releases that took it as well are named where they are known.
+The versions are mainline releases; stable releases with the same change are named where known.
 """
 
 import re
@@ -45,11 +44,11 @@ _CHANGED_IN_STABLE = {(6, 12): 48}
 
 @dataclass(frozen=True)
 class KernelRules:
-    """How one kernel version builds sched domains.
+    """The rules of a kernel version for sched domains.
 
-    - `version`: the version that was asked for, without what a distribution appends to it.
-    - `series`: the series whose rules these are.
-    - `remark`: a sentence about that where `version` is not known, else empty.
+    - `version`: the requested version, without the suffix of a distribution.
+    - `series`: the series of these rules.
+    - `remark`: a sentence about the series where `version` is not known, else empty.
     - `package_level`: the level of a whole package, DIE, or PKG since 6.7 (f577cd57bfaa).
     - `llc_flag`: SD_SHARE_PKG_RESOURCES, or SD_SHARE_LLC since 6.9 (54de442747037).
     - `cluster_level`: x86 has the level CLS since 5.16 (66558b730f25).
@@ -89,12 +88,11 @@ class KernelRules:
 def rules_for(version: str) -> KernelRules:
     """Return the rules of a kernel version such as `6.12`, `6.12.117-numalab` or `7.1`.
 
-    A version without a third number is the newest of its series. A version that is not known, such
-    as one that is newer than the newest known one, has the rules of the newest known one before it,
-    with a remark, so that a new kernel can be booted. 7.0 adds
-    arch_sched_node_distance() (06f2c90885e9, in 6.19), which only changes machines with Granite
-    Rapids or Clearwater Forest CPUs; a guest of QEMU has neither. Raises UserError for a text that
-    is not a version, and for a kernel before 5.10.
+    A version without a third number is the newest of its series. An unknown version has the rules
+    of the newest known version before it, with a remark, so that new kernels can be booted.
+    arch_sched_node_distance() (06f2c90885e9, in 6.19) is left out: it only changes machines with
+    Granite Rapids or Clearwater Forest CPUs, which no guest of QEMU has. Raises UserError for a
+    text that is not a version, and for a kernel before 5.10.
     """
     match = _VERSION.match(version)
     if match is None:

@@ -1,4 +1,4 @@
-"""The shapes that come with numalab, and the links that some of them share.
+"""The built-in shapes, and their links.
 
 Node numbers of a shape of rows and columns run along the rows: row * columns + column.
 """
@@ -17,7 +17,7 @@ from numalab.topology.view.placement import Point, circle, circles, grid, snake
 
 @register_shape("line")
 class Line(Shape):
-    """Nodes in a row: the widest machine there is."""
+    """Nodes in a row: the largest diameter of all shapes."""
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each node to the next."""
@@ -98,13 +98,13 @@ class Backplane(Shape):
 
 
 class Grid(Shape):
-    """What a mesh and a torus share: rows and columns."""
+    """Base of a mesh and a torus: rows and columns."""
 
     rows: Count = Field(description="Rows of the grid.")
     columns: Count = Field(description="Columns of the grid.")
 
     def check(self, nodes: int) -> None:
-        """Check that rows and columns make up the nodes."""
+        """Check that rows x columns is the number of nodes."""
         if self.rows * self.columns != nodes:
             raise RuleBroken("shape.rows", f"{self.rows} x {self.columns} is not {nodes} nodes")
 
@@ -113,7 +113,7 @@ class Grid(Shape):
         return grid(self.rows, self.columns)
 
     def along(self, line: Callable[[int], tuple[Link, ...]]) -> tuple[Link, ...]:
-        """Link each row and each column as `one` links a row of so many nodes."""
+        """Link each row and each column with the links `line(length)`."""
         rows, columns = range(self.rows), range(self.columns)
         width = self.columns
         across = {(row * width + a, row * width + b) for row in rows for a, b in line(width)}

@@ -1,6 +1,6 @@
-"""What a shape is, and the registry of all of them.
+"""The base of a shape, and the registry of shapes.
 
-A shape is a pydantic model: its fields are the keys of `[shape]`. `register_shape` adds one.
+A shape is a pydantic model whose fields are the keys of `[shape]`. `register_shape` adds a shape.
 """
 
 import json
@@ -10,13 +10,20 @@ from itertools import islice, product
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from numalab.document import Document
 from numalab.errors import did_you_mean
 from numalab.plugins import Registry
 from numalab.topology.distances import Lengths, Link, Matrix, diameter, distances_by_hop, hops
-from numalab.topology.limits import MAX_CPUS, MAX_DISTANCE, MAX_NODES, RuleBroken, check_by_hop
+from numalab.topology.limits import (
+    MAX_CPUS,
+    MAX_DISTANCE,
+    MAX_NODES,
+    RuleBroken,
+    broken_by_hop,
+    refuse,
+)
 from numalab.topology.view.placement import Point, circle
 
 HopDistance = Annotated[int, Field(ge=10, le=MAX_DISTANCE)]
@@ -36,28 +43,28 @@ class Shape(Document):
         """Return the links between nodes 0 to `nodes` - 1, each once."""
 
     def check(self, nodes: int) -> None:
-        """Check that the shape can have so many nodes. Raises RuleBroken."""
+        """Check that the shape can have `nodes` nodes. Raises RuleBroken."""
 
     def hops(self, nodes: int) -> Lengths:
         """Count the hops between any two nodes: links on the shortest path."""
         return hops(nodes, self.links(nodes))
 
     def points(self, nodes: int) -> list[Point]:
-        """Place the nodes in a drawing; a circle unless a shape knows better."""
+        """Place the nodes in a drawing; by default on a circle."""
         return circle(nodes)
 
     def clusters(self, nodes: int) -> tuple[tuple[int, ...], ...]:
-        """Return the groups of nodes that get a frame in a drawing; one group gets none.
+        """Return the groups of nodes that get a frame in a drawing; a single group gets none.
 
-        Between clusters a bar is drawn instead of links.
+        A bar replaces the links between clusters.
         """
         return (tuple(range(nodes)),)
 
     def matrix(self, nodes: int) -> Matrix:
-        """Return the SLIT of so many nodes. Raises RuleBroken where the keys do not fit."""
+        """Return the SLIT of `nodes` nodes. Raises RuleBroken where the keys do not fit."""
         self.check(nodes)
         counts = self.hops(nodes)
-        check_by_hop("shape.distances", self.distances, diameter(counts))
+        refuse(broken_by_hop("shape.distances", self.distances, diameter(counts)))
         return distances_by_hop(counts, self.distances)
 
 
@@ -89,7 +96,7 @@ def register_shape(name: str) -> Callable[[type[S]], type[S]]:
 
 
 def fitting_keys(name: str, nodes: int) -> list[dict[str, Any]]:
-    """Return the keys with which a shape can have so many nodes, besides kind and distances.
+    """Return the keys with which a shape can have `nodes` nodes, without kind and distances.
 
     `numalab hunt` draws from them. An integer takes every value within the bounds of its type up to
     the number of nodes, a Literal each of its words, any other key its default.
@@ -124,9 +131,9 @@ def _values(shape: type[Shape], key: str, nodes: int) -> Iterator[Any]:
 
 
 def read_shape(table: Any) -> Any:
-    """Turn the table `[shape]` into the shape that it names. Raises ValidationError.
+    """Turn the table `[shape]` into its shape. Raises ValidationError.
 
-    For use as a pydantic validator: what is no table is left for pydantic to refuse.
+    This is a pydantic validator: it returns other values than tables for pydantic to refuse.
     """
     if not isinstance(table, dict) or "kind" not in table:
         return table
@@ -134,7 +141,8 @@ def read_shape(table: Any) -> Any:
     if not isinstance(kind, str) or kind not in shapes:
         hint = did_you_mean(str(kind)[:60], shapes)
         valid = ", ".join(shapes)
-        raise _wrong("kind", kind, f"no shape is called {kind!r:.60}{hint} (valid: {valid})")
+        message = f"no shape is called {kind!r:.60}{hint} (valid: {valid})"
+        raise ValidationError.from_exception_data("shape", [_detail("kind", kind, message)])
     shape = shapes[kind]
     valid = ", ".join(shape.model_fields)
     details = [
@@ -148,25 +156,23 @@ def read_shape(table: Any) -> Any:
     ]
     fields = {key: value for key, value in table.items() if key in shape.model_fields}
     try:
-        # Through JSON, as `check_document` does it.
+        # Strict rules differ for JSON; `check_document` validates JSON, too.
         whole = shape.model_validate_json(json.dumps(fields))
     except ValidationError as error:
-        details += [_copied(detail) for detail in error.errors(include_url=False)]
+        details += [
+            InitErrorDetails(
+                type=detail["type"],
+                loc=detail["loc"],
+                input=detail["input"],
+                ctx=detail.get("ctx", {}),
+            )
+            for detail in error.errors(include_url=False)
+        ]
     if details:
         raise ValidationError.from_exception_data("shape", details)
     return whole
 
 
-def _wrong(key: str, value: Any, message: str) -> ValidationError:
-    return ValidationError.from_exception_data("shape", [_detail(key, value, message)])
-
-
 def _detail(key: str, value: Any, message: str) -> InitErrorDetails:
     error = PydanticCustomError("value_error", "{error}", {"error": message})
     return InitErrorDetails(type=error, loc=(key,), input=value)
-
-
-def _copied(detail: ErrorDetails) -> InitErrorDetails:
-    return InitErrorDetails(
-        type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {})
-    )
