@@ -13,8 +13,7 @@ from numalab.errors import GuestLost, LabError, UserError
 from numalab.files import left_by_guest, reading
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
-from numalab.guest.remark import Remark, RemarkKind
-from numalab.guest.run import Outcome, run_guest
+from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
 from numalab.guest.watch import Limits
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job, Machine

@@ -160,7 +160,7 @@ def _listed_only() -> None:
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"numalab {version('numalab')}")
-        from numalab.guest.doctor import components  # noqa: PLC0415 - only this option needs it
+        from numalab.doctor.checks import components  # noqa: PLC0415 - only this option needs it
 
         for name, release in components():
             print(f"{name} {release}")

@@ -16,7 +16,7 @@ from numalab.guest.console import Beat
 from numalab.guest.run import run_guest
 from numalab.guest.verdicts import Verdict, known_verdict, remember
 from numalab.guest.watch import Limits
-from numalab.host.speed import slowness
+from numalab.host.read import slowness
 from numalab.machine.model import CPU_MODELS, MODES, CpuModel, Job, Machine, Mode
 from numalab.places import cache_dir
 from numalab.progress import Progress

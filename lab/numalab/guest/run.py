@@ -1,31 +1,67 @@
 """One run: prepare, start, watch, collect; and keep everything when the guest is lost."""
 
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
 
-from numalab.errors import GuestLost, HostError, LossCause, UserError, WorkloadFailed
+from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError, WorkloadFailed
 from numalab.files import write_text
 from numalab.guest.console import Beat, excerpt
 from numalab.guest.follow import End, follow
 from numalab.guest.proof import Proof
-from numalab.guest.remark import Remark, RemarkKind
-from numalab.guest.rescue import Rescue, rescue_trace
 from numalab.guest.start import prepare, started
 from numalab.guest.watch import Limits
 from numalab.guest.witness import Timing, judge_timing
-from numalab.host.speed import slowness
-from numalab.machine.memory import HeldMemory, Region
-from numalab.machine.model import Job, Machine, with_memory_first
+from numalab.host.read import slowness
+from numalab.machine.memory import HeldMemory, Region, trace_region
+from numalab.machine.model import Job, Machine, Mode, with_memory_first
 from numalab.placement.planner import Placement
 from numalab.qemu.collect import Collected, read_job_disk
 from numalab.qemu.ending import Loss
 from numalab.qemu.guest import Guest
-from numalab.qemu.hypervisor import EMBED, connect
+from numalab.qemu.hypervisor import EMBED, Hypervisor, connect
 from numalab.run_dir import RunDir
 
+
+class RemarkKind(StrEnum):
+    """What a remark is about."""
+
+    PLAN = "plan"  # what the placement distorts, known before the start
+    MISPLACED = "misplaced"  # what is not as planned
+    LEFT_OUT = "left out"  # what the guest left, and was not taken
+    COMPLAINT = "complaint"  # of the guest's kernel
+    BAD_BEATS = "bad beats"
+    FLOOD = "flood"  # of its console
+    UNKNOWN_KERNEL = "unknown kernel"  # newer than what the prediction knows
+    DISTURBED = "disturbed"  # what makes timing less certain
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A remark: what it is about, and what it says, in words for people."""
+
+    kind: RemarkKind
+    text: str
+
+    @classmethod
+    def of_texts(cls, kind: RemarkKind, texts: Iterable[str], before: str = "") -> "list[Remark]":
+        """Make a remark of each text, with `before` in front of it."""
+        return [cls(kind, f"{before}{text}") for text in texts]
+
+
 _GAVE_UP = 125  # images/guest/init: the job could not be run at all
+
+
+@dataclass(frozen=True)
+class Rescue:
+    """What came of a lost guest's trace: the file that has it, or in words why there is none."""
+
+    trace: Path | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -211,3 +247,55 @@ class _Stopwatch:
         for (name, start), stop in zip(began, ends, strict=True):
             self.laps["off" if name == "done" else name] = stop - start
         self._last = time.monotonic()
+
+
+def rescue_trace(
+    hypervisor: Hypervisor,
+    machine: Machine,
+    job: Job,
+    run_dir: RunDir,
+    end: End,
+) -> Rescue:
+    """Boot a second guest that reads the lost one's trace memory.
+
+    The memory must have been saved in `run_dir`. The second guest has the same kernel, topology and
+    command line, and the memory is put back before it starts: the kernel then finds the ring
+    buffer of "the previous boot" (kernel/trace/ring_buffer.c, rb_meta_valid() in 6.12). The trace
+    goes to `run_dir.trace`.
+    """
+    region = trace_region(machine.topology, machine.trace_memory_mib)
+    if not job.events or region is None:
+        own = "its trace was in the guest's own memory, which is lost with its kernel"
+        return Rescue(note=own if job.events else "nothing was being recorded")
+    if "workload" not in end.phase_began:
+        return Rescue(note="the guest was lost before the recording began")
+    if run_dir.trace.exists():
+        return Rescue(note="its trace had been written already")
+    rescue_dir = run_dir.rescue
+    # Not tcg: what reads a lost guest's trace should not be lost itself (see cmdline.py).
+    mode: Mode = "kvm" if machine.mode == "kvm" else "icount"
+    rescuer = replace(
+        machine, mode=mode, plugins=(), memory_model=None, name=f"{machine.name[:70]}-rescue"
+    )
+    try:
+        prepared = prepare(
+            rescuer,
+            Job(argv=(), mode="rescue", clock=job.clock),
+            rescue_dir,
+            embedded=hypervisor.embedded,
+            restore=(run_dir.trace_memory.absolute(), region),
+        )
+        with started(hypervisor, rescuer, prepared) as (guest, _, witness):
+            follow(guest, witness, rescue_dir, Limits(total=600.0), None)
+            guest.end()
+        collected = read_job_disk(rescue_dir.job_disk, rescue_dir.out)
+    except (LabError, OSError) as error:
+        return Rescue(note=f"its trace memory is kept, but could not be read: {error}")
+    if rescue_dir.trace.name not in collected.files:
+        return Rescue(note="its trace memory is kept, but held no trace that could be read")
+    run_dir.out.mkdir(exist_ok=True)
+    rescue_dir.trace.replace(run_dir.trace)
+    if rescue_dir.trace_stats.exists():
+        rescue_dir.trace_stats.replace(run_dir.trace_stats)
+    shutil.rmtree(rescue_dir.path)
+    return Rescue(run_dir.trace)

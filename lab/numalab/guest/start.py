@@ -11,8 +11,8 @@ from numalab.errors import HostError
 from numalab.files import create, write_text
 from numalab.guest.witness import Witness
 from numalab.host.budget import Admission
-from numalab.host.owner import this_process
 from numalab.host.privilege import privilege
+from numalab.host.processes import this_process
 from numalab.machine.memory import (
     HeldMemory,
     Region,
@@ -27,11 +27,10 @@ from numalab.placement.admission import admit_machine, locks_memory
 from numalab.placement.planner import Placement
 from numalab.qemu.cmdline import TRACE_INSTANCE, render_cmdline
 from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
+from numalab.qemu.emulator import one_thread_emulator, qemu_version
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import Hypervisor
 from numalab.qemu.jobdisk import make_job_disk, render_job
-from numalab.qemu.one_thread import one_thread_emulator
-from numalab.qemu.version import qemu_version
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model

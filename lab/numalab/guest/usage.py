@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist
-from numalab.host.disturbance import Disturbance, DisturbanceKind
+from numalab.host.facts import Disturbance, DisturbanceKind
 
 _TICK_MS = 10  # USER_HZ is 100 on x86 (proc(5): sysconf(_SC_CLK_TCK))
 # A vCPU above one of these did not have its host CPU to itself.

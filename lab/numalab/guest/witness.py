@@ -14,7 +14,7 @@ from numalab.guest.proof import (
     prove_threads,
 )
 from numalab.guest.usage import Usage, between, read_usage, shared_cpus
-from numalab.host.disturbance import Disturbance
+from numalab.host.facts import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
 from numalab.placement.planner import Placement

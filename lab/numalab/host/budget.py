@@ -19,7 +19,7 @@ from numalab.cpulist import format_cpulist
 from numalab.errors import HostBusy, HostError, LabError
 from numalab.files import write_json
 from numalab.host.facts import parse_available, parse_meminfo
-from numalab.host.owner import Owner, is_alive, this_process
+from numalab.host.processes import Owner, is_alive, this_process
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.units import format_size

@@ -1,7 +1,9 @@
 """Reads the host: this one, a copy of its sysfs and /proc, or a recorded host file (JSON)."""
 
 import json
+import os
 import re
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -252,3 +254,19 @@ def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
         if name == "MemAvailable":
             return int(value.split()[0]) >> 10
     raise HostError(f"{meminfo} has no MemAvailable")
+
+
+_WORK, _ORDINARY = 300_000, 0.02  # squares, and their CPU seconds (Python 3.11 at 3 GHz)
+
+
+def slowness() -> float:
+    """Return how many times longer things take here than on an idle host of ordinary speed.
+
+    It is the CPU time that a piece of work takes, times the tasks that ran or waited for each CPU
+    over the last minute; at least 1.
+    """
+    began = time.process_time()
+    sum(number * number for number in range(_WORK))
+    speed = (time.process_time() - began) / _ORDINARY
+    crowd = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    return max(1.0, speed) * max(1.0, crowd)

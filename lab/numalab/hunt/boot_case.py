@@ -14,8 +14,7 @@ from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
 from numalab.files import left_by_guest
 from numalab.guest.kvm import Choice
-from numalab.guest.remark import RemarkKind
-from numalab.guest.run import Outcome, run_guest
+from numalab.guest.run import Outcome, RemarkKind, run_guest
 from numalab.guest.watch import Limits
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.host.disturbance import Disturbance
-from numalab.host.facts import Host, disturbances
+from numalab.host.facts import Disturbance, Host, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
 from numalab.topology.topology import Topology

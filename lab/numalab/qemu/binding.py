@@ -14,7 +14,25 @@ from typing import Any, Protocol, cast
 
 from numalab.errors import HostError
 from numalab.qemu.ending import EndKind
-from numalab.qemu.hints import hint_for
+
+_INSTALL = "apt-get install libvirt-daemon-system qemu-system-x86"
+
+_HINTS: Mapping[str, str] = {
+    "Failed to parse user": _INSTALL,
+    "no connection driver": _INSTALL,
+    "Cannot find suitable emulator": _INSTALL,
+    "No such file or directory: '/usr/bin/qemu": _INSTALL,
+    "virtlogd-sock": "systemctl start virtlogd.socket",
+    "Failed to connect socket": "systemctl start libvirtd, or leave out --connect",
+    "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
+    "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",
+}
+
+
+def hint_for(message: str) -> str | None:
+    """Return the command that fixes what a message of libvirt's complains of, or None."""
+    return next((hint for sign, hint in _HINTS.items() if sign in message), None)
+
 
 libvirt: Any = None  # imported by `import_binding`: it is an extra, and most commands need none
 libvirt_qemu: Any = None

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.host.owner import Owner
 from numalab.host.privilege import Privilege, render_privilege
+from numalab.host.processes import Owner
 from numalab.machine.memory import Region, backed_mib
 from numalab.machine.model import DETERMINISTIC, PAGE_KIB, Machine, Plugin
 from numalab.placement.planner import Placement

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from numalab.errors import HostError
 from numalab.files import replacing
-from numalab.host.owner import start_time
+from numalab.host.processes import start_time
 from numalab.places import cache_dir
 
 _MOST_ROOTS = 256

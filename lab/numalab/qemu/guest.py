@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from numalab.errors import HostError
-from numalab.host.orphans import killed_by, oom_kills
-from numalab.host.owner import qemu_process
+from numalab.host.processes import killed_by, oom_kills, qemu_process
 from numalab.qemu.binding import (
     LibvirtDomain,
     ignored,

@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from numalab.errors import HostError
-from numalab.host.orphans import adopt_orphans
-from numalab.host.owner import is_alive
+from numalab.host.processes import adopt_orphans, is_alive
 from numalab.qemu import embed
 from numalab.qemu.binding import (
     Connection,

@@ -5,8 +5,7 @@ import pytest
 from numalab.campaign.boot import Booted
 from numalab.cli.guest.boot import show_booted
 from numalab.guest.proof import Proof
-from numalab.guest.remark import Remark, RemarkKind
-from numalab.guest.run import Outcome
+from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
 from numalab.qemu.collect import Collected
 

@@ -19,7 +19,7 @@ from numalab.guest.usage import (
     waited_for_a_cpu,
 )
 from numalab.guest.witness import Doubt, judge_timing
-from numalab.host.disturbance import Disturbance, DisturbanceKind
+from numalab.host.facts import Disturbance, DisturbanceKind
 from numalab.placement.planner import Placement
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"

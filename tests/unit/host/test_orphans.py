@@ -11,7 +11,7 @@ from pathlib import Path
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
-from numalab.host.orphans import adopt_orphans, killed_by
+from numalab.host.processes import adopt_orphans, killed_by
 
 def orphan(command):
     shell = ["sh", "-c", f"{command} >&2 & echo $!"]

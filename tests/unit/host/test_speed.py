@@ -3,7 +3,7 @@
 import pytest
 
 from numalab.guest.watch import Limits
-from numalab.host.speed import slowness
+from numalab.host.read import slowness
 
 
 @pytest.mark.parametrize(

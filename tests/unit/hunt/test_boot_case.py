@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from numalab.errors import GuestLost, HostBusy, HostError, LossCause
-from numalab.guest.remark import Remark, RemarkKind
+from numalab.guest.run import Remark, RemarkKind
 from numalab.hunt import boot_case as module
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case

@@ -11,8 +11,8 @@ import pytest
 from lxml import etree
 
 from numalab.errors import UserError
-from numalab.host.owner import Owner
 from numalab.host.privilege import Privilege, privilege, render_privilege
+from numalab.host.processes import Owner
 from numalab.machine.memory import trace_region, unwanted_regions
 from numalab.machine.model import CpuModel, Machine, Mode, PageKind
 from numalab.placement.planner import Placement, plan

@@ -11,7 +11,7 @@ from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
-from numalab.guest.remark import RemarkKind
+from numalab.guest.run import RemarkKind
 from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED

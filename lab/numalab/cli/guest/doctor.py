@@ -13,17 +13,16 @@ from numalab.campaign.boot import boot, guest
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.output import emit, progress_lines, say
+from numalab.doctor.checks import Check, checks
+from numalab.doctor.install import commands_for, install
+from numalab.doctor.private import names_here
+from numalab.doctor.report import ProbeResult, render_report
 from numalab.errors import LabError, UserError, shown
 from numalab.files import write_json
-from numalab.guest.doctor import Check, checks
-from numalab.guest.host_report.private import names_here
-from numalab.guest.host_report.report import ProbeResult, render_report
-from numalab.guest.install import commands_for, install
 from numalab.guest.kvm import pick_mode
 from numalab.guest.verdicts import any_verdict, forget_verdicts, unusable_device
 from numalab.guest.watch import Limits
-from numalab.host.read import read_host
-from numalab.host.speed import slowness
+from numalab.host.read import read_host, slowness
 from numalab.image.image_artifact import built_image
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import built_kernel

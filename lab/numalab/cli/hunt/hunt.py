@@ -23,8 +23,8 @@ from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel, without_last_series
 from numalab.places import project_dir
+from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.qemu.version import turns_are_fair
 
 _USUAL = "debian-6.12"
 _NONE = "none"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from numalab.guest.proof import MemoryProof, Misplaced, MisplacedKind, Proof, ThreadProof
 from numalab.guest.usage import ThreadUsage, Usage
 from numalab.guest.witness import Doubt, Timing
-from numalab.host.disturbance import Disturbance, DisturbanceKind
+from numalab.host.facts import Disturbance, DisturbanceKind
 from numalab.report import document
 from numalab.report.build.placement_rows import placement_line, proof_rows
 

@@ -1,8 +1,8 @@
-"""QEMU's exit status, where libvirt's embedded driver runs in this process.
+"""Processes on this host: their identity, and the exit status of QEMU.
 
-libvirt starts QEMU as a daemon: its parent exits at once, and process 1 would inherit it. As a
-child subreaper (prctl(2)) this process inherits it instead: it learns what QEMU died of, and no
-zombie is left for libvirt to wait for, which it does in steps of 0.2 s.
+libvirt's embedded driver starts QEMU as a daemon: its parent exits at once, and process 1 would
+inherit it. As a child subreaper (prctl(2)) this process inherits it instead. It then reads which
+signal killed QEMU, and libvirt waits for no zombie, which takes it steps of 0.2 s.
 """
 
 import contextlib
@@ -10,9 +10,62 @@ import ctypes
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.errors import HostError
 from numalab.process import is_running_child
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process: its id, and when it started in clock ticks after the host's boot."""
+
+    pid: int
+    started: int
+
+
+def this_process() -> Owner:
+    """Return the process that runs this."""
+    started = start_time(os.getpid())
+    assert started is not None
+    return Owner(os.getpid(), started)
+
+
+def is_alive(owner: Owner) -> bool:
+    """Tell whether that very process still runs."""
+    return start_time(owner.pid) == owner.started
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks after boot; None if there is no such process.
+
+    Field 22 of /proc/<pid>/stat, proc(5). A zombie counts as gone.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command name, in brackets, may hold anything.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def qemu_process(thread: int, domain: str) -> int:
+    """Return the process of `domain` that a host thread belongs to.
+
+    Its command line is looked at, because the process is killed by its number in the end. Raises
+    HostError where it is gone, or runs on another host.
+    """
+    try:
+        status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8", errors="replace")
+        command = Path(f"/proc/{thread}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        raise HostError("QEMU ended while it was being started") from None
+    if f"guest={domain}," not in command:
+        raise HostError("QEMU does not run on this host; guests on others cannot be followed")
+    return int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
+
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _QEMU = "qemu-system-"

@@ -6,8 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from numalab.doctor.checks import Check
 from numalab.errors import HostError
-from numalab.guest.doctor import Check
 from numalab.process import CommandFailed, find_program, run
 
 _PATIENCE = 900  # seconds that apt waits for its locks

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from numalab.guest import doctor
-from numalab.guest.doctor import Check
-from numalab.guest.host_report.private import (
+from numalab.doctor import checks as doctor
+from numalab.doctor.checks import Check
+from numalab.doctor.private import (
     clean,
     names_here,
     private_names,
     without_private,
 )
-from numalab.guest.host_report.report import ProbeResult, render_report
+from numalab.doctor.report import ProbeResult, render_report
 from numalab.guest.proof import MemoryProof, Proof, ThreadProof
 from numalab.guest.verdicts import Verdict
 from numalab.guest.witness import Timing
-from numalab.host.disturbance import Disturbance, DisturbanceKind
+from numalab.host.facts import Disturbance, DisturbanceKind
 from numalab.host.read import read_host
 from numalab.topology.load import load_topology
 
@@ -96,7 +96,7 @@ def test_a_report_says_what_differs_and_nothing_private(monkeypatch: pytest.Monk
 def test_a_host_that_lacks_everything_has_a_report_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("numalab.guest.host_report.report.Path", lambda _root: tmp_path)
+    monkeypatch.setattr("numalab.doctor.report.Path", lambda _root: tmp_path)
     failed = ProbeResult("ring-2", "memfd", failed="there is no /dev/kvm")
     value = render_report(read_host(), [], None, [], failed, version="1", names=NAMES)
     assert value["cpu"] == {"flags": []} and value["plans"] == []

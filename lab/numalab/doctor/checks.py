@@ -16,8 +16,8 @@ from numalab.host.read import available_mib
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.qemu.binding import library_version
+from numalab.qemu.emulator import parse_qemu_version
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.qemu.version import parse_qemu_version
 from numalab.units import format_size
 
 _GIB = 1 << 30

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from numalab.doctor.checks import Check, components
+from numalab.doctor.private import PrivateNames, without_private
 from numalab.errors import LabError
-from numalab.guest.doctor import Check, components
-from numalab.guest.host_report.private import PrivateNames, without_private
 from numalab.guest.proof import Proof
 from numalab.guest.verdicts import Verdict
 from numalab.guest.witness import Timing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.qemu.version import qemu_version, turns_are_fair
+from numalab.qemu.emulator import qemu_version, turns_are_fair
 
 
 @pytest.mark.parametrize(

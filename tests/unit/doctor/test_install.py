@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from numalab.doctor import install as module
+from numalab.doctor.checks import Check
+from numalab.doctor.install import commands_for, install
 from numalab.errors import HostError
-from numalab.guest import install as module
-from numalab.guest.doctor import Check
-from numalab.guest.install import commands_for, install
 
 QEMU = Check("QEMU", False, "missing", packages=("qemu-system-x86", "seabios"))
 BINDING = Check("libvirt", False, "missing", packages=("seabios",), python=("libvirt-python",))
