@@ -1,6 +1,6 @@
 """What can go wrong, one class for each thing a user can do about it.
 
-Each class carries the exit code that `numalab` ends with; docs/reference/exit-codes.md has them.
+Each class carries the exit code that `numalab` ends with, listed in docs/reference/exit-codes.md.
 """
 
 from collections.abc import Iterable

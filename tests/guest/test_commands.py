@@ -130,7 +130,7 @@ def test_two_runs_of_a_study_at_once_keep_apart(tmp_path: Path) -> None:
     for pid in held:
         os.kill(pid, signal.SIGCONT)
     assert second.returncode == 3
-    assert "waiting a moment: another numalab is using" in second.stderr
+    assert "waiting: another numalab is using" in second.stderr
     assert "numalab: another numalab is using" in second.stderr
     _, stderr = first.communicate(timeout=500)
     assert first.returncode == 0, stderr

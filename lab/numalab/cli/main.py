@@ -1,4 +1,4 @@
-"""`numalab`: finds the command, and is the one place that turns an error into an exit code."""
+"""`numalab`: runs a command and turns an error into a message and an exit code."""
 
 import errno
 import importlib
@@ -21,43 +21,43 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
 _UNWRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-# Each is a module of the room that stands beside it, below numalab.cli, and has either `app` (a
-# group) or `command` (one command).
+# The package below numalab.cli and the summary of each command. Its module has `app` (a group) or
+# `command`.
 COMMANDS = {
-    "run": ("study", "Run studies: build, boot, record, measure, report."),
-    "plan": ("study", "Say what a study would run and how long it takes."),
-    "status": ("study", "Say how far a study is, also while it runs."),
-    "report": ("results", "Print or write the report of results that exist."),
-    "query": ("results", "SQL over runs, measures and events."),
-    "verify": ("results", "Do runs again and compare their events, row by row."),
+    "run": ("study", "Run studies: build, boot, record, measure and report."),
+    "plan": ("study", "List the runs of a study and estimate their time."),
+    "status": ("study", "Show the progress of a study."),
+    "report": ("results", "Write and print the report of stored results."),
+    "query": ("results", "Query runs, measures and events with SQL."),
+    "verify": ("results", "Repeat stored runs and compare their events."),
     "export": ("results", "Pack results into one file."),
-    "import": ("results", "Unpack results that somebody else packed."),
-    "hunt": ("hunt", "Look for machines and loads on which a kernel misbehaves."),
+    "import": ("results", "Unpack an archive of results."),
+    "hunt": ("hunt", "Search for machines and loads that violate a scheduler property."),
     "bisect": ("study", "Find the commit or patch that changed a measure."),
     "measure": ("results", "Compute new measures for stored runs."),
-    "compare": ("results", "Compare two results of a study; for CI."),
-    "init": ("study", "Make a lab folder of one's own."),
-    "trace": ("results", "Measure any trace.dat, also from bare metal."),
-    "measures": ("inputs", "List every measure and what it means."),
-    "boot": ("guest", "Run one command in a guest and print what it prints."),
-    "shell": ("guest", "Open a shell in a guest, on this terminal."),
-    "place": ("guest", "Say where a guest would run on this host, and what that distorts."),
-    "host": ("guest", "The host as hardware: show it, record it."),
-    "doctor": ("guest", "Say what this host has and lacks, and how to fix it."),
-    "topology": ("inputs", "Machines: list, show, check, predict, compare, import."),
-    "kernel": ("inputs", "Kernels: list, show, build, try a patch."),
-    "emulator": ("inputs", "Emulators for mode timed: list, show, build."),
-    "image": ("inputs", "Root file systems: list, show, build, shell."),
-    "workload": ("inputs", "What studies can run: list, show."),
-    "cache": ("inputs", "The cache: list, prune."),
+    "compare": ("results", "Compare the results of two kernels."),
+    "init": ("study", "Create a lab folder with an example study."),
+    "trace": ("results", "Measure a trace.dat file."),
+    "measures": ("inputs", "List the measures and their definitions."),
+    "boot": ("guest", "Run a command in a guest."),
+    "shell": ("guest", "Open a shell in a guest."),
+    "place": ("guest", "Predict the placement of a guest on a host."),
+    "host": ("guest", "Show or record the hardware of a host."),
+    "doctor": ("guest", "Check this host and print fixes for problems."),
+    "topology": ("inputs", "List, show, check, predict, compare and import topologies."),
+    "kernel": ("inputs", "List, show and build kernels; try a patch."),
+    "emulator": ("inputs", "List, show and build emulators."),
+    "image": ("inputs", "List, show and build root file systems."),
+    "workload": ("inputs", "List and show workloads."),
+    "cache": ("inputs", "List and prune the cache."),
 }
-# `import` is a keyword, which a module cannot be called.
+# `import` is a keyword, so its module has another name.
 MODULES = {"import": "import_archive"}
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code of what happened."""
-    # What comes after `--` is a command for a guest.
+    """Run the command line and exit with its code."""
+    # Words after `--` are a command for a guest.
     debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
     code = _exit_code(_run, debug=debug)
     _warn_of_skipped()
@@ -66,7 +66,7 @@ def main() -> NoReturn:
 
 
 def _warn_of_skipped() -> None:
-    """Name the inputs that were left out of what the command listed."""
+    """Warn of input files that cannot be read and are left out of a list."""
     if places := sys.modules.get("numalab.places"):
         for error in places.skipped_inputs():
             say(f"warning: left out: {str(error).splitlines()[0]}")
@@ -79,7 +79,7 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
     except BrokenPipeError:
         drop_output()
         return OUTPUT_CLOSED
-    except Exception as error:  # the last resort: no command ends with a traceback
+    except Exception as error:  # no command ends with a traceback
         if debug:
             traceback.print_exc()
         code, message = _explained(error)
@@ -118,20 +118,20 @@ def _explained(error: Exception) -> tuple[int, str]:
             where = f"{shown(os.fsdecode(name))}: " if isinstance(name, str | bytes) else ""
             return HostError.exit_code, f"{where}{error.strerror or error}"
         case MemoryError():
-            return HostError.exit_code, "this host has not enough memory"
+            return HostError.exit_code, "this host has too little memory"
     first = str(error).partition("\n")[0][:300]
-    advice = "run it again with --debug and report what it prints"
+    advice = "repeat the command with --debug and report its output"
     return INTERNAL_ERROR, f"internal error: {type(error).__name__}: {first}\n  hint: {advice}"
 
 
 def _wanted(arguments: list[str]) -> str | None:
     if completing := os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS"):
-        arguments = completing.split()[1:]  # the shell asks how a line may go on
+        arguments = completing.split()[1:]  # the shell completes a line
     return next((word for word in arguments if not word.startswith("-")), None)
 
 
 def application(wanted: str | None) -> typer.Typer:
-    """Build the application, importing only the module of the command that was asked for."""
+    """Return the application; of its commands, import only the wanted module."""
     app = typer.Typer(
         cls=CommandGroup,
         no_args_is_help=True,
@@ -154,7 +154,7 @@ def application(wanted: str | None) -> typer.Typer:
 
 
 def _listed_only() -> None:
-    """Stand in `--help`'s list for a command whose module was not imported."""
+    """Entry in the list of `--help` for a command whose module is not imported."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -172,7 +172,7 @@ def _numalab(
         bool,
         typer.Option(
             "--version",
-            help="Print the versions: numalab's, QEMU's, libvirt's.",
+            help="Print the versions of numalab, QEMU and libvirt.",
             is_eager=True,
             callback=_print_version,
         ),
@@ -181,6 +181,6 @@ def _numalab(
 ) -> None:
     """A NUMA topology lab for Linux scheduler developers.
 
-    Boots a kernel on virtual machines of any NUMA shape, records what NUMA balancing decided, and
-    reports what a patch changed. Try `numalab boot ring-4 -- numactl -H`.
+    Boots a kernel on virtual NUMA machines, records the decisions of the scheduler, and compares
+    a patched kernel with its baseline. Start with `numalab boot ring-4 -- numactl -H`.
     """

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,59 +14,55 @@ from numalab.machine.model import PageKind
 T = TypeVar("T")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Connect = Annotated[str, typer.Option("--connect", help="The libvirt connection.")]
-Guests = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Guests at once.")]
+Connect = Annotated[str, typer.Option("--connect", help="URI of the libvirt connection.")]
+Guests = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Number of guests that run at once.")
+]
 Compilers = Annotated[
-    int | None, typer.Option("-j", "--jobs", min=1, help="Compilers at once; else one a CPU.")
+    int | None,
+    typer.Option("-j", "--jobs", min=1, help="Number of compilers at once; default: CPUs."),
 ]
-Topology = Annotated[str, typer.Argument(help="A machine: its name in topologies/, or a file.")]
-Results = Annotated[Path, typer.Argument(help="A folder below reports/, as `run` printed it.")]
-Kernel = Annotated[str, typer.Option(help="A kernel of kernel-configs/.")]
-Image = Annotated[str, typer.Option(help="A root file system of images/.")]
-Cmdline = Annotated[
-    list[str] | None, typer.Option(help="A word for the kernel command line; repeatable.")
-]
-Seed = Annotated[int, typer.Option(help="What varies between runs in icount mode.")]
-Keep = Annotated[Path | None, typer.Option(help="Leave the run directory here.")]
-Mismatch = Annotated[
-    bool, typer.Option(help="Go on with a guest that is not the machine asked for.")
-]
-Studies = Annotated[list[str], typer.Argument(help="Studies: their names in studies/, or files.")]
-Preset = Annotated[str | None, typer.Option(help="A preset of the studies, such as quick or full.")]
-StudyMode = Annotated[ModeName | None, typer.Option(help="Instead of the study's own.")]
-Mode = Annotated[ModeName, typer.Option(help="auto: kvm where it works.")]
-Host = Annotated[Path | None, typer.Option(help="A recorded host file instead of this host.")]
+Topology = Annotated[str, typer.Argument(help="Name of a topology, or a topology file.")]
+Results = Annotated[Path, typer.Argument(help="Folder of results, as printed by `numalab run`.")]
+Kernel = Annotated[str, typer.Option(help="Name of a kernel from `numalab kernel list`.")]
+Image = Annotated[str, typer.Option(help="Name of an image from `numalab image list`.")]
+Cmdline = Annotated[list[str] | None, typer.Option(help="Kernel parameter to add; repeatable.")]
+Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
+Keep = Annotated[Path | None, typer.Option(help="Keep the run directory in this folder.")]
+Mismatch = Annotated[bool, typer.Option(help="Continue if the guest differs from its topology.")]
+Studies = Annotated[list[str], typer.Argument(help="Names of studies, or study files.")]
+Preset = Annotated[str | None, typer.Option(help="Preset of the studies, such as quick or full.")]
+StudyMode = Annotated[ModeName | None, typer.Option(help="Override the mode of the study.")]
+Mode = Annotated[ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works.")]
+Host = Annotated[Path | None, typer.Option(help="Use a recorded host file instead of this host.")]
 Pages = Annotated[
     PageKind,
-    typer.Option("--pages", help="What guest memory is made of; hugepages are reserved for it."),
+    typer.Option("--pages", help="Backing of guest memory; hugepages are reserved."),
 ]
 Emulator = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The QEMU of the modes timed and icount, instead of a study's; numalab emulator list.",
+        help="Emulator for modes timed and icount, from `numalab emulator list`.",
     ),
 ]
 Pin = Annotated[
     str | None,
-    typer.Option("--pin", help="The host CPU of each vCPU, in order, such as 4-5,20,22."),
+    typer.Option("--pin", help="Host CPU of each vCPU, in order, such as 4-5,20,22."),
 ]
 Nodes = Annotated[
     str | None,
-    typer.Option("--nodes", help="The host node of each guest node, in order, such as 0,2."),
+    typer.Option("--nodes", help="Host node of each guest node, in order, such as 0,2."),
 ]
 
 
 def in_order(text: str | None, option: str) -> tuple[int, ...]:
-    """Read the numbers of such an option, in their order; none where it is absent.
-
-    Raises UserError.
-    """
+    """Return the numbers of --pin or --nodes in their order. Raises UserError."""
     return parsed(parse_cpu_order, text or "", option)
 
 
 def parsed(parse: Callable[[str], T], text: str, option: str) -> T:
-    """Read an option's text. Raises UserError, with the option, where `parse` finds it wrong."""
+    """Return the parsed text of an option. Raises UserError where `parse` fails."""
     try:
         return parse(text)
     except ValueError as error:

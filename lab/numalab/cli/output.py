@@ -1,4 +1,4 @@
-"""How commands print: a table for people or one JSON document for programs; progress."""
+"""Output of commands: a table or one JSON document, and progress."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no termina
 
 
 def emit(value: object, as_json: bool, text: "RenderableType") -> None:
-    """Print `value` as one JSON document, or `text` for people.
+    """Print `value` as one JSON document, or `text`.
 
     Dataclasses become objects, tuples lists, paths strings.
     """
@@ -51,9 +51,9 @@ def picked(value: object, *names: str) -> dict[str, Any]:
 
 
 def pass_on(data: bytes, stream: TextIO) -> None:
-    """Print what a guest printed, byte for byte; on a terminal without control characters.
+    """Print the output of a guest; on a terminal, replace control characters.
 
-    Those could do anything to it: set its title, answer for its user, hide what comes after.
+    Control characters of an untrusted guest could type answers or hide later output.
     """
     if stream.isatty():
         lines = data.decode("utf-8", "replace").split("\n")
@@ -64,40 +64,37 @@ def pass_on(data: bytes, stream: TextIO) -> None:
 
 
 def _plainly(line: str) -> str:
-    """Replace what a terminal would not print as itself; a line may end as on DOS."""
+    """Replace unprintable characters; drop a carriage return at the end."""
     text = line.removesuffix("\r")
     return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)
 
 
 def say(text: str) -> None:
-    """Print a message on stderr, so that stdout stays the result.
-
-    Whatever it quotes, nothing but text and line breaks reaches the terminal.
-    """
+    """Print a message on stderr, without control characters."""
     lines = (shown(line.expandtabs()) for line in text.split("\n"))
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def say_waiting(results: Path) -> None:
-    """Say that another numalab has these results, and may be about to end."""
-    say(f"waiting a moment: another numalab is using {shown(results)}")
+    """Print that another process holds the lock of these results."""
+    say(f"waiting: another numalab is using {shown(results)}")
 
 
 @contextmanager
-def goes_on(command: str) -> Iterator[None]:
-    """Say after Ctrl-C what goes on with the results."""
+def continued_by(command: str) -> Iterator[None]:
+    """Print after Ctrl-C which command continues."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"finished runs are kept; {command} goes on")
+        say(f"finished runs are kept; {command} continues")
         raise
 
 
 @contextmanager
 def progress_lines(title: str) -> Iterator[Progress]:
-    """Show how far something is: a bar on a terminal, else a plain line now and then.
+    """Show progress: a bar on a terminal, else a line every few seconds.
 
-    Gives a function of (message, fraction done from 0 to 1 or None when unknown).
+    Yields a function of (message, fraction done from 0 to 1, or None if unknown).
     """
     if sys.stderr.isatty():
         from rich.console import Console  # noqa: PLC0415

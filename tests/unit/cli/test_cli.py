@@ -1,4 +1,4 @@
-"""The command line itself: help that teaches, one message for an error, its exit code."""
+"""The command line: help, one message for an error, its exit code."""
 
 import io
 import json
@@ -9,12 +9,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from numalab.cli.main import COMMANDS
+from numalab.cli.main import COMMANDS, application
 from numalab.cli.output import pass_on
 from support.example_results import copy_example
 
@@ -32,6 +35,19 @@ def test_help_lists_every_command() -> None:
     done = numalab("--help")
     assert done.returncode == 0
     assert all(name in done.stdout for name in COMMANDS)
+
+
+def help_texts(command: Any) -> Iterator[str]:
+    yield command.get_help(typer.Context(command))
+    for subcommand in getattr(command, "commands", {}).values():
+        yield from help_texts(subcommand)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_no_path_that_a_wheel_lacks(name: str) -> None:
+    texts = list(help_texts(typer.main.get_command(application(name))))
+    assert len(texts) > len(COMMANDS)
+    assert not [text for text in texts if "docs/" in text or "tests/" in text]
 
 
 def test_version() -> None:

@@ -82,6 +82,6 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("mine\n")
     done = init(tmp_path)
     assert done.returncode == 2
-    assert "there is already Makefile" in done.stderr
+    assert "already exists: Makefile" in done.stderr
     assert (tmp_path / "Makefile").read_text() == "mine\n"
     assert list(tmp_path.iterdir()) == [tmp_path / "Makefile"]

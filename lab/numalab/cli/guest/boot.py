@@ -23,14 +23,14 @@ _KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
 
 def command(
     topology: options.Topology,
-    words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
+    words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
     kernel: options.Kernel = "debian-6.12",
     image: options.Image = "base",
     overlay: OverlayOption = None,
     mode: options.Mode = "auto",
     seed: options.Seed = 1,
     event: Annotated[
-        list[str] | None, typer.Option(help="Record this event (system:event); may be repeated.")
+        list[str] | None, typer.Option(help="Event to record, as system:event; repeatable.")
     ] = None,
     cmdline: options.Cmdline = None,
     pages: options.Pages = "memfd",
@@ -41,10 +41,10 @@ def command(
     allow_mismatch: options.Mismatch = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run one command in a guest, print what it prints, and exit with its exit code.
+    """Run a command in a guest, print its output, and exit with its exit code.
 
-    For example `numalab boot ring-4 -- numactl -H`. When the guest does not come that far, the
-    exit code is that of the error, and the message on stderr begins with `numalab:`.
+    For example `numalab boot ring-4 -- numactl -H`. If the guest fails before the command, the
+    message on stderr begins with `numalab:`, and the exit code is the code of that error.
     """
     model = load_topology(topology)
     spec, recipe = find_kernel(kernel), overlaid(image, overlay)

@@ -41,27 +41,29 @@ _LIMITS = Limits(boot=60.0, silence=60.0, total=600.0)
 def command(
     as_json: options.Json = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Install what is missing, with apt and pip.")
+        bool, typer.Option("--fix", help="Install missing packages with apt and pip.")
     ] = False,
     probe_again: Annotated[
-        bool, typer.Option("--probe-again", help="Try anew whether KVM runs a guest here.")
+        bool,
+        typer.Option("--probe-again", help="Test KVM again instead of using the stored result."),
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(help="Try a guest in kvm mode, and write what to send of this host here."),
+        typer.Option(help="Boot a guest in mode kvm and write a report of this host to this file."),
     ] = None,
-    kernel: Annotated[str, typer.Option(help="The report's guest: its kernel.")] = "debian-6.12",
-    image: Annotated[str, typer.Option(help="The report's guest: its root.")] = "base",
+    kernel: Annotated[str, typer.Option(help="Kernel of the guest of --report.")] = "debian-6.12",
+    image: Annotated[str, typer.Option(help="Image of the guest of --report.")] = "base",
     pages: options.Pages = "memfd",
     cmdline: Annotated[
-        list[str] | None, typer.Option(help="The report's guest: a word for its kernel.")
+        list[str] | None,
+        typer.Option(help="Kernel parameter of the guest of --report; repeatable."),
     ] = None,
 ) -> None:
-    """Say what this host has and lacks; each miss comes with the command that fixes it.
+    """Check this host and print the command that fixes each problem.
 
-    `MISS` is what every run needs, and ends with exit code 3; `lacks` only some uses need.
-    `--report FILE` boots a guest of two nodes where KVM can, and writes what was found as JSON:
-    the host's shape, versions, verdicts, plans and that guest's proof; no names, no paths.
+    `MISS`: every run needs it, and the exit code is 3. `lacks`: only some commands need it.
+    `--report FILE` boots a guest of two nodes if KVM works, and writes JSON: hardware, versions,
+    verdicts, plans and the proof of placement, without names and paths.
     """
     if probe_again:
         _probe_again()

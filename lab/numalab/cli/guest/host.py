@@ -14,22 +14,22 @@ from numalab.host.facts import Host, disturbances, host_to_dict
 from numalab.host.read import read_host, read_host_file
 from numalab.units import format_size
 
-app = typer.Typer(no_args_is_help=True, help="The host as hardware: show it, record it.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Keep `show` a command of its own; typer would fold a single one into the group."""
+    """Keep `show` a subcommand; typer folds a single command into its group."""
 
 
 @app.command()
 def show(
     host: options.Host = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document: a recording for --host.")
+        bool, typer.Option("--json", help="Print one JSON document, for `numalab place --host`.")
     ] = False,
 ) -> None:
-    """Show a host: nodes, distances, CPUs, caches, hugepages, and what disturbs timing.
+    """Show nodes, distances, CPUs, caches, hugepages and timing disturbances.
 
     `numalab host show --json > server.json` records a host for `numalab place --host`.
     """

@@ -21,18 +21,16 @@ from numalab.topology.topology import Topology
 def command(
     topology: options.Topology,
     host: options.Host = None,
-    mode: Annotated[str, typer.Option(help="kvm, tcg, icount or timed.")] = "kvm",
-    cpus: Annotated[
-        str | None, typer.Option(help="The host CPUs it may use, such as 0-3,8.")
-    ] = None,
+    mode: Annotated[str, typer.Option(help="Mode: kvm, tcg, icount or timed.")] = "kvm",
+    cpus: Annotated[str | None, typer.Option(help="Host CPUs to use, such as 0-3,8.")] = None,
     pin: options.Pin = None,
     nodes: options.Nodes = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say where a guest would run on a host, and what that distorts.
+    """Predict the placement of a guest on a host, and its distortions.
 
-    For example `numalab place mesh-8 --host server.json`, where `numalab host show --json` on the
-    server wrote server.json. Nothing is started.
+    For example `numalab place mesh-8 --host server.json`, with server.json from `numalab host show
+    --json` on the server. No guest is started.
     """
     machine = load_topology(topology)
     facts = read_host_file(host) if host else read_host()

@@ -40,18 +40,23 @@ def command(
     kernel: options.Kernel = "debian-6.12",
     image: options.Image = "base",
     overlay: OverlayOption = None,
-    mode: Annotated[ModeName, typer.Option(help="auto: kvm where it works, else tcg.")] = "auto",
-    gdb: Annotated[bool, typer.Option("--gdb", help="Let a debugger look at the kernel.")] = False,
+    mode: Annotated[
+        ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else tcg.")
+    ] = "auto",
+    gdb: Annotated[
+        bool,
+        typer.Option("--gdb", help="Print the command that attaches a debugger to the kernel."),
+    ] = False,
     cmdline: options.Cmdline = None,
     pages: options.Pages = "memfd",
     pin: options.Pin = None,
     nodes: options.Nodes = None,
     connection: options.Connect = EMBED,
 ) -> None:
-    """Boot a guest and open a shell in it, on this terminal.
+    """Boot a guest and open a shell in it.
 
-    `exit` or Ctrl-D ends the guest, and so does Ctrl-] whatever it is doing. Ctrl-C reaches what
-    runs in it. Nothing is recorded.
+    `exit` or Ctrl-D ends the guest; Ctrl-] also ends a guest that hangs. Ctrl-C goes to the guest.
+    Nothing is recorded.
     """
     model = load_topology(topology)
     spec, recipe = find_kernel(kernel), overlaid(image, overlay)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from numalab.cli import options
-from numalab.cli.output import ModeName, emit, goes_on, progress_lines, say
+from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, prepare_benches
@@ -35,62 +35,68 @@ def command(
     kernel: Annotated[
         list[str] | None,
         typer.Option(
-            help="The kernel to hunt on: debian-6.12. With --replay it may be given several times;"
-            " left out: those that each case names."
+            help="Kernel to test (default: debian-6.12). With --replay: repeatable; default: the"
+            " kernels of the case."
         ),
     ] = None,
     properties: Annotated[
         str | None,
         typer.Option(
-            help=f"Only these, with commas: {', '.join([*OF_BOOT, *PROPERTIES.built_in()])}."
+            help=f"Properties, with commas: {', '.join([*OF_BOOT, *PROPERTIES.built_in()])}."
         ),
     ] = None,
-    budget: Annotated[str, typer.Option(help="How long: 90s, 20m, 2h.")] = "20m",
+    budget: Annotated[str, typer.Option(help="Wall time, such as 90s, 20m or 2h.")] = "20m",
     machines: Annotated[
-        int, typer.Option(min=0, help="At most so many machines; 0: no bound.")
+        int, typer.Option(min=0, help="Maximum number of machines; 0: no limit.")
     ] = 0,
     loads: Annotated[
-        int, typer.Option(min=0, max=99, help="Loads a machine at most; 0: as many as pay a boot.")
+        int,
+        typer.Option(
+            min=0, max=99, help="Maximum loads of a machine; 0: as many as a boot pays for."
+        ),
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed; the same seed generates the same cases.")
+    ] = 1,
     jobs: options.Guests = None,
-    first: Annotated[
-        bool, typer.Option("--first", help="Stop at the first that is found.")
-    ] = False,
+    first: Annotated[bool, typer.Option("--first", help="Stop at the first violation.")] = False,
     survey: Annotated[
-        bool, typer.Option("--survey", help="Confirm and shrink nothing: how close it all comes.")
+        bool,
+        typer.Option(
+            "--survey", help="Print the distribution of each property; confirm and shrink nothing."
+        ),
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
-            help="Only what this kernel does not violate counts. Left out: the kernel without its"
-            " last series; none: no other."
+            help="Baseline: ignore violations that this kernel shares. Default: the kernel without"
+            " its last series; none: no baseline."
         ),
     ] = None,
     mode: Annotated[
-        ModeName, typer.Option(help="auto: kvm where it works, else icount.")
+        ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
     ] = "icount",
     emulator: options.Emulator = None,
-    show: Annotated[
-        bool, typer.Option("--list", help="List the properties, and check none.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
     again: Annotated[
-        bool, typer.Option("--replay", help="Do the cases of hunts/ again instead, on --kernel.")
+        bool, typer.Option("--replay", help="Repeat the stored cases of hunts/ on --kernel.")
     ] = False,
-    junit: Annotated[Path | None, typer.Option(help="With --replay: write JUnit XML.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="With --replay: write JUnit XML to this file.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where boots and cases go: reports/hunts/<kernel>")
+        Path | None, typer.Option(help="Folder of boots and cases (default: reports/hunts/KERNEL).")
     ] = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
-    """Look for machines and loads on which a kernel misbehaves, and make them small.
+    """Search for machines and loads that violate a scheduler property.
 
-    Machines and loads are drawn from the seed; what violates a property is confirmed in a boot with
-    another seed, shrunk by booting what is smaller, and written as a study of its own. Stopped by
-    Ctrl-C, the same command goes on: no boot is done twice.
+    Machines and loads are generated from the seed. A violation is confirmed with another seed,
+    shrunk to a smaller machine and load, and written as a study. After Ctrl-C, the same command
+    continues without repeating a boot.
 
-    Exits with 1 when something was found.
+    Exits with 1 if a violation is confirmed.
     """
     if show:
         _list_properties(as_json)
@@ -124,7 +130,10 @@ def command(
             say(f"not judged: {result.error.splitlines()[0]}")
 
     store = Store(output or folder.parent)  # the boots of a rival serve the hunts on other kernels
-    with goes_on("the same command"), workers(store, jobs or host_jobs(), report_error) as crew:
+    with (
+        continued_by("the same command"),
+        workers(store, jobs or host_jobs(), report_error) as crew,
+    ):
         progress = Hunter(aim, bench, crew, say, references[0] if references else None).run()
         files = []
         for violation in progress.violations:
@@ -210,7 +219,10 @@ def _replay(
             made = prepare_benches([*specs.values()], mode, connection, tell, emulator=emulator)
             benches[emulator] = {bench.kernel.name: bench for bench in made}
     rows: list[Replayed] = []
-    with goes_on("the same command"), workers(Store(folder), jobs or 1, lambda *_: None) as crew:
+    with (
+        continued_by("the same command"),
+        workers(Store(folder), jobs or 1, lambda *_: None) as crew,
+    ):
         for path, case, table, seeds in tables:
             on = benches[emulators[path.stem]]
 

@@ -14,12 +14,12 @@ from numalab.units import format_seconds, format_size, parse_size
 
 DAY = 86400.0
 
-app = typer.Typer(no_args_is_help=True, help="The cache: list, prune.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_entries(as_json: options.Json = False) -> None:
-    """List kernels, source trees, packages, images, programs and kept boots: size, last use."""
+    """List kernels, sources, packages, images, programs and saved boots."""
     entries = list_cache()
     emit(entries, as_json, _table(entries))
     if not as_json:
@@ -30,18 +30,20 @@ def list_entries(as_json: options.Json = False) -> None:
 def prune(
     keep: Annotated[
         str | None,
-        typer.Option(help="Largest size of the rest of the cache: 20GiB."),
+        typer.Option(help="Maximum size of the cache after pruning, such as 20GiB."),
     ] = None,
     older_than: Annotated[
         float | None,
-        typer.Option(help="Remove entries not used for so many days.", min=0),
+        typer.Option(help="Remove entries that were unused for this number of days.", min=0),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only list.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the entries without removing them.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove the entries that were unused for the longest time, and none in use.
+    """Remove the least recently used entries, except entries in use.
 
-    Everything in the cache can be built or fetched again.
+    numalab builds or fetches a removed entry again when a command needs it.
     """
     if keep is None and older_than is None:
         raise UserError("needs --keep SIZE, --older-than DAYS, or both")

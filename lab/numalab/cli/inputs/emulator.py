@@ -16,18 +16,18 @@ from numalab.emulator.emulator_artifact import (
 from numalab.emulator.emulator_specs import EmulatorSpec, find_emulator, load_emulators
 from numalab.source.series import load_series
 
-app = typer.Typer(no_args_is_help=True, help="Emulators: list, show, build.")
+app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[
-    str | None, typer.Argument(help="A name from `numalab emulator list`; by default the first.")
+    str | None, typer.Argument(help="Name from `numalab emulator list`; default: the first.")
 ]
 
 
 @app.command("list")
 def list_emulators(as_json: options.Json = False) -> None:
-    """List the emulators of emulator-configs/emulators.toml, with state, source and series.
+    """List the emulators with their state, source and series.
 
-    The first is the default, which mode timed uses.
+    The first is the default of mode timed.
     """
     emulators = [(spec, built_emulator(spec)) for spec in load_emulators().values()]
     table = Table("emulator", "built", "version", "source", "series", box=None)
@@ -39,7 +39,7 @@ def list_emulators(as_json: options.Json = False) -> None:
 
 @app.command()
 def show(name: Name = None, as_json: options.Json = False) -> None:
-    """Show the inputs of an emulator (source, patches, options) and the built emulator."""
+    """Show the source, patches, options and build of an emulator."""
     spec = find_emulator(name)
     built = built_emulator(spec)
     info = load_series(spec.series).info
@@ -65,9 +65,9 @@ def build(
     jobs: options.Compilers = None,
     as_json: options.Json = False,
 ) -> None:
-    """Build an emulator that is not in the cache, which takes minutes.
+    """Build an emulator unless it is in the cache; a build takes minutes.
 
-    After Ctrl-C the next build continues.
+    After Ctrl-C, the next build continues.
     """
     spec = find_emulator(name)
     built = built_emulator(spec)

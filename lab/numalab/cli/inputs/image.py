@@ -16,12 +16,12 @@ from numalab.units import format_size
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A recipe in images/, without .toml.")]
+Name = Annotated[str, typer.Argument(help="Name from `numalab image list`.")]
 
 
 @app.command("list")
 def list_images(as_json: options.Json = False) -> None:
-    """List the recipes, and the size of built images."""
+    """List image recipes and the sizes of built images."""
     recipes = load_usable(list_recipes(), load_recipe)
     rows = [(recipe, built_image(recipe)) for recipe in recipes]
     table = Table(box=None, pad_edge=False)
@@ -36,7 +36,7 @@ def list_images(as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show(name: Name, as_json: options.Json = False) -> None:
-    """Show a recipe, and the packages with versions of a built image."""
+    """Show an image recipe and the package versions of its build."""
     recipe = load_recipe(name)
     built = built_image(recipe)
     emit(_summary(recipe, built), as_json, _described(recipe, built))
@@ -44,12 +44,14 @@ def show(name: Name, as_json: options.Json = False) -> None:
 
 @app.command("build")
 def build(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Recipes.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Build all recipes of images/.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names of image recipes.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Build all recipes.")] = False,
     overlay: OverlayOption = None,
     as_json: options.Json = False,
 ) -> None:
-    """Build images, or find them in the cache, and print where they are."""
+    """Build images unless they are in the cache, and print their paths."""
     if every == bool(names):
         raise UserError("needs either names or --all", key="NAME...", choices=list_recipes())
     recipes = [overlaid(name, overlay) for name in (names or list_recipes())]
@@ -66,10 +68,10 @@ def build(
 def shell(
     name: Name,
     overlay: OverlayOption = None,
-    topology: Annotated[str, typer.Option(help="The machine to boot.")] = "mesh-2",
+    topology: Annotated[str, typer.Option(help="Topology to boot.")] = "mesh-2",
     kernel: options.Kernel = "debian-6.12",
 ) -> None:
-    """Boot an image on a small machine and open a shell in it, as `numalab shell` does."""
+    """Boot an image on a small topology and open a shell in it."""
     from numalab.cli.guest import shell as guest_shell  # noqa: PLC0415 - libvirt
 
     guest_shell.command(topology, kernel=kernel, image=name, overlay=overlay)

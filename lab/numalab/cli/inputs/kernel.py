@@ -27,16 +27,16 @@ from numalab.kernel.patch_series import find_series, refresh_series, with_series
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
 
-app = typer.Typer(no_args_is_help=True, help="Kernels: list, show, build, try a patch.")
+app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A name from `numalab kernel list`.")]
+Name = Annotated[str, typer.Argument(help="Name from `numalab kernel list`.")]
 
 
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
-    """List the kernels of kernel-configs/kernels.toml.
+    """List the kernels.
 
-    The columns are the state, release, series, hash of the configuration, and size.
+    Columns: build state, release, series, configuration hash, size.
     """
     kernels = [(spec, built_kernel(spec)) for spec in list_kernels().values()]
     table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
@@ -52,7 +52,7 @@ def list_command(as_json: options.Json = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: options.Json = False) -> None:
-    """Show the inputs of a kernel (source, patches, fragments) and the built kernel."""
+    """Show the source, patches, fragments and build of a kernel."""
     spec = find_kernel(name)
     built = built_kernel(spec)
     fragments = {f.name: f.summary for f in read_fragments(map(fragment_path, spec.fragments))}
@@ -79,10 +79,10 @@ def build(
     jobs: options.Compilers = None,
     as_json: options.Json = False,
 ) -> None:
-    """Build kernels that are not in the cache.
+    """Build kernels unless they are in the cache.
 
-    The first build takes minutes, a variant with another series takes seconds. After Ctrl-C the
-    next build continues.
+    The first build of a source takes minutes; with another series, it takes seconds. After Ctrl-C,
+    the next build continues.
     """
     named = load_kernels()
     if [every, source is not None, bool(names)].count(True) != 1:
@@ -107,17 +107,15 @@ def build(
 
 @app.command()
 def refresh(
-    series: Annotated[
-        str, typer.Argument(help="A series of kernel-configs/series, or a folder of patches.")
-    ],
+    series: Annotated[str, typer.Argument(help="Name of a patch series, or a folder of patches.")],
     base: Annotated[
-        str | None, typer.Option(help="The kernel; by default the first that has the series.")
+        str | None, typer.Option(help="Kernel to apply it to; default: the first with this series.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Renew the line numbers in the hunk headers of a series.
+    """Update the line numbers in the hunk headers of a series.
 
-    Only these numbers change. The message about a hunk that does not fit shows the file's lines.
+    Only these numbers change. If a hunk does not apply, the message shows the lines of the file.
     """
     users = [spec for spec in load_kernels().values() if series in spec.series]
     if base is None and not users:
@@ -133,14 +131,14 @@ def refresh(
 def config(
     name: Name,
     full: Annotated[
-        bool, typer.Option("--full", help="Print the whole .config; the kernel must be built.")
+        bool, typer.Option("--full", help="Print the whole .config of a built kernel.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Print a kernel's configuration with the origin of each line.
 
-    The origin is a fragment with its reason, the source's own tiny configuration, an option that
-    selects it, or a default. Options for other versions come last. A kernel that is not built is
+    The origin is a fragment with its reason, the tiny configuration of the source, an option that
+    selects it, or a default. Options for other versions come last. An unbuilt kernel is
     configured first.
     """
     spec = find_kernel(name)
@@ -149,7 +147,7 @@ def config(
         if built is None:
             raise UserError(f"{name} is not built; run: numalab kernel build {name}")
         if built.config is None:
-            raise UserError(f"the configuration of {name} is unknown: it was built elsewhere")
+            raise UserError(f"no configuration of {name}: it was built elsewhere")
         text = built.config.read_text(encoding="utf-8")
         emit({"kernel": name, "config": text}, as_json, text.rstrip("\n"))
         return
@@ -190,13 +188,14 @@ def _built_lines(built: BuiltKernel | None) -> list[str]:
 def try_patch(
     patch: Annotated[
         str,
-        typer.Argument(help="A patch, a mailbox, a folder, a range FROM..TO or a series' name."),
+        typer.Argument(help="Patch, mailbox, folder, range FROM..TO or series."),
     ],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command to run.")
+        list[str] | None,
+        typer.Argument(metavar="-- CMD...", help="Command to run; default: uname -a."),
     ] = None,
-    base: Annotated[str, typer.Option(help="The kernel to patch.")] = "debian-6.12",
-    topology: Annotated[str, typer.Option(help="The machine to boot.")] = "ring-4",
+    base: Annotated[str, typer.Option(help="Kernel to patch.")] = "debian-6.12",
+    topology: Annotated[str, typer.Option(help="Topology to boot.")] = "ring-4",
     image: options.Image = "base",
     mode: options.Mode = "auto",
     seed: options.Seed = 1,
@@ -205,10 +204,10 @@ def try_patch(
     allow_mismatch: options.Mismatch = False,
     as_json: options.Json = False,
 ) -> None:
-    """Apply a patch, build the kernel, boot it and run one command in it (`uname -a`).
+    """Apply a patch, build the kernel, boot it and run a command in it.
 
     For example `numalab kernel try --base debian-6.12 my.patch --topology ring-4 -- dmesg`. A patch
-    on top of a built kernel takes seconds.
+    of a built kernel takes seconds.
     """
     model, recipe = load_topology(topology), load_recipe(image)
     spec = with_series(find_kernel(base), patch)

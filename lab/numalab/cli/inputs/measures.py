@@ -11,18 +11,18 @@ from numalab.cli.output import emit, picked
 def command(
     as_json: options.Json = False,
 ) -> None:
-    """List every measure: its unit, which way is better, its kind, source and definition.
+    """List the measures: unit, better direction, kind, source and definition.
 
-    A name with `{node}` stands for one measure of each node. docs/reference/measures.md says more.
+    A name with `{node}` stands for one measure of each node.
     """
     table = Table(box=None, padding=(0, 2, 1, 0), pad_edge=False)
     for title in ("measure", "unit", "better", "kind"):
         table.add_column(title, overflow="fold")
     table.add_column("definition, source", overflow="fold", ratio=1)
-    found = tuple(families())
-    for each in found:
-        told = Text.assemble(each.definition, "\n", (each.source, "dim"))
-        table.add_row(Text(each.name), each.unit, each.direction, each.kind, told)
+    measures = tuple(families())
+    for measure in measures:
+        text = Text.assemble(measure.definition, "\n", (measure.source, "dim"))
+        table.add_row(Text(measure.name), measure.unit, measure.direction, measure.kind, text)
     names = ("name", "unit", "direction", "kind", "definition", "source")
-    document = [picked(each, *names) for each in found]
+    document = [picked(measure, *names) for measure in measures]
     emit(document, as_json, table)

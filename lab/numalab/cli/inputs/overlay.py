@@ -9,11 +9,11 @@ from numalab.image.recipe import Recipe, load_recipe, with_overlay
 
 OverlayOption = Annotated[
     Path | None,
-    typer.Option("--overlay", help="A folder whose files are copied over the image."),
+    typer.Option("--overlay", help="Copy the files of this folder over the image."),
 ]
 
 
 def overlaid(name: str, overlay: Path | None) -> Recipe:
-    """Load a recipe, with a folder on top if one is named. Raises UserError."""
+    """Load a recipe, with the files of `overlay` on top. Raises UserError."""
     recipe = load_recipe(name)
     return with_overlay(recipe, overlay) if overlay else recipe

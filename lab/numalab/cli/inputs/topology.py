@@ -1,4 +1,4 @@
-"""`numalab topology`: machines, before they boot."""
+"""`numalab topology`: list, show, check, predict, diff, import."""
 
 import sys
 from pathlib import Path
@@ -31,24 +31,24 @@ from numalab.units import counted
 if TYPE_CHECKING:
     from numalab.topology.predict.hazards import Hazard
 
-app = typer.Typer(no_args_is_help=True, help="Machines: list, show, check, predict, diff, import.")
+app = typer.Typer(no_args_is_help=True)
 
 MAX_ERRORS = 25  # of each file that `check` shows
 
 Format = Literal["text", "json", "svg", "dot", "xml", "qemu", "vng", "numactl", "toml"]
-Name = Annotated[str, typer.Argument(help="A name from `numalab topology list`, or a file.")]
-Kernel = Annotated[str, typer.Option("--kernel-version", help="A kernel version, 5.10 or later.")]
+Name = Annotated[str, typer.Argument(help="Name from `numalab topology list`, or a file.")]
+Kernel = Annotated[str, typer.Option("--kernel-version", help="Kernel version, 5.10 or later.")]
 VendorOption = Annotated[
-    Vendor, typer.Option(help="The guest's CPUs: amd (qemu64, max under TCG), zen or intel.")
+    Vendor, typer.Option(help="Vendor of guest CPUs: amd (qemu64, max under TCG), zen or intel.")
 ]
 BeforeFix = Annotated[
-    bool, typer.Option("--before-group-fix", help="Build sched groups as before Linux 4.13.")
+    bool, typer.Option("--before-group-fix", help="Predict the sched groups of Linux before 4.13.")
 ]
 
 
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
-    """List the machines in topologies/."""
+    """List the topologies."""
     topologies = load_usable(list_topologies(), load_topology)
     width = max((len(topology.name) for topology in topologies), default=0)
     lines = [
@@ -73,11 +73,11 @@ def list_command(as_json: options.Json = False) -> None:
 def show(
     name: Name,
     form: Annotated[
-        Format, typer.Option("--format", help="What to print; xml is libvirt's <cpu> element.")
+        Format, typer.Option("--format", help="Output format; xml is the <cpu> element of libvirt.")
     ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
 ) -> None:
-    """Show a machine: drawing, nodes and distances, or the form that another program reads.
+    """Show the nodes and distances of a topology, or export it.
 
     For example `numalab topology show ring-4 --format qemu`.
     """
@@ -100,7 +100,7 @@ def _losses(topology: Topology, form: Format) -> tuple[str, ...]:
 
 
 def _rendered(topology: Topology, form: Format) -> str:
-    """Render a machine; each form's module is imported only when it is asked for."""
+    """Render a topology; import only the module of the form."""
     # ruff: noqa: PLC0415
     if form == "text":
         from numalab.topology.view.terminal import render_terminal
@@ -130,10 +130,10 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Topology files.")],
     as_json: options.Json = False,
 ) -> None:
-    """Check files: everything that is wrong with each, then what is a hazard to the scheduler.
+    """Print the errors of topology files, and their hazards to the scheduler.
 
-    Prints the first 25 errors of a file and the number of the rest. Exits with 2 when a file is
-    wrong; hazards alone are not wrong.
+    At most 25 errors of a file are printed. Exits with 2 if a file has an error; a hazard is not an
+    error.
     """
     from numalab.topology.predict.hazards import hazards
 
@@ -173,14 +173,14 @@ def predict_command(
     name: Name,
     *,
     kernel_version: Kernel = DEFAULT_KERNEL,
-    cpu: Annotated[int | None, typer.Option(help="Show only this CPU.")] = None,
+    cpu: Annotated[int | None, typer.Option(help="Print only this CPU.")] = None,
     before_group_fix: BeforeFix = False,
     vendor: VendorOption = "amd",
     as_json: options.Json = False,
 ) -> None:
-    """Predict what the kernel will make of a machine: NUMA levels, sched domains, groups, hazards.
+    """Predict NUMA levels, sched domains, groups and hazards of a topology.
 
-    A group's own CPUs come first; `balanced by` names the CPUs that arrive at it.
+    The CPUs of a group come first, then `balanced by` with the CPUs that balance it.
     """
     from numalab.topology.predict.hazards import hazards
 
@@ -266,10 +266,9 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
 
 @app.command()
 def diff(a: Name, b: Name, as_json: options.Json = False) -> None:
-    """Show how two machines differ. Exits with 1 when they do, like diff(1).
+    """Print the differences of two topologies. Exits with 1 if they differ.
 
-    The columns are named as the machines on the command line; the JSON has these names as `a` and
-    `b`.
+    The JSON document calls the two topologies `a` and `b`.
     """
     from numalab.topology.differences import compare_topologies
 
@@ -299,22 +298,22 @@ def diff(a: Name, b: Name, as_json: options.Json = False) -> None:
 @app.command("import")
 def import_command(
     source: Annotated[
-        str, typer.Argument(help="A file, `-` for stdin, or a folder such as /sys.")
+        str, typer.Argument(help="File, `-` for stdin, or a folder such as /sys.")
     ] = "-",
     name: Annotated[
-        str | None, typer.Option(help="The topology's name; with --output, the file has it.")
+        str | None, typer.Option(help="Name of the topology; with --output, the stem of the file.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write this file, not stdout.")
+        Path | None, typer.Option("--output", "-o", help="Write to this file.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make a topology file of what another machine says about itself.
+    """Make a topology file from the description of a real machine.
 
     Reads the output of `numactl -H`, the XML of `lstopo --of xml`, or a sysfs tree (/sys, or a copy
-    of its devices/system/node). For example `ssh host numactl -H | numalab topology import`. What
-    had to be changed is printed, and written into the file as comments; in the JSON, `old_cpus` and
-    `old_nodes` are the machine's own numbers, in the order of the new ones.
+    of its devices/system/node). For example `ssh host numactl -H | numalab topology import`.
+    Changes are printed, and written into the file as comments. In the JSON, `old_cpus` and
+    `old_nodes` are the numbers on the real machine, in the order of the new numbers.
     """
     from numalab.topology.export import render_topology_file
     from numalab.topology.importers.any_format import read_machine

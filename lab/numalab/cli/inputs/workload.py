@@ -1,4 +1,4 @@
-"""`numalab workload`: the commands that studies run, fitted to a machine."""
+"""`numalab workload`: list and show workloads."""
 
 import shlex
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_all(as_json: options.Json = False) -> None:
-    """List the workloads and the part of the kernel that they stress."""
+    """List the workloads and the kernel code that they stress."""
     workloads = load_usable(list_workloads(), load_workload)
     rows = [(workload.name, workload.table.stresses) for workload in workloads]
     facts = [_summary(workload) for workload in workloads]
@@ -36,11 +36,11 @@ def list_all(as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A workload: the name of its folder in workloads/.")],
-    topology: Annotated[str, typer.Option(help="The machine to fit it to.")] = "ring-4",
+    name: Annotated[str, typer.Argument(help="Name from `numalab workload list`.")],
+    topology: Annotated[str, typer.Option(help="Topology that sets its values.")] = "ring-4",
     as_json: options.Json = False,
 ) -> None:
-    """Show a workload's parameters and metrics, and its values on a machine."""
+    """Show the parameters and metrics of a workload for a topology."""
     workload = load_workload(name)
     machine = load_topology(topology)
     bound = resolve(workload, {}, machine)

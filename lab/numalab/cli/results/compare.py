@@ -27,21 +27,20 @@ ORDER: tuple[Outcome, ...] = ("worse", "better", "different", "not comparable")
 
 
 def command(
-    before: Annotated[
-        Path, typer.Argument(help="Results of a study, as `run` printed the folder.")
+    before: Annotated[Path, typer.Argument(help="Folder of results, as printed by `numalab run`.")],
+    after: Annotated[
+        Path, typer.Argument(help="Folder of results of the same study with other kernels.")
     ],
-    after: Annotated[Path, typer.Argument(help="Results of the same study with other kernels.")],
     fail_on: Annotated[
         Literal["worse"] | None,
-        typer.Option(help="Exit with 1 if a measure is worse or could not be compared."),
+        typer.Option(help="Exit with 1 if a measure is worse or cannot be compared."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two results of a study, each variant with itself, measure by measure.
+    """Compare two results of a study, each variant with itself, by measure.
 
-    Only the kernels may differ. Where anything else does, the runs are not comparable, and it is
-    named. Runs that were planned and have no result come first; with `--fail-on worse` they fail
-    as well.
+    Only the kernels may differ; any other difference is printed, and the runs are not compared.
+    Planned runs without a result come first; with `--fail-on worse` they fail too.
     """
     versus = compare_results(Results(before), Results(after))
     document = picked(versus, "before", "after", "worse", "whole", "unfinished", "cells")

@@ -20,18 +20,20 @@ def command(
     results: options.Results,
     target: Annotated[
         Path,
-        typer.Argument(help="The archive to write, such as out.tar.zst; a folder with --compact."),
+        typer.Argument(help="Archive to write, such as out.tar.zst; with --compact, a folder."),
     ],
     compact: Annotated[
         bool,
-        typer.Option("--compact", help="Write a folder: one table of measures, and the changelog."),
+        typer.Option(
+            "--compact", help="Write a folder with a table of measures and the changelog."
+        ),
     ] = False,
 ) -> None:
-    """Pack results into one file for somebody else. Runs without result are left out.
+    """Pack the finished runs of results into one file.
 
-    With `--compact` the target is a folder with compact.parquet (all measures and manifests) and
-    changelog.txt. `report`, `compare`, `query` and `verify` read it like whole results. Events,
-    timelines and logs are left out; `numalab verify --output` recreates them.
+    With `--compact`, the target is a folder with compact.parquet (all measures and manifests) and
+    changelog.txt. `report`, `compare`, `query` and `verify` read it like whole results. It has no
+    events, timelines and logs; `numalab verify --output` recreates them.
     """
     if compact:
         written = Results(target)

@@ -13,15 +13,15 @@ from numalab.results.archive import import_results
 
 
 def command(
-    archive: Annotated[Path, typer.Argument(help="An archive that `export` wrote.")],
+    archive: Annotated[Path, typer.Argument(help="Archive of `numalab export`.")],
     output: Annotated[
-        Path | None, typer.Option(help="The folder to make, instead of reports/imported/<name>.")
+        Path | None, typer.Option(help="Folder to create (default: reports/imported/NAME).")
     ] = None,
 ) -> None:
-    """Unpack results that somebody else packed, and print their folder.
+    """Unpack an archive of results, and print their folder.
 
-    An archive is not trusted: names, sizes and numbers of files are checked, and nothing is left
-    of one that is refused. Pages in it are left out; `numalab report` makes them from the runs.
+    Archives are not trusted: names, sizes and numbers of files are checked, and a bad archive
+    leaves no file. HTML pages are not unpacked; `numalab report` makes them from the runs.
     """
     name = archive.name.removesuffix(".zst").removesuffix(".tar") or "results"
     target = output or project_dir() / "reports" / "imported" / name

@@ -24,17 +24,17 @@ SELECT run, mode, kernel, status, seconds, events, started FROM runs ORDER BY st
 
 def command(
     results: Annotated[
-        Path, typer.Argument(help="Results, or a folder with results below it, such as reports.")
+        Path, typer.Argument(help="Folder of results, or a folder above several, such as reports.")
     ],
     sql: Annotated[
-        str, typer.Argument(help="A SELECT from runs, measures or events; without it, all runs.")
+        str, typer.Argument(help="SELECT statement over runs, measures and events.")
     ] = LIST,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Ask with SQL about runs, their measures and their events.
+    """Query runs, measures and events with SQL.
 
-    Keeps a catalogue (Parquet) in each folder of results; only runs that are new are read.
+    Each folder of results keeps a catalogue (Parquet); only new runs are read again.
     """
     table = query([catalogue(entry) for entry in find_results(results)], sql)
     if as_csv:

@@ -18,28 +18,27 @@ from numalab.results.layout import Results
 
 def command(
     results: Annotated[
-        list[Path], typer.Argument(help="Folders below reports/, as `run` printed them.")
+        list[Path], typer.Argument(help="Folders of results, as printed by `numalab run`.")
     ],
     form: Annotated[
         str,
         typer.Option(
-            "--format", help=f"What to print: {', '.join(FORMATS.built_in())}, or a plug-in's."
+            "--format", help=f"Output format: {', '.join(FORMATS.built_in())}, or a plug-in's."
         ),
     ] = "table",
     overview: Annotated[
         Path | None,
-        typer.Option(help="Write one HTML page over all these results to this file."),
+        typer.Option(help="Write an HTML overview of all results to this file."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
 ) -> None:
-    """Make the report of results that exist anew, and print it.
+    """Write and print the report of stored results, without a boot.
 
-    index.html, changelog.txt and report.json in the results are written again from the runs'
-    measures and events; no guest is started. `--format perfetto` writes a trace of one run of each
-    variant beside its measures, and prints where.
+    index.html, changelog.txt and report.json are made again from the measures and events of the
+    runs. `--format perfetto` writes a trace of one run of each variant, and prints its path.
 
-    Planned runs without a result come first, with the reason. Exits with 1 when no run of some
-    results has finished.
+    Planned runs without a result come first, with the reason. Exits with 1 if a folder has no
+    finished run.
     """
     wanted = FORMATS.find("json" if as_json else form)
     if len(results) > 1 and (as_json or form != "table"):

@@ -31,33 +31,33 @@ from numalab.topology.topology import Topology
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A trace.dat, as trace-cmd writes it.")],
+    file: Annotated[Path, typer.Argument(help="trace.dat file of trace-cmd.")],
     topology: Annotated[
-        str | None, typer.Option(help="The machine it is from: a topology's name, or a file.")
+        str | None, typer.Option(help="Topology of the recorded machine: a name or a file.")
     ] = None,
     numactl: Annotated[
         Path | None,
-        typer.Option(help="The machine it is from: what `numactl -H` printed there, or hwloc XML."),
+        typer.Option(help="Recorded machine as output of `numactl -H` or hwloc XML."),
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option(help="Measure the tasks of this name (* and ? as in a shell); repeatable."),
+        typer.Option(help="Name of the tasks to measure, with * and ?; repeatable."),
     ] = None,
     cpus: Annotated[
         str | None,
-        typer.Option(help="The CPUs that the tasks might use, as 2-3,6-7; all without."),
+        typer.Option(help="CPUs that the tasks may use, such as 2-3,6-7; default: all."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="A folder for the page, the events as Parquet, measures and analysis."),
+        typer.Option(help="Folder to write for page, events (Parquet), measures and analysis."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Decode and measure any recording, also one from bare metal; no guest is started.
+    """Measure a recording of trace-cmd, from a guest or from bare metal.
 
-    The window is between the markers `numalab: begin` and `numalab: end`, else the whole recording.
-    Without --topology and --numactl the nodes are not known, and measures of nodes are left out.
-    With --output there is a page to look at (index.html), where the machine is known.
+    The window is between the markers `numalab: begin` and `numalab: end`, or the whole recording.
+    Measures of nodes need --topology or --numactl. With one of them, --output also writes a page
+    (index.html).
     """
     machine = _machine(topology, numactl)
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")

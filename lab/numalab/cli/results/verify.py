@@ -22,33 +22,31 @@ from numalab.study.model import find_study
 def command(
     results: options.Results,
     runs: Annotated[
-        list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
+        list[str] | None, typer.Option("--run", help="Repeat only this run; repeatable.")
     ] = None,
     study: Annotated[
         str | None,
         typer.Option(
-            help="Your own file of the study, or its name in studies/. Without it, the kernels,"
-            " machines and images that the results name are taken from your lab, and a path is"
-            " refused."
+            help="Your study of these runs: a name or a file. Default: the kernels, topologies and"
+            " images of your lab with the stored names; a stored path is refused."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Keep the repeated runs in this folder, as whole results."),
+        typer.Option(help="Keep the repeated runs in this folder."),
     ] = None,
     jobs: options.Guests = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
-    """Execute stored runs again, and compare events and measures.
+    """Repeat stored runs, and compare their events and measures.
 
-    In icount and timed mode both must be identical, field for field. Inputs that differ from those
-    of the results (kernel, QEMU, compiler, ...) are named. Of compact results only the measures are
-    compared; `--output FOLDER` recreates their events, timelines and logs. An interrupted command
-    goes on with the same folder.
+    In modes icount and timed, every field must be identical. Inputs that differ (kernel, QEMU,
+    compiler, ...) are printed. Compact results have only measures to compare; `--output FOLDER`
+    recreates their events, timelines and logs. After an interruption, use the same folder again.
 
-    The results stay as they are, and nothing in them is built or run: they may be a stranger's.
-    Exits with 1 when a run is not identical.
+    The results are not trusted: they are not changed, and nothing in them is built or run. Exits
+    with 1 if a run is not identical.
     """
     connect(connection)
     with progress_lines("prepare") as tell, live_runs() as watch:

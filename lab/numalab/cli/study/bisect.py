@@ -15,7 +15,7 @@ from numalab.campaign.stopping import StoppingRule
 from numalab.cli import options
 from numalab.cli.hunt import bisect_case
 from numalab.cli.live import live_runs
-from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
+from numalab.cli.output import continued_by, emit, progress_lines, say, say_waiting
 from numalab.errors import UserError, shown
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import project_dir
@@ -29,52 +29,55 @@ _STYLES = {"good": "blue", "bad": "dark_orange", "skipped": "dim"}
 
 
 def command(
-    study: Annotated[
-        str | None, typer.Option(help="A study: its name in studies/, or a file.")
-    ] = None,
+    study: Annotated[str | None, typer.Option(help="Name of a study, or a study file.")] = None,
     measure: Annotated[
-        str | None, typer.Option(help="What tells good from bad (numalab measures).")
+        str | None, typer.Option(help="Measure that separates good from bad.")
     ] = None,
     case: Annotated[
-        Path | None, typer.Option(help="Instead of both: a case that `numalab hunt` wrote.")
+        Path | None, typer.Option(help="Case of `numalab hunt`, instead of --study and --measure.")
     ] = None,
     kernel: Annotated[
         str | None,
-        typer.Option(help="With --case: the kernel to start from, instead of the case's."),
+        typer.Option(help="With --case: kernel to start from, instead of the kernel of the case."),
     ] = None,
     good: Annotated[
-        str | None, typer.Option(metavar="REV", help="A revision before the change.")
+        str | None, typer.Option(metavar="REV", help="Revision before the change.")
     ] = None,
     bad: Annotated[
         str | None,
-        typer.Option(metavar="REV", help="One after it; git:PATH@REV says which repository."),
+        typer.Option(
+            metavar="REV", help="Revision after the change; git:PATH@REV selects the repository."
+        ),
     ] = None,
     series: Annotated[
-        str | None, typer.Option(help="Instead: which patch of this series made the change.")
+        str | None, typer.Option(help="Bisect the patches of this series instead of a git history.")
     ] = None,
     variant: Annotated[
-        str | None, typer.Option(help="Whose kernel to start from; the study's first.")
+        str | None, typer.Option(help="Variant whose kernel to start from; default: the first.")
     ] = None,
     cell: Annotated[
-        str | None, typer.Option(metavar="TOPOLOGY_LABEL", help="Where, in a study of several.")
+        str | None,
+        typer.Option(
+            metavar="TOPOLOGY_LABEL", help="Cell to measure; needed if the study has several."
+        ),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="A preset of the study.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Preset of the study.")] = None,
     mode: options.StudyMode = None,
-    max_runs: Annotated[int, typer.Option(min=3, help="Runs of a kernel at most.")] = 10,
+    max_runs: Annotated[int, typer.Option(min=3, help="Maximum runs of a kernel.")] = 10,
     jobs: options.Guests = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where the results go: reports/<study>/bisect-...")
+        Path | None, typer.Option(help="Folder of the results (default: reports/STUDY/bisect-...).")
     ] = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
     """Find the commit, or the patch of a series, that changed a measure.
 
-    Both ends are measured first; then kernels between them, each as often as it takes to tell
-    which end it is like. A kernel that does not build or boot is skipped. Runs that are done are
-    kept: after Ctrl-C, the same command goes on.
+    The good and the bad kernel run first, then kernels between them, until each is classified. A
+    kernel that does not build or boot is skipped. After Ctrl-C, the same command continues with the
+    finished runs.
 
-    Exits with 1 when the two ends do not differ.
+    Exits with 1 if good and bad do not differ.
     """
     if case is not None:
         if study is not None or measure is not None:
@@ -106,7 +109,7 @@ def command(
     bench = Bench(plan, where, chosen, folder, wanted, jobs, connection)
     say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
     connect(connection)
-    with goes_on("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
+    with continued_by("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
         bisection = run_bisection(
             bench,
             history,
@@ -163,9 +166,9 @@ def _text(bisection: Bisection) -> RenderableType:
 
 def _ending(bisection: Bisection) -> list[RenderableType]:
     if not bisection.first:
-        return [Text(f"no first bad one: {printable(bisection.ended)}", "bold")]
+        return [Text(f"no first bad step: {printable(bisection.ended)}", "bold")]
     steps = [Text(f"  {step.name}  {printable(step.title)}") for step in bisection.first]
     if len(steps) == 1:
-        return [Text("the first bad one:", "bold"), *steps]
-    intro = "the first bad one is one of these; all but the last had to be skipped:"
+        return [Text("first bad step:", "bold"), *steps]
+    intro = "the first bad step is in this list; all but the last were skipped:"
     return [Text(intro, "bold"), *steps]

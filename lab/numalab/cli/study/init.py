@@ -1,4 +1,4 @@
-"""`numalab init`: a lab folder of one's own."""
+"""`numalab init`: create a lab folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,20 +13,20 @@ TEMPLATE = Path(__file__).parent / "lab_folder"
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="The folder; made if it is not there.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path(),
 ) -> None:
-    """Make a lab folder: Makefile, study, kernel with a patch series, CI job, plug-in.
+    """Create a lab folder: Makefile, study, kernel, patch series, CI job, plug-in.
 
-    Nothing that is there is written over.
+    Existing files are never overwritten.
     """
     files = {
         path.relative_to(TEMPLATE): path.read_text(encoding="utf-8")
         for path in sorted(TEMPLATE.rglob("*"))
         if path.is_file()
     }
-    there = [str(name) for name in files if (folder / name).exists()]
-    if there:
-        raise UserError(f"there is already {', '.join(there)}", file=folder)
+    existing = [str(name) for name in files if (folder / name).exists()]
+    if existing:
+        raise UserError(f"already exists: {', '.join(existing)}", file=folder)
     for name, text in files.items():
         write_text(folder / name, text)
         say(f"made {shown(folder / name)}")

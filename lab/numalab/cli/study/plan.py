@@ -33,11 +33,11 @@ def command(
     jobs: options.Guests = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say what studies would run and how long that takes; nothing is built or started.
+    """List the runs of studies and estimate their time, without a build or boot.
 
-    A run's time is the median of earlier ones on this host where there are any, else an estimate.
-    Of each claim it says what would refute it, and, where runs of the study are stored, the
-    smallest change that so many seeds would show four times in five.
+    The time of a run is the median of earlier runs on this host, or an estimate. For each claim,
+    the condition that refutes it is printed. If the study has stored runs, the smallest change that
+    the seeds detect with a power of 80 % is printed too.
     """
     plans = [plan_study(find_study(study), preset) for study in studies]
     outlooks = [look_ahead(plan, mode) for plan in plans]

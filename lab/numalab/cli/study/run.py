@@ -18,7 +18,7 @@ from numalab.campaign.schedule import within_seconds
 from numalab.campaign.stopping import StoppingRule
 from numalab.cli import options
 from numalab.cli.live import live_runs
-from numalab.cli.output import emit, goes_on, progress_lines, say, say_waiting
+from numalab.cli.output import continued_by, emit, progress_lines, say, say_waiting
 from numalab.cli.results.report import show
 from numalab.errors import UserError, shown
 from numalab.files import make_dir, write_text
@@ -47,12 +47,12 @@ def command(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Where the results go, instead of reports/<study>/<time>; of several studies,"
-            " each in a folder of its name below it."
+            help="Folder of the results (default: reports/STUDY/TIME); with several studies,"
+            " each has a folder below it."
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the newest results of this study.")
+        bool, typer.Option("--resume", help="Continue the newest results of the study.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -60,62 +60,60 @@ def command(
             "--jobs",
             "-j",
             min=1,
-            help="Guests at once; by default one on each CPU, in kvm mode with CPUs of its own.",
+            help="Number of guests at once; default: one for each CPU, in mode kvm on own CPUs.",
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="Wall time such as 20m: do the most useful runs in it, cells before seeds."
-        ),
+        typer.Option(help="Wall time such as 20m; cells are covered before more seeds."),
     ] = None,
     until_significant: Annotated[
         str | None,
-        typer.Option(metavar="MEASURE", help="Add repetitions until this measure is decided."),
+        typer.Option(metavar="MEASURE", help="Add seeds until this measure is significant."),
     ] = None,
     max_runs: Annotated[
-        int, typer.Option(min=3, help="Runs of a variant at most, with --until-significant.")
+        int, typer.Option(min=3, help="Maximum runs of a variant with --until-significant.")
     ] = 10,
     pages: Annotated[
-        PageKind | None, typer.Option(help="What guest memory is made of, instead of the study's.")
+        PageKind | None, typer.Option(help="Override the backing of guest memory.")
     ] = None,
     emulator: options.Emulator = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Short for --executor cluster=ADDRESS."),
+        typer.Option(metavar="ADDRESS", help="Same as --executor cluster=ADDRESS."),
     ] = None,
     executor_name: Annotated[
         str,
         typer.Option(
             "--executor",
             metavar="NAME[=TEXT]",
-            help="Where guests run: processes of this host,"
-            " cluster=ADDRESS, or an executor of a plug-in.",
+            help="Executor of runs: processes (this host), cluster=ADDRESS, or a plug-in's.",
         ),
     ] = "processes",
     connection: options.Connect = EMBED,
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Record a guest that is not as predicted.")
+        bool,
+        typer.Option("--allow-mismatch", help="Record a guest that differs from its prediction."),
     ] = False,
     fail_fast: Annotated[
         bool,
-        typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails, or not."),
+        typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails."),
     ] = False,
     junit_file: Annotated[
-        Path | None, typer.Option("--junit", help="Write claims and failed runs as test cases.")
+        Path | None, typer.Option("--junit", help="Write claims and failed runs to a JUnit file.")
     ] = None,
     artifacts: Annotated[
-        Path | None, typer.Option(help="A folder for a CI system to keep.")
+        Path | None, typer.Option(help="Write reports for a CI system to this folder.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run studies: build their kernels, boot every run, measure, compare, report.
 
-    All studies are checked before anything is built. A run that fails keeps its files, and the
-    other runs go on. Ctrl-C keeps the finished runs; --resume continues.
+    All studies are checked before the first build. A run that fails keeps its files, and the
+    other runs continue. Ctrl-C keeps the finished runs; --resume continues.
 
-    Exits with 0 when everything was as the studies expect, with 1 when a claim did not hold, and
-    otherwise with the code of the first failure (docs/reference/exit-codes.md).
+    Exits with 0 if all claims hold, with 1 if a claim fails, and with the code of the first
+    failure if a run fails.
     """
     began = time.monotonic()
     plans = _plans(studies, preset, pages, emulator)
@@ -143,7 +141,7 @@ def command(
     if limit is not None:
         share = (deadline - time.monotonic()) / len(built)
         built = [_within(study, share, places) for study in built]
-    with live_runs() as on_schedule, goes_on("the same command with --resume"):
+    with live_runs() as on_schedule, continued_by("the same command with --resume"):
         failures = execute(
             built,
             places,

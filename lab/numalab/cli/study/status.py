@@ -24,9 +24,9 @@ def command(
     results: options.Results,
     as_json: options.Json = False,
 ) -> None:
-    """Say how far a study is: which runs are done, under way, failed, and what is left.
+    """Show which runs of a study are done, running, failed and waiting.
 
-    Reads the folder only, so it works from another terminal, and after the end.
+    The command reads only the folder of results; use it from another terminal during a run.
     """
     progress = read_progress(Results(results))
     emit(progress, as_json, _text(progress))
