@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import figures
-from numalab.report.cells import listed_comparisons
+from numalab.report.cells import SHOWN, listed_comparisons
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, ClaimOutcome, Standing, StudyResults
 from numalab.report.formats.format import register_format
@@ -17,7 +17,7 @@ from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_
 from numalab.results.layout import Results
 from numalab.statistics.comparison import Outcome
 
-MOST_BROKEN, FEWER_CAUSES = 5, 3  # in a summary that a screen of 25 lines holds
+MOST_BROKEN, FEWER_CAUSES, MOST_CELLS = 5, 3, 8  # in a summary that a screen of 25 lines holds
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
 OUTCOME_STYLES: dict[Outcome, str] = {
     "better": "bold blue",
@@ -48,7 +48,7 @@ class TableFormat:
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:
-    """Render runs without a result, then claims that do not hold; nothing if there are none."""
+    """Render runs without a result, claims that do not hold, and the cells that differ."""
     broken = [
         f"  {report.cell}: {claim.text}: measured {claim.measured}"
         for report in study.reports
@@ -62,11 +62,42 @@ def render_first(study: StudyResults) -> list[RenderableType]:
     if broken and study.cells > 1:
         title = f"{len(broken)} claims do not hold" if len(broken) > 1 else "1 claim does not hold"
         parts += [Text(title, "bold dark_orange")]
-        parts += [Text(figures.printable(line), no_wrap=True, overflow="ellipsis")
-                  for line in broken[:MOST_BROKEN]]  # fmt: skip
+        parts += [_cut_line(line) for line in broken[:MOST_BROKEN]]
         if len(broken) > MOST_BROKEN:
             parts.append(Text(f"  and {len(broken) - MOST_BROKEN} more"))
+    parts += [_cut_line(line) for line in _differences(study)]
     return [*parts, Text()] if parts else []
+
+
+def _differences(study: StudyResults) -> list[str]:
+    """Return a line for each of the first cells with a measure that differs; nothing for a study
+    of one cell."""
+    if study.cells < 2:
+        return []
+    lines = []
+    for report in study.reports:
+        changes = [
+            f"{row.measure} {figures.change(row, index)} {row.outcome_of(index)}"
+            + (f" in {variant.name}" if len(report.variants) > 2 else "")
+            for row in _listed(report)
+            for index, variant in enumerate(report.variants)
+            if index and row.outcome_of(index) in SHOWN
+        ]
+        if changes:
+            lines.append(f"  {report.cell}: {'; '.join(changes)}")
+    more = [f"  and {len(lines) - MOST_CELLS} more cells"] if len(lines) > MOST_CELLS else []
+    title = f"measures differ in {len(lines)} of {study.cells} cells"
+    return [title, *lines[:MOST_CELLS], *more]
+
+
+def _listed(report: CellReport) -> list[MeasureComparison]:
+    """Return the comparisons to list, the key measures first."""
+    rows = listed_comparisons(report)
+    return sorted(rows, key=lambda row: row.measure not in report.key_measures)
+
+
+def _cut_line(line: str) -> Text:
+    return Text(figures.printable(line), no_wrap=True, overflow="ellipsis")
 
 
 def render_lines(lines: Iterable[str]) -> list[RenderableType]:
@@ -80,37 +111,33 @@ def render_lines(lines: Iterable[str]) -> list[RenderableType]:
 def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType:
     """Render a study for a terminal of 100 columns or more; it reads the same without colour.
 
-    It lists the key measures, the metrics of the workload, and every measure that differs; it only
-    counts all other measures. `notes` adds the notes below the table.
+    The key measures come first, then the metrics of the workload and every measure that differs;
+    all other measures are counted. The machine, the mode and its notes are at the end.
     """
-    keys = [row for row in report.comparisons if row.measure in report.key_measures]
-    listed = listed_comparisons(report)
+    listed = _listed(report)
+    keys = [row for row in listed if row.measure in report.key_measures]
     hidden = len(report.comparisons) - len(listed)
     parts: list[RenderableType] = [
         _line(report.study, report.question),
         _line("verdict", report.verdict, "bold"),
-        Text(),
-        _line("machine", figures.machine_line(report)),
-        *(
-            [_line("compact", f"{figures.COMPACT_NOTE} {report.recreate}")]
-            if report.recreate
-            else []
-        ),
-        _line("mode", f"{report.mode.title}{_reason(report)}"),
-        *(_line("" if place else "model", text) for place, text in enumerate(report.mode.model)),
         _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),
         *_measures(report, listed),
         *[_verdict(comparison) for comparison in keys],
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
-    parts.append(Text())
+    parts += [Text(), _line("machine", figures.machine_line(report))]
+    if report.recreate:
+        parts.append(_line("compact", f"{figures.COMPACT_NOTE} {report.recreate}"))
+    reason = f" ({report.mode.reason})" if report.mode.reason else ""
+    parts.append(_line("mode", f"{report.mode.title}{reason}"))
+    parts += [_line("" if place else "model", text) for place, text in enumerate(report.mode.model)]
     if notes:
-        parts.extend(_notes(report))
+        parts += [Text(note, "dim") for note in figures.notes(report)]
     if hidden:
-        told_of = f"{hidden} more measures, no difference shown: see the page or report.json"
-        parts.append(Text(told_of, "dim"))
-    return Group(*parts)
+        text = f"{hidden} more measures, no difference shown: see the page or report.json"
+        parts.append(Text(text, "dim"))
+    return Group(*parts, Text())
 
 
 def _line(name: str, text: str, style: str = "") -> RenderableType:
@@ -124,10 +151,6 @@ def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
     grid.add_column()
     grid.add_row(first, Text(figures.printable(text), style))
     return grid
-
-
-def _reason(report: CellReport) -> str:
-    return f" ({report.mode.reason})" if report.mode.reason else ""
 
 
 def _measures(report: CellReport, comparisons: Sequence[MeasureComparison]) -> list[RenderableType]:
@@ -189,14 +212,10 @@ def _claims(report: CellReport) -> list[RenderableType]:
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
         first = figures.verdict_words(claim, claim.verdict)
-        told_text = f"{text}; {claim.reason}" if claim.reason else text
+        words = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
-        lines.append(_beside(Text(title, style), 19, told_text))
+        lines.append(_beside(Text(title, style), 19, words))
     return lines
-
-
-def _notes(report: CellReport) -> list[RenderableType]:
-    return [Text(note, "dim") for note in figures.notes(report)]
 
 
 def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
