@@ -92,6 +92,10 @@ class Registry(Generic[T]):
         text = inspect.getdoc(self._definitions[name]) or ""
         return " ".join(text.partition("\n\n")[0].split())
 
+    def definition(self, name: str) -> Callable[..., Any]:
+        """Return the function or class behind an entry."""
+        return self._definitions[name]
+
     def module(self, name: str) -> str:
         """Return the module that defines an entry."""
         return self._definitions[name].__module__

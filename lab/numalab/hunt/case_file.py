@@ -94,8 +94,11 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
 
 
 def find_cases() -> list[Path]:
-    """Return the cases of the lab folders, by name."""
-    return list(list_inputs(HUNTS, "*.toml").values())
+    """Return the case files of the lab folders, by name.
+
+    Raises UserError for a file that another user can change.
+    """
+    return list(list_inputs(HUNTS, "*.toml", strict=True).values())
 
 
 def _text(text: str) -> str:

@@ -93,6 +93,15 @@ def test_results_go_to_a_folder_of_this_moment_and_are_told(lab: Lab) -> None:
     assert len(lab.results()) == 2  # also within the same second
 
 
+def test_an_unknown_executor_is_refused_before_anything_is_built(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_command, "build_study", lambda *_, **__: pytest.fail("was built"))
+    with pytest.raises(UserError, match="no executor is called 'threads'"):
+        run(STUDY, "--executor", "threads=4")
+    assert lab.results() == []
+
+
 def test_one_document_for_programs(lab: Lab) -> None:
     document = json.loads(run(STUDY, "--json").stdout)
     assert (document["study"], len(document["cells"])) == (STUDY, 1)

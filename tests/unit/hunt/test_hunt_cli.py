@@ -210,6 +210,44 @@ def test_a_replay_does_each_case_on_every_kernel_it_is_told(bench: Bench, tmp_pa
         assert f"beside-the-mask on {kernel}: ok: " in done.stderr
 
 
+@pytest.fixture
+def case_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the cases of a lab folder, with one case."""
+    lab = tmp_path / "lab"
+    (lab / "hunts").mkdir(parents=True)
+    (lab / "hunts" / "mine.toml").write_text(CASE.read_text())
+    monkeypatch.setenv("NUMALAB_PATH", str(lab))
+    return lab / "hunts"
+
+
+def test_a_replay_refuses_a_case_that_another_user_can_change(
+    bench: Bench, case_folder: Path
+) -> None:
+    (case_folder / "mine.toml").chmod(0o666)
+    with pytest.raises(UserError, match=r"mine\.toml: is not used: every user may write to"):
+        hunt("--replay")
+    assert not bench.boots
+
+
+def test_a_replay_refuses_a_broken_case(bench: Bench, case_folder: Path) -> None:
+    (case_folder / "mine.toml").write_text("question = 1\n")
+    with pytest.raises(UserError, match=r"mine\.toml"):
+        hunt("--replay")
+    assert not bench.boots
+
+
+@pytest.mark.parametrize("words", [(), ("--replay",)])
+@pytest.mark.usefixtures("without_plugins")
+def test_a_hunt_with_a_broken_plug_in_boots_nothing(
+    words: tuple[str, ...], bench: Bench, case_folder: Path
+) -> None:
+    (case_folder.parent / "plugins").mkdir()
+    (case_folder.parent / "plugins" / "bad.py").write_text("1 / 0\n")
+    with pytest.raises(UserError, match=r"bad\.py: this plug-in cannot be imported"):
+        hunt(*words)
+    assert not bench.requested
+
+
 def bisect_on(*words: object, case: Path = CASE) -> Result:
     return invoke(bisect, "--case", case, *words)
 

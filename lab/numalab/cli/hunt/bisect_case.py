@@ -14,6 +14,7 @@ from numalab.hunt.replay import CaseBisection, JudgedStep, bisect_case, verdict
 from numalab.hunt.workers import Store, workers
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.places import project_dir
+from numalab.plugins import require_plugins
 from numalab.qemu.hypervisor import connect
 from numalab.report.figures import printable
 from numalab.study.model import CaseTable
@@ -36,6 +37,7 @@ def run(
     Without `series` and revisions, the last series of the kernel is taken: of `kernel`, or of the
     first one that violates the property.
     """
+    require_plugins()
     case, table, study = read_case(path)
     history = _history(path, _base(path, table, kernel), good, bad, series)
     folder = output or project_dir() / "reports" / "hunts" / path.stem

@@ -23,6 +23,7 @@ from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel, without_last_series
 from numalab.places import project_dir
+from numalab.plugins import require_plugins
 from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
 
@@ -101,6 +102,7 @@ def command(
     if show:
         _list_properties(as_json)
         return
+    require_plugins()
     if again:
         _replay(kernel, mode, jobs, output, junit, connection, as_json)
         return

@@ -11,7 +11,7 @@ import typer
 
 from numalab.campaign.build import BuiltStudy, build_study
 from numalab.campaign.execute import Failure, execute
-from numalab.campaign.executors.processes import EXECUTORS, Executor, ExecutorRequest
+from numalab.campaign.executors.processes import EXECUTORS, ExecutorRequest
 from numalab.campaign.resume import new_results, newest_results
 from numalab.campaign.run_task import run_task
 from numalab.campaign.schedule import within_seconds
@@ -116,6 +116,8 @@ def command(
     failure if a run fails.
     """
     began = time.monotonic()
+    executor_name, _, address = (f"cluster={cluster}" if cluster else executor_name).partition("=")
+    make_executor = EXECUTORS.find(executor_name)
     plans = _plans(studies, preset, pages, emulator)
     limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)
@@ -135,7 +137,7 @@ def command(
             )
         say(f"mode {study.setting.choice.mode}: {study.setting.choice.reason}")
         built.append(study)
-    executor = _executor(f"cluster={cluster}" if cluster else executor_name)
+    executor = make_executor(ExecutorRequest(address, say, run_task))
     places = jobs if executor is None else max(1, getattr(executor, "places", 1))
     deadline = math.inf if limit is None else began + limit
     if limit is not None:
@@ -161,12 +163,6 @@ def command(
         raise typer.Exit(failures[0].ended.exit_code)
     if not all(outcome.reports and outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _executor(text: str) -> Executor | None:
-    """Make the executor that `NAME` or `NAME=ARGUMENT` selects; None: processes of this host."""
-    name, _, argument = text.partition("=")
-    return EXECUTORS.find(name)(ExecutorRequest(argument, say, run_task))
 
 
 def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule | None:
