@@ -3,6 +3,9 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
+
+import polars as pl
 
 from numalab.analysis.measures.family import MeasureGroup, explain, groups
 from numalab.capture.spec import CaptureSpec, load_capture
@@ -15,9 +18,9 @@ from numalab.results.layout import Results, no_link
 from numalab.results.reader import (
     StoredRun,
     damage_explained,
+    load_events,
     load_runs,
     measures_by_name,
-    scan_stored_events,
 )
 from numalab.results.run_files import RunFiles
 from numalab.results.stored import StoredMeasure
@@ -57,7 +60,7 @@ def add_measures(
         explain(name)
     plan, runs = load_runs(results)
     if results.is_compact:
-        hint = f"recreate them with `numalab verify {results.path} --output FOLDER`"
+        hint = f"recreate them with `numalab verify {quote(str(results.path))} --output FOLDER`"
         raise UserError(f"compact results have no events: {hint}", file=results.path)
     study = stored_study(plan, results)
     capture = load_capture(study.capture, results.plan)
@@ -108,7 +111,7 @@ def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
     with damage_explained(directory.path):
         recording = RunFiles(directory).add_counters(
             Recording(
-                scan_stored_events(directory),
+                load_events(directory),
                 topology,
                 tasks=about.workload.tasks,
                 allowed_cpus=about.workload.allowed_cpus or None,
@@ -139,9 +142,10 @@ def _compute(
         try:
             measures = list(group.compute(recording))
             measures_by_name([StoredMeasure.of(measure).measure() for measure in measures])
-        except LabError:
+        except (LabError, MemoryError):
             raise
-        except Exception as error:  # of a plug-in, or of damaged events
+        # A plug-in may raise anything, and polars panics at some events.
+        except (Exception, pl.exceptions.PanicException) as error:
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             raise UserError(
                 f"the measure {group.name!r} fails for this run: {reason}", file=run.directory.path

@@ -1,6 +1,6 @@
-"""Results as one archive or compact table, and archives as results.
+"""Packs results into an archive or a compact table, and unpacks archives.
 
-An archive is not trusted: everything in it is checked.
+An archive is not trusted: names, sizes and types of its files are checked.
 """
 
 import io
@@ -41,8 +41,8 @@ OnFile = Callable[[str], None]
 def export_results(results: Results, target: Path, on_file: OnFile | None = None) -> int:
     """Write results to a tar archive that is compressed by zstd; returns the number of files.
 
-    The same results give the same bytes. Runs that are no result and job disks are left out. Raises
-    UserError for what are no results, HostError when it cannot be written.
+    The same results give the same bytes. Incomplete runs and job disks are left out. Raises
+    UserError for a folder without results, HostError when the archive cannot be written.
     """
     load_plan(results)
     files = list(_files(results))
@@ -67,8 +67,8 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
 def export_compact(results: Results, target: Results) -> int:
     """Write the compact form of results to a new folder; returns the number of runs.
 
-    Runs without result are left out. Raises UserError for what are no results, and where `target`
-    exists; HostError when it cannot be written.
+    Incomplete runs are left out. Raises UserError for a folder without results and an existing
+    `target`, HostError when the form cannot be written.
     """
     with reading(target.path):
         if os.path.lexists(target.path):
@@ -98,7 +98,7 @@ def export_compact(results: Results, target: Results) -> int:
 
 
 def pack_folder(folder: Path) -> bytes:
-    """Pack a run's folder; its job disk is left out."""
+    """Pack the folder of a run without its job disk."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in _files(Results(folder)):
@@ -107,9 +107,9 @@ def pack_folder(folder: Path) -> bytes:
 
 
 def unpack_folder(data: bytes, target: Path) -> None:
-    """Unpack what `pack_folder` made somewhere else, in place of what is at `target`.
+    """Unpack an archive of `pack_folder`, which replaces `target`.
 
-    Raises UserError for what is not such a thing: a worker is trusted no more than an archive.
+    Raises UserError for another archive: a worker is trusted no more than an archive.
     """
     try:
         with replacing(target) as temporary:
@@ -121,10 +121,7 @@ def unpack_folder(data: bytes, target: Path) -> None:
 
 
 def _files(results: Results) -> Iterator[Path]:
-    """Yield the files that belong to results, in order.
-
-    Links are left out, and names that none of its files has.
-    """
+    """Yield the files of results in order, without links and names that no result has."""
     job_disk = RunDir(Path()).job_disk.name
     for path in sorted(results.path.rglob("*")):
         parts = path.relative_to(results.path).parts
@@ -136,9 +133,9 @@ def _files(results: Results) -> Iterator[Path]:
 def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
     """Unpack the plan and the runs of an archive into a new folder, whole or not at all.
 
-    Pages and other files that `report` makes are left out: they may say anything. Raises UserError
-    for what is not such an archive: names that lead elsewhere, links and devices, too many or too
-    large files, no plan that this numalab reads; and where `target` is there.
+    Pages and other files that `report` makes are left out: a page may run any script. Raises
+    UserError for names outside the folder, links, devices, too many or too large files, a plan that
+    this numalab does not read, and an existing `target`.
     """
     with reading(target):
         if os.path.lexists(target):
@@ -157,7 +154,7 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
 
 
 def _check_plan(folder: Path, archive: Path) -> None:
-    """Raise a UserError about the archive, not about the folder that goes, for a bad plan."""
+    """Raise a UserError that names the archive, not the temporary folder, for a bad plan."""
     try:
         load_plan(Results(folder))
     except UserError as error:
@@ -169,11 +166,11 @@ def _unpacked(packed: IO[bytes] | bytes) -> "zstandard.ZstdDecompressionReader":
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose extensions are bounded: tarfile reads them whole, whatever they claim."""
+    """A header with extensions of bounded size: tarfile reads them whole."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        """Read one block of 512 bytes. Raises ReadError for what no archive of ours has."""
+        """Read one block of 512 bytes. Raises ReadError for headers that `export` never writes."""
         header = super().frombuf(buf, encoding, errors)
         if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and header.size > LARGEST_HEADER:
             raise tarfile.ReadError(f"a header of {header.size} bytes")
@@ -194,15 +191,15 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
 
 @contextmanager
 def _sense() -> Iterator[None]:
-    """Read headers. tarfile says in many ways that it makes no sense of one."""
+    """Turn the many exceptions of tarfile for a damaged header into ReadError."""
     try:
         yield
     except (ValueError, ArithmeticError, LookupError, RecursionError) as error:
-        raise tarfile.ReadError(f"a header that makes no sense: {type(error).__name__}") from error
+        raise tarfile.ReadError(f"a damaged header: {type(error).__name__}") from error
 
 
 def _is_data(path: PurePosixPath) -> bool:
-    """Return whether a file is the plan, of a run, or the compact form: not made from these."""
+    """Return whether a file is the plan, a file of a run, or the compact form."""
     return str(path) in _PLANS or (path.parts[0] == _RUNS and len(path.parts) > 1)
 
 
@@ -218,7 +215,7 @@ def _unpack(
     free = shutil.disk_usage(folder).free
     with _opened(stream) as tar:
         while (member := _next(tar)) is not None:
-            tar.members = []  # type: ignore[attr-defined]  # it would keep all that it has seen
+            tar.members = []  # type: ignore[attr-defined]  # it keeps every member in memory
             path = _checked(member, archive)
             count, size = count + 1, size + member.size
             if count > MOST_FILES or size > MOST_BYTES:
@@ -227,7 +224,7 @@ def _unpack(
                 )
             if size > free:
                 raise HostError(
-                    f"{shown(folder.parent)} has no space for what {shown(archive)} holds"
+                    f"{shown(folder.parent)} has no space for the files of {shown(archive)}"
                 )
             if not wanted(path):
                 continue
@@ -245,10 +242,10 @@ def _unpack(
 
 
 def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
-    """Return where a member goes below the target; UserError where it must not go anywhere."""
+    """Return the place of a member below the target. Raises UserError for a forbidden member."""
     path = PurePosixPath(member.name)
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
-        raise UserError(f"holds something else than a file: {member.name[:80]!r}", file=archive)
+        raise UserError(f"holds a member that is no file: {member.name[:80]!r}", file=archive)
     if (
         not path.parts
         or len(path.parts) > DEEPEST

@@ -1,7 +1,7 @@
-"""Two results of the same study against each other, measure by measure.
+"""Compares two results of the same study, measure by measure.
 
-The axis compared is the kernel: the runs of a variant in one result with the runs of the same
-variant in the other. Anything else in which they differ makes them not comparable, and is named.
+Only the kernel may differ: the runs of a variant in one result are compared with the runs of the
+same variant in the other. Any other difference is named, and makes the runs not comparable.
 """
 
 import json
@@ -18,7 +18,7 @@ from numalab.results.status import RunState, State, read_progress
 from numalab.statistics.comparison import Comparison, Outcome, compare_table, not_comparable
 from numalab.statistics.summary import Values
 
-# What must be the same in all runs, by the name that a user is told.
+# Inputs that must be the same in all runs, by their name in messages.
 _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "study": lambda run: run.study,
     "mode": lambda run: run.mode,
@@ -30,7 +30,7 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "image": lambda run: run.image.digest[:12],
     "QEMU": lambda run: None if run.versions.qemu == UNKNOWN else run.versions.qemu,
 }
-# And for figures of time, unless time is virtual.
+# Inputs that must also be the same for measures of time, unless time is virtual.
 _HOST: Mapping[str, Callable[[Manifest], Any]] = {
     "host processor": lambda run: run.host and run.host.processor,
     "host CPUs": lambda run: run.host and run.host.cpus,
@@ -41,7 +41,7 @@ _HOST: Mapping[str, Callable[[Manifest], Any]] = {
 
 @dataclass(frozen=True)
 class MeasureVersus:
-    """One measure of one cell in both results. What it means is in the other fields of its runs."""
+    """One measure of one cell in both results."""
 
     measure: str
     unit: str
@@ -51,7 +51,7 @@ class MeasureVersus:
 
     @property
     def lost(self) -> bool:
-        """Whether what could be judged before cannot be measured any more."""
+        """Whether a measure with a better direction has no value after."""
         return (
             self.direction != "none"
             and self.comparison.before is not None
@@ -71,8 +71,8 @@ class RunsOfCell:
 class CellVersus:
     """A cell of the matrix (topology, workload, variant) in both results.
 
-    `differs` says in what, other than the kernel, its runs differ; then nothing is compared.
-    `kernels` are the releases before and after, `runs` the runs that were planned and finished.
+    `differs` names the inputs other than the kernel in which its runs differ; then nothing is
+    compared. `kernels` are the releases before and after, `runs` the planned and finished runs.
     """
 
     cell: str
@@ -106,8 +106,8 @@ class Versus:
 
     @property
     def whole(self) -> bool:
-        """Whether every planned run finished, every cell could be compared, and nothing that was
-        judged before is missing."""
+        """Whether every planned run finished, every cell could be compared, and no measure is
+        lost."""
         return not any(self.unfinished) and not any(
             cell.differs or any(measure.lost for measure in cell.measures) for cell in self.cells
         )
@@ -115,7 +115,7 @@ class Versus:
 
 @dataclass(frozen=True)
 class _Row:
-    """A measure of a cell before it is compared; `reason` says why it must not be."""
+    """A measure of a cell before the comparison; `reason` is why it is not comparable."""
 
     about: MeasureVersus
     before: Values
@@ -133,7 +133,7 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _Side:
-    """One result: its finished runs and the planned seeds by cell, and the rest of the runs."""
+    """One result: its finished runs and the planned seeds by cell, and the unfinished runs."""
 
     capture: Any
     cells: Mapping[str, Sequence[StoredRun]]
@@ -146,10 +146,10 @@ class _Side:
 
 
 def compare_results(before: Results, after: Results) -> Versus:
-    """Compare two results. Raises UserError for what is not one, is empty or is damaged.
+    """Compare two results. Raises UserError for no, empty or damaged results.
 
-    All measures of all cells that have a better direction share one correction, because one of them
-    that is worse decides; those without a direction share another.
+    All measures with a better direction share one correction over all cells, because one worse
+    measure decides the outcome. The measures without a direction share another.
     """
     old, new = _side(before), _side(after)
     always = _difference("capture", [old.capture], [new.capture])
@@ -160,7 +160,7 @@ def compare_results(before: Results, after: Results) -> Versus:
 
 
 def _side(results: Results) -> _Side:
-    """Read one result: its finished runs by cell, and what became of the other planned runs."""
+    """Read one result: its finished runs by cell, and the states of its unfinished runs."""
     plan, runs = load_runs(results)
     planned: dict[str, list[int]] = {}
     for run in plan.runs:
@@ -176,7 +176,7 @@ def _side(results: Results) -> _Side:
 
 
 def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
-    """Compare what may be compared, with or without a better direction, over all cells."""
+    """Compare the comparable measures of all cells."""
     comparisons: dict[tuple[str, str], Comparison] = {}
     for directed in (True, False):
         rows = [
@@ -227,7 +227,7 @@ def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cel
 
 
 def _release(runs: Sequence[StoredRun]) -> str:
-    """Name the kernels of some runs: release and the series on it."""
+    """Return the kernels of some runs: release and patch series."""
     return ", ".join(dict.fromkeys(run.manifest.kernel.title for run in runs)) or "none"
 
 

@@ -1,7 +1,7 @@
 """A catalogue of runs and measures in Parquet, and SQL over it.
 
-Each folder of results has its own. It is derived: what has changed since it was written is read
-from the runs' own files, so it may be deleted at any time.
+Each folder of results has its own. It is derived from the files of the runs, and brought up to date
+by their times, so it may be deleted at any time.
 """
 
 import os
@@ -64,7 +64,7 @@ DEEPEST = 4  # folders between the one that is named and results
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The runs of some results and their measures; `results` is the folder of each."""
+    """The runs of some results and their measures."""
 
     results: Results
     runs: pl.DataFrame
@@ -89,7 +89,7 @@ def _below(path: Path, depth: int) -> Iterator[Results]:
 
 
 def catalogue(results: Results) -> Catalogue:
-    """Return the catalogue of results, brought up to date; only what is new is read.
+    """Return the catalogue of results, brought up to date; only new runs are read.
 
     Raises UserError for damaged results.
     """
@@ -109,19 +109,19 @@ def catalogue(results: Results) -> Catalogue:
         for old, added in zip((runs, measures), read, strict=True)
     )
     updated = Catalogue(results, runs.sort("run"), measures.sort("run", maintain_order=True))
-    with suppress(HostError, UserError):  # results that may not be written can still be read
+    with suppress(HostError, UserError):  # a folder without write permission can still be read
         store(updated)
     return updated
 
 
 def _manifests(results: Results) -> Iterator[tuple[str, int]]:
-    """Yield the finished runs, and when their manifests were written (ns)."""
+    """Yield the finished runs with the times of their manifests (ns)."""
     for name, directory in results.finished().items():
         yield name, os.stat(directory.manifest).st_mtime_ns  # noqa: PTH116 - a third of the time
 
 
 def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read the catalogue that is there; one that cannot be read is made anew."""
+    """Read the stored catalogue; return empty tables if it is missing or damaged."""
     try:
         tables = (results.runs_table, results.measures_table)
         stored = (read_parquet(path) for path in tables if path.is_file())
@@ -136,7 +136,7 @@ def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
 def store(tables: Catalogue) -> None:
     """Write a catalogue to the folder of its results. Raises HostError."""
     no_link(tables.results.runs_table.parent)
-    # The runs last: they say what is known.
+    # The runs last: a run in this table is not read again.
     pairs = (
         (tables.results.measures_table, tables.measures),
         (tables.results.runs_table, tables.runs),
@@ -147,7 +147,7 @@ def store(tables: Catalogue) -> None:
 
 
 def _tables(runs: Iterable[tuple[StoredRun, int]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of some runs, and of their measures; a run with the time of its manifest."""
+    """Return the rows of runs and of their measures; a run comes with the time of its manifest."""
     rows: list[tuple[object, ...]] = []
     measures: list[tuple[object, ...]] = []
     for run, modified in runs:
@@ -180,8 +180,8 @@ def _row(about: Manifest, label: str) -> Iterator[object]:
 def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
     """Run a SELECT over the tables `runs`, `measures` and `events` of some results.
 
-    Every table has a column `results`, the folder. Raises UserError for what is no SQL that polars
-    knows, and for unknown tables and columns.
+    Every table has a column `results`, the folder. Raises UserError for SQL that polars does not
+    support, and for unknown tables and columns.
     """
     tables: dict[str, pl.LazyFrame] = {
         "runs": _together((entry.results, entry.runs) for entry in catalogues),
@@ -204,9 +204,9 @@ def _together(tables: Iterable[tuple[Results, pl.DataFrame]]) -> pl.LazyFrame:
 
 
 def _events(catalogues: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
-    """Scan the event tables of all runs; a column that a run's table lacks is null there.
+    """Scan the event tables of all runs; a column that a run lacks is null.
 
-    Raises UserError where the columns that the query may use take too much memory.
+    Raises UserError if the columns that the query may use take too much memory.
     """
     frames, total = [], 0
     for entry in catalogues:
@@ -220,7 +220,7 @@ def _events(catalogues: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
                 total += size.of(columns)
                 if total > _EVENTS_BYTES:
                     raise UserError(
-                        f"the columns that it uses take more than {_EVENTS_BYTES >> 20} MiB: name"
+                        f"the columns of the query take more than {_EVENTS_BYTES >> 20} MiB: name"
                         " fewer columns, or a folder with fewer runs",
                         key="SQL",
                     )

@@ -258,10 +258,13 @@ def _read_timeline(directory: RunDir) -> RunTimeline:
     return RunTimeline(length, spans, _MARKS.validate_json(marks))
 
 
-def scan_stored_events(directory: RunDir) -> pl.LazyFrame:
-    """Scan every column of a run's events. Raises UserError."""
+def load_events(directory: RunDir) -> pl.DataFrame:
+    """Load every column of a run's events, those of all recordings in their types.
+
+    Raises UserError.
+    """
     with damage_explained(directory.events):
-        return _checked_events(scan_parquet(directory.events, most=_EVENTS_BYTES))
+        return collect(_checked_events(scan_parquet(directory.events, most=_EVENTS_BYTES)))
 
 
 def _checked_events(table: pl.LazyFrame) -> pl.LazyFrame:
@@ -276,7 +279,7 @@ def _checked_events(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def load_all_events(directory: RunDir) -> pl.DataFrame:
-    """Load every column of a run's events. Raises UserError."""
+    """Load a run's events as they are stored. Raises UserError."""
     with damage_explained(directory.events):
         return read_parquet(directory.events, _EVENTS_BYTES)
 

@@ -1,4 +1,4 @@
-"""How far results are, as their folder tells: nothing has to run for that, or anything may."""
+"""Reads the progress of a study from the folder of its results, also while it runs."""
 
 import time
 from contextlib import suppress
@@ -20,7 +20,7 @@ _LONGEST_REASON = 400  # characters
 
 
 class State(StrEnum):
-    """What became of a run, or what it does."""
+    """The state of a planned run."""
 
     DONE = "done"
     RUNNING = "running"
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class RunState:
-    """A run, what became of it or what it does, and for how many seconds so far or in all."""
+    """The state of a run; `seconds` is its duration so far, or in all."""
 
     run: str
     state: State
@@ -42,7 +42,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study is; `active`: some numalab is at it."""
+    """The progress of a study; `active` while a numalab process executes it."""
 
     study: str
     active: bool
@@ -54,7 +54,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate the rest from the runs that are done; None while there is none."""
+        """The estimated rest, from the durations of finished runs; None without any."""
         durations = [run.seconds for run in self.runs if run.state is State.DONE and run.seconds]
         if not durations or not self.active:
             return None
@@ -66,7 +66,7 @@ class Progress:
 
 
 def read_progress(results: Results) -> Progress:
-    """Read how far results are. Raises UserError for what are none, or damaged ones."""
+    """Read the progress of results. Raises UserError for no or damaged results."""
     with reading(results.plan):
         planned = results.exist
     if not planned:
@@ -89,7 +89,7 @@ def read_progress(results: Results) -> Progress:
 
 
 def _ended(run: PlannedRun, about: Manifest) -> RunState:
-    """Return what became of a run that has its final folder; its manifest may be of a failure."""
+    """Return the state of a run with its final folder; its manifest may name a failure."""
     cell = str(run.cell)
     if about.status is RunStatus.OK:
         return RunState(run.id, State.DONE, "", about.seconds, cell)
@@ -97,7 +97,7 @@ def _ended(run: PlannedRun, about: Manifest) -> RunState:
 
 
 def unfinished_state(results: Results, planned: PlannedRun, *, active: bool) -> RunState:
-    """Return what became of a planned run that has no result; `active`: its study is under way."""
+    """Return the state of a planned run without result; `active` if its study is under way."""
     run, cell = planned.id, str(planned.cell)
     running, failed = results.running(run), results.failed(run)
     if running.path.is_dir():
@@ -118,7 +118,7 @@ def _first_line(reason: str) -> str:
 
 
 def _age(directory: RunDir) -> float | None:
-    """Return for how long a run has been under way: since its domain was written."""
+    """Return the seconds since the domain of a run was written."""
     try:
         return max(0.0, time.time() - directory.domain_xml.stat().st_mtime)
     except OSError:
@@ -126,7 +126,7 @@ def _age(directory: RunDir) -> float | None:
 
 
 def _last_beat(directory: RunDir) -> str:
-    """Return what the guest last said of itself."""
+    """Return the phase of the last heartbeat."""
     try:
         with open_regular(directory.heartbeat, follow=False) as file:
             file.seek(max(0, file.seek(0, 2) - _LAST_BYTES))

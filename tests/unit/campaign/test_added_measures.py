@@ -166,6 +166,11 @@ def test_damaged_events_are_one_message(stored: Results) -> None:
     pl.read_parquet(path).drop("event").write_parquet(path)
     with pytest.raises(UserError, match="damaged"):
         add_measures(stored)
+    data = bytearray(path.read_bytes())
+    data[100:900] = bytes(800)
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="damaged"):
+        add_measures(stored)
 
 
 def test_an_unknown_measure_is_refused(stored: Results) -> None:

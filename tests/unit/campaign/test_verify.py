@@ -147,10 +147,10 @@ PLAN = (member("plan.json"), STORED.model_dump_json().encode())
         (member("a/" * 20 + "b"), "forbidden name"),
         (member("plugins/evil.py"), "forbidden name"),
         (member("runs/a/out/kernel-configs/kernels.toml"), "forbidden name"),
-        (member("link", tarfile.SYMTYPE, "/etc/passwd"), "something else than a file"),
-        (member("link", tarfile.LNKTYPE, "/etc/passwd"), "something else than a file"),
-        (member("device", tarfile.CHRTYPE), "something else than a file"),
-        (member("folder", tarfile.DIRTYPE), "something else than a file"),
+        (member("link", tarfile.SYMTYPE, "/etc/passwd"), "a member that is no file"),
+        (member("link", tarfile.LNKTYPE, "/etc/passwd"), "a member that is no file"),
+        (member("device", tarfile.CHRTYPE), "a member that is no file"),
+        (member("folder", tarfile.DIRTYPE), "a member that is no file"),
     ],
 )
 def test_an_archive_cannot_write_elsewhere(
