@@ -56,13 +56,14 @@ $(VENV)/.ready: pyproject.toml requirements-build.lock requirements-dev.lock Mak
 demo: setup ## The main job: a study of two kernels on real VMs, and its report
 	@$(BIN)/numalab run studies/group-construction.toml
 
-check: setup ## Format, lint, types, layers, shell scripts
+check: setup ## Format, lint, types, layers, shell scripts, text
 	@$(BIN)/ruff format --check --quiet lab tests .ci docs || { echo "run: $(BIN)/ruff format lab tests .ci"; exit 1; }
 	@$(BIN)/ruff check --quiet lab tests .ci docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
 	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
 	  | xargs --no-run-if-empty shellcheck
+	@$(BIN)/python .ci/text_rules.py
 
 test: setup ## All tests: pure, golden, real boots, a real browser, a pinned guest under KVM
 	@$(BIN)/numalab image build base bench host >/dev/null
