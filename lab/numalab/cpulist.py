@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 
-MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration there is
+MAX_CPUS = 8192  # NR_CPUS of the largest kernel configuration
 # ASCII digits only: int() takes "1_0" and the digits of other scripts, too.
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MASK = re.compile(r"[0-9a-fA-F]+(?:,[0-9a-fA-F]+)*")
@@ -18,8 +18,8 @@ _MASK = re.compile(r"[0-9a-fA-F]+(?:,[0-9a-fA-F]+)*")
 def parse_cpulist(text: str) -> tuple[int, ...]:
     """Parse a cpulist such as `0-3,8` into its CPUs, ascending and without repetition.
 
-    An empty text is the empty list. Raises ValueError for anything that is not a cpulist, a range
-    that runs backwards, or a number of `MAX_CPUS` or more (the text may come from a guest).
+    An empty text is the empty list. Raises ValueError for other texts, a range that runs backwards,
+    or a number of `MAX_CPUS` or more (the text may come from a guest).
     """
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
@@ -44,7 +44,7 @@ class Cpulists:
     _parsed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def parse(self, text: str) -> tuple[int, ...]:
-        """Parse a cpulist. Raises ValueError as `parse_cpulist`, and where there is no room."""
+        """Parse a cpulist. Raises ValueError as `parse_cpulist`, and when no room is left."""
         if text not in self._parsed:
             cpus = parse_cpulist(text)
             self.room -= len(cpus) + len(text)
@@ -55,9 +55,9 @@ class Cpulists:
 
 
 def parse_ascending(text: str) -> tuple[int, ...]:
-    """Parse a cpulist in which each CPU comes once and after all smaller ones.
+    """Parse a cpulist of strictly ascending CPUs, as kernels print it.
 
-    Kernels print theirs so: any other list is damaged. Raises ValueError as `parse_cpulist`.
+    Raises ValueError as `parse_cpulist`, and for any other order.
     """
     cpus: list[int] = []
     for part in text.split(","):
@@ -70,10 +70,7 @@ def parse_ascending(text: str) -> tuple[int, ...]:
 
 
 def parse_cpu_order(text: str) -> tuple[int, ...]:
-    """Parse CPUs in the order given, each as often as it is given: `4-5,20,4`.
-
-    Raises ValueError as `parse_cpulist`.
-    """
+    """Parse CPUs in their order, with repetitions: `4-5,20,4`. Raises as `parse_cpulist`."""
     return tuple(cpu for part in text.split(",") for cpu in parse_cpulist(part))
 
 

@@ -1,10 +1,17 @@
 """The keys of a topology file, the values each may have, and their JSON Schema."""
 
 import json
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 
 from numalab.document import Document
 from numalab.topology.limits import (
@@ -26,36 +33,20 @@ Nanoseconds = Annotated[int, Field(ge=1, le=MAX_LATENCY_NS)]
 MegabytesPerSecond = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
-def _number(least: int, most: int) -> Callable[[Any], bool]:
-    return lambda v: isinstance(v, int) and not isinstance(v, bool) and least <= v <= most
+def _give(expected: str) -> WrapValidator:
+    """Replace the messages of all forms of a value by one, with the expected value."""
 
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(_tuples(value))
+        except ValidationError:
+            raise ValueError(f"give {expected}; found {repr(value)[:60]}") from None
 
-def _list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list | tuple) and bool(value) and all(map(fits, value))
-
-
-def _one_of(what: str, *forms: Callable[[Any], bool]) -> BeforeValidator:
-    """Take a value that has one of these forms; of another, say once `what` to give instead.
-
-    Without it, a wrong value gives a message for each of the forms that it may have.
-    """
-
-    def check(value: Any) -> Any:
-        if value is None or any(fits(value) for fits in forms):
-            return _tuples(value)
-        raise ValueError(f"give {what}; found {repr(value)[:60]}")
-
-    return BeforeValidator(check)
+    return WrapValidator(check)
 
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
-
-
-_CPUS = _number(0, MAX_CPUS)
-_MEMORY = _number(0, MAX_MEMORY_MIB)
-_LATENCY = _number(1, MAX_LATENCY_NS)
-_BANDWIDTH = _number(1, 10_000_000)
 
 
 class CpuTable(Document):
@@ -89,10 +80,8 @@ class MemoryTable(Document):
 
     latency_ns: Annotated[
         Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None,
-        _one_of(
-            "a number of nanoseconds from 1 to 1000000, or a table of them, one row for each node",
-            _LATENCY,
-            _list(_list(_LATENCY)),
+        _give(
+            "a number of nanoseconds from 1 to 1000000, or a table of them, one row for each node"
         ),
     ] = Field(
         default=None,
@@ -101,11 +90,7 @@ class MemoryTable(Document):
     )
     bandwidth_mb_s: Annotated[
         MegabytesPerSecond | tuple[MegabytesPerSecond, ...] | None,
-        _one_of(
-            "a number of MB/s from 1 to 10000000, or a list of them, one for each node",
-            _BANDWIDTH,
-            _list(_BANDWIDTH),
-        ),
+        _give("a number of MB/s from 1 to 10000000, or a list of them, one for each node"),
     ] = Field(
         default=None,
         description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
@@ -157,12 +142,9 @@ class TopologyFile(Document):
         CpuCount
         | Annotated[tuple[CpuCount, ...], Field(max_length=MAX_NODES)]
         | Annotated[tuple[CpuList, ...], Field(max_length=MAX_NODES)],
-        _one_of(
+        _give(
             f"a number of CPUs from 0 to {MAX_CPUS}, a list of such numbers, or a list of CPU lists"
-            ' such as "0-3,8"',
-            _CPUS,
-            _list(_CPUS),
-            _list(lambda value: isinstance(value, str)),
+            ' such as "0-3,8"'
         ),
     ] = Field(
         description="CPUs of each node: one number for all, a list of numbers, or a list of CPU "
@@ -170,11 +152,7 @@ class TopologyFile(Document):
     )
     memory_mib: Annotated[
         MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)],
-        _one_of(
-            f"a number of MiB from 0 to {MAX_MEMORY_MIB}, or a list of such numbers",
-            _MEMORY,
-            _list(_MEMORY),
-        ),
+        _give(f"a number of MiB from 0 to {MAX_MEMORY_MIB}, or a list of such numbers"),
     ] = Field(description="Memory of each node in MiB: one number for all, or a list.")
     cpu: CpuTable = Field(default=CpuTable(), description="How CPUs are packaged.")
     shape: Annotated[SerializeAsAny[Shape], BeforeValidator(read_shape)] | None = Field(
@@ -231,7 +209,7 @@ class TopologyFile(Document):
             return value
         if any(isinstance(row, list) for row in value):
             raise ValueError("these go by hops, with links; a table of distances is called matrix")
-        return tuple(value)  # strict: what a validator returns is no JSON array any more
+        return tuple(value)  # strict: a list from a validator is not a JSON array
 
 
 def render_schema() -> str:

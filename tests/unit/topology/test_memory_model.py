@@ -121,7 +121,7 @@ def test_caches_keep_their_proportion_to_memory() -> None:
         ("latency_ns = 90.5", "memory.latency_ns", "found 90.5"),
         ('latency_ns = "90"', "memory.latency_ns", "found '90'"),
         ("latency_ns = true", "memory.latency_ns", "found True"),
-        ("latency_ns = []", "memory.latency_ns", "found []"),
+        ("latency_ns = []", "memory.latency_ns", "a table has 4 rows"),
         ("latency_ns = [90, 90, 90, 90]", "memory.latency_ns", "a table of them"),
         ("latency_ns = [[90,99,99],[99,90,99],[99,99,90]]", "memory.latency_ns", "4 rows of 4"),
         (

@@ -1,9 +1,8 @@
 """Imports hwloc's XML (`lstopo --of xml`), of hwloc 1 and 2."""
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist
@@ -33,17 +32,16 @@ from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
 def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Imported:
     """Read the XML of `lstopo --of xml`.
 
-    Takes NUMANode objects with their local memory, the places of the CPUs (Package or Socket, Core,
+    Uses NUMANode objects with their local memory, the places of the CPUs (Package or Socket, Core,
     caches), and the latency table of the nodes. A machine without NUMANode objects is one node.
-    Raises UserError, with the line, for anything that is not such XML or contradicts itself.
+    Raises UserError, with the line, for other or contradictory XML.
     """
     xml = parse_xml(text, file)
     if xml.root.tag != "topology":
         raise UserError(f"not hwloc's XML: the root is <{xml.root.tag[:40]}>", file=file)
     objects = read_objects(xml)
     holders = [item for item in objects if item.type == "NUMANode"]
-    if not holders:
-        holders = [item for item in objects if item.type == "Machine"][:1]
+    holders = holders or [item for item in objects if item.type == "Machine"][:1]
     if not holders:
         raise UserError("no NUMA node found", file=file)
     if len(holders) > MAX_NODES:
@@ -52,15 +50,15 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
     pus = {cpu: item for item in objects if item.type == "PU" for cpu in item.cpus or ()}
     _check_nested(nodes)
     _check_membership(holders, pus)
-    table = _distances(xml, holders)
+    rows, rows_at = _distances(xml, holders) or (None, None)
     return imported_topology(
         _nodes(nodes, set(pus)),
-        table.rows if table else None,
+        rows,
         name=name,
         source=source,
         file=file,
         places=_places(objects),
-        rows_at=[table.at] * len(nodes) if table else (),
+        rows_at=[rows_at] * len(nodes) if rows_at else (),
         remarks=_remarks(objects, nodes, set(pus)),
     )
 
@@ -77,7 +75,7 @@ def _node(item: Object) -> ImportedNode:
 
 
 def _check_nested(nodes: list[ImportedNode]) -> None:
-    """Check that the CPUs of two nodes are either apart, or all of one are the other's."""
+    """Check that two nodes share no CPUs, or all CPUs of the smaller node."""
     for place, node in enumerate(nodes):
         for other in nodes[:place]:
             shared = set(node.cpus) & set(other.cpus)
@@ -89,7 +87,7 @@ def _check_nested(nodes: list[ImportedNode]) -> None:
 
 
 def _check_membership(holders: list[Object], pus: dict[int, Object]) -> None:
-    """Check that each PU is in a node, and that its `nodeset` names the nodes that have it."""
+    """Check that each PU is in a node, and that its `nodeset` has the nodes with this PU."""
     nodes = {item.number("os_index"): item for item in holders}
     for item in holders:
         own = node_set(item)
@@ -100,7 +98,7 @@ def _check_membership(holders: list[Object], pus: dict[int, Object]) -> None:
         if not having:
             raise pu.at.error(f"CPU {cpu} is in no node")
         listed = node_set(pu)
-        # A node of memory alone has no CPUs in hwloc 1, and is in the nodeset of those near it.
+        # In hwloc 1, a node of memory alone has no CPUs and is in the nodesets of near CPUs.
         expected = {node for node in listed or () if node in nodes and nodes[node].cpus}
         if listed is not None and holders[0].type == "NUMANode" and expected != having:
             raise pu.at.error(
@@ -121,10 +119,9 @@ def _remarks(objects: list[Object], nodes: list[ImportedNode], pus: set[int]) ->
 
 
 def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
-    """Give each CPU to one node: to that with the fewest CPUs, of these the first.
+    """Assign each CPU to the node with the fewest CPUs, of these the first.
 
-    hwloc gives a node of memory alone (HBM, CXL) the CPUs that are nearest to it, which are those
-    of other nodes.
+    In hwloc, a node of memory alone (HBM, CXL) has the CPUs of the nearest other nodes.
     """
     owner: dict[int, int] = {}
     for node in sorted(nodes, key=lambda node: (len(node.cpus), node.id)):
@@ -142,7 +139,7 @@ def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
 
 
 def _places(objects: list[Object]) -> dict[int, CpuPlace]:
-    """Return where each CPU is: its package, core and last-level cache, where the XML has these."""
+    """Return the package, core and last-level cache of each CPU in a package."""
     packages = _holders([item for item in objects if item.type in PACKAGES])
     cores = _holders([item for item in objects if item.type == "Core"])
     caches = _holders(sorted(filter(_cache_level, objects), key=_cache_level))
@@ -155,12 +152,12 @@ def _places(objects: list[Object]) -> dict[int, CpuPlace]:
 
 
 def _holders(objects: list[Object]) -> dict[int, Hashable]:
-    """Map each CPU to the last of the objects that has it."""
+    """Map each CPU to the last of its objects."""
     return {cpu: place for place, item in enumerate(objects) for cpu in item.cpus or ()}
 
 
 def _cache_level(item: Object) -> int:
-    """Return the level of a data cache, in either format of XML; 0 for what is none."""
+    """Return the level of a data cache, in either format of XML; 0 for other objects."""
     depth = item.element.get("depth", "")
     if match := re.fullmatch(r"L([1-9])i?Cache", item.type):
         if depth not in ("", match[1]):
@@ -173,25 +170,20 @@ def _cache_level(item: Object) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _Table:
-    rows: list[list[int]]
-    at: Location
+_Table = tuple[list[list[int]], Location]
 
 
 def _distances(xml: Xml, nodes: list[Object]) -> _Table | None:
-    """Find the nodes' latencies in either format, in the order of the NUMANode objects.
+    """Return the nodes' latencies in either format, in the order of the NUMANode objects.
 
-    A machine may have several tables, which hwloc or its user has measured. The firmware's is that
-    with 10 from each node to itself (ACPI 6.5, 5.2.17); without one it is the first.
+    Besides the firmware's table, a machine may have tables of measurements. The firmware's table
+    has 10 from each node to itself (ACPI 6.5, 5.2.17); without such a table, it is the first.
     """
     tables = [*_tables(xml, nodes), *_tables_of_hwloc_1(xml, nodes)]
-    of_firmware = (table for table in tables if _is_slit(table.rows))
-    return next(of_firmware, tables[0] if tables else None)
-
-
-def _is_slit(table: list[list[int]]) -> bool:
-    return all(row[node] == LOCAL_DISTANCE for node, row in enumerate(table))
+    for table in tables:
+        if all(row[node] == LOCAL_DISTANCE for node, row in enumerate(table[0])):
+            return table
+    return tables[0] if tables else None
 
 
 def _tables(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
@@ -213,10 +205,10 @@ def _tables(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
 
 
 def _tables_of_hwloc_1(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
-    """Yield the tables of as many objects as there are nodes; others are of other objects."""
+    """Yield the tables with a row for each node; other tables are of other objects."""
     for table in xml.root.iter("distances"):
         at = xml.at(table)
-        latencies = [_latency(item, xml.at(item)) for item in table.iter("latency")]
+        latencies = [_float(item.get("value", ""), xml.at(item)) for item in table.iter("latency")]
         count = number(table.get("nbobjs", str(len(nodes))), "nbobjs", at)
         if len(latencies) != count**2:
             raise at.error(f"{len(latencies)} latencies for {count} objects")
@@ -224,10 +216,6 @@ def _tables_of_hwloc_1(xml: Xml, nodes: list[Object]) -> Iterator[_Table]:
             base = _float(table.get("latency_base", "10"), at)
             order = [item.number("os_index") for item in nodes]
             yield _square(order, [round(value * base) for value in latencies], nodes, at)
-
-
-def _latency(element: ET.Element, at: Location) -> float:
-    return _float(element.get("value", ""), at)
 
 
 def _float(text: str, at: Location) -> float:
@@ -242,5 +230,4 @@ def _square(indexes: list[int], values: list[int], nodes: list[Object], at: Loca
     if len(values) != count * count or sorted(indexes) != sorted(order):
         raise at.error(f"the distances are not a table of {len(order)} x {len(order)}")
     place = {node: index for index, node in enumerate(indexes)}
-    rows = [[values[place[a] * count + place[b]] for b in order] for a in order]
-    return _Table(rows, at)
+    return [[values[place[a] * count + place[b]] for b in order] for a in order], at

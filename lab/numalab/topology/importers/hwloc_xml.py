@@ -1,4 +1,4 @@
-"""Parses hwloc's XML into objects that know their line, and checks that its CPU sets agree."""
+"""Parses hwloc's XML into objects with their lines, and checks their CPU sets."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -11,7 +11,7 @@ from numalab.cpulist import cpus_of, format_cpulist
 from numalab.errors import UserError
 from numalab.topology.importers.imported import Location
 
-MAX_ELEMENTS = 200_000  # an object has a handful, a machine of 256 CPUs some thousand objects
+MAX_ELEMENTS = 200_000  # an object has a few, a machine of 256 CPUs some thousand objects
 DEEPEST = 64
 MAX_MEMBERS = 1 << 20  # CPUs in all CPU sets; each of 256 CPUs is in some ten of them
 PACKAGES = ("Package", "Socket")
@@ -30,13 +30,13 @@ class Xml:
     lines: dict[ET.Element, int]
 
     def at(self, element: ET.Element) -> Location:
-        """Return where an element begins."""
+        """Return the location of an element."""
         return Location(self.file, f"line {self.lines[element]}")
 
 
 @dataclass
 class Object:
-    """An `<object>`: its type, its CPUs (None without a CPU set), and where it is."""
+    """An `<object>`: its type, its CPUs (None without a CPU set), and its location."""
 
     element: ET.Element
     type: str
@@ -47,7 +47,7 @@ class Object:
     children: list["Object"] = field(default_factory=list)
 
     def number(self, attribute: str, missing: str | None = None) -> int:
-        """Return the value of an attribute that is a number. Raises UserError."""
+        """Return the number in an attribute. Raises UserError."""
         return number(self.element.get(attribute, missing), attribute, self.at)
 
 
@@ -59,9 +59,9 @@ def number(text: str | None, attribute: str, at: Location) -> int:
 
 
 def parse_xml(text: str, file: Path | str) -> Xml:
-    """Parse XML with the line of each element. Raises UserError for entities, too.
+    """Parse XML with the line of each element, which ElementTree's parser does not keep.
 
-    ElementTree's own parser does not keep the lines.
+    Raises UserError for damaged XML and for entities.
     """
     parser, builder = expat.ParserCreate(), ET.TreeBuilder()
     lines: dict[ET.Element, int] = {}
@@ -95,7 +95,7 @@ def parse_xml(text: str, file: Path | str) -> Xml:
 
 
 def read_objects(xml: Xml) -> list[Object]:
-    """Return all objects, each before those in it. Raises UserError where CPU sets disagree."""
+    """Return all objects, parents first. Raises UserError for contradictory CPU sets."""
     objects: list[Object] = []
     members = 0
     stack: list[tuple[ET.Element, Object | None]] = [(xml.root, None)]
@@ -137,7 +137,7 @@ def _upwards(item: Object) -> Iterator[Object]:
 
 
 def _check_object(item: Object, pus: frozenset[int]) -> None:
-    """Check one object: hwloc_topology_check() holds its CPU sets to the same rules."""
+    """Check an object by the rules of hwloc_topology_check() for CPU sets."""
     if item.type == "PU" and item.cpus != frozenset([item.number("os_index")]):
         raise item.at.error("the cpuset of a PU is its os_index alone")
     if item.cpus is None or item.type in _IN_OUT:
@@ -153,7 +153,7 @@ def _check_object(item: Object, pus: frozenset[int]) -> None:
         raise item.at.error(f"CPUs {outside} are not in the {holder.type} around it ({holder.at})")
     owners: dict[int, Object] = {}
     for child in item.children:
-        if child.cpus is None or not child.pus:  # a memory child has the CPUs that are near
+        if child.cpus is None or not child.pus:  # a memory child has the CPUs near it
             continue
         for cpu in child.cpus:
             other = owners.setdefault(cpu, child)
@@ -162,7 +162,7 @@ def _check_object(item: Object, pus: frozenset[int]) -> None:
 
 
 def unknown_types(objects: list[Object]) -> tuple[str, ...]:
-    """Return the types of objects that hwloc does not document, with the line of the first."""
+    """Return the undocumented types of objects, with the line of the first."""
     first: dict[str, Location] = {}
     for item in objects:
         if not _WITH_CPUSET.fullmatch(item.type) and not _OTHER.fullmatch(item.type):

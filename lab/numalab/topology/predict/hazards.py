@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from numalab.topology.distances import diameter, hops
+from numalab.topology.distances import Matrix, diameter, hops
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
@@ -43,7 +43,7 @@ def _firmware(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     if moved:
         yield Hazard(
             "renumbered nodes",
-            f"the kernel numbers nodes otherwise than this file: {', '.join(moved)}",
+            f"the kernel's node numbers differ from this file: {', '.join(moved)}",
             "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
         )
     cpuless = [node.id for node in topology.nodes if not node.cpus]
@@ -93,14 +93,10 @@ def _distances(topology: Topology) -> Iterator[Hazard]:
         )
 
 
-def _has_shorter_detour(table: tuple[tuple[int, ...], ...], a: int, b: int) -> bool:
-    direct = table[a][b] - LOCAL_DISTANCE
-    if table[a][b] == UNREACHABLE:
-        return False
-    return any(
-        table[a][c] - LOCAL_DISTANCE + table[c][b] - LOCAL_DISTANCE < direct
-        for c in range(len(table))
-        if c not in (a, b)
+def _has_shorter_detour(table: Matrix, a: int, b: int) -> bool:
+    between = (c for c in range(len(table)) if c not in (a, b))
+    return table[a][b] != UNREACHABLE and any(
+        table[a][c] + table[c][b] - LOCAL_DISTANCE < table[a][b] for c in between
     )
 
 
@@ -189,15 +185,12 @@ def inseparable_nodes(topology: Topology, prediction: Prediction) -> list[tuple[
     A CPU of node a pulls from node b in a domain whose local group has no CPU of b and another
     group has. If no CPU of either node has such a domain, the two are inseparable.
     """
-    pulls = [_pulled_from(topology, prediction, node.cpus) for node in topology.nodes]
-    return [
-        (a, b)
-        for a, b in combinations(range(len(topology.nodes)), 2)
-        if topology.nodes[a].cpus
-        and topology.nodes[b].cpus
-        and b not in pulls[a]
-        and a not in pulls[b]
-    ]
+    pulls = {
+        node.id: _pulled_from(topology, prediction, node.cpus)
+        for node in topology.nodes
+        if node.cpus
+    }
+    return [(a, b) for a, b in combinations(pulls, 2) if b not in pulls[a] and a not in pulls[b]]
 
 
 def _pulled_from(topology: Topology, prediction: Prediction, cpus: tuple[int, ...]) -> set[int]:
