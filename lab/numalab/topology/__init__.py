@@ -1,1 +1,1 @@
-"""The machine we ask for: shapes, distances, and what the kernel will make of them."""
+"""NUMA machines: their files, shapes and distances, and predictions for the kernel."""

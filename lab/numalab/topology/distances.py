@@ -43,7 +43,7 @@ def distances_by_hop(counts: Sequence[Sequence[int | None]], by_hop: Sequence[in
 
 
 def distances_by_weight(lengths: Sequence[Sequence[int | None]]) -> Matrix:
-    """Turn sums of (link distance - 10) into distances: 10 more. They may be above 254."""
+    """Turn sums of (link distance - 10) into distances, which may be above 254."""
     return tuple(
         tuple(UNREACHABLE if length is None else LOCAL_DISTANCE + length for length in row)
         for row in lengths

@@ -50,7 +50,7 @@ def _tuples(value: Any) -> Any:
 
 
 class CpuTable(Document):
-    """`[cpu]`: how CPUs are packaged. The numbers are of the whole machine, like QEMU's `-smp`."""
+    """`[cpu]`: the packaging of the CPUs of the whole machine, like QEMU's `-smp`."""
 
     sockets: Count | None = Field(
         default=None, description="Sockets in the machine; by default one for each node with CPUs."
@@ -58,7 +58,7 @@ class CpuTable(Document):
     dies: Count = Field(default=1, description="Dies in each socket.")
     threads: Count = Field(default=1, description="Threads in each core.")
     llc: Literal["die", "none"] = Field(
-        default="die", description="Which CPUs share a last-level cache: those of a die, or none."
+        default="die", description="CPUs that share a last-level cache: those of a die, or none."
     )
 
 
@@ -76,7 +76,7 @@ class InterconnectTable(Document):
 
 
 class MemoryTable(Document):
-    """`[memory]`: how fast memory is in `timed` mode. Each key has a default."""
+    """`[memory]`: the speed of memory in `timed` mode. Each key has a default."""
 
     latency_ns: Annotated[
         Nanoseconds | tuple[tuple[Nanoseconds, ...], ...] | None,
@@ -94,7 +94,7 @@ class MemoryTable(Document):
     ] = Field(
         default=None,
         description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
-        "or a list. By default four fifths of what a node's CPUs can ask for.",
+        "or a list. By default four fifths of the demand of a node's CPUs.",
     )
     link_bandwidth_mb_s: MegabytesPerSecond | None = Field(
         default=None,
@@ -132,12 +132,14 @@ class TopologyFile(Document):
     """A topology file: nodes, and exactly one of `shape`, `links` and `matrix`."""
 
     summary: Annotated[str, Field(min_length=1, max_length=200)] = Field(
-        description="One line on what the machine is."
+        description="A line about the machine."
     )
     source: Annotated[str, Field(max_length=1000)] = Field(
         default="", description="Where the numbers of a real machine come from."
     )
-    nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(description="How many NUMA nodes.")
+    nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(
+        description="The number of NUMA nodes."
+    )
     cpus: Annotated[
         CpuCount
         | Annotated[tuple[CpuCount, ...], Field(max_length=MAX_NODES)]
@@ -154,7 +156,7 @@ class TopologyFile(Document):
         MemoryMib | Annotated[tuple[MemoryMib, ...], Field(max_length=MAX_NODES)],
         _give(f"a number of MiB from 0 to {MAX_MEMORY_MIB}, or a list of such numbers"),
     ] = Field(description="Memory of each node in MiB: one number for all, or a list.")
-    cpu: CpuTable = Field(default=CpuTable(), description="How CPUs are packaged.")
+    cpu: CpuTable = Field(default=CpuTable(), description="The packaging of CPUs.")
     shape: Annotated[SerializeAsAny[Shape], BeforeValidator(read_shape)] | None = Field(
         default=None, description="A named shape."
     )
@@ -192,7 +194,7 @@ class TopologyFile(Document):
     ] = Field(default=(), description="Latency and bandwidth, for the HMAT.")
 
     memory: MemoryTable = Field(
-        default=MemoryTable(), description="How fast memory is in timed mode."
+        default=MemoryTable(), description="The speed of memory in timed mode."
     )
 
     @field_validator("summary", "source")

@@ -86,9 +86,7 @@ def test_latencies_are_found_in_either_format(table: str) -> None:
 def test_without_a_table_nodes_are_20_apart_and_that_is_said() -> None:
     imported = read(*TWO)
     assert imported.topology.distances == ((10, 20), (20, 10))
-    assert imported.notes[0] == (
-        "no table of distances: 20 between nodes, as kernels have it without one"
-    )
+    assert imported.notes[0] == ("no table of distances: 20 between nodes, the default of kernels")
 
 
 def test_packages_cores_and_caches_make_the_shape() -> None:

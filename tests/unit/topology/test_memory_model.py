@@ -193,7 +193,7 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
 def test_a_cpu_alone_finds_the_files_latencies(
     tmp_path: Path, table: list[list[int]], bandwidths: list[int] | None, cpus: int
 ) -> None:
-    """No memory or link that the file says nothing of is busy for more than 0.8 of its time."""
+    """No memory or link with a default speed is busy for more than 0.8 of its time."""
     path = tmp_path / "full.toml"
     text = f'summary = "?"\nsource = "?"\nnodes = 3\ncpus = {cpus}\nmemory_mib = 512\n'
     text += f'[shape]\nkind = "full"\ndistances = [10, 20]\n[memory]\nlatency_ns = {table}\n'
@@ -208,7 +208,7 @@ def test_a_cpu_alone_finds_the_files_latencies(
     if bandwidths:
         shares = [server.mb_s for server in model.servers[:3]]
         assert shares[0] / max(shares) == pytest.approx(
-            bandwidths[0] / max(bandwidths), rel=0.01, abs=1e-4
+            bandwidths[0] / max(bandwidths), rel=0.05, abs=1e-4
         )
 
 

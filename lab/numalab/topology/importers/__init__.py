@@ -1,1 +1,1 @@
-"""What another machine says about itself, as a topology."""
+"""Imports of other machines as topologies."""

@@ -220,7 +220,7 @@ def imported_topology(
         nodes = range(len(described))
         distances = [[LOCAL_DISTANCE if a == b else 20 for b in nodes] for a in nodes]
         if len(described) > 1:
-            text = "no table of distances: 20 between nodes, as kernels have it without one"
+            text = "no table of distances: 20 between nodes, the default of kernels"
             changes.append(ImportChange(ChangeKind.DISTANCES, text))
     _check_distances(described, distances, rows_at or [Location(file)] * len(described), file)
     kept = sorted(

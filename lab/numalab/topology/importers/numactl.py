@@ -1,4 +1,4 @@
-"""Imports what `numactl -H` (or `--hardware`) printed, in the spacing of any version."""
+"""Imports the output of `numactl -H` (or `--hardware`), in the spacing of any version."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _TITLE = re.compile(r"node distances:")
 _NO_TABLE = re.compile(r"No distance information available\.")
 _HEADER = re.compile(r"node((?:[ \t]+[0-9]{1,4})+)")
 _ROW = re.compile(r"([0-9]{1,4}):(.*)")
-_MORE = re.compile(r"[0-9][0-9 \t,-]*")  # what a wrapped line goes on with
+_MORE = re.compile(r"[0-9][0-9 \t,-]*")  # the rest of a wrapped line
 _WRAPS = re.compile(r"node [0-9]{1,4} cpus:|node[ \t]+[0-9]|[0-9]{1,4}:")
 _BLANK = " \t\r"  # not the blanks of Unicode: a kernel prints none
 _WORD = re.compile(r"[^ \t,]+")
@@ -142,10 +142,10 @@ def _read_line(output: _Output, line: _Line) -> None:
         output.cpus[int(match[1])] = (_cpu_numbers(line, match.start(2), at), at)
     elif match := _SIZE.fullmatch(text):
         _enter(output, _Part.NODES, text, at)
-        node, what = int(match[1]), match[2]
-        _once(f"the {what} of node {node}", output.sizes.get((what, node)), at)
-        if what == "size" or match[3] != "<not available>":
-            output.sizes[what, node] = (_megabytes(match[3], at), at)
+        node, kind = int(match[1]), match[2]
+        _once(f"the {kind} of node {node}", output.sizes.get((kind, node)), at)
+        if kind == "size" or match[3] != "<not available>":
+            output.sizes[kind, node] = (_megabytes(match[3], at), at)
     elif _TITLE.fullmatch(text):
         _enter(output, _Part.TITLE, text, at)
     elif _NO_TABLE.fullmatch(text):
@@ -217,10 +217,10 @@ def _check_nodes(output: _Output, nodes: list[int]) -> None:
     for node in nodes:
         if ("size", node) not in output.sizes:
             raise output.cpus[node][1].error(f"no line `node {node} size: N MB`")
-    for (what, node), (size, at) in output.sizes.items():
+    for (kind, node), (size, at) in output.sizes.items():
         if node not in output.cpus:
             raise at.error(f"no line `node {node} cpus:`")
-        if what == "free" and size > output.sizes["size", node][0]:
+        if kind == "free" and size > output.sizes["size", node][0]:
             raise at.error(f"node {node} has {size} MB free, more than its size")
     if output.available is None:
         return

@@ -12,7 +12,7 @@ MAX_ROWS = 2_000_000  # of each table: 300 MB at most for eight nodes
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache: a power of two of sets, and what a hit costs."""
+    """A cache with a power of two of sets, and the cost of a hit."""
 
     sets: int
     ways: int
@@ -20,7 +20,7 @@ class Cache:
 
     @property
     def kib(self) -> int:
-        """Its size."""
+        """The size of the cache."""
         return self.sets * self.ways * LINE_BYTES // 1024
 
 
@@ -38,7 +38,7 @@ class Server:
 
     @property
     def mb_s(self) -> float:
-        """Its bandwidth in 10^6 bytes a second."""
+        """The bandwidth in 10^6 bytes a second."""
         return LINE_BYTES * 1e6 / self.line_ps
 
 
@@ -60,7 +60,7 @@ class MemoryModel:
     routes: dict[tuple[int, int], tuple[int, ...]]
 
     def bandwidth_mb_s(self, cpu_node: int, node: int) -> float:
-        """Return what one node's CPUs can get from another's memory: the narrowest server's."""
+        """Return the bandwidth from a node's CPUs to a memory: that of the narrowest server."""
         servers = (node, *self.routes[node, cpu_node])
         return min(self.servers[server].mb_s for server in servers)
 
@@ -68,10 +68,10 @@ class MemoryModel:
 def render_parameters(
     topology: Topology, model: MemoryModel, *, window_ns: int, slice_ns: int
 ) -> str:
-    """Render what the memory model needs to know of a machine.
+    """Render the parameter file of a machine, which emulator-configs/memory/config.c reads.
 
-    `window_ns` is how often waits follow the traffic (a quantum), `slice_ns` how long a time slice
-    of the oracle's tables is.
+    Waits follow the traffic every `window_ns` (a quantum); a time slice of the oracle's tables
+    takes `slice_ns`.
     """
     nodes = range(len(topology.nodes))
     lines = [
@@ -106,9 +106,9 @@ def _ps(row: Iterable[int]) -> str:
     return " ".join(str(ns * PS_OF_NS) for ns in row)
 
 
-# A copy of a line: 64 bytes read and 64 written, in two waits and so many instructions
+# A copy of a line: 64 bytes read and 64 written, in two waits and 18 instructions
 # (workloads/distances/distances.c: eight loads, eight stores and the loop, for each line). The
-# written line goes home later; nobody waits for that, but the memory is busy with it.
+# written line is written back later; no CPU waits for that, but the memory is busy with it.
 COPIED_BYTES = 128
 _WAITS, _WRITTEN_BACK, _INSTRUCTIONS = 2, 1, 18
 _STEPS = 60  # of the bisection: from a second down to less than a picosecond
@@ -117,9 +117,12 @@ _STEPS = 60  # of the bisection: from a second down to less than a picosecond
 def expected_copy_mb_s(
     model: MemoryModel, cpu_node: int, node: int, threads: int, instruction_ns: float
 ) -> float:
-    """Return what `threads` CPUs of one node get together that copy within another's memory.
+    """Return the total rate at which `threads` CPUs of a node copy within another's memory.
 
-    In 10^6 bytes a second, read and written, as STREAM counts (its copy; www.cs.virginia.edu).
+    In 10^6 bytes a second, read and written, as STREAM counts (its copy; www.cs.virginia.edu). A
+    CPU waits for each line before it reads the next, so copying CPUs are a closed queueing network.
+    Its queues (`emulator-configs/memory/traffic.c`) are stable where the CPUs' rate and the queues'
+    lengths agree. This is a closed form of that model, without a guest.
     """
     alone_ps = (
         _WAITS * model.latency_ns[cpu_node][node] + _INSTRUCTIONS * instruction_ns

@@ -150,7 +150,7 @@ def _broken_levels(
         yield RuleBroken(
             "memory.l1_kib",
             f"a first-level cache of {l1_kib} KiB is larger than the last-level cache of "
-            f"{llc.kib} KiB, which holds what it holds",
+            f"{llc.kib} KiB, which includes it",
         )
     if l2 is not None and 0 < l2.kib < l1_kib:
         yield RuleBroken(
@@ -205,7 +205,7 @@ def _l2(topology: Topology, llc: Cache) -> Cache:
         raise RuleBroken(
             "memory.l2_kib",
             f"a second-level cache of {kib} KiB is larger than the last-level cache of "
-            f"{llc.kib} KiB, which holds what it holds",
+            f"{llc.kib} KiB, which includes it",
         )
     return _cache("memory.l2_kib", kib, hit_ns, exact=keys.l2_kib is not None)
 
@@ -280,7 +280,7 @@ def _enough_for_one(latency_ns: int) -> float:
 
 
 def _memory_speeds(topology: Topology, latency: Matrix) -> tuple[float, ...]:
-    """Return the bandwidth of each memory in MB/s: the file's, else what its CPUs just fill.
+    """Return the bandwidth of each memory in MB/s: the file's, else the demand of its CPUs.
 
     The HMAT's bandwidths are those of hardware: only their proportions are used, scaled so that
     each memory is fast enough for a CPU alone.

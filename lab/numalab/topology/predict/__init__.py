@@ -1,1 +1,1 @@
-"""What the kernel will make of a machine: sched domains, sched groups, NUMA type, hazards."""
+"""Predictions of the kernel's sched domains, sched groups, NUMA type and hazards."""

@@ -119,8 +119,8 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     if prediction.vendor != "intel" and unlike and topology.packaging.cores > 1:
         yield Hazard(
             "caches not seen",
-            "on QEMU's AMD models the kernel takes the whole socket for the last-level cache, "
-            "whatever dies and llc say; an Intel model (KVM on such a host) shows them",
+            "on QEMU's AMD models the kernel takes the whole socket for the last-level cache and "
+            "ignores dies and llc; an Intel model (KVM on such a host) has them",
             "arch/x86/kernel/cpu/topology_amd.c",
         )
 

@@ -65,8 +65,8 @@ class KernelRules:
       (`cpuhp_bringup_cpus_parallel()`).
     - `nodes_per_package`: how many nodes a package has is worked out from the SRAT and the number
       of packages since 7.0 (ae6730ff42b3, 717b64d58cff; stable took it into 6.19 in March 2026,
-      which is not told apart); before, some package has to hold CPUs of several nodes.
-    - `overlap_flag`: SD_OVERLAP exists; 7.0 has it and 7.2 has not, where SD_NUMA says the same.
+      which these rules ignore); before, some package has to hold CPUs of several nodes.
+    - `overlap_flag`: SD_OVERLAP exists; since 7.2 SD_NUMA replaces it.
     """
 
     version: str

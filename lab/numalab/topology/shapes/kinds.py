@@ -66,7 +66,7 @@ def full_links(nodes: int) -> tuple[Link, ...]:
 class Backplane(Shape):
     """Groups of directly connected nodes; the backplane is one hop more than a direct link."""
 
-    groups: Count = Field(default=2, description="How many groups of directly connected nodes.")
+    groups: Count = Field(default=2, description="Number of groups of directly connected nodes.")
 
     def check(self, nodes: int) -> None:
         """Check that the nodes divide into the groups."""

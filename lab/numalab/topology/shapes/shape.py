@@ -33,7 +33,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_CPUS)]
 class Shape(Document):
     """A way to link any number of nodes, and the distance of each number of hops."""
 
-    kind: str = Field(description="How the nodes are linked.")
+    kind: str = Field(description="The name of the shape.")
     distances: Annotated[tuple[HopDistance, ...], Field(min_length=1, max_length=MAX_NODES)] = (
         Field(description="SLIT distance of 0 hops (always 10), 1 hop, 2 hops and so on.")
     )

@@ -12,7 +12,7 @@ BOX_WIDTH = 132.0
 BOX_HEIGHT = 66.0
 STEP_X = 208.0  # between the middles of neighbours in a grid
 STEP_Y = 172.0
-LINE_LENGTH = 5  # nodes in one row of a drawn line; a longer one turns
+LINE_LENGTH = 5  # nodes in a row of a drawn line; longer lines turn
 
 
 def circle(count: int) -> list[Point]:
@@ -44,7 +44,7 @@ def snake(count: int) -> list[Point]:
 
 
 def circles(groups: Sequence[Sequence[int]]) -> list[Point]:
-    """Place each of some groups of one size as a circle of its own, and the groups in rows."""
+    """Place each group, all of one size, on a circle, and the groups in rows."""
     inner = circle(len(groups[0]))
     width = max(x for x, _ in inner) - min(x for x, _ in inner) + STEP_X + 56
     height = max(y for _, y in inner) - min(y for _, y in inner) + STEP_Y + 56
