@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 from numalab.report.document import StudyResults
+from numalab.report.page.cell_page import render_html
 from numalab.report.page.curves import curves
-from numalab.report.page.html import render_html
 from numalab.report.page.overview import OverviewStudy, render_overview
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells
 

@@ -11,7 +11,7 @@ from math import sqrt
 from textwrap import wrap
 
 from numalab.measure import Direction
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.comparisons import MeasureComparison
 from numalab.statistics.summary import Summary, improvement_percent
 
@@ -56,7 +56,7 @@ def _labelled(
     heads: Sequence[tuple[str, str]], rows: Sequence[tuple[str, str]], room: int
 ) -> list[str]:
     """Put labels before figures; a label wider than `room` continues on lines of its own."""
-    labels = [wrap(figures.plain_ascii(label), room) or [""] for label, _ in rows]
+    labels = [wrap(formatting.plain_ascii(label), room) or [""] for label, _ in rows]
     width = max(
         len(line) for lines in [*([label] for label, _ in heads), *labels] for line in lines
     )
@@ -96,24 +96,24 @@ def table_of_sums(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
 
 
 def _sum(summary: Summary | None) -> str:
-    return figures.NOT_SUPPORTED if summary is None else f"{summary.mean * summary.n:.0f}"
+    return formatting.NOT_SUPPORTED if summary is None else f"{summary.mean * summary.n:.0f}"
 
 
 def _count(name: str, summary: Summary | None) -> tuple[str, str]:
     if summary is None:
-        return figures.NOT_SUPPORTED, ""
-    places = 0 if abs(summary.mean) >= 10 else min(figures.decimals([summary.mean]), 1)
+        return formatting.NOT_SUPPORTED, ""
+    places = 0 if abs(summary.mean) >= 10 else min(formatting.decimals([summary.mean]), 1)
     places = ELAPSED_PLACES if name == ELAPSED else places
     error = relative_error(summary)
     percent = " >999%" if error and error >= 999.995 else f"{error or 0:6.2f}%"
     noise = f"( +-{percent} )" if error else ""
-    return figures.number(summary.mean, places, grouped=True), noise
+    return formatting.number(summary.mean, places, grouped=True), noise
 
 
 def _two_columns(
     head: tuple[str, str], names: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[str]:
-    heads = [figures.plain_ascii(text) for text in head]
+    heads = [formatting.plain_ascii(text) for text in head]
     sizes = [max(len(text), *map(len, column)) for text, column in zip(heads, cells, strict=True)]
     rows = [(name, right(row, sizes)) for name, *row in zip(names, *cells, strict=True)]
     return _labelled([("", right(heads, sizes))], rows, WIDEST - sum(sizes) - 2 * len(GAP))
@@ -121,11 +121,11 @@ def _two_columns(
 
 def _cells(comparison: MeasureComparison, index: int) -> tuple[str, str, str, str, str]:
     pair = (comparison.summaries[0], comparison.summaries[index])
-    places = figures.row_decimals(pair)
+    places = formatting.row_decimals(pair)
     texts = []
     for summary in pair:
-        texts += figures.mean_and_stddev(summary, places, grouped=False)
-    return texts[0], texts[1], texts[2], texts[3], figures.change(comparison, index)
+        texts += formatting.mean_and_stddev(summary, places, grouped=False)
+    return texts[0], texts[1], texts[2], texts[3], formatting.change(comparison, index)
 
 
 def table_of_times(
@@ -140,25 +140,25 @@ def table_of_times(
     cells = [_times(shown, base) for _, _, shown, base in rows]
     compared = any(base is not None for _, _, _, base in rows)
     titles = [*TIME_TITLES, "%Change"] if compared else list(TIME_TITLES)
-    cases = [figures.cut(case, LONGEST_CASE) for case, _, _, _ in rows]
+    cases = [formatting.cut(case, LONGEST_CASE) for case, _, _, _ in rows]
     width = max([len("Testcase"), *map(len, cases)])
     label = max([len("Time:"), *(len(which) + 1 for _, which, _, _ in rows)])
     sizes = [max(map(len, column)) for column in zip(titles, *cells, strict=False)]
     lines = [f"{'Testcase':{width}} {'Time:':{label}} {right(titles, sizes, ' ')}"]
     for case, (_, which, _, _), row in zip(cases, rows, cells, strict=True):
         lines.append(f"{case:{width}} {f'{which}:':{label}} {right(row, sizes, ' ')}")
-    return [figures.plain_ascii(head), *(line.rstrip() for line in lines)]
+    return [formatting.plain_ascii(head), *(line.rstrip() for line in lines)]
 
 
 def _times(shown: Summary | None, base: Summary | None) -> list[str]:
     if shown is None:
-        return [figures.NOT_SUPPORTED] * len(TIME_TITLES)
+        return [formatting.NOT_SUPPORTED] * len(TIME_TITLES)
     values = (shown.minimum, shown.maximum, shown.mean, shown.population_stddev)
     texts = ["" if value is None else f"{value:.2f}" for value in values]
     if base is None:
         return texts
     change = gain_percent(base.mean, shown.mean, Direction.LOWER)
-    return [*texts, figures.FROM_ZERO if change is None else f"{change:.2f}%"]
+    return [*texts, formatting.FROM_ZERO if change is None else f"{change:.2f}%"]
 
 
 def gain_percent(base: float | None, value: float | None, direction: Direction) -> float | None:

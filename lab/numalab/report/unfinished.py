@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from numalab.report.document import NOT_RUN, CellReport, StudyResults, UnfinishedRun
-from numalab.report.figures import plain_ascii, printable
+from numalab.report.formatting import plain_ascii, printable
 from numalab.report.tables import WIDTH
 from numalab.units import runs_of
 

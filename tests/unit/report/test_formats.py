@@ -19,7 +19,7 @@ from numalab.report.formats.json import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import escaped, render_markdown
 from numalab.report.formats.threads import render_threads
-from numalab.report.page.html import render_html
+from numalab.report.page.cell_page import render_html
 from numalab.results.manifest import RunStatus
 from numalab.statistics.summary import Summary
 from support.report_sample import HOSTILE, hostile_report, sample_report, thread_cells

@@ -11,7 +11,7 @@ from lxml import html as lxml_html
 from numalab.recording.spans import Mark
 from numalab.report.document import PlacementFact
 from numalab.report.page import charts
-from numalab.report.page.html import MOST_BYTES, render_html
+from numalab.report.page.cell_page import MOST_BYTES, render_html
 from numalab.report.page.page import embedded_json
 from numalab.report.page.timeline import on_cpus
 from numalab.report.timeline import Span, Timeline

@@ -8,8 +8,8 @@ import pytest
 from numalab.analysis.findings import TaskMemory, TimeSeries
 from numalab.report.document import CellReport
 from numalab.report.modes import RunMode
+from numalab.report.page.cell_page import render_html
 from numalab.report.page.curves import curves
-from numalab.report.page.html import render_html
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from support.report_sample import sample_report
 

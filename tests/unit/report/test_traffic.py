@@ -7,9 +7,9 @@ import pytest
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
 from numalab.report.document import CellReport, RunFindings
 from numalab.report.page import charts
+from numalab.report.page.cell_page import render_html
 from numalab.report.page.charts import curve_chart
 from numalab.report.page.curves import MOST_POINTS, MOST_STEPS, curves
-from numalab.report.page.html import render_html
 from numalab.report.page.residence import balance, residence_rows
 from numalab.report.page.traffic import (
     MOST_FLOWS,

@@ -15,7 +15,7 @@ from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
-from numalab.report.page.html import render_html
+from numalab.report.page.cell_page import render_html
 from numalab.results.archive import export_compact, export_results, import_results
 from numalab.results.compact import COLUMNS
 from numalab.results.compare import compare_results

@@ -16,7 +16,7 @@ from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
 from numalab.qemu.hypervisor import connect
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.study.model import CaseTable
 
 

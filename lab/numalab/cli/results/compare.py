@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numalab.cli import options
 from numalab.cli.output import emit, picked
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import NOT_RUN, UnfinishedRun
 from numalab.report.formats.terminal import OUTCOME_STYLES, render_lines
 from numalab.report.unfinished import cause_lines, causes, shortened
@@ -57,10 +57,10 @@ def _text(versus: Versus) -> RenderableType:
     for cell in sorted(compared, key=lambda cell: -cell.count("worse")):
         kernel = "the same kernel in both" if cell.same_kernel else f"{' -> '.join(cell.kernels)}"
         title = f"{cell.cell}: {kernel}"
-        parts.append(Text(figures.printable(title), "bold"))
+        parts.append(Text(formatting.printable(title), "bold"))
         parts.extend([*_runs(cell), *_cell(cell)])
         parts.append(Text())
-    return Group(*parts, Text(figures.STATISTICS_NOTE, "dim"))
+    return Group(*parts, Text(formatting.STATISTICS_NOTE, "dim"))
 
 
 def _unfinished(versus: Versus) -> list[RenderableType]:
@@ -75,7 +75,7 @@ def _unfinished(versus: Versus) -> list[RenderableType]:
             for run in versus.unfinished[place]
         ]
         title = f"{path}: {planned - len(missing)} of {runs_of(planned)} finished"
-        parts.append(Text(figures.printable(title), "bold dark_orange" if missing else "bold"))
+        parts.append(Text(formatting.printable(title), "bold dark_orange" if missing else "bold"))
         parts.extend(render_lines(cause_lines(causes(missing), MOST_CAUSES, places=False)))
     return parts
 
@@ -85,7 +85,7 @@ def _alone(versus: Versus) -> list[RenderableType]:
     cells: dict[str, list[str]] = {}
     for cell in versus.cells:
         if not all(side.finished for side in cell.runs):
-            cells.setdefault(cell.differs[0], []).append(figures.printable(cell.cell))
+            cells.setdefault(cell.differs[0], []).append(formatting.printable(cell.cell))
     return render_lines(
         f"not compared, {reason}: {shortened(names)}" for reason, names in cells.items()
     )
@@ -110,7 +110,7 @@ def _runs(cell: CellVersus) -> list[RenderableType]:
 
 def _cell(cell: CellVersus) -> list[RenderableType]:
     if cell.differs:
-        reasons = [Text(f"  {figures.printable(reason)}") for reason in cell.differs]
+        reasons = [Text(f"  {formatting.printable(reason)}") for reason in cell.differs]
         return [Text("not comparable:", OUTCOME_STYLES["not comparable"]), *reasons]
     parts: list[RenderableType] = []
     shown = [measure for measure in cell.measures if _is_shown(measure)]
@@ -137,10 +137,10 @@ def _table(rows: list[MeasureVersus]) -> Table:
     table.add_column("95 % of it, and why", overflow="fold")
     for row in rows:
         comparison = row.comparison
-        places = figures.row_decimals([comparison.before, comparison.after])
+        places = formatting.row_decimals([comparison.before, comparison.after])
         table.add_row(
             Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome]),
-            Text(figures.printable(f"{row.measure} [{row.unit}]")),
+            Text(formatting.printable(f"{row.measure} [{row.unit}]")),
             _mean(comparison.before, places),
             _mean(comparison.after, places),
             "" if comparison.change is None else f"{comparison.change:+.1f}%",
@@ -150,9 +150,9 @@ def _table(rows: list[MeasureVersus]) -> Table:
 
 
 def _why(comparison: Comparison) -> Text:
-    lines = filter(None, (figures.interval(comparison), comparison.verdict))
-    return Text("\n").join(Text(figures.printable(line)) for line in lines)
+    lines = filter(None, (formatting.interval(comparison), comparison.verdict))
+    return Text("\n").join(Text(formatting.printable(line)) for line in lines)
 
 
 def _mean(summary: Summary | None, places: int) -> str:
-    return figures.number(summary.mean if summary else None, places, grouped=True)
+    return formatting.number(summary.mean if summary else None, places, grouped=True)

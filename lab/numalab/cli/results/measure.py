@@ -9,7 +9,7 @@ from numalab.campaign.added_measures import AddedMeasures, add_measures
 from numalab.cli import options
 from numalab.cli.output import emit, progress_lines, say
 from numalab.measure import Measure
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.results.layout import Results
 from numalab.units import runs_of
 
@@ -70,11 +70,13 @@ def _table(by_name: dict[str, dict[str, Measure]]) -> Table:
         table.add_column(title, justify="right")
     for name, runs in by_name.items():
         values = [measure.value for measure in runs.values() if measure.value is not None]
-        places = figures.decimals(values)
+        places = formatting.decimals(values)
         bounds = (min(values), max(values)) if values else (None, None)
         unit = next(iter(runs.values())).info.unit
-        texts = (figures.number(value, places, grouped=True) for value in bounds)
-        table.add_row(figures.printable(name), figures.printable(unit), str(len(runs)), *texts)
+        texts = (formatting.number(value, places, grouped=True) for value in bounds)
+        table.add_row(
+            formatting.printable(name), formatting.printable(unit), str(len(runs)), *texts
+        )
     return table
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from numalab.cli import options
 from numalab.cli.output import emit
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.results.query import catalogue, find_results, query
 
 SHOWN = 200  # rows, for people

@@ -15,14 +15,14 @@ from numalab.cli.output import emit, say
 from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.build.recording import (
     MeasuredRecording,
     measure_recording,
     read_recorded_machine,
+    recording_report,
 )
-from numalab.report.build.recording_report import recording_report
-from numalab.report.page.html import render_html
+from numalab.report.page.cell_page import render_html
 from numalab.results.layout import Results
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
@@ -119,15 +119,15 @@ def _text(
         facts.append(("page", str(page)))
     grid = Table.grid(padding=(0, 2))
     for name, text in facts:
-        grid.add_row(Text(name, "bold"), Text(figures.printable(text)))
+        grid.add_row(Text(name, "bold"), Text(formatting.printable(text)))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("unit")
     for measure in measured.analysis.measures:
-        places = figures.decimals([measure.value])
+        places = formatting.decimals([measure.value])
         table.add_row(
-            measure.name, figures.number(measure.value, places, grouped=True), measure.info.unit
+            measure.name, formatting.number(measure.value, places, grouped=True), measure.info.unit
         )
-    notes = [Text(f"note: {figures.printable(note)}", "dim") for note in measured.notes]
+    notes = [Text(f"note: {formatting.printable(note)}", "dim") for note in measured.notes]
     return Group(grid, Text(), table, *([Text(), *notes] if notes else []))

@@ -14,7 +14,7 @@ from numalab.cli.live import live_runs
 from numalab.cli.output import emit, progress_lines
 from numalab.machine.model import DETERMINISTIC
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.results.layout import Results
 from numalab.study.model import find_study
 

@@ -20,7 +20,7 @@ from numalab.errors import UserError, shown
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.results.plan import Cell
 from numalab.study.model import find_study
 from numalab.study.plan import Plan, plan_study, require_measure

@@ -7,8 +7,8 @@ from rich.text import Text
 from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.report.document import UnfinishedRun
-from numalab.report.figures import printable
 from numalab.report.formats.terminal import render_lines
+from numalab.report.formatting import printable
 from numalab.report.unfinished import cause_lines, causes
 from numalab.results.layout import Results
 from numalab.results.status import Progress, State, read_progress

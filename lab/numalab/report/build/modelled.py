@@ -40,11 +40,10 @@ def _instruction_ns(run: Manifest) -> int:
 
 
 def measured_lines(runs: Sequence[StoredRun], topology: Topology) -> tuple[str, ...]:
-    """Return what `distances` measured from each node to each, beside what the model says of it.
+    """Return the measured latency and bandwidth of each pair of nodes beside the model's, as text.
 
-    In lines of text, after those of the model; the mean of the runs of each variant. Nothing for
-    runs that measured no such pairs. Of a model that today's numalab would make otherwise than the
-    runs had it, no copy is expected.
+    The figures are means of the runs of each variant; nothing without such measures. No bandwidth
+    is expected where this numalab builds another model than the runs had.
     """
     if not runs or (memory := runs[0].manifest.memory) is None:
         return ()

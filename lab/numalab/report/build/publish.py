@@ -10,7 +10,7 @@ from numalab.files import replacing, write_text
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
-from numalab.report.page.html import render_html
+from numalab.report.page.cell_page import render_html
 from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.report.page.picture import render_picture_png
 from numalab.results.layout import Results, no_link

@@ -1,7 +1,8 @@
-"""Decodes and measures a trace.dat of any machine, without a study."""
+"""Decodes and measures a trace.dat of any machine, and reports it as one run of one variant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from numalab.analysis.analyse import Analysis, analyse
@@ -15,16 +16,34 @@ from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window
+from numalab.report import document
+from numalab.report.comparisons import compare_variants
+from numalab.report.modes import RunMode
+from numalab.report.timeline import timeline_of
+from numalab.results.manifest import RunStatus
 from numalab.results.run_files import save_analysis, scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.imported import ChangeKind
 from numalab.topology.topology import Topology
 
+VARIANT = "recording"
+# A browser cannot draw the timeline of more events.
+MOST_DRAWN = 200_000
+KEYS = (
+    "task_node_migrations",
+    "task_ping_pongs",
+    "numa_move_success",
+    "numa_moves_undone",
+    "tasks_converged",
+    "idle_while_overloaded",
+    "queue_imbalance",
+)
+
 
 @dataclass(frozen=True)
 class MeasuredRecording:
-    """What a recording gave. `notes` say what a reader of the measures should know."""
+    """A decoded and measured recording. `notes` are the limits of its measures."""
 
     decoded: Decoded
     analysis: Analysis
@@ -39,15 +58,15 @@ def measure_recording(
     tasks: Sequence[str] = (),
     allowed_cpus: Sequence[int] | None = None,
 ) -> MeasuredRecording:
-    """Decode `trace` into `directory`, measure it, and write what was found there.
+    """Decode `trace` into `directory`, measure it, and store the results.
 
-    That is events.parquet, measures.json, analysis.json and timeline.parquet.
+    The files are events.parquet, measures.json, analysis.json and timeline.parquet.
 
-    `tasks` are the names of the tasks of interest, `*` and `?` standing for any text and character;
-    none means all. `allowed_cpus` are the CPUs that they might use, None means all.
+    `tasks` are patterns of names of tasks of interest (`*`, `?`); none means all. `allowed_cpus`
+    are the CPUs that they may use; None means all.
 
-    Raises UserError for what is not a recording, for a folder that holds a run of a study, and for
-    CPUs that the topology or the recording lacks.
+    Raises UserError if `trace` is no recording, if the folder holds a run of a study, or if the
+    topology or the recording lacks a CPU.
     """
     if directory.manifest.exists():
         raise UserError("holds a run of a study, which stays as it is", file=directory.path)
@@ -61,8 +80,8 @@ def measure_recording(
     except UserError:
         directory.events.unlink()
         raise
-    # What never happened was perhaps not recorded: the file does not say which events were asked
-    # for. A 0 would claim that it was.
+    # The file does not list the enabled events: an event without records may not have been
+    # recorded, so its count is absent, not 0.
     recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
     analysis = analyse(
         Recording(events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded)
@@ -94,9 +113,9 @@ def _check_cpus(
 def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
     """Read the machine that a recording is from: `numactl -H`, hwloc's XML or a sysfs tree.
 
-    Returns it with notes on what had to be changed. CPUs keep their own numbers, gaps included,
-    because the recording has these; such a topology is good for looking up nodes, not for a guest.
-    Raises UserError for what is none of these.
+    Returns it with notes on changes. CPUs keep their numbers, gaps included, because the recording
+    has these; use the topology to look up nodes, not for a guest. Raises UserError for any other
+    format.
     """
     imported = read_machine(str(source), None, name=source.stem)
     old = imported.old_cpus
@@ -141,3 +160,64 @@ def _notes(
             "an event that these need never happened, or was not recorded: " + ", ".join(absent)
         )
     return tuple(notes)
+
+
+def recording_report(
+    trace: Path, recording: MeasuredRecording, topology: Topology, tasks: Sequence[str]
+) -> document.CellReport:
+    """Return the report of a recording that `measure_recording` measured."""
+    infos = tuple(measure.info for measure in recording.analysis.measures)
+    samples = {measure.name: [measure.value] for measure in recording.analysis.measures}
+    keys = [name for name in KEYS if samples.get(name, [None])[0] is not None]
+    ran = recording.analysis.timeline if recording.decoded.events <= MOST_DRAWN else None
+    recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
+    words = [f"--tasks '{name}'" for name in tasks]
+    return document.CellReport(
+        study=trace.name,
+        question=f"What does {trace.name} show?",
+        verdict=_verdict(recording),
+        reference="",
+        axis="recording",
+        mode=RunMode("recording"),
+        workload=document.CellWorkload("", "", ", ".join(tasks) or "every task", {}),
+        created=recorded.isoformat(timespec="seconds"),
+        commands=(" ".join(["numalab", "trace", str(trace), *words]),),
+        topology=topology,
+        variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
+        measures=infos,
+        key_measures=tuple(keys),
+        runs=(_run(trace, recording),),
+        comparisons=compare_variants(infos, tuple(keys), {VARIANT: samples}),
+        timelines=() if ran is None else (timeline_of(ran, VARIANT, trace.name),),
+        findings=(document.RunFindings(VARIANT, trace.name, recording.analysis.findings),),
+        remarks=recording.notes,
+    )
+
+
+def _verdict(recording: MeasuredRecording) -> str:
+    decoded, seconds = recording.decoded, recording.analysis.window.length_ns / 1e9
+    lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
+    return (
+        f"{decoded.events:,} events{lost}; NUMA balancing decided "
+        f"{recording.analysis.findings.decisions_in_all} times in {seconds:.3f} s."
+    )
+
+
+def _run(trace: Path, recording: MeasuredRecording) -> document.Run:
+    return document.Run(
+        id=trace.name,
+        variant=VARIANT,
+        seed=0,
+        status=RunStatus.OK,
+        measures={measure.name: measure.value for measure in recording.analysis.measures},
+        provenance=document.Provenance(
+            qemu="none",
+            libvirt="none",
+            host="not known",
+            image="none",
+            image_digest="",
+            placement="recorded elsewhere",
+            events=recording.decoded.events,
+            lost_events=recording.decoded.lost,
+        ),
+    )

@@ -155,7 +155,7 @@ def _judged(
 
 
 def _same(versus: Comparison) -> bool:
-    """Say whether the runs exclude a difference; showing none is not enough."""
+    """Return whether the runs exclude a difference; showing none is not enough."""
     if (
         versus.before is None
         or versus.after is None

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import StudyResults
 from numalab.report.unfinished import causes_of, finished_text
 
@@ -61,11 +61,11 @@ def render_lines(problems: Sequence[Problem]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return figures.printable("; ".join(text.splitlines()))
+    return formatting.printable("; ".join(text.splitlines()))
 
 
 def _data(text: str) -> str:
-    lines = "\n".join(map(figures.printable, text.splitlines()))
+    lines = "\n".join(map(formatting.printable, text.splitlines()))
     return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -82,7 +82,9 @@ def render_code_quality(problems: Sequence[Problem]) -> str:
     documentation, format of the CodeClimate engine's issues)."""
     issues = [
         {
-            "description": f"{figures.printable(problem.title)}: {figures.printable(problem.text)}",
+            "description": formatting.printable(problem.title)
+            + ": "
+            + formatting.printable(problem.text),
             "check_name": "numalab",
             "fingerprint": hashlib.sha256(_identity(problem)).hexdigest(),
             "severity": "major",

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from numalab.measure import MeasureKind
-from numalab.report import cells, figures
-from numalab.report.cells import TIMES, is_event_count, is_perf_count, is_vm_counter
+from numalab.report import cell_tables, formatting
+from numalab.report.cell_tables import TIMES, is_event_count, is_perf_count, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.format import register_format
@@ -36,7 +36,7 @@ def render_changelog(study: StudyResults) -> str:
     With more than two variants there is one table for each against the first. Cells of different
     variants have a text each. Runs without a result come first.
     """
-    texts = "\n\n".join(map(_text, cells.alike(study.reports)))
+    texts = "\n\n".join(map(_text, cell_tables.alike(study.reports)))
     return "\n".join(filter(None, [*plain_block(study), texts]))
 
 
@@ -51,12 +51,14 @@ def _text(reports: Sequence[CellReport]) -> str:
 
 def _header(reports: Sequence[CellReport]) -> list[str]:
     first = reports[0]
-    lines = [*wrap(figures.plain_ascii(first.question), WIDTH), ""]
+    lines = [*wrap(formatting.plain_ascii(first.question), WIDTH), ""]
     for report in reports:
         cell = f"{report.cell}: " if len(reports) > 1 else ""
         lines += _field("Verdict", f"{cell}{report.verdict}")
     lines.append("")
-    lines += _fields("Machine", (f"{figures.machine_line(report)} (virtual)" for report in reports))
+    lines += _fields(
+        "Machine", (f"{formatting.machine_line(report)} (virtual)" for report in reports)
+    )
     lines += _field("Mode", first.mode.title)
     for variant in first.variants:
         lines += _field(variant.name.capitalize(), _kernel(variant))
@@ -65,7 +67,7 @@ def _header(reports: Sequence[CellReport]) -> list[str]:
 
 
 def _runs_line(report: CellReport) -> str:
-    seeds = figures.seeds_line(report)
+    seeds = formatting.seeds_line(report)
     return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
 
@@ -80,10 +82,10 @@ def _kernel(variant: VariantInfo) -> str:
 
 
 def _field(name: str, text: str) -> list[str]:
-    title = f"{figures.plain_ascii(name)}:"
+    title = f"{formatting.plain_ascii(name)}:"
     first = f"{title:{len(INDENT) - 1}} "
     return wrap(
-        figures.plain_ascii(text),
+        formatting.plain_ascii(text),
         WIDTH,
         initial_indent=first,
         subsequent_indent=INDENT,
@@ -100,26 +102,29 @@ def _claims(reports: Sequence[CellReport]) -> list[str]:
                 continue
             cell = f"{report.cell}: " if len(reports) > 1 else ""
             published = f" (published: {claim.published})" if claim.published else ""
-            words = f"{figures.verdict_words(claim)}; measured {claim.measured}"
+            words = f"{formatting.verdict_words(claim)}; measured {claim.measured}"
             lines += _field("Claim", f"{cell}{claim.text}{published}: {words}")
     return lines
 
 
 def _pair(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
     first = reports[0]
-    names = (figures.cut(first.variants[0].name, 15), figures.cut(first.variants[index].name, 15))
+    names = (
+        formatting.cut(first.variants[0].name, 15),
+        formatting.cut(first.variants[index].name, 15),
+    )
     yield from _times(reports, index)
     rows = _mean_rows(reports)
     if rows:
         yield table_of_means(("Measure (unit)", *names), rows, index)
-    labels = cells.axis(reports).labels
+    labels = cell_tables.axis(reports).labels
     for report, label in zip(reports, labels, strict=True):
         yield from _counts(report, index, names, label if len(reports) > 1 else "")
 
 
 def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
     rows = []
-    for report, label in zip(reports, cells.axis(reports).labels, strict=True):
+    for report, label in zip(reports, cell_tables.axis(reports).labels, strict=True):
         summaries = {row.measure: row.summaries for row in report.comparisons}
         rows += [
             (label, which, summaries[name][0], summaries[name][index])
@@ -139,14 +144,14 @@ def _mean_rows(reports: Sequence[CellReport]) -> list[tuple[str, MeasureComparis
     if len(reports) == 1:
         return [
             (_title(reports[0], row), row)
-            for row in cells.listed_comparisons(reports[0])
-            if not cells.has_a_table(reports[0].measure(row.measure))
+            for row in cell_tables.listed_comparisons(reports[0])
+            if not cell_tables.has_a_table(reports[0].measure(row.measure))
         ]
-    labels = cells.axis(reports).labels
+    labels = cell_tables.axis(reports).labels
     rows = [
         (row.measure, f"{label}: {_title(report, row)}", row)
         for report, label in zip(reports, labels, strict=True)
-        for row in cells.headlines(report)
+        for row in cell_tables.headlines(report)
     ]
     order = list(dict.fromkeys(name for name, _, _ in rows))
     rows.sort(key=lambda row: order.index(row[0]))
@@ -168,13 +173,13 @@ def _counts(
         if is_vm_counter(info):
             sums.append((info.name.removeprefix("vmstat_"), *pair))
         elif is_perf_count(info):
-            perf.append((cells.perf_event(info), *pair))
+            perf.append((cell_tables.perf_event(info), *pair))
         elif is_event_count(info):
             counts.append((info.name, *pair))
         elif info.name == "elapsed_time":
             elapsed = [(ELAPSED, *pair)]
     runs = _runs(report, index)
-    of = f": {figures.plain_ascii(label)}" if label else ""
+    of = f": {formatting.plain_ascii(label)}" if label else ""
     if perf:
         title = f"Performance counter stats for 'system wide' ({runs} runs){of}"
         # Below it as perf prints it, with columns of its own: it has nine decimals.
@@ -198,9 +203,9 @@ def _runs(report: CellReport, index: int) -> str:
 
 def _hidden(report: CellReport) -> int:
     """Count the measures of a cell that are in no table here."""
-    shown = {row.measure for row in cells.listed_comparisons(report)}
+    shown = {row.measure for row in cell_tables.listed_comparisons(report)}
     return sum(
-        row.measure not in shown and not cells.has_a_table(report.measure(row.measure))
+        row.measure not in shown and not cell_tables.has_a_table(report.measure(row.measure))
         for row in report.comparisons
     )
 
@@ -216,7 +221,7 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
     if any(row.measure in TIMES for _, row in every):
         notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
     if any(None in row.summaries for _, row in every):
-        notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0).")
+        notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0).")
     if len(reports) == 1 and (hidden := _hidden(reports[0])):
         notes.append(f"{hidden} more measures, no difference shown, are in report.json.")
     runs = [run for report in reports for run in report.runs]

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import CellReport, Run, StudyResults, UnreportedCell
 from numalab.report.formats.format import register_format
 
@@ -26,7 +26,7 @@ def render_csv(study: StudyResults) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for cells in _rows(study):
-        *words, value, unit, direction, kind = map(figures.printable, cells)
+        *words, value, unit, direction, kind = map(formatting.printable, cells)
         writer.writerow([*map(_no_formula, words), value, unit, direction, kind])
     return text.getvalue()
 

@@ -4,11 +4,11 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import CellReport, ClaimOutcome, StudyResults, UnreportedCell
 from numalab.report.formats.format import register_format
 
-# What XML 1.0 cannot hold, even escaped (section 2.2, Char).
+# Characters that XML 1.0 cannot hold, even escaped (section 2.2, Char).
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -101,4 +101,4 @@ def _case(suite: ET.Element, classname: str, name: str) -> ET.Element:
 
 
 def _text(text: str) -> str:
-    return _NO_XML.sub("?", figures.printable(text))
+    return _NO_XML.sub("?", formatting.printable(text))

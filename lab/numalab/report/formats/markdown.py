@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from numalab.report import figures
-from numalab.report.cells import is_vm_counter
+from numalab.report import formatting
+from numalab.report.cell_tables import is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
@@ -30,7 +30,7 @@ def render_markdown(study: StudyResults) -> str:
         if len(reports) > 1:
             blocks.append([f"## {escaped(report.cell)}"])
         blocks += _cell(report)
-    notes = dict.fromkeys(note for report in reports for note in figures.notes(report))
+    notes = dict.fromkeys(note for report in reports for note in formatting.notes(report))
     blocks.append([f"- {escaped(note)}" for note in notes])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -62,7 +62,7 @@ def _cell(report: CellReport) -> list[list[str]]:
 
 def escaped(text: str) -> str:
     """Write any text on one line so that no Markdown or HTML in it takes effect."""
-    return _MARKUP.sub(r"\\\1", figures.printable(" ".join(text.split())))
+    return _MARKUP.sub(r"\\\1", formatting.printable(" ".join(text.split())))
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -73,8 +73,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _facts(report: CellReport) -> list[str]:
-    runs = f"{finished_of_cell(report)}; {figures.seeds_line(report)}"
-    rows = [("machine", figures.machine_line(report)), ("mode", report.mode.title)]
+    runs = f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"
+    rows = [("machine", formatting.machine_line(report)), ("mode", report.mode.title)]
     for variant in report.variants:
         kernel = " + ".join([variant.release, *variant.series])
         rows.append((variant.name, kernel))
@@ -92,7 +92,7 @@ def _claims(report: CellReport) -> list[str]:
             escaped(words) if claim.holds else f"**{escaped(words)}**",
         )
         for claim in report.claims
-        for words in [figures.verdict_words(claim)]
+        for words in [formatting.verdict_words(claim)]
     ]
     return _table(("claim", "published", "expected", "measured", "verdict"), rows) if rows else []
 
@@ -110,14 +110,14 @@ def _heads(report: CellReport) -> list[str]:
 
 def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     info = report.measure(row.measure)
-    places = figures.row_decimals(row.summaries)
-    cells = [escaped(figures.label(info))]
+    places = formatting.row_decimals(row.summaries)
+    cells = [escaped(formatting.label(info))]
     for summary in row.summaries:
-        cells.append(" ± ".join(filter(None, figures.mean_and_stddev(summary, places))))
+        cells.append(" ± ".join(filter(None, formatting.mean_and_stddev(summary, places))))
     for index in range(1, len(report.variants)):
         versus = row.versus[index] if row.versus else None
-        cells += [figures.change(row, index), figures.interval(versus)]
-    return [*cells, figures.samples(row), row.outcome, info.kind]
+        cells += [formatting.change(row, index), formatting.interval(versus)]
+    return [*cells, formatting.samples(row), row.outcome, info.kind]
 
 
 def _folded(report: CellReport, counters: Sequence[MeasureComparison]) -> list[str]:

@@ -19,8 +19,8 @@ from numalab.analysis.measures.numa_balancing import (
     page_range_updates,
 )
 from numalab.measure import Direction, MeasureInfo
-from numalab.report import cells, figures
-from numalab.report.cells import SHOWN, TIMES, is_vm_counter
+from numalab.report import cell_tables, formatting
+from numalab.report.cell_tables import SHOWN, TIMES, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
@@ -60,16 +60,16 @@ def render_mmtests(study: StudyResults) -> str:
     counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
     Cells of different variants have tables of their own.
     """
-    return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
+    return "\n".join([*plain_block(study), *map(_text, cell_tables.alike(study.reports))])
 
 
 def _text(reports: Sequence[CellReport]) -> str:
-    names = [figures.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
+    names = [formatting.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
     uses = dict.fromkeys(report.workload.command for report in reports)
     what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
     alone = _only_headline(reports)
-    of = f": {figures.label(alone)}" if alone else ""
-    head = figures.plain_ascii(f"{reports[0].study} -- {what}{of}")
+    of = f": {formatting.label(alone)}" if alone else ""
+    head = formatting.plain_ascii(f"{reports[0].study} -- {what}{of}")
     blocks = [wrap(head, WIDTH, subsequent_indent="  ")]
     if rows := mmtests_rows(reports):
         blocks.append(table_of_values(names, rows))
@@ -110,7 +110,8 @@ def table_of_operations(
 ) -> list[str]:
     """Lay out ` Ops NUMA hint faults   16113.00   143.00` below the names."""
     texts = [
-        [figures.NOT_SUPPORTED if v is None else f"{v:.2f}" for v in values] for _, values in lines
+        [formatting.NOT_SUPPORTED if v is None else f"{v:.2f}" for v in values]
+        for _, values in lines
     ]
     return _below_names(names, [f"{title} {label}" for label, _ in lines], texts, OPS_VALUE)
 
@@ -118,10 +119,10 @@ def table_of_operations(
 def _cell(row: MmtestsRow, index: int) -> str:
     value = row.values[index]
     if value is None:
-        return f"{figures.NOT_SUPPORTED:>{VALUE}}{'':11}"
+        return f"{formatting.NOT_SUPPORTED:>{VALUE}}{'':11}"
     gain = gain_percent(row.values[0], value, row.direction)
     left, right = "**" if row.starred[index] else "()"
-    why = "no base" if row.values[0] is None else figures.FROM_ZERO
+    why = "no base" if row.values[0] is None else formatting.FROM_ZERO
     text = f"{gain:7.2f}%" if gain is not None else f"{why:>8}"
     return f"{value:{VALUE}.2f} {left}{text}{right}"
 
@@ -132,7 +133,7 @@ def mmtests_rows(reports: Sequence[CellReport]) -> list[MmtestsRow]:
     The times of the command are `Time` rows and percentiles of a latency `Lat` rows, as in the
     changelogs of 2015 and 2020; all else has its mean, extremes and spread over the runs.
     """
-    labels = cells.axis(reports).labels if len(reports) > 1 else ("",)
+    labels = cell_tables.axis(reports).labels if len(reports) > 1 else ("",)
     alone = _only_headline(reports)
     groups: dict[tuple[str, str], list[MmtestsRow]] = {}
     for report, label in zip(reports, labels, strict=True):
@@ -157,7 +158,7 @@ def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
     infos = {
         info.name: info
         for report in reports
-        for row in cells.headlines(report)
+        for row in cell_tables.headlines(report)
         if not PERCENTILE.fullmatch((info := report.measure(row.measure)).name)
     }
     return next(iter(infos.values())) if len(reports) > 1 and len(infos) == 1 else None
@@ -165,7 +166,7 @@ def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
 
 def _of_many(report: CellReport) -> list[MeasureComparison]:
     times = [row for row in report.comparisons if row.measure in TIMES]
-    return [*cells.headlines(report), *times]
+    return [*cell_tables.headlines(report), *times]
 
 
 def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
@@ -176,8 +177,8 @@ def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
         name = f"{float(match['percent'].replace('_', '.')):.2f}th-qrtle"
         name = "-".join(filter(None, (name, match["label"])))
     else:
-        name = "" if alone else figures.label(info)
-    return figures.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
+        name = "" if alone else formatting.label(info)
+    return formatting.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)
 
 
 def _rows_of(report: CellReport, row: MeasureComparison, name: str) -> list[MmtestsRow]:
@@ -214,7 +215,7 @@ def _operations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | 
         return []
     infos = [(reports[0].measure(row.measure), row) for row in reports[0].comparisons]
     return [
-        (figures.cut(figures.label(info), LONGEST_MEASURE), _of(row, "mean"))
+        (formatting.cut(formatting.label(info), LONGEST_MEASURE), _of(row, "mean"))
         for info, row in infos
         if info.direction == "none" and not is_vm_counter(info)
     ]
@@ -264,7 +265,7 @@ def _notes(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
     notes += [reports[0].mode.note(kind) for kind in sorted(kinds)]
     if any(None in row.summaries for _, row in every):
-        notes.append(f"{figures.NOT_SUPPORTED}: not supported by the guest (not 0)")
+        notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0)")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
 
 

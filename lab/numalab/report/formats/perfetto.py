@@ -11,8 +11,8 @@ from numalab.analysis.findings import Decision, Findings
 from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.report.document import StudyResults
-from numalab.report.figures import printable
 from numalab.report.formats.format import register_format
+from numalab.report.formatting import printable
 from numalab.report.page.charts import decision_mark
 from numalab.report.timeline import Span, Timeline
 from numalab.results.layout import Results
@@ -27,10 +27,9 @@ def render_perfetto(
 ) -> Iterator[bytes]:
     """Render a run as a Perfetto trace, in parts to be written one after the other.
 
-    There is a track for each CPU below its node, and one for each task of interest, which says on
-    which CPU and node it ran. A decision of NUMA balancing is an instant on the task's track; from
-    a move or swap a flow leads to the task's next slice on the node it was sent to. What the
-    findings hold as curves are counters.
+    Each CPU has a track below its node, and each task of interest a track with its CPU and node. A
+    decision of NUMA balancing is an instant on the task's track; a flow leads from a move or swap
+    to the task's next slice on the target node. Time series of the findings are counters.
     """
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415 - 0.2 s
 
@@ -52,7 +51,7 @@ def render_perfetto(
 
 
 class _Writer:
-    """Collects packets, and describes each track when it is first asked for."""
+    """Collects packets; the description of a track precedes its first event."""
 
     def __init__(self, pb: Any) -> None:
         self.pb = pb
@@ -60,7 +59,7 @@ class _Writer:
         self._trace = pb.Trace()
 
     def track(self, key: object, name: str, parent: int = 0, *, unit: str | None = None) -> int:
-        """Return the track of something; `unit` is that of a counter."""
+        """Return the number of a track; with `unit` it is a counter."""
         if key in self._tracks:
             return self._tracks[key]
         number = self._tracks[key] = len(self._tracks) + 1
@@ -78,7 +77,7 @@ class _Writer:
         return number
 
     def event(self, at_ns: int, track: int, kind: int, name: str = "") -> Any:
-        """Add an event to a track, and return it for more to be said."""
+        """Add an event to a track and return it."""
         packet = self._packet()
         packet.timestamp = at_ns
         event = packet.track_event
@@ -88,18 +87,18 @@ class _Writer:
         return event
 
     def slice(self, span: Span, track: int, name: str) -> Any:
-        """Add the time of a span to a track; the event that begins it is returned."""
+        """Add a span to a track and return its begin event."""
         begin = self.event(_ns(span.start_ms), track, self.pb.TrackEvent.TYPE_SLICE_BEGIN, name)
         self.event(_ns(span.end_ms), track, self.pb.TrackEvent.TYPE_SLICE_END)
         return begin
 
     def full(self) -> Iterator[bytes]:
-        """Give what is collected when there is much of it."""
+        """Yield the collected packets once there are `PACKETS_IN_PART`."""
         if len(self._trace.packet) >= PACKETS_IN_PART:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """Give what is collected."""
+        """Return the collected packets, serialised, and forget them."""
         part: bytes = self._trace.SerializeToString()
         self._trace = self.pb.Trace()
         return part
@@ -109,7 +108,7 @@ class _Writer:
 
 
 def _spans(writer: _Writer, timeline: Timeline, decisions: tuple[Decision, ...]) -> Iterator[bytes]:
-    """Write what ran on each CPU and where each task of interest ran, in the order of time."""
+    """Write the slices of CPUs and of tasks of interest in the order of time."""
     waiting = sorted(enumerate(decisions, 1), key=lambda pair: pair[1].at_ms)
     flows: dict[str, list[tuple[int, int]]] = {}  # by task: the flow, and the node it leads to
     for span in sorted(timeline.spans, key=lambda span: span.start_ms):
@@ -159,7 +158,7 @@ def _counters(writer: _Writer, findings: Findings) -> Iterator[bytes]:
         name = series.label or series.title
         track = writer.track(("curve", place), name, group, unit=series.unit)
         since = 0.0
-        # A value is that of the step which ends at its time; Perfetto's goes on until the next.
+        # A value belongs to the step that ends at its time; in Perfetto it holds until the next.
         for at, value in zip(series.at_ms, series.values, strict=True):
             if value is not None:
                 event = writer.event(_ns(since), track, writer.pb.TrackEvent.TYPE_COUNTER)
@@ -180,7 +179,7 @@ class PerfettoFormat:
         """Write the runs that the pages draw, and return the files, a line each.
 
         They are in the order of the cells and variants. Raises UserError where there are none,
-        because no recording tells who ran.
+        because no run has a timeline.
         """
         if not study.reports:
             raise UserError("no run has finished", file=results.path)

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numalab.report import figures
-from numalab.report.cells import SHOWN, listed_comparisons
+from numalab.report import formatting
+from numalab.report.cell_tables import SHOWN, listed_comparisons
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, ClaimOutcome, Standing, StudyResults
 from numalab.report.formats.format import register_format
@@ -77,7 +77,7 @@ def _differences(study: StudyResults) -> list[str]:
     lines = []
     for report in study.reports:
         changes = [
-            f"{row.measure} {figures.change(row, index)} {row.outcome_of(index)}"
+            f"{row.measure} {formatting.change(row, index)} {row.outcome_of(index)}"
             + (f" in {variant.name}" if len(report.variants) > 2 else "")
             for row in _listed(report)
             for index, variant in enumerate(report.variants)
@@ -97,13 +97,15 @@ def _listed(report: CellReport) -> list[MeasureComparison]:
 
 
 def _cut_line(line: str) -> Text:
-    return Text(figures.printable(line), no_wrap=True, overflow="ellipsis")
+    return Text(formatting.printable(line), no_wrap=True, overflow="ellipsis")
 
 
 def render_lines(lines: Iterable[str]) -> list[RenderableType]:
     """Render lines so that each wraps below its own indentation."""
     return [
-        Padding(Text(figures.printable(line.lstrip())), (0, 0, 0, len(line) - len(line.lstrip())))
+        Padding(
+            Text(formatting.printable(line.lstrip())), (0, 0, 0, len(line) - len(line.lstrip()))
+        )
         for line in lines
     ]
 
@@ -120,20 +122,20 @@ def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType
     parts: list[RenderableType] = [
         _line(report.study, report.question),
         _line("verdict", report.verdict, "bold"),
-        _line("runs", f"{finished_of_cell(report)}; {figures.seeds_line(report)}"),
+        _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
         *_measures(report, listed),
         *[_verdict(comparison) for comparison in keys],
     ]
     if report.claims:
         parts.extend([Text(), *_claims(report)])
-    parts += [Text(), _line("machine", figures.machine_line(report))]
+    parts += [Text(), _line("machine", formatting.machine_line(report))]
     if report.recreate:
-        parts.append(_line("compact", f"{figures.COMPACT_NOTE} {report.recreate}"))
+        parts.append(_line("compact", f"{formatting.COMPACT_NOTE} {report.recreate}"))
     reason = f" ({report.mode.reason})" if report.mode.reason else ""
     parts.append(_line("mode", f"{report.mode.title}{reason}"))
     parts += [_line("" if place else "model", text) for place, text in enumerate(report.mode.model)]
     if notes:
-        parts += [Text(note, "dim") for note in figures.notes(report)]
+        parts += [Text(note, "dim") for note in formatting.notes(report)]
     if hidden:
         text = f"{hidden} more measures, no difference shown: see the page or report.json"
         parts.append(Text(text, "dim"))
@@ -142,14 +144,14 @@ def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType
 
 def _line(name: str, text: str, style: str = "") -> RenderableType:
     """Lay out `name  text` so that a long text wraps below itself, not below the name."""
-    return _beside(Text(figures.printable(name), "bold"), 9, text, style)
+    return _beside(Text(formatting.printable(name), "bold"), 9, text, style)
 
 
 def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, min_width=width)
     grid.add_column()
-    grid.add_row(first, Text(figures.printable(text), style))
+    grid.add_row(first, Text(formatting.printable(text), style))
     return grid
 
 
@@ -167,7 +169,7 @@ def _table(
     table.add_column("\nMeasure", overflow="fold")
     table.add_column("\nunit", overflow="fold", max_width=14)
     for index in side:
-        name = figures.printable(report.variants[index].name)
+        name = formatting.printable(report.variants[index].name)
         table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
         table.add_column("\nstddev", justify="right", no_wrap=True)
     table.add_column("\nn", justify="right", no_wrap=True)
@@ -183,17 +185,17 @@ def _cells(
     report: CellReport, comparison: MeasureComparison, side: tuple[int, ...]
 ) -> list[RenderableType]:
     info = report.measure(comparison.measure)
-    places = figures.row_decimals(comparison.summaries)
+    places = formatting.row_decimals(comparison.summaries)
     cells: list[RenderableType] = [
-        Text(figures.printable(info.name)),
-        Text(figures.printable(info.unit)),
+        Text(formatting.printable(info.name)),
+        Text(formatting.printable(info.unit)),
     ]
     for index in side:
-        cells += figures.mean_and_stddev(comparison.summaries[index], places)
-    cells.append(figures.samples(comparison))
+        cells += formatting.mean_and_stddev(comparison.summaries[index], places)
+    cells.append(formatting.samples(comparison))
     for index in side[1:]:
         style = OUTCOME_STYLES[comparison.outcome_of(index)]
-        cells.append(Text(figures.change(comparison, index), style))
+        cells.append(Text(formatting.change(comparison, index), style))
     cells.append(info.kind)
     return cells
 
@@ -211,7 +213,7 @@ def _claims(report: CellReport) -> list[RenderableType]:
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
-        first = figures.verdict_words(claim, claim.verdict)
+        first = formatting.verdict_words(claim, claim.verdict)
         words = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
         lines.append(_beside(Text(title, style), 19, words))
@@ -232,7 +234,7 @@ def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
     for number, report in enumerate(claimed):
         if len(reports) > 1:
             place = f"{report.study}, {report.cell}" if report.cell else report.study
-            parts += [Text()] * (number > 0) + [Text(figures.printable(place), "bold")]
+            parts += [Text()] * (number > 0) + [Text(formatting.printable(place), "bold")]
         parts.append(_claim_rows(report, reasons))
     notes = [Text(f"({number}) {reason}", "dim") for reason, number in reasons.items()]
     return Group(*parts, Text(), *notes) if notes else Group(*parts)
@@ -242,7 +244,9 @@ def _claim_rows(report: CellReport, reasons: dict[str, int]) -> Table:
     table = _claim_columns(headed=False)
     for claim in report.claims:
         texts = (claim.text, claim.published, claim.measured, claim.kind)
-        table.add_row(*(Text(figures.printable(t)) for t in texts), _claim_verdict(claim, reasons))
+        table.add_row(
+            *(Text(formatting.printable(t)) for t in texts), _claim_verdict(claim, reasons)
+        )
     return table
 
 
@@ -264,7 +268,7 @@ def _claim_columns(*, headed: bool) -> Table:
 
 
 def _claim_verdict(claim: ClaimOutcome, reasons: dict[str, int]) -> Text:
-    words = figures.verdict_words(claim, claim.verdict_in_mode)
+    words = formatting.verdict_words(claim, claim.verdict_in_mode)
     if claim.reason:
-        words += f" ({reasons.setdefault(figures.printable(claim.reason), len(reasons) + 1)})"
+        words += f" ({reasons.setdefault(formatting.printable(claim.reason), len(reasons) + 1)})"
     return Text(words, _STANDING_STYLES[claim.standing])

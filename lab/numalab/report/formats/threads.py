@@ -5,8 +5,8 @@ Mean and standard deviation before and after, and by how much the mean changed.
 
 from collections.abc import Iterator, Sequence
 
-from numalab.report import cells, figures
-from numalab.report.cells import is_vm_counter
+from numalab.report import cell_tables, formatting
+from numalab.report.cell_tables import is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
@@ -27,11 +27,11 @@ def render_threads(study: StudyResults) -> str:
     The percentage is plain: of a time, `+` is worse. Cells of different variants have tables of
     their own. Runs without a result come first.
     """
-    return "\n".join([*plain_block(study), *map(_text, cells.alike(study.reports))])
+    return "\n".join([*plain_block(study), *map(_text, cell_tables.alike(study.reports))])
 
 
 def _text(reports: Sequence[CellReport]) -> str:
-    names = [figures.cut(variant.name, 15) for variant in reports[0].variants]
+    names = [formatting.cut(variant.name, 15) for variant in reports[0].variants]
     tables = [
         [title, *table] if title else table
         for index in range(1, len(names))
@@ -44,16 +44,18 @@ def _text(reports: Sequence[CellReport]) -> str:
 def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
-        infos = [(report.measure(row.measure), row) for row in cells.listed_comparisons(report)]
-        rows = [(figures.label(info), row) for info, row in infos if not is_vm_counter(info)]
+        infos = [
+            (report.measure(row.measure), row) for row in cell_tables.listed_comparisons(report)
+        ]
+        rows = [(formatting.label(info), row) for info, row in infos if not is_vm_counter(info)]
         if rows:
             yield "", "Measure", rows
         return
-    axis = cells.axis(reports)
+    axis = cell_tables.axis(reports)
     tables: dict[str, Rows] = {}
     for report, label in zip(reports, axis.labels, strict=True):
-        for row in cells.headlines(report):
-            title = figures.plain_ascii(figures.label(report.measure(row.measure)))
+        for row in cell_tables.headlines(report):
+            title = formatting.plain_ascii(formatting.label(report.measure(row.measure)))
             tables.setdefault(title, []).append((label, row))
     for title, rows in tables.items():
         yield title, axis.title, rows

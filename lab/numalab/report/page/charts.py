@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from numalab.analysis.findings import Decision
 from numalab.recording.spans import Mark
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.report.page.page import TEMPLATES
 from numalab.report.timeline import Span, Timeline
 from numalab.topology.topology import Topology

@@ -6,7 +6,7 @@ from typing import Any
 
 from numalab.analysis.findings import TimeSeries
 from numalab.report.document import CellReport
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.report.page.charts import PALETTE, node_color
 
 MOST_STEPS = 100  # of a curve

@@ -1,4 +1,4 @@
-"""Sched groups of several kernels side by side, in rows that a table can show."""
+"""Rows of a table that compares the sched groups of several kernels."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ class GroupShown:
 class DomainShown:
     """One sched domain of one CPU as one variant's kernel built it.
 
-    `spans_nodes` tells a NUMA domain from one inside a node. `singles` counts groups of one CPU
-    each, which are not listed where there are many.
+    `spans_nodes` marks a NUMA domain. `singles` counts groups of one CPU each where there are too
+    many to list.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DomainShown:
 class DomainRow:
     """The same domain level of the same CPUs in each variant; None where a variant lacks it.
 
-    `differs` says in what the variants do: the groups (or the domain itself), or only the masks.
+    `differs` names the difference: in the groups (or the domain itself), or only in the masks.
     """
 
     cpus: tuple[int, ...]
@@ -53,7 +53,7 @@ class DomainRow:
 
 
 def last_domain_rows(report: CellReport) -> list[DomainRow]:
-    """Return the widest domain of the first CPU of each node: where group construction shows."""
+    """Return the widest domain of the first CPU of each node, which shows group construction."""
     rows = []
     for node in report.topology.nodes:
         if node.cpus:
@@ -65,7 +65,7 @@ def last_domain_rows(report: CellReport) -> list[DomainRow]:
 def all_domain_rows(report: CellReport) -> list[DomainRow]:
     """Return every domain of every CPU, by node and then from the smallest domain up.
 
-    CPUs of one node that have the very same domain share a row.
+    CPUs of one node with the same domain share a row.
     """
     nodes = _node_of(report.topology)
     cpus = sorted({member.cpu for variant in report.sched_domains for member in variant.cpus})
@@ -127,9 +127,9 @@ def _shown(domain: SchedDomain, nodes: dict[int, int]) -> DomainShown:
 
 
 def _difference(domains: Sequence[SchedDomain | None]) -> Difference:
-    """Say in what the same domain of several kernels differs.
+    """Return the difference between the same domain of several kernels.
 
-    The order of groups is left out: each CPU's list starts with its local group in every kernel.
+    The order of groups is ignored: each CPU's list starts with its local group in every kernel.
     """
 
     def differ(of: Callable[[SchedDomain], object]) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport
 from numalab.statistics.comparison import Comparison
@@ -17,21 +17,21 @@ WIDTH, LINE, EDGE = 150, 14, 6  # pixels, of a strip
 def measure_row(report: CellReport, row: MeasureComparison) -> Json:
     """Return a measure as a table shows it: figures, changes, verdict and a strip of all runs."""
     info = report.measure(row.measure)
-    places = figures.row_decimals(row.summaries)
+    places = formatting.row_decimals(row.summaries)
     return {
         "info": info,
         "worth": report.mode.note(info.kind),
         "cells": [_summary(summary, places) for summary in row.summaries],
         "changes": [
             {
-                "text": figures.change(row, index),
+                "text": formatting.change(row, index),
                 "value": row.changes[index],
                 "outcome": row.outcome_of(index),
                 **_statistics(row.versus_of(index)),
             }
             for index in range(1, len(report.variants))
         ],
-        "n": figures.samples(row),
+        "n": formatting.samples(row),
         "outcome": row.outcome,
         "verdict": row.verdict,
         "strip": render_strip(report, row),
@@ -47,8 +47,8 @@ def _statistics(versus: Comparison | None) -> Json:
     corrected = versus.corrected if versus else None
     smallest = versus.smallest_effect if versus else None
     return {
-        "interval": figures.interval(versus),
-        "p": "" if corrected is None else figures.p_value(corrected),
+        "interval": formatting.interval(versus),
+        "p": "" if corrected is None else formatting.p_value(corrected),
         "p_value": corrected,
         "smallest": _smallest(versus, smallest) if versus and smallest else "",
         "smallest_value": smallest,
@@ -65,13 +65,19 @@ def _smallest(versus: Comparison, effect: float) -> str:
 
 def _summary(summary: Summary | None, places: int) -> Json:
     if summary is None:
-        return {"mean": figures.NOT_SUPPORTED, "stddev": "", "range": "", "value": None, "sd": None}
-    mean, stddev = figures.mean_and_stddev(summary, places)
+        return {
+            "mean": formatting.NOT_SUPPORTED,
+            "stddev": "",
+            "range": "",
+            "value": None,
+            "sd": None,
+        }
+    mean, stddev = formatting.mean_and_stddev(summary, places)
     ends = (summary.minimum, summary.maximum)
     return {
         "mean": mean,
         "stddev": stddev,
-        "range": " to ".join(figures.number(end, places, grouped=True) for end in ends),
+        "range": " to ".join(formatting.number(end, places, grouped=True) for end in ends),
         "value": summary.mean,
         "sd": summary.stddev,
     }
@@ -101,11 +107,11 @@ def render_strip(report: CellReport, row: MeasureComparison) -> Markup:
         for value in line:
             x = EDGE + (value - low) * scale
             parts.append(f'<circle class="dot v{place}" cx="{x:.1f}" cy="{y}" r="3.2"/>')
-        places = figures.decimals(line) if line else 0
-        listed = ", ".join(figures.number(value, places) for value in line) or "none"
+        places = formatting.decimals(line) if line else 0
+        listed = ", ".join(formatting.number(value, places) for value in line) or "none"
         texts.append(f"{variant.name}: {listed}")
     text = Markup.escape(
-        figures.printable(f"{'; '.join(texts)} {info.unit}; from {low:g} to {high:g}")
+        formatting.printable(f"{'; '.join(texts)} {info.unit}; from {low:g} to {high:g}")
     )
     height = LINE * len(report.variants)
     return Markup(

@@ -6,8 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from numalab.report import figures
-from numalab.report.cells import alike, headlines
+from numalab.report import formatting
+from numalab.report.cell_tables import alike, headlines
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
@@ -36,7 +36,7 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     """
     every = [study.results for study in studies]
     claims = [claim for study in every for report in study.reports for claim in report.claims]
-    verdicts = [figures.verdict_words(claim, claim.verdict_in_mode) for claim in claims]
+    verdicts = [formatting.verdict_words(claim, claim.verdict_in_mode) for claim in claims]
     modes = [report.mode for study in every for report in study.reports]
     cells, planned = sum(study.cells for study in every), sum(study.planned for study in every)
     finished = planned - sum(len(study.unfinished) for study in every)
@@ -92,7 +92,7 @@ def _study(place: int, study: OverviewStudy) -> Json:
         "variants": _variants(reports),
         "tables": [_table(group) for group in alike(reports)],
         "drawings": [
-            (data_uri(render_svg(report.topology)), figures.machine_line(report))
+            (data_uri(render_svg(report.topology)), formatting.machine_line(report))
             for report in drawings.values()
         ],
         "changelog": Markup.escape(render_changelog(results)),

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import StudyResults
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_text, first_line
 
@@ -37,7 +37,7 @@ def render_template(name: str, scripts: tuple[Markup, ...], values: Mapping[str,
         style=own("style.css"),
         scripts=scripts,
         policy=_policy(*scripts),
-        figures=figures,
+        formatting=formatting,
         first_line=first_line,
         **values,
     )
@@ -75,7 +75,7 @@ def data_uri(svg: str) -> str:
 def _finalize(value: Any) -> Any:
     """Escape invisible and reordering characters; markup passes unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return figures.printable(value)
+        return formatting.printable(value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""A picture of the report for a README: the topology, and who ran on which CPU before and after.
+"""A picture of the report for a README: the topology, and the tasks on each CPU of each variant.
 
 Drawn by Vega-Lite without a browser, in light colours on white.
 """
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from markupsafe import escape
 
 from numalab.errors import HostError
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import CellReport
 from numalab.report.page import charts
 from numalab.report.page.timeline import on_cpus
@@ -37,16 +37,16 @@ def render_picture_svg(report: CellReport) -> str:
     timelines, height = _timelines(report)
     total = round(TOP + max(height, DRAWING + 4 * LINE) + EDGE)
     room = WIDTH - DRAWING - 3 * EDGE
-    verdict = wrap(figures.printable(report.verdict), 150)[:2]
+    verdict = wrap(formatting.printable(report.verdict), 150)[:2]
     notes = [
-        figures.machine_line(report),
+        formatting.machine_line(report),
         f"mode {report.mode.title}",
         "coloured: task of interest, by node",
         "grey: other task; blank: idle",
     ]
     parts = [
         f'<rect width="{WIDTH}" height="{total}" fill="#fff"/>',
-        _text(EDGE, 28, figures.printable(report.question), 'font-size="16" font-weight="bold"'),
+        _text(EDGE, 28, formatting.printable(report.question), 'font-size="16" font-weight="bold"'),
         *(_text(EDGE, 48 + LINE * i, line, NOTE) for i, line in enumerate(verdict)),
         _placed(_fixed_colors(render_svg(report.topology)), EDGE, TOP, DRAWING, DRAWING),
         *(_text(EDGE, TOP + DRAWING + LINE * i, line, NOTE) for i, line in enumerate(notes, 1)),
@@ -69,8 +69,7 @@ def render_picture_png(report: CellReport, scale: float = 2.0) -> bytes:
 def _timelines(report: CellReport) -> tuple[str, float]:
     """Draw the CPU charts of all variants below each other; return the SVG and its height.
 
-    Raises HostError where the address space is limited so far that V8, which draws them, would end
-    the whole process.
+    Raises HostError where the limit of the address space would make V8 abort the process.
     """
     import vl_convert  # noqa: PLC0415
 
@@ -82,7 +81,7 @@ def _timelines(report: CellReport) -> tuple[str, float]:
         whole = {name: spec.pop(name) for name in ("$schema", "params", "config")}
         del spec["autosize"], spec["padding"]
         title = f"{timeline.variant}: {_kernel(report, timeline.variant)}"
-        charted.append(spec | {"width": room - 110, "title": {"text": figures.printable(title)}})
+        charted.append(spec | {"width": room - 110, "title": {"text": formatting.printable(title)}})
     if not charted:
         return f'<svg xmlns="{SVG}" width="1" height="1"/>', 1
     font = {"font": "Arial, Liberation Sans, sans-serif"}
@@ -118,7 +117,7 @@ def _text(x: float, y: float, text: str, style: str) -> str:
 
 
 def _fixed_colors(svg: str) -> str:
-    """Give a drawing that follows the reader's colour scheme its light colours for good.
+    """Replace the colours of a drawing that follow the reader's scheme by the light ones.
 
     The picture's background is white, and its renderer supports neither media queries nor `var()`.
     """
@@ -130,7 +129,7 @@ def _fixed_colors(svg: str) -> str:
 
 
 def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:
-    """Put a standalone SVG into a box of another one, scaled to fit, from the top left."""
+    """Place a standalone SVG at the top left of a box of another SVG, scaled to fit."""
     ElementTree.register_namespace("", SVG)
     root = ElementTree.fromstring(svg)
     if "viewBox" not in root.attrib:

@@ -1,11 +1,11 @@
-"""Spans of a timeline made few enough to draw, and packed small enough to embed."""
+"""Thins the spans of a timeline for drawing, and packs them for embedding."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from numalab.report.figures import printable
+from numalab.report.formatting import printable
 from numalab.report.timeline import Span, Timeline
 
 MOST_SPANS = 12_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import Matrix, Weight
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.document import CellReport
 from numalab.report.page.charts import Spec, heat_map
 from numalab.report.tables import right
@@ -151,11 +151,11 @@ def _rows(topology: Topology, side: Side) -> list[Spec]:
 def as_text(topology: Topology, kind: Traffic) -> str:
     """Write the matrices of all variants as aligned text for a mail: from a row to a column."""
     heads = [f"to {node.id}" for node in topology.nodes]
-    lines = [figures.plain_ascii(f"{kind.title} [{kind.unit}], mean of a run")]
+    lines = [formatting.plain_ascii(f"{kind.title} [{kind.unit}], mean of a run")]
     for side in kind.sides:
         rows = [[count_text(value) for value in row] for row in side.means]
         sizes = [max(len(text) for texts in [heads, *rows] for text in texts)] * len(heads)
-        lines += ["", f"{figures.cut(side.variant, 12):12}  {right(heads, sizes)}"]
+        lines += ["", f"{formatting.cut(side.variant, 12):12}  {right(heads, sizes)}"]
         for node, row in zip(topology.nodes, rows, strict=True):
             lines.append(f"from {node.id:<7}  {right(row, sizes)}")
     return "".join(f"{line}\n" for line in lines)

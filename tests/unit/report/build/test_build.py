@@ -13,7 +13,7 @@ from numalab.report.build.publish import links
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
-from numalab.report.page.html import MOST_BYTES, render_html
+from numalab.report.page.cell_page import MOST_BYTES, render_html
 from numalab.results.layout import Results
 
 EXAMPLES = sorted(path.parent for path in project_dir().glob("reports/examples/*/changelog.txt"))

@@ -138,9 +138,9 @@ def cut(text: str, size: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Write what would act on a terminal or reorder a line as an escape such as `\\u202e`.
+    """Escape every control, format and surrogate character (Unicode Cc, Cf, Cs).
 
-    That is every control, format and surrogate character (Unicode Cc, Cf, Cs).
+    Such a character could act on a terminal or reorder a line; it becomes text like `\\u202e`.
     """
     return "".join(
         _escape(char) if unicodedata.category(char) in {"Cc", "Cf", "Cs"} else char for char in text

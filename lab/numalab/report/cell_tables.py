@@ -68,12 +68,12 @@ def _parameter(reports: Sequence[CellReport]) -> CellAxis | None:
 
 
 def is_event_count(info: MeasureInfo) -> bool:
-    """Say whether a measure is the count of one trace event."""
+    """Return whether a measure is the count of one trace event."""
     return info.unit in {"events", "count"} and info.comes_from(SourceKind.TRACE)
 
 
 def is_perf_count(info: MeasureInfo) -> bool:
-    """Say whether a measure is the count of one event by `perf stat`."""
+    """Return whether a measure is the count of one event by `perf stat`."""
     return info.comes_from(SourceKind.PERF)
 
 
@@ -83,12 +83,12 @@ def perf_event(info: MeasureInfo) -> str:
 
 
 def is_vm_counter(info: MeasureInfo) -> bool:
-    """Say whether a measure is a counter of /proc/vmstat."""
+    """Return whether a measure is a counter of /proc/vmstat."""
     return info.unit == "count" and info.comes_from(SourceKind.VMSTAT)
 
 
 def is_metric(info: MeasureInfo) -> bool:
-    """Say whether a measure is a number that the workload printed."""
+    """Return whether a measure is a number that the workload printed."""
     return info.comes_from(SourceKind.WORKLOAD)
 
 
@@ -113,7 +113,7 @@ def headlines(report: CellReport) -> list[MeasureComparison]:
 
 
 def has_a_table(info: MeasureInfo) -> bool:
-    """Say whether a measure is shown among times, counts or counters, not among means."""
+    """Return whether a measure is shown among times, counts or counters, not among means."""
     return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
 
 

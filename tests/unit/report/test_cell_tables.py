@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from numalab.report.cells import CellAxis, alike, axis, headlines, listed_comparisons
+from numalab.report.cell_tables import CellAxis, alike, axis, headlines, listed_comparisons
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.measure import MeasureKind
-from numalab.report import figures
+from numalab.report import formatting
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.modes import Mode, RunMode
 from numalab.statistics.summary import Summary
@@ -36,14 +36,14 @@ def pair(
     ],
 )
 def test_decimals_follow_the_largest_figure(values: list[float | None], places: int) -> None:
-    assert figures.decimals(values) == places
+    assert formatting.decimals(values) == places
 
 
 def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
-    assert figures.row_decimals([summary_of(5.011, 0.001), summary_of(5.012, 0.002)]) == 3
-    assert figures.row_decimals([summary_of(5.0, 0.0), summary_of(5.5, 0.0)]) == 2
-    assert figures.row_decimals([summary_of(1500, 0.4), None]) == 0
-    assert figures.row_decimals([None, None]) == 0
+    assert formatting.row_decimals([summary_of(5.011, 0.001), summary_of(5.012, 0.002)]) == 3
+    assert formatting.row_decimals([summary_of(5.0, 0.0), summary_of(5.5, 0.0)]) == 2
+    assert formatting.row_decimals([summary_of(1500, 0.4), None]) == 0
+    assert formatting.row_decimals([None, None]) == 0
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
     [(None, 2, "n/s"), (-0.001, 2, "0.00"), (-1.5, 1, "-1.5"), (0, 0, "0"), (12345.6, 0, "12346")],
 )
 def test_number(value: float | None, places: int, text: str) -> None:
-    assert figures.number(value, places) == text
+    assert formatting.number(value, places) == text
 
 
 def test_numbers_can_be_grouped() -> None:
-    assert figures.number(1698631, 0, grouped=True) == "1,698,631"
+    assert formatting.number(1698631, 0, grouped=True) == "1,698,631"
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_numbers_can_be_grouped() -> None:
 def test_change(
     before: Summary | None, after: Summary | None, change: float | None, text: str
 ) -> None:
-    assert figures.change(pair(before, after, change), 1) == text
+    assert formatting.change(pair(before, after, change), 1) == text
 
 
 def test_samples_tell_where_variants_differ_in_number() -> None:
-    assert figures.samples(sample_report().comparisons[0]) == "3"
-    assert figures.samples(pair(summary_of(1), None)) == "3/0"
+    assert formatting.samples(sample_report().comparisons[0]) == "3"
+    assert formatting.samples(pair(summary_of(1), None)) == "3/0"
 
 
 @pytest.mark.parametrize("kind", [MeasureKind.TIMING, MeasureKind.PLACEMENT])
@@ -90,28 +90,28 @@ def test_every_mode_states_when_its_figures_are_valid(kind: MeasureKind) -> None
 
 
 def test_seeds_are_listed() -> None:
-    assert figures.seeds_line(sample_report()) == "3 of each variant (seeds 1, 2, 3)"
+    assert formatting.seeds_line(sample_report()) == "3 of each variant (seeds 1, 2, 3)"
 
 
 @given(st.text())
 def test_plain_ascii_is_one_line_of_printable_ascii(text: str) -> None:
-    assert all(" " <= char <= "~" for char in figures.plain_ascii(text))
+    assert all(" " <= char <= "~" for char in formatting.plain_ascii(text))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_printable_keeps_nothing_that_acts(text: str) -> None:
-    shown = figures.printable(text)
+    shown = formatting.printable(text)
     assert not any(char in shown for char in "\x1b\x07\n\t\x00\u202e\u2066\ud800")
     assert "script" not in text or "script" in shown
 
 
 def test_printable_says_what_it_replaced() -> None:
-    assert figures.printable("\u202egnp") == "\\u202egnp"
-    assert figures.printable("a\x1bb") == "a\\x1bb"
-    assert figures.printable("Grüße ± 1") == "Grüße ± 1"
+    assert formatting.printable("\u202egnp") == "\\u202egnp"
+    assert formatting.printable("a\x1bb") == "a\\x1bb"
+    assert formatting.printable("Grüße ± 1") == "Grüße ± 1"
 
 
 def test_moments_are_told_in_utc_and_other_texts_as_they_are() -> None:
-    assert figures.moment("2026-11-21T14:16:04+02:00") == "2026-11-21 12:16 UTC"
-    assert figures.moment("2026-11-21T14:16:04") == "2026-11-21T14:16:04"
-    assert figures.moment("yesterday") == "yesterday"
+    assert formatting.moment("2026-11-21T14:16:04+02:00") == "2026-11-21 12:16 UTC"
+    assert formatting.moment("2026-11-21T14:16:04") == "2026-11-21T14:16:04"
+    assert formatting.moment("yesterday") == "yesterday"
