@@ -1,6 +1,6 @@
-"""Finds the step of a history that changed a measure, with as many runs of each as that needs.
+"""Find the step of a history that changed a measure, with as many runs as needed.
 
-Nothing here builds or runs anything: what measures a step is a function.
+A function passed by the caller builds and runs the steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ Side = Literal["good", "bad", "skipped"]
 
 @dataclass(frozen=True)
 class StepValues:
-    """What the runs of a step measured; or why there are none, and the exit code of that.
+    """The values of the runs of a step; or why there are none, with the exit code.
 
-    `untimed` is the reason why times among them are not valid; empty where they are valid, and
-    for a measure that is no time.
+    `untimed` is the reason why the times are not valid; empty if they are, and for a measure that
+    is not a time.
     """
 
     values: Values = ()
@@ -34,7 +34,7 @@ class StepValues:
 
 @dataclass(frozen=True)
 class TriedStep:
-    """A step that was tried: what its runs measured, what it is taken for, and why."""
+    """A tested step: its values, its side, and the reason."""
 
     step: str
     title: str
@@ -46,10 +46,10 @@ class TriedStep:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What came of a bisection: the steps in the order in which they were tried.
+    """The result of a bisection, with the steps in the order of the tests.
 
-    `first` holds the step that changed the measure; several where some of them could not be tried;
-    none where the ends do not differ, and `ended` then says why. `exit_code` is 0 with a first.
+    `first` is the step that changed the measure; several if some could not be tested; none if the
+    ends do not differ, and `ended` is then the reason. `exit_code` is 0 if `first` is not empty.
     """
 
     measure: str

@@ -34,7 +34,7 @@ class History:
 
 
 def series_history(base: KernelSpec, text: str) -> History:
-    """Return the kernels with 0, 1, ... all patches of a series, on `base` without it.
+    """Return the kernels with 0, 1, ..., all patches of a series on `base` without it.
 
     Series that `base` has after this one are left out, as they would not apply. Raises UserError.
     """
@@ -56,8 +56,8 @@ def series_history(base: KernelSpec, text: str) -> History:
 def git_history(base: KernelSpec, good: str, bad: str) -> History:
     """Return the commits after `good` up to `bad`: revisions of the repository of `base`.
 
-    One of both may say which repository (`git:PATH@REVISION`). What `base` configures and patches
-    is done to each commit. Raises UserError when `bad` does not come after `good`.
+    Either may name the repository (`git:PATH@REVISION`). Each commit gets the configuration and
+    patches of `base`. Raises UserError when `bad` does not come after `good`.
     """
     path, first, last = _revisions(base, good, bad)
     ends = [git.resolve(path, f"{revision}^{{commit}}") for revision in (first, last)]
@@ -90,7 +90,7 @@ def _revisions(base: KernelSpec, good: str, bad: str) -> tuple[Path, str, str]:
             choices=["git:PATH@REVISION"],
         )
     if len({path for path, _ in sources}) > 1:
-        raise UserError("--good and --bad are of two repositories", key="--bad")
+        raise UserError("--good and --bad name two repositories", key="--bad")
     first, last = (
         git.split_git(text)[1] if text.startswith(git.PREFIX) else text for text in (good, bad)
     )

@@ -1,4 +1,4 @@
-"""Builds and runs the steps of a bisection on this host, and keeps what they measured."""
+"""Build and run the steps of a bisection on this host, and store the results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from numalab.study.plan import Plan, select
 
 @dataclass(frozen=True)
 class Bench:
-    """How steps are measured: a cell of a study, with the tunables of one of its variants."""
+    """The setup of a bisection: a cell of a study, with the tunables of a variant."""
 
     plan: Plan
     cell: Cell
@@ -43,7 +43,7 @@ class Bench:
 
 
 def bench_folder(plan: Plan, cell: Cell, variant: str, mode: str, history: History) -> str:
-    """Name the folder of a bisection: that of the same one as before, to go on with it."""
+    """Return the folder name of a bisection; the same bisection continues in it."""
     spec = history.good.spec
     specs = [[spec.source, *spec.series, *spec.fragments]]
     digest = digest_of([plan.digest, str(cell), variant, mode, specs])
@@ -51,7 +51,7 @@ def bench_folder(plan: Plan, cell: Cell, variant: str, mode: str, history: Histo
 
 
 class Measuring:
-    """Builds and runs steps on this host: a `Take`. Each step has results of its own."""
+    """Builds and runs steps on this host (a `Take`); each step has its own results."""
 
     def __init__(
         self,
@@ -102,8 +102,10 @@ class Measuring:
         return self._prepared[step.name]
 
     def _set(self, prepared: Builds) -> Setting:
-        """Choose the mode with the first kernel. All have the same, and no kernel between two
-        need have the sched domains that are predicted."""
+        """Choose the mode with the first kernel, for all steps.
+
+        Kernels within a series may have other sched domains than predicted.
+        """
         if self._setting is None:
             bench = self._bench
             choice = choose_plan_mode(
@@ -167,7 +169,7 @@ def run_bisection(
     watch: Callable[[Schedule], OnEvent],
     on_wait: OnWait | None = None,
 ) -> Bisection:
-    """Bisect with guests, in the folder of the bench; what it holds already is not done again.
+    """Bisect with guests in the folder of the bench; finished runs are not repeated.
 
     Raises HostError when this host fails; the same call then goes on.
     """

@@ -1,4 +1,4 @@
-"""Which step of a history to try next, so that few have to be tried. Pure; see git-bisect(1)."""
+"""Select the next step of a bisection, so that few are tested; see git-bisect(1)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +8,11 @@ _GOLDEN = 0.618  # its multiples, without their whole parts, never come close to
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the first bad of some steps, each of which changes what its parents are.
+    """The state of a search for the first bad step.
 
-    A step is named by its place, sets of steps are the bits of an integer. `ancestry` holds for
-    each step itself and those below it. `suspects` are those that may be the first bad one, `bad`
-    the last of them, which is known to be bad; `skipped` cannot be tried.
+    A step is an index; a set of steps is the bits of an integer. `ancestry` is, for each step, the
+    step and its ancestors. `suspects` may be the first bad step, `bad` is the last of them and
+    tested bad; `skipped` cannot be tested.
     """
 
     ancestry: tuple[int, ...]
@@ -21,10 +21,9 @@ class Search:
     skipped: int = 0
 
     def next(self) -> int | None:
-        """Return the step that halves the suspects best; None when no other can be tried.
+        """Return the step that halves the suspects best; None if none is left to test.
 
-        After skipped ones it is another one that is still worth it, because neighbours of a step
-        that does not build mostly do not build either.
+        After a skipped step it avoids the neighbours, which mostly do not build either.
         """
         total = self.suspects.bit_count()
         below = {
@@ -38,22 +37,22 @@ class Search:
         return best_first[int(len(best_first) * (skipped * _GOLDEN % 1.0))]
 
     def is_good(self, place: int) -> "Search":
-        """Take in that a step is good, and so is all below it."""
+        """Return the search after a good step, whose ancestors are good as well."""
         return replace(self, suspects=self.suspects & ~self.ancestry[place])
 
     def is_bad(self, place: int) -> "Search":
-        """Take in that a step is bad: it or one below it is the first."""
+        """Return the search after a bad step: it or an ancestor is the first."""
         return replace(self, suspects=self.suspects & self.ancestry[place], bad=place)
 
     def skip(self, place: int) -> "Search":
-        """Take in that a step cannot be tried."""
+        """Return the search after a step that cannot be tested."""
         return replace(self, skipped=self.skipped | 1 << place)
 
 
 def start_search(parents: Sequence[Sequence[int]]) -> Search:
-    """Start with the parents of each step, which come before it; the last step is bad.
+    """Return a search over steps with these parents, of which the last step is bad.
 
-    Parents that are known to be good are left out.
+    Parents come before their children; good ones are left out.
     """
     ancestry: list[int] = []
     for place, above in enumerate(parents):
@@ -65,7 +64,7 @@ def start_search(parents: Sequence[Sequence[int]]) -> Search:
 
 
 def places(bits: int) -> Iterator[int]:
-    """Give the places of the bits that are set, lowest first."""
+    """Yield the indices of the set bits, lowest first."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1

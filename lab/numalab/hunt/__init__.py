@@ -1,1 +1,1 @@
-"""Looks for machines and loads on which a kernel misbehaves, and makes them small."""
+"""Search for machines and loads on which a kernel violates a property, and shrink them."""

@@ -48,15 +48,15 @@ EVENTS = (
 _TRACE_MIB = 48
 _MOST_EVENTS = 4 << 20
 _EVENTS_BYTES = 1 << 30
-_WAIT = 2.0  # seconds between two looks at a host whose CPUs others have
+_WAIT = 2.0  # seconds between two attempts on a busy host
 _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 
 
 @dataclass(frozen=True)
 class HuntBench:
-    """What cases are examined with: a kernel, what is built, the mode, and a host CPU.
+    """The setup of boots: a kernel, the build results, the mode, and the host CPUs.
 
-    `wall` is the most wall seconds of one boot.
+    `wall` is the limit of one boot in seconds of wall time.
     """
 
     kernel: KernelSpec
@@ -68,9 +68,9 @@ class HuntBench:
 
 
 def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
-    """Boot the machine of a case, do its loads, and say how each property came out.
+    """Boot a case, run its loads, and return the finding of each property.
 
-    What the host or numalab fails at is an `error` of the result; Ctrl-C goes on to the caller.
+    A failure of the host or of numalab is the `error` of the result. Ctrl-C is passed on.
     """
     began = time.monotonic()
     try:
@@ -116,7 +116,7 @@ def _boot_and_judge(
 
 
 def _most_seconds(case: Case) -> float:
-    """Return the guest time after which a boot stands still: several times what it may take."""
+    """Return the guest time in seconds after which a boot counts as hung."""
     return 120.0 + 10.0 * len(case.loads) + 5.0 * sum(load.ms for load in case.loads) / 1000
 
 
@@ -143,7 +143,7 @@ def _judged(
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
-    """Read what the loads are judged by. Raises HostError for more than fits into memory."""
+    """Read the recorded events. Raises HostError if they do not fit into memory."""
     try:
         return read_parquet(directory.events, _EVENTS_BYTES, _MOST_EVENTS)
     except ValueError as error:
@@ -159,7 +159,7 @@ def _domains(differences: tuple[Difference, ...]) -> Finding:
 
 
 def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, ...]) -> Finding:
-    """Take complaints in the kernel log, less those about machines that were predicted."""
+    """Count the warnings in the kernel log, except the predicted ones about the machine."""
     texts = [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
     log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
     warnings = [line for line in log.splitlines() if _SPLAT.search(line)]
@@ -179,9 +179,9 @@ def prepare_benches(
     *,
     emulator: str | None = None,
 ) -> list[HuntBench]:
-    """Build what the cache lacks, and return a bench for each kernel, all of one mode.
+    """Return a bench for each kernel, all in one mode; build what the cache lacks.
 
-    `emulator` is a QEMU that is built for it, as `choose_mode` takes it.
+    `emulator` names a QEMU to build, as for `choose_mode`.
 
     Raises BuildError, HostError or UserError.
     """
@@ -192,7 +192,7 @@ def prepare_benches(
 
 
 def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None) -> HuntBench:
-    """Return a bench for one more kernel, in the mode of another bench."""
+    """Return a bench for another kernel, in the mode of an existing bench."""
     builds: Builds = build([spec], load_recipe("base"), (), on_progress)
     choice: Choice = other.choice
     return HuntBench(spec, replace(builds, files=driver()), choice, other.connection)

@@ -17,23 +17,23 @@ from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.topology import Topology
 
-NAME = "hunted"  # what each machine is called in results
+NAME = "hunted"  # the name of every machine in results
 
 
 @dataclass(frozen=True)
 class Case:
-    """A machine and loads. Equal cases have equal texts, and so the same runs."""
+    """A machine and loads. Equal cases have equal texts, and so equal runs."""
 
     machine: Topology
     loads: tuple[Load, ...]
 
     @property
     def text(self) -> str:
-        """All of it, as text: the topology file and the loads."""
+        """The topology file and the loads as text."""
         return f"{render_topology_file(self.machine)}\n{render_loads(self.loads)}\n"
 
     def key(self, *also: str) -> str:
-        """Return what tells this case, and whatever else is given, from any other."""
+        """Return a digest of this case and of further texts."""
         return hashlib.sha256("\0".join([self.text, *also]).encode()).hexdigest()[:16]
 
     def only(self, *loads: Load) -> "Case":
@@ -42,7 +42,7 @@ class Case:
 
 
 def machine_of(text: str) -> Topology | None:
-    """Read the text of a topology file; None where it breaks a rule."""
+    """Return the machine of a topology file; None if the text breaks a rule."""
     path = Path(f"{NAME}.toml")
     try:
         document = check_document(tomllib.loads(text), TopologyFile, path)
@@ -52,10 +52,10 @@ def machine_of(text: str) -> Topology | None:
 
 
 def classes(case: Case) -> Iterator[str]:
-    """Name each class of machines that a case's machine is in, and what each of its loads has.
+    """Return the coverage classes of a case: of its machine, and of each load.
 
     `machine: 4 nodes` occurs once, `load: hog` once for each load with hogs. The levels of sched
-    domains and the hazards are those that `topology predict` tells for the default kernel.
+    domains and the hazards are those of `topology predict` for the default kernel.
     """
     for name in _machine_classes(case.machine):
         yield f"machine: {name}"

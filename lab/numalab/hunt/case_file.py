@@ -1,4 +1,4 @@
-"""A case as a file: a study of its own, with its machine and a sentence of what happens."""
+"""A case file: a study with its machine, and a sentence about the violation."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def render_case(
     holds_on: Sequence[str],
     emulator: str | None = None,
 ) -> str:
-    """Write the file of a case, a study for `numalab run`, on the QEMU that showed it."""
+    """Return the text of a case file, a study for `numalab run`, with its QEMU."""
     kernels = [*violated_by, *holds_on]
     lines = [
         f"question = {_text(f'Does {finding.prop} hold: {describe_property(finding.prop)}')}",
@@ -78,7 +78,7 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
     """Read the file of a case. Raises UserError."""
     study = load_study(path)
     if study.case is None or not study.machines:
-        raise UserError("is no case: it lacks [case] or [machines.NAME]", file=path)
+        raise UserError("is not a case file: [case] or [machines.NAME] is missing", file=path)
     if study.case.property not in (names := property_names()):
         reason = f"no property is called {study.case.property!r}"
         raise UserError(reason, file=path, key="case.property", choices=names)

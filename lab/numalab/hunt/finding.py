@@ -1,4 +1,4 @@
-"""What looking at a case gave: for each property and load how close it came to not holding."""
+"""Results of a boot: for each property and load, how close the value came to the limit."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from pydantic import TypeAdapter
 
 from numalab.guest.console import printable
 
-APART = 1.5  # times what the rival shows, at least, is more than the difference of two seeds
+APART = 1.5  # smallest ratio to the reference kernel that exceeds the spread of seeds
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One property of one load (None: of the whole boot): its value and the most it may be.
+    """The value of one property of one load (None: of the whole boot), and its limit `most`.
 
-    `text` says in words for people what was seen. A `weak` one may be how the kernel is meant to
-    be: it counts only beside a rival kernel that does not show it. Beside a rival a value is
-    `suspected` above `suspect` already, if that is given: the two kernels are compared then.
+    `text` describes the observation in a sentence. A `weak` finding may be intended behaviour: it
+    counts only if the reference kernel does not show it. With a reference kernel, a value above
+    `suspect` (if set) is already `suspected`, and the two kernels are compared.
     """
 
     prop: str
@@ -29,34 +29,34 @@ class Finding:
     suspect: float | None = None
 
     def __post_init__(self) -> None:
-        """Take control characters out: the text may be of a guest, or of a stored boot."""
+        """Remove control characters: the text may come from a guest or a stored boot."""
         for name in ("prop", "text"):
             one_line = re.sub(r"\s", " ", getattr(self, name))
             object.__setattr__(self, name, printable(one_line))
 
     @property
     def violated(self) -> bool:
-        """Whether the property does not hold."""
+        """Whether the property is violated."""
         return self.value > self.most
 
     @property
     def suspected(self) -> bool:
-        """Whether a rival is to be asked."""
+        """Whether to compare with the reference kernel."""
         return self.violated or (self.suspect is not None and self.value > self.suspect)
 
     @property
     def closeness(self) -> float:
-        """How close it came: 0 not at all, 1 just so; above 1 it is violated."""
+        """Return the value as a share of the limit; above 1, the property is violated."""
         if self.most <= 0:
             return 2.0 if self.violated else 0.0
         return self.value / self.most
 
 
 def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float | None:
-    """Return a value that each of `mine` exceeds and none of the rival's comes near.
+    """Return a limit between the kernel's findings and those of the reference kernel.
 
-    None where there is none: one of mine is not suspected, one of theirs violates the property as
-    well, or the two are not apart.
+    None if one of `mine` is not suspected, one of `theirs` violates the property as well, or the
+    two are less than a factor of APART apart.
     """
     if not all(finding.suspected for finding in mine) or any(
         finding.violated for finding in theirs
@@ -73,7 +73,7 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
 
 @dataclass(frozen=True)
 class BootResult:
-    """What came of one boot: findings, or why there are none (`error`, of this host or numalab)."""
+    """The result of one boot: findings, or the `error` of this host or of numalab."""
 
     findings: tuple[Finding, ...]
     seconds: float
@@ -81,12 +81,12 @@ class BootResult:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """Those that do not hold, the worst first."""
+        """The findings that violate their property, the worst first."""
         violated = [finding for finding in self.findings if finding.violated]
         return tuple(sorted(violated, key=lambda finding: -finding.closeness))
 
     def of(self, prop: str, load: int | None) -> Finding | None:
-        """Return the finding about a property of a load, the worst if there are several."""
+        """Return the worst finding about a property of a load."""
         findings = [
             finding for finding in self.findings if (finding.prop, finding.load) == (prop, load)
         ]

@@ -1,8 +1,8 @@
-"""The hunt: draws cases, examines them, confirms what is violated, and makes it small.
+"""The hunt: draw cases, boot them, confirm the violations, and shrink the cases.
 
-Cases come in rounds of a fixed size. What a round draws depends on the seed and on what came of the
-rounds before it, which in icount mode depends on the seed alone; so the same seed gives the same
-cases and verdicts, however many workers there are and wherever a hunt was stopped.
+Cases come in rounds of a fixed size. The cases of a round depend on the seed and on the results of
+earlier rounds, which in icount mode depend on the seed only. So the same seed gives the same cases
+and verdicts, with any number of workers, also if the hunt was interrupted.
 """
 
 import time
@@ -20,20 +20,20 @@ from numalab.hunt.shrink import shrink
 from numalab.hunt.workers import CaseWorkers
 
 ROUND = 4  # machines
-_CLOSE = 0.7  # from here on a case is worth another look, where no rival says what is usual
-_KEPT = 8  # of the closest
-_AGAIN = 3  # at one machine where no rival says what is usual: what is near a limit there stays so
-PURSUED = 6  # loads of one machine, at most
+_CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
+_KEPT = 8  # closest loads to vary
+_AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
+PURSUED = 6  # loads of one machine to confirm, at most
 
 
 @dataclass(frozen=True)
 class ConfirmedViolation:
     """A violation that was confirmed and shrunk.
 
-    `first` is the case in which it was met, `case` the smallest; `finding` what the smallest
-    shows, in boots with each of `seeds`. `minutes` is the wall time since the hunt began until it
-    was confirmed, and `shrunk_minutes` until it was small; `boots` and `shrunk_boots` are how many
-    boots that took, stored ones among them. `after` counts the machines until it was met.
+    `first` is the original case, `case` the smallest; boots of the smallest with each of `seeds`
+    show `finding`. `minutes` and `boots` are the wall time and the boots, stored ones included,
+    from the start of the hunt to the confirmation, `shrunk_minutes` and `shrunk_boots` to the end
+    of shrinking. `after` is the number of machines up to the original case.
     """
 
     first: Case
@@ -49,10 +49,10 @@ class ConfirmedViolation:
 
 @dataclass
 class Hunt:
-    """How far a hunt is: machines and loads examined, and by property how close each came.
+    """The progress of a hunt: machines and loads booted, and the closeness by property.
 
     `covered` counts the classes of machines and the kinds of loads that were judged, `different`
-    the machines themselves: what came close is done again with other loads.
+    the boots of each machine: a machine whose loads came close is booted again with other loads.
     """
 
     machines: int = 0
@@ -66,17 +66,16 @@ class Hunt:
 
     @property
     def closest(self) -> dict[str, float]:
-        """How close each property came to not holding."""
+        """The largest closeness of each property."""
         return {name: round(max(values), 3) for name, values in self.values.items()}
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What to hunt for, and how long: `seconds` of wall time, or `machines` (0: no such bound).
+    """The properties to check, and the budget: `seconds` of wall time, `machines` (0: no limit).
 
-    Each machine gets `loads` at most (0: as many as are worth a boot).
-
-    A `survey` only examines: nothing is confirmed or shrunk.
+    Each machine gets at most `loads` loads (0: as many as are worth a boot). A `survey` confirms
+    and shrinks nothing.
     """
 
     seed: int
@@ -93,10 +92,10 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Hunter:
-    """A hunt under way: what for, with what, and how far.
+    """A running hunt.
 
-    With a `rival`, only what it violates in none of the fresh boots counts: a smaller case must not
-    be one that shows something else, which both kernels do.
+    With a `reference` kernel, a violation counts only if the reference kernel never shows it in
+    fresh boots. So shrinking cannot drift to another violation that both kernels show.
     """
 
     aim: Aim
@@ -113,11 +112,11 @@ class Hunter:
 
     @property
     def fresh_boots(self) -> FreshBoots:
-        """Where what was seen is tried again."""
+        """The boots that confirm findings of this hunt."""
         return FreshBoots(self.workers, self.bench, self.reference, self.aim.seed)
 
     def run(self) -> Hunt:
-        """Hunt until the time or the machines are used up, and return what came of it."""
+        """Hunt until the budget is used up, and return the result."""
         near: list[Near] = []
         aim, hunt = self.aim, self.hunt
         number = 0
@@ -138,9 +137,9 @@ class Hunter:
     def _boot_all(
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
-        """Boot cases; those in which something is suspected on the rival, too, with the same seed.
+        """Boot cases, and suspected ones also on the reference kernel, with the same seed.
 
-        As many as there are workers at a time, so that a suspicion need not wait for a whole round.
+        One boot per worker at a time, so that a suspicion need not wait for a whole round.
         """
         results = self.workers.boot([(case, self.bench, self.aim.seed) for case in cases])
         wanted = [
@@ -154,7 +153,7 @@ class Hunter:
             yield case, result, booted.get(case.text)
 
     def _suspected(self, result: BootResult) -> list[Finding]:
-        """Return what is worth fresh boots, of the properties that are not found yet."""
+        """Return the findings to confirm, of properties without a confirmed violation."""
         confirmed = {violation.finding.prop for violation in self.hunt.violations}
         return [
             finding
@@ -163,7 +162,7 @@ class Hunter:
         ]
 
     def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Near]:
-        """Pursue what a boot shows, and return what came close to counting."""
+        """Confirm the findings of a boot, and return the loads that came close."""
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
@@ -198,9 +197,9 @@ class Hunter:
         return not self.goes_on() or bool(self.hunt.violations and self.aim.first_only)
 
     def _pursue(self, findings: Sequence[Finding], case: Case) -> Mapping[Finding, int]:
-        """Confirm findings about a case in fresh boots with other seeds, and shrink what is left.
+        """Confirm findings about a case in fresh boots, and shrink the confirmed ones.
 
-        Return how many boots showed each.
+        Return the number of seeds that each finding passed.
         """
         for finding in findings:
             self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
@@ -239,7 +238,7 @@ class Hunter:
         return confirmed.passed
 
     def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
-        """Return the smallest case that shows a finding about one, what it shows, and the seeds."""
+        """Return the smallest case that shows a finding, its finding, and the seeds."""
         fresh_boots = self.fresh_boots
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
@@ -253,9 +252,9 @@ class Hunter:
         return None if settled is None else (small, *settled)
 
     def _fewest_loads(self, case: Case, finding: Finding) -> Case:
-        """Return the machine without loads if that shows it, else with half of them, ..., else all.
+        """Return the case with as few loads as show a finding about the whole boot.
 
-        Without any the driver has to have one, too: a task on a CPU.
+        Tries an idle machine (with one short task, which the driver needs), then halves.
         """
         if not case.loads:
             return case
@@ -290,9 +289,9 @@ class Hunter:
 
 
 def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
-    """Return the loads that came close to a limit, where there is no rival to compare with.
+    """Return the loads that came close to a limit, for a hunt without a reference kernel.
 
-    What is weak never counts then, however close.
+    Weak findings never count in such a hunt.
     """
     return [
         Near(min(1.0, finding.closeness), case, finding.load)
@@ -305,9 +304,9 @@ def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
 
 
 def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Finding]:
-    """Return what to pursue, the clearest first: what some loads show, and the whole boot.
+    """Return the findings to confirm, the clearest first, of at most PURSUED loads.
 
-    What the rival showed in the same boot, or came near, is left out.
+    Findings that the reference kernel showed in the same boot, or came near, are left out.
     """
     clear: list[tuple[float, Finding]] = []
     for finding in suspected:
@@ -326,9 +325,9 @@ def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Fi
 
 
 def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
-    """Put together what is tried in the same boots, broken promises first.
+    """Group the findings that share boots, violated invariants first: those are rarely chance.
 
-    These are few, and hardly ever chance. What is about a whole boot is tried alone.
+    A finding about the whole boot is tried alone.
     """
     alone = [[finding] for finding in clear if finding.load is None]
     broken = [finding for finding in clear if finding.load is not None and finding.most <= 0]

@@ -1,4 +1,4 @@
-"""A load: tasks of several kinds, what happens to them, and its text for the driver in the guest.
+"""A load: tasks of several kinds, changes while they run, and its text for the guest driver.
 
 The text is what `workloads/hunt/hunt.c` reads: `time ms=1000;hog n=3 start=0 cpus=0-3`.
 """
@@ -19,7 +19,7 @@ _TASK = re.compile(r"(hog|sleeper|waker|wakee|forker|child|memory|thread)(\d{1,2
 
 @dataclass(frozen=True)
 class Part:
-    """Tasks of one kind that are alike.
+    """A group of equal tasks.
 
     `count` tasks start bound to `start` (empty: to `cpus`) and are allowed on `cpus` when the
     time begins, on `later` (if any) from half of it on. With `fifo` they are real-time tasks of
@@ -46,18 +46,18 @@ class Part:
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has at once, at most."""
+        """The largest number of tasks at once."""
         return self.count * {"waker": 2, "forker": 1 + self.burst}.get(self.kind, 1)
 
     @property
     def every_cpu(self) -> set[int]:
-        """The CPUs that it names anywhere."""
+        """All CPUs that it names."""
         return {*self.cpus, *self.start, *self.later}
 
 
 @dataclass(frozen=True)
 class Hotplug:
-    """A CPU that goes off line and comes back, in ms after the begin."""
+    """A CPU that goes offline and online again, in ms after the start."""
 
     cpu: int
     off_ms: int
@@ -66,7 +66,7 @@ class Hotplug:
 
 @dataclass(frozen=True)
 class CpusetChange:
-    """All tasks are in a cpuset, whose CPUs change at a time in ms after the begin."""
+    """A cpuset of all tasks, whose CPUs change, in ms after the start."""
 
     before: Cpus
     after: Cpus
@@ -75,7 +75,7 @@ class CpusetChange:
 
 @dataclass(frozen=True)
 class Load:
-    """Parts that run beside each other for `ms` milliseconds, and what happens meanwhile."""
+    """Parts that run at the same time for `ms` milliseconds, and changes meanwhile."""
 
     ms: int
     parts: tuple[Part, ...]
@@ -84,28 +84,28 @@ class Load:
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has at once, at most."""
+        """The largest number of tasks at once."""
         return sum(part.tasks for part in self.parts)
 
     @property
     def every_cpu(self) -> set[int]:
-        """The CPUs that it names anywhere."""
+        """All CPUs that it names."""
         named = set[int]().union(*(part.every_cpu for part in self.parts))
         named |= {change.cpu for change in self.hotplug}
         return named | ({*self.cpuset.before, *self.cpuset.after} if self.cpuset else set())
 
     def masks(self, place: int, at_ms: float) -> frozenset[int]:
-        """Return the CPUs on which the tasks of a part may run at a time after the begin."""
+        """Return the CPUs allowed for the tasks of a part at a time after the start."""
         part = self.parts[place]
         own = part.later if part.later and at_ms >= self.ms / 2 else part.cpus
         if self.cpuset is None:
             return frozenset(own)
         group = self.cpuset.before if at_ms < self.cpuset.at_ms else self.cpuset.after
-        # A mask that has nothing in common with the cpuset gives way to it (cpuset_cpus_allowed()).
+        # A mask without a CPU of the cpuset is ignored (cpuset_cpus_allowed()).
         return frozenset(own) & frozenset(group) or frozenset(group)
 
     def changes_ms(self) -> tuple[float, ...]:
-        """Return the times at which masks or CPUs change, in ms after the begin, in order."""
+        """Return the times of changes of masks or CPUs, in ms after the start, in order."""
         times = [float(self.ms) / 2] if any(part.later for part in self.parts) else []
         times += [self.cpuset.at_ms] if self.cpuset else []
         times += [ms for change in self.hotplug for ms in (change.off_ms, change.on_ms)]
@@ -113,7 +113,7 @@ class Load:
 
 
 def part_of_task(comm: str) -> tuple[str, int, int] | None:
-    """Return kind, part and number of a task by its name; None for a task of nobody's."""
+    """Return kind, part and number of a task by its name; None if no load started it."""
     match = _TASK.fullmatch(comm)
     return (match[1], int(match[2]), int(match[3])) if match else None
 
@@ -153,7 +153,7 @@ def _render_part(part: Part) -> str:
 
 
 def parse_loads(text: str) -> tuple[Load, ...]:
-    """Read loads as `render_loads` writes them. Raises ValueError that says what is wrong."""
+    """Read loads as `render_loads` writes them. Raises ValueError."""
     return tuple(_parse_load(load) for load in text.split("|"))
 
 

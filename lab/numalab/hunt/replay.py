@@ -13,9 +13,9 @@ from numalab.study.model import CaseTable
 
 @dataclass(frozen=True)
 class Replayed:
-    """A case on a kernel: whether it is to violate its property, and whether it did.
+    """A case on a kernel: whether a violation is expected, and whether it occurred.
 
-    `violated` is None where nothing could be judged; `seen` says what was seen, or why not.
+    `violated` is None if a boot was not judged; `seen` is the observation, or the reason.
     """
 
     case: str
@@ -28,7 +28,7 @@ class Replayed:
 
     @property
     def passes(self) -> bool:
-        """Whether it is as the file says."""
+        """Whether the result is the expected one."""
         return self.violated == self.expected
 
 
@@ -39,9 +39,9 @@ def replay(
     kernels: Sequence[tuple[str, bool]],
     boots: Callable[[Case, str], Sequence[BootResult]],
 ) -> list[Replayed]:
-    """Boot a case on kernels, each with whether it is to violate the property of its table.
+    """Boot a case on pairs of a kernel and whether it violates the property.
 
-    It is to in every one of its boots, or in none.
+    An expected violation must occur in every boot, an unexpected one in none.
     """
     rows = []
     for kernel, expected in kernels:
@@ -55,9 +55,9 @@ def replay(
 def verdict(
     result: Sequence[BootResult], prop: str, most: float, *, every: bool = True
 ) -> tuple[bool | None, str]:
-    """Say whether a property's value was above `most` in every boot, or in any, and what was seen.
+    """Return whether a value was above `most` in every boot (or in any), and a sentence.
 
-    None: a boot was not judged.
+    None if a boot was not judged.
     """
     verdicts = [_verdict(boot, prop, most) for boot in result]
     for violated, text in verdicts:
@@ -100,14 +100,14 @@ def render_replay_junit(rows: Sequence[Replayed]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
-# Says whether the case violates its property on a step's kernel, and what was seen; None where
-# the kernel does not build or its guest cannot be judged.
+# Returns whether the case violates its property on a step's kernel, and the observation; None if
+# the kernel does not build or the boot is not judged.
 Judge = Callable[[Step], tuple[bool | None, str]]
 
 
 @dataclass(frozen=True)
 class JudgedStep:
-    """A step that was tried: whether it violates (None: not judged), and what was seen."""
+    """A tested step: whether it violates (None: not judged), and the observation."""
 
     step: str
     title: str
@@ -117,10 +117,10 @@ class JudgedStep:
 
 @dataclass(frozen=True)
 class CaseBisection:
-    """The steps in the order in which they were tried, and the first that violates.
+    """The steps in the order of the tests, and the first that violates the property.
 
-    `first` has several where some could not be judged, and none where the ends do not differ;
-    `ended` then says why.
+    `first` has several steps if some were not judged, and none if the ends do not differ; `ended`
+    is then the reason.
     """
 
     rows: tuple[JudgedStep, ...]
@@ -131,7 +131,7 @@ class CaseBisection:
 def bisect_case(
     history: History, judge: Judge, tell: Callable[[JudgedStep], None]
 ) -> CaseBisection:
-    """Search the first step of a history that violates; both ends are tried first."""
+    """Return the first step of a history that violates; both ends are tested first."""
     rows: list[JudgedStep] = []
 
     def tried(step: Step) -> bool | None:

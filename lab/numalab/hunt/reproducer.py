@@ -1,4 +1,4 @@
-"""A case for people without numalab: one QEMU line, a kernel configuration and a C file."""
+"""A reproducer without numalab: a QEMU command, a kernel configuration and a C file."""
 
 import shlex
 from pathlib import Path
@@ -21,7 +21,7 @@ SCRIPT = "reproduce.sh"
 def write_reproducer(
     folder: Path, case: Case, finding: Finding, bench: HuntBench, seed: int
 ) -> None:
-    """Write a folder with all that is needed but QEMU, gcc, cpio and the kernel itself."""
+    """Write a folder with everything except QEMU, gcc, cpio and the kernel."""
     make_dir(folder)
     source = load_workload(WORKLOAD).file.parent / "hunt.c"
     for path in (source, *shared_headers()):
@@ -34,7 +34,7 @@ def write_reproducer(
 
 
 def render_script(case: Case, finding: Finding, kernel: str, seed: int) -> str:
-    """Write the shell script: builds the load as the guest's only program, and boots it."""
+    """Return the shell script, which builds the load as init of the guest and boots it."""
     words = " \\\n  ".join(qemu_words(case.machine, seed))
     return f"""#!/bin/sh
 # {finding.prop}: {_plain(finding.text)}
@@ -54,7 +54,7 @@ exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -se
 
 
 def qemu_words(machine: Topology, seed: int) -> list[str]:
-    """Return the options for a machine as `icount` mode has it; a word and its value together."""
+    """Return the QEMU options of a machine in `icount` mode, each with its value."""
     shape, shift = machine.packaging, usual_shift("icount", machine)
     words = [
         "-machine q35 -cpu max,la57=off",

@@ -1,4 +1,4 @@
-"""Makes a case smaller as long as it still violates its property: by booting what is smaller."""
+"""Shrink a case: boot smaller cases as long as one still violates the property."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,23 +8,23 @@ from numalab.hunt.load import Cpus, CpusetChange, Load, Part
 from numalab.topology.topology import Topology
 
 LEAST_MS = 600
-_AT_ONCE = 6  # loads that are tried in one boot
-# Of each case of some, whether each of its loads violates.
+_AT_ONCE = 6  # loads of one boot
+# Returns, for each load of each case, whether it violates the property.
 Violates = Callable[[Sequence[Case]], list[list[bool]]]
-# Whether a case that few boots showed to violate does so in all that are wanted of a last one.
+# Returns whether a case that violates in a few boots also does so in all final boots.
 Settles = Callable[[Case], bool]
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """The smallest case that was found, and how many smaller ones were tried."""
+    """The smallest case that violates, and the number of cases tried."""
 
     case: Case
     tried: int
 
 
 def size(case: Case) -> tuple[int, int, int, int, int, int]:
-    """Return what makes a case large, the most important first."""
+    """Return the sizes of a case to compare, the most important first."""
     machine = case.machine
     loads = case.loads
     values = len({value for row in machine.distances for value in row})
@@ -37,11 +37,11 @@ def size(case: Case) -> tuple[int, int, int, int, int, int]:
 def shrink(
     case: Case, violates: Violates, goes_on: Callable[[], bool], settles: Settles = lambda _: True
 ) -> Shrunk:
-    """Shrink a case with one load at most, until nothing smaller violates, or `goes_on` says no.
+    """Return the smallest case that violates, of a case with at most one load.
 
-    `violates` boots cases, few times each; each step goes to the smallest one that also `settles`.
-    Without that, a step to a case that violates by chance would lose all that came before it. The
-    order of what is tried is fixed, so that the same case gives the same one.
+    Stops when no smaller case violates, or `goes_on` returns False. `violates` boots each case a
+    few times; each step takes the smallest one that also `settles`, so that a violation by chance
+    does not mislead the search. The order is fixed: the same case gives the same result.
     """
     tried = 0
     while goes_on():
@@ -70,7 +70,7 @@ def _violating(batch: Sequence[Case], held: Sequence[Sequence[bool]]) -> Iterato
 
 
 def _batches(case: Case) -> Iterator[list[Case]]:
-    """Give what is smaller: machines two at a time, then loads, several in one boot."""
+    """Yield smaller cases: machines in pairs, then loads, several in one boot."""
     machines = [small for small in _machines(case) if size(small) < size(case)]
     for first in range(0, len(machines), 2):
         yield machines[first : first + 2]
@@ -88,7 +88,7 @@ def _machines(case: Case) -> Iterator[Case]:
     machine = case.machine
     used = set().union(*(load.every_cpu for load in case.loads)) if case.loads else set()
     counts = [len(node.cpus) for node in machine.nodes]
-    # One CPU a node, then without a node, those that no task may use first.
+    # One CPU a node; then without one node, nodes that no task may use first.
     if max(counts) > 1:
         yield from _cut(case, {node.id: node.cpus[:1] for node in machine.nodes})
     order = sorted(machine.nodes, key=lambda node: (bool(used & set(node.cpus)), -node.id))
@@ -115,7 +115,7 @@ def _cut(
     threads: int | None = None,
     distances: Mapping[int, int] | None = None,
 ) -> Iterator[Case]:
-    """Give the case with only these nodes and CPUs, renumbered; nothing where that makes none."""
+    """Yield the case with only these nodes and CPUs, renumbered, if it is valid."""
     machine = case.machine
     nodes, cpus = list(kept), [cpu for node in kept for cpu in kept[node]]
     new = {cpu: place for place, cpu in enumerate(cpus)}
@@ -144,7 +144,7 @@ def _cut(
 
 
 def _renumbered(load: Load, new: Mapping[int, int], nodes: Sequence[int]) -> Load | None:
-    """Return a load on fewer CPUs; None where nothing would be left of it."""
+    """Return a load on fewer CPUs; None if no part is left."""
 
     def cut(cpus: Cpus) -> Cpus:
         return tuple(sorted(new[cpu] for cpu in cpus if cpu in new))

@@ -17,19 +17,19 @@ from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BOOT_RESULT, BootResult
 
-# Goes up when the same boot would be judged otherwise: what was stored is then examined again.
+# Increase it when the judgement of a boot changes: stored results are then not used.
 _JUDGEMENT = "13"
 _LARGEST, _MOST_VALUES = 16 << 20, 200_000
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder with a file for each boot, named by all that decides what comes of it."""
+    """A folder with a file for each boot, named by a digest of its inputs."""
 
     path: Path
 
     def find(self, case: Case, bench: HuntBench, seed: int) -> BootResult | None:
-        """Return what came of a boot, None where it was not done, or this host failed at it."""
+        """Return the stored result of a boot; None if there is none, or it is an error."""
         try:
             path = self._file(case, bench, seed)
             data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
@@ -39,7 +39,7 @@ class Store:
         return None if stored.error else stored
 
     def keep(self, case: Case, bench: HuntBench, seed: int, result: BootResult) -> None:
-        """Keep what came of a boot, and beside it what was booted."""
+        """Store the result of a boot, and its case beside it."""
         path = self._file(case, bench, seed)
         make_dir(path.parent)
         write_text(path.with_suffix(".case"), case.text)
@@ -54,8 +54,8 @@ class Store:
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
 
 
-# A guest's limits leave out the time for which QEMU waits for a CPU: on a busy host it may take
-# several times as long, and so much more.
+# A guest's limits exclude the time for which QEMU waits for a CPU. On a busy host a boot may take
+# several times as long, plus this number of seconds.
 _TIMES, _PATIENCE = 4.0, 60.0
 OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
@@ -63,7 +63,7 @@ Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 @dataclass
 class CaseWorkers:
-    """Where cases are examined. `asked` counts the boots, `booted` those that were not stored."""
+    """Boots cases. `requested` counts all boots, `booted` those that were not stored."""
 
     store: Store
     pool: Pool
@@ -73,7 +73,7 @@ class CaseWorkers:
     booted: int = 0
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-        """Do boots, as many beside each other as there are workers; results in their order."""
+        """Boot cases in parallel, one per worker; return the results in order."""
         self.requested += len(boots)
         results = [self.store.find(*boot) for boot in boots]
         missing = [place for place, stored in enumerate(results) if stored is None]
@@ -84,7 +84,7 @@ class CaseWorkers:
                 wall = max(bench.wall for _, bench, _ in boots)
                 place, result = pending.next(timeout=_TIMES * wall + _PATIENCE)
             except TimeoutError:
-                raise HostError("a process that examined a case is gone, or stands still") from None
+                raise HostError("a worker process ended or hangs") from None
             results[place] = result
             self.booted += 1
             if not result.error:
@@ -95,8 +95,8 @@ class CaseWorkers:
 
 @contextmanager
 def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorkers]:
-    """Give examiners; their guests end when the block is left by an error or Ctrl-C."""
-    # Not fork: of libvirt's and polars' threads, the child would have the locks alone.
+    """Start the workers; an error or Ctrl-C in the block ends their guests."""
+    # Not fork: a child would inherit locks that threads of libvirt and polars hold.
     pool = get_context("spawn").Pool(jobs, _prepare)
     try:
         yield CaseWorkers(store, pool, on_result, jobs)
@@ -109,13 +109,13 @@ def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorker
 
 
 class _Worker:
-    """Whether a worker examines a case: only then has it a guest to end before it goes."""
+    """Whether this worker boots a case, and so has a guest to end."""
 
     busy = False
 
 
 def _prepare() -> None:
-    """Let Ctrl-C be the parent's business, and SIGTERM end the guest that runs."""
+    """Ignore Ctrl-C, which the parent handles; SIGTERM ends the guest."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
 
@@ -139,5 +139,5 @@ def _boot_job(job: tuple[int, Boot]) -> tuple[int, BootResult]:
 
 
 def host_jobs() -> int:
-    """Return how many guests run beside each other unless it is said: one for each host CPU."""
+    """Return the default number of guests at once: the number of usable host CPUs."""
     return max(1, len(os.sched_getaffinity(0)))

@@ -1,1 +1,1 @@
-"""Commands of `numalab hunt`, and of what goes on with its cases."""
+"""Commands `numalab hunt` and `numalab bisect --case`."""

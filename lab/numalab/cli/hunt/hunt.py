@@ -131,7 +131,7 @@ def command(
         if result.error:
             say(f"not judged: {result.error.splitlines()[0]}")
 
-    store = Store(output or folder.parent)  # the boots of a rival serve the hunts on other kernels
+    store = Store(output or folder.parent)  # hunts share boots of reference kernels
     with (
         continued_by("the same command"),
         workers(store, jobs or host_jobs(), report_error) as crew,

@@ -1,1 +1,1 @@
-"""Cases from a seed: machines, loads, and which of them are worth a boot."""
+"""Generate cases from a seed: machines and loads."""

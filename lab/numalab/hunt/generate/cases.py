@@ -1,4 +1,4 @@
-"""Cases from a seed: new machines, and loads that came close to what is hunted for once more."""
+"""Generate cases from a seed: new machines, and variants of loads that came close."""
 
 import random
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _VARIED = 3  # of a load that came close
 
 @dataclass(frozen=True)
 class Near:
-    """A load of a case that came close to what is hunted for: the larger, the closer."""
+    """A load of a case that came close to a violation."""
 
     closeness: float
     case: Case
@@ -29,12 +29,12 @@ class Near:
 def draw_case(
     seed: int, number: int, *, timed: bool = False, near: Sequence[Near] = (), most: int = 0
 ) -> Case:
-    """Draw case `number` of a seed: a new machine, or, each third time, one that came close.
+    """Return case `number` of a seed: a new machine, or every third time one that came close.
 
-    It has `most` loads or fewer; 0: as many as are worth a boot in that mode. Loads with hotplug
-    come last: what they leave behind is not to be seen in another load. With `timed`, where memory
-    costs time, there are none, as nobody tried a CPU that comes back with the emulator of that
-    mode, and there is one that asks what placement is worth.
+    It has at most `most` loads; 0: as many as are worth a boot in that mode. Loads with hotplug
+    come last, because they may affect later loads. A `timed` case, where memory costs time, has
+    none, because CPU hotplug is untested with that emulator; its last load measures the benefit of
+    placement.
     """
     rng = random.Random(f"{seed}-{number}")
     most = most or (LOADS_TIMED if timed else LOADS)

@@ -1,4 +1,4 @@
-"""Loads from a seed, for one machine: each family asks the scheduler for something else."""
+"""Generate loads from a seed for one machine; each family tests another decision."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ Family = Callable[[random.Random, Topology], Load | None]
 
 
 def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
-    """Draw loads of different families, as far as the machine has what they need.
+    """Return loads of different families that fit the machine.
 
     Where nodes are far apart, the first one spreads over two of them.
     """
@@ -29,7 +29,7 @@ def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load,
 
 
 def spread(rng: random.Random, machine: Topology) -> Load | None:
-    """Hogs that start on one node and may then run on others, too; far ones more often."""
+    """Hogs that start on one node and may run on further nodes, often far ones."""
     start, allowed = _start_and_allowed(rng, machine)
     if len(allowed) < 2:
         return None
@@ -95,7 +95,7 @@ def steady(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def pinned(rng: random.Random, machine: Topology) -> Load | None:
-    """Hogs bound to some CPUs, beside others that may run everywhere."""
+    """Hogs bound to some CPUs, and hogs that may run everywhere."""
     allowed = _everywhere(machine)
     bound = tuple(sorted(rng.sample(allowed, rng.randint(1, max(1, len(allowed) // 2)))))
     few = tuple(sorted(rng.sample(allowed, min(len(allowed), rng.choice((1, 2, 3))))))
@@ -234,7 +234,7 @@ def local_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory users, some bound to a CPU each, full nodes: what swaps tasks has to look."""
+    """Memory users on full nodes, some bound to one CPU: only a swap of tasks helps."""
     allowed = _everywhere(machine)
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2 or len(allowed) < 3:
@@ -250,7 +250,7 @@ def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory that nobody touches for a while, and whose user then is on another node."""
+    """Memory that is untouched for a while, and whose user then runs on another node."""
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2:
         return None
@@ -276,7 +276,7 @@ def freed(rng: random.Random, machine: Topology) -> Load:
 
 
 def hotplug(rng: random.Random, machine: Topology) -> Load | None:
-    """A CPU that goes and comes back under hogs; afterwards it has to get work again."""
+    """A CPU that goes offline and online under hogs, and must get work again."""
     allowed = _everywhere(machine)
     cpu = rng.choice(allowed[1:]) if len(allowed) > 1 else 0
     if not cpu:

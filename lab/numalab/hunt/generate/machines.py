@@ -1,7 +1,7 @@
 """Machines from a seed: shapes, random graphs and tables, uneven nodes, SMT, no last-level cache.
 
-They are small, so that a boot takes seconds; what balancing does wrong shows with one or two CPUs
-for each node. Of a few that are drawn the one is taken that `topology predict` warns about most.
+They are small, so that a boot takes seconds; errors of load balancing show with one or two CPUs
+per node. Machines with more hazards (`topology predict`) are more likely.
 """
 
 import json
@@ -21,7 +21,7 @@ MOST_CPUS = 12
 NODE_MIB = 256
 FIRST_MIB = 512  # the kernel, and the trace
 _DRAWN = 4
-# What each hazard is worth; those not named, 1.
+# Weights of hazards; 1 for all others.
 _WORTH = {
     "group construction": 5.0,
     "diameter above 2": 3.0,
@@ -32,7 +32,7 @@ _WORTH = {
 
 
 def draw_machine(rng: random.Random, *, smt: bool = False) -> Topology:
-    """Draw a machine: every second one of several, of which hazards make one likelier.
+    """Return a machine: every second one is selected from several, weighted by hazards.
 
     With `smt` each node has two cores or more, and each core two CPUs.
     """
@@ -43,7 +43,7 @@ def draw_machine(rng: random.Random, *, smt: bool = False) -> Topology:
 
 
 def worth(machine: Topology) -> float:
-    """Return how much of a hazard a machine is to a scheduler, and how much of it overlaps."""
+    """Return the sum of the weights of the hazards of a machine."""
     prediction = predict(machine)
     names = {hazard.name for hazard in hazards(machine, prediction)}
     return sum(_WORTH.get(name, 1.0) for name in names)
