@@ -49,12 +49,12 @@ class EventFormat:
 
     @property
     def least_bytes(self) -> int:
-        """The size that a record must have for every field to lie inside it."""
+        """The smallest size of a record that holds every field."""
         return max((field.offset + field.size for field in self.fields), default=8)
 
 
 def parse_event_format(text: str, system: str) -> EventFormat:
-    """Parse one format text. Raises ValueError when it has no name or number."""
+    """Parse a format text. Raises ValueError for a text without name or number."""
     name = re.search(r"^name: (\S+)$", text, re.MULTILINE)
     number = re.search(r"^ID: (\d{1,9})$", text, re.MULTILINE)
     if name is None or number is None:
@@ -121,7 +121,7 @@ Numbers = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts that repeat: each different one (or null) once, and for each record which it is."""
+    """Repeated texts: the different texts (or null), and for each record its index in them."""
 
     different: pl.Series
     which: Ints
@@ -203,7 +203,7 @@ def _common_type(types: Sequence[pl.DataType]) -> pl.DataType:
 def read_fields(chunk: Chunk, event: EventFormat) -> Iterator[tuple[str, Numbers | Texts]]:
     """Yield the column of each field of an event, and its values.
 
-    The records must be at least as long as the event's format says.
+    Each record has at least `least_bytes` of the event.
     """
     first = chunk.first_bytes(event.least_bytes)
     for field in event.fields:
@@ -237,7 +237,7 @@ def read_pids(chunk: Chunk) -> npt.NDArray[np.int32]:
 
 
 def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
-    """Read texts whose place differs between records; one outside its record is null."""
+    """Read texts whose place differs between records; a text outside its record is null."""
     sound = (size >= 0) & (start + size <= chunk.length)
     size = np.where(sound, np.minimum(size, MAX_TEXT), 0)
     span = np.arange(int(size.max(initial=0)))
@@ -284,7 +284,7 @@ def place(
     schema: Mapping[str, pl.DataType],
     rows: int,
 ) -> dict[str, pl.Series]:
-    """Put the values that each event gave to a column in their rows; other rows are null."""
+    """Put the values of each column in their rows; other rows are null."""
     kinds = set(schema.values())
     nothing = {kind: pl.Series([None], dtype=kind).new_from_index(0, rows) for kind in kinds}
     columns, masks = {}, dict[tuple[int, ...], pl.Series]()
@@ -315,7 +315,7 @@ def _present(places: Sequence[Ints], rows: int) -> pl.Series:
 def _placed_numbers(
     parts: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
 ) -> tuple[Numbers, npt.NDArray[np.bool_] | None]:
-    """Return numbers in their rows, and which rows hold one that fits (None: all do).
+    """Return numbers in their rows, and which rows hold a number that fits (None: all).
 
     Only an unsigned number of 64 bits that shares a column with signed ones may not fit.
     """

@@ -1,4 +1,4 @@
-"""Decodes a recording: trace.dat in, Parquet out, in bounded memory.
+"""Decodes a trace.dat into Parquet, in bounded memory.
 
 Pages are read as arrays (see `ring_buffer`), not through the text of `trace-cmd report`: there a
 task named `x prev_pid=1` looks like a field, and the text alone takes longer than decoding. Tests
@@ -63,7 +63,7 @@ class Decoded:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is known to be missing."""
+        """Whether the recording is complete as far as its counts show."""
         return not (self.gaps or self.unsound or self.unreadable or self.problems)
 
 
@@ -91,7 +91,7 @@ def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Pat
 
 
 def _mapped(path: Path) -> memoryview:
-    """Map a file; the mapping goes when the last array that looks into it does."""
+    """Map a file; the mapping ends with the last array that uses it."""
     try:
         with path.open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -177,7 +177,7 @@ class _Decoder:
         return pl.DataFrame(columns)
 
     def _codes(self, body: Chunk) -> Ints:
-        """Return each record's place in `formats`, -1 for one that fits none."""
+        """Return the index in `formats` of each record, -1 for a record that fits none."""
         if not len(body.at):
             return np.empty(0, np.int64)
         long_enough = body.length >= _HEADER_BYTES
@@ -188,7 +188,7 @@ class _Decoder:
     def _values(
         self, body: Chunk, code: Ints, rows: Ints, missed: Ints, gap_rows: Ints
     ) -> dict[str, list[tuple[Ints, Numbers | Texts]]]:
-        """Read every field of every record; for each column, rows and what goes there."""
+        """Read every field of every record: for each column, rows and their values."""
         counted = missed >= 0
         lost_event = Texts(pl.Series([LOST_EVENT]), np.zeros(len(missed), np.int64))
         values: dict[str, list[tuple[Ints, Numbers | Texts]]] = {
@@ -238,7 +238,7 @@ class _Decoder:
 
 
 def _names(formats: Sequence[EventFormat]) -> list[str]:
-    """Name the events as trace-cmd does; of two with one name, both get their system's as well."""
+    """Name the events as trace-cmd does: events with the same name get their system in front."""
     times = Counter(event.name for event in formats)
     return [e.name if times[e.name] == 1 else f"{e.system}:{e.name}" for e in formats]
 

@@ -39,8 +39,8 @@ _SHARE = 0.5  # of the model's switches within the recording that must have thei
 
 @dataclass(frozen=True)
 class GuestTime:
-    """Virtual time is `trace_ns * rate + offset_ns`, and a little more: `bends` are times of the
-    trace and by how much. A kernel finds its TSC's rate once more, a few seconds after its boot.
+    """Virtual time is `trace_ns * rate + offset_ns` and a correction. `bends` are trace times and
+    their corrections: a kernel measures its TSC again a few seconds after boot.
     """
 
     rate: float
@@ -48,7 +48,7 @@ class GuestTime:
     bends: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
 
     def of_trace(self, trace_ns: _Ints) -> _Ints:
-        """Return the virtual time of times of the trace."""
+        """Convert times of the trace to virtual times."""
         more = np.interp(trace_ns, *self._bends())
         virtual: _Ints = np.rint(trace_ns * self.rate + self.offset_ns + more).astype(np.int64)
         return virtual
@@ -57,7 +57,7 @@ class GuestTime:
         return [time for time, _ in self.bends], [more for _, more in self.bends]
 
     def of_model(self, virtual_ns: _Ints) -> _Ints:
-        """Return the time of the trace's clock at virtual times."""
+        """Convert virtual times to times of the trace."""
         about = (virtual_ns - self.offset_ns) / self.rate
         more = np.interp(about, *self._bends())
         traced: _Ints = np.rint(about - more).astype(np.int64)
@@ -66,7 +66,7 @@ class GuestTime:
 
 @dataclass(frozen=True)
 class _Switches:
-    """The switches of one CPU in the trace: when, to whom, and its name when it left the CPU."""
+    """The switches of one CPU in the trace: time, next task, and its name when it left the CPU."""
 
     time_ns: _Ints
     pid: _Ints
@@ -83,7 +83,7 @@ class JoinedTables:
 
 
 def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
-    """Give the model's tables the trace's clock, and its tasks their pids and names.
+    """Add times of the trace's clock, pids and names to the model's tables.
 
     `events` has at least time_ns, cpu and event, and of sched_switch prev_pid, prev_comm, next_pid
     and next_comm.
@@ -102,8 +102,8 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
 
 
 def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
-    """Find the line from one clock to the other; None where less than half of the model's switches
-    during the recording have one in the trace.
+    """Find the line from one clock to the other; None if less than half of the model's switches
+    during the recording have a switch in the trace.
 
     `since` and `traced` are the times of each CPU's switches, ascending. Of all lines through a
     pair of switches, the one with most pairs on it is fitted to these (Hough 1962).
@@ -133,8 +133,8 @@ def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestT
 def _candidates(
     since: dict[int, _Ints], traced: dict[int, _Ints], cpus: list[int]
 ) -> tuple[_Floats, _Floats]:
-    """Return pairs of switches of one CPU, the trace's and the model's time: all, or some of them
-    where they would be too many."""
+    """Return pairs of switches of one CPU, the trace's and the model's time: all pairs, or a
+    sample of them."""
     xs, ys = [], []
     for cpu in cpus:
         times = traced[cpu]
@@ -148,7 +148,7 @@ def _candidates(
 def _peak(
     x: _Floats, late: _Floats, rates: Sequence[float], width: int, bins: int
 ) -> tuple[float, float]:
-    """Return the rate and offset on which most pairs lie, within `bins` bins of `width` ns."""
+    """Return the rate and offset of the line with most pairs, within `bins` bins of `width` ns."""
     best = (-1, 0.0, 0.0)
     for rate in rates:
         places, counts = np.unique(np.floor((late - rate * x) / width), return_counts=True)
@@ -163,14 +163,14 @@ def _peak(
 
 
 def _met(since: _Ints, traced: _Ints, clock: GuestTime) -> int:
-    """Count the model's switches that have one of the trace near."""
+    """Count the model's switches that have a switch of the trace near."""
     times = clock.of_trace(traced)
     first, end = (np.searchsorted(times, since + side) for side in (-NEAR_NS, NEAR_NS))
     return int((first < end).sum())
 
 
 def _fitted(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
-    """Fit a line to the pairs near a clock: by least squares, where they are long enough apart."""
+    """Fit a line by least squares to the pairs near a clock, if they span enough time."""
     late = y - x * clock.rate - clock.offset_ns
     near = np.abs(late) <= NEAR_NS
     x, late = x[near], late[near]
@@ -182,7 +182,7 @@ def _fitted(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
 
 
 def _bent(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
-    """Bend a line to where most pairs lie in each part of the time, half a second or longer."""
+    """Bend a line to most pairs in each part of the time; a part is half a second or longer."""
     late = y - x * clock.rate - clock.offset_ns
     near = np.abs(late) <= _BENDS_NS
     x, late = x[near], late[near]
@@ -246,7 +246,7 @@ def _timed(table: pl.DataFrame, clock: GuestTime | None, length_ns: int) -> pl.D
 
 
 def _named(counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime) -> pl.DataFrame:
-    """Name the task of each row by the switch that brought it.
+    """Name the task of each row by the switch to it.
 
     Of several switches nearby, or without one, the usual task of the row's task_struct counts.
     """
@@ -288,7 +288,7 @@ def _by_switch(
 
 
 def _usual(named: pl.DataFrame) -> pl.DataFrame:
-    """Return the task that each task_struct mostly was: task, usual_pid, usual_comm."""
+    """Return the usual task of each task_struct: task, usual_pid, usual_comm."""
     return (
         named.filter(pl.col("pid").is_not_null())
         .group_by("task", "pid")
@@ -302,9 +302,9 @@ def _usual(named: pl.DataFrame) -> pl.DataFrame:
 def keep_memory_tables(
     directory: RunDir, topology: Topology, events: pl.DataFrame
 ) -> tuple[str, ...]:
-    """Join the model's tables to the decoded events and write them; the model's own files go.
+    """Join the model's tables to the decoded events, write them, and remove the model's files.
 
-    Returns what a reader should know of them. Raises HostError for damaged ones.
+    Returns notes for the reader. Raises HostError for damaged tables.
     """
     tables = parse_memory_tables(directory.memory_counts, directory.memory_traffic, topology)
     joined = join_tables(tables, events)
@@ -328,7 +328,7 @@ def keep_memory_tables(
 
 
 def read_memory_tables(directory: RunDir) -> JoinedTables | None:
-    """Read what `keep_memory_tables` wrote; None of a run in another mode."""
+    """Read the tables of `keep_memory_tables`; None for a run in another mode."""
     if not directory.memory_counts_table.exists():
         return None
     return JoinedTables(

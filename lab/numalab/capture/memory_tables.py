@@ -59,7 +59,7 @@ class MemoryTables:
 
 
 def parse_memory_tables(counts: Path, traffic: Path, topology: Topology) -> MemoryTables:
-    """Read both files of a run on this machine. Raises HostError for what is no such file."""
+    """Read both files of a run on this machine. Raises HostError for an invalid file."""
     model, nodes = memory_model(topology), len(topology.nodes)
     names = (*FIXED, *node_columns(nodes))
     rows, length_ns, left_out = _read(counts, len(names), nodes)
@@ -106,7 +106,7 @@ def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:
 
 
 def _read(path: Path, columns: int, nodes: int) -> tuple[np.ndarray, int, int]:
-    """Return a table's rows, the length of its slices, and how many rows it had no room for."""
+    """Return a table's rows, the length of its slices, and the number of rows without room."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""The records of a recording by time, a bounded number of pages at once.
+"""Yields the records of a recording by time, in chunks of a bounded number of pages.
 
 A first pass finds the records of all pages. Their places go to a temporary file, 16 bytes each: two
 chunks may need one page, and the columns of the table follow from all events.
@@ -42,7 +42,7 @@ class PageChunk:
 
 
 class PageSource:
-    """All pages of a recording; `kinds` says for each event number whether there is such a record.
+    """All pages of a recording; `kinds[number]` is true for event numbers that have records.
 
     Packed pages are unpacked once, into a temporary file.
     """
@@ -71,7 +71,7 @@ class PageSource:
         self._find_what_is_missing([(data.buffer, data.cpu) for data, _ in arrays])
 
     def close(self) -> None:
-        """Give the temporary files back; chunks that were yielded stay valid."""
+        """Close the temporary files; chunks that were yielded stay valid."""
         self._arrays = []
         self._spool.close()
         self._places.close()
@@ -79,8 +79,8 @@ class PageSource:
     def chunks(self, columns: int = 1) -> Iterator[PageChunk]:
         """Yield all pages so that the records taken from one chunk come before the next one's.
 
-        `columns` is how many a table of them has: so many at once as `at_once` allows, beside those
-        that earlier chunks have left over.
+        `columns` is the width of their table. A chunk has as many new pages as `at_once` allows,
+        and those of earlier chunks that have later records.
         """
         key = self._not_before()
         order = np.argsort(key, kind="stable")
@@ -104,15 +104,15 @@ class PageSource:
             since = until
 
     def _due(self, taken: Ints, records: Records, since: int) -> Ints:
-        """Return for each page the first time of `since` or later that anything in it has."""
+        """Return the first time in each page that is not before `since`."""
         due = np.where(self._time[taken] >= since, self._time[taken], _LAST)
         late = records.time >= since
         np.minimum.at(due, records.page[late], records.time[late])
         return due
 
     def _find_all(self) -> None:
-        """Find the records of all pages: write where they are, keep each page's time and number of
-        records, what was lost before it, and whether it is sound."""
+        """Find the records of all pages: write their places, and keep the time, the number of
+        records, the lost events and the soundness of each page."""
         pages, step = int(self._begin[-1]), self.at_once()
         self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
         self._unsound = np.zeros(pages, np.bool_)
@@ -161,19 +161,19 @@ class PageSource:
         return Records(places["time"].copy(), page, word, length, missed, unsound)
 
     def _read(self, first: int, end: int) -> npt.NDArray[np.void]:
-        """Read where the records of the pages from `first` up to `end` are."""
+        """Read the places of the records of the pages from `first` up to `end`."""
         self._places.seek(int(self._first[first]) * _PLACE.itemsize)
         size = int(self._first[end] - self._first[first]) * _PLACE.itemsize
         return np.frombuffer(self._places.read(size), _PLACE)
 
     def at_once(self, columns: int = 1) -> int:
-        """Return of how many pages a table with so many columns fits into memory, 0 for none."""
+        """Return the number of pages whose table of `columns` columns fits into memory."""
         size = self._trace.layout.page_bytes
         fitting = MOST_CELLS // (columns * (size // _SHORTEST))
         return min(fitting, max(1, CHUNK_BYTES // size))
 
     def _apart(self) -> Iterator[CpuData]:
-        """Yield the CPUs' parts of the file, as far as they can lie in it beside each other.
+        """Yield the parts of the file by CPU that can lie in it without overlap.
 
         A damaged file could otherwise name the same bytes for thousands of CPUs.
         """
@@ -206,7 +206,7 @@ class PageSource:
         return words
 
     def _forget(self) -> None:
-        """Let go of the mapped pages that were read: a long recording would fill the memory."""
+        """Release the mapped pages that were read: a long recording would fill the memory."""
         mapped = self._memory.obj if isinstance(self._memory, memoryview) else self._memory
         if isinstance(mapped, mmap.mmap):
             mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Where the records lie in the pages of the kernel's trace ring buffer.
+"""Finds the records in the pages of the kernel's trace ring buffer.
 
 A page is a time stamp, the number of bytes in use, and records. A record starts with a 32-bit word:
 5 bits of type or length, 27 bits of time since the record before (`struct ring_buffer_event` in
@@ -27,7 +27,7 @@ _HIGH_TIME_BITS = -(1 << 59)  # TS_MSB: an absolute stamp has 59 bits, the rest 
 
 @dataclass(frozen=True)
 class PageLayout:
-    """How the pages of a recording are laid out (from its `header_page`), in bytes."""
+    """The layout of a recording's pages (from its `header_page`), in bytes."""
 
     page_bytes: int
     long_bytes: int
@@ -70,8 +70,8 @@ def find_records(pages: Words, layout: PageLayout, latest: int = LATEST) -> Reco
     """Find every record in `pages` (one row of 32-bit words a page).
 
     A page whose records do not fit in it, or whose times reach `latest` or decrease, is read up to
-    there and marked unsound. The work is
-    bounded by the size of a page whatever it holds, because each step moves on by a word or more.
+    there and marked unsound. Each step advances by a word or more, so the size of a page bounds
+    the work.
     """
     count, page_words = pages.shape
     first = layout.data_offset // 4
@@ -156,7 +156,7 @@ class _Walk:
 
 
 def _missed(pages: Words, used: Ints, first: int, size: Ints) -> Ints:
-    """Read how many events were lost before each page (see ring_buffer_read_page())."""
+    """Read the number of lost events before each page (see ring_buffer_read_page())."""
     missed = np.where(used & _MISSED_EVENTS, np.int64(-1), np.int64(0))
     where = np.minimum(first + size // 4, pages.shape[1] - 1)
     stored = pages[np.arange(len(pages)), where].astype(np.int64)

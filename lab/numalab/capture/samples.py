@@ -26,32 +26,23 @@ _BY_NODE = re.compile(r"(\d{1,4}):(\d{1,18})")
 _FAULTS = re.compile(r"(\d{1,4}):(\d{1,18}):(\d{1,18}):(\d{1,18}):(\d{1,18})")
 
 Schema = Mapping[str, type[pl.DataType]]
-VMSTAT: Schema = {"time_ns": pl.Int64, "counter": pl.String, "value": pl.Int64}
-SCHEDSTAT: Schema = {
-    "time_ns": pl.Int64,
-    "cpu": pl.Int32,
-    "running_ns": pl.Int64,
-    "waiting_ns": pl.Int64,
-    "timeslices": pl.Int64,
+_FAULT_COUNTS = ("task_private", "task_shared", "group_private", "group_shared")
+SCHEMAS: Mapping[str, Schema] = {
+    "vmstat": {"time_ns": pl.Int64, "counter": pl.String, "value": pl.Int64},
+    "schedstat": {
+        **{"time_ns": pl.Int64, "cpu": pl.Int32},
+        **dict.fromkeys(("running_ns", "waiting_ns", "timeslices"), pl.Int64),
+    },
+    "tasks": {
+        **{"time_ns": pl.Int64, "tgid": pl.Int32, "pid": pl.Int32, "comm": pl.String},
+        **{"node": pl.Int32, "ngid": pl.Int32},
+    },
+    "faults": {
+        **{"time_ns": pl.Int64, "pid": pl.Int32, "node": pl.Int32},
+        **dict.fromkeys(_FAULT_COUNTS, pl.Int64),
+    },
+    "pages": {"time_ns": pl.Int64, "tgid": pl.Int32, "node": pl.Int32, "kib": pl.Int64},
 }
-TASKS: Schema = {
-    "time_ns": pl.Int64,
-    "tgid": pl.Int32,
-    "pid": pl.Int32,
-    "comm": pl.String,
-    "node": pl.Int32,
-    "ngid": pl.Int32,
-}
-FAULTS: Schema = {
-    "time_ns": pl.Int64,
-    "pid": pl.Int32,
-    "node": pl.Int32,
-    "task_private": pl.Int64,
-    "task_shared": pl.Int64,
-    "group_private": pl.Int64,
-    "group_shared": pl.Int64,
-}
-PAGES: Schema = {"time_ns": pl.Int64, "tgid": pl.Int32, "node": pl.Int32, "kib": pl.Int64}
 ADDED: Schema = {
     "time_ns": pl.Int64,
     "source": pl.String,
@@ -70,7 +61,7 @@ class SampledValue:
     node: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse other types: a mistake in a plug-in. Raises TypeError."""
+        """Raise TypeError for values of other types, a mistake in a plug-in."""
         types = (type(self.counter), type(self.value), type(self.node))
         if not (types[0] is str and types[1] in (int, float) and types[2] in (int, type(None))):
             raise TypeError(f"SampledValue{astuple(self)} is not a text, a number and a node")
@@ -98,7 +89,7 @@ class SampledSource:
     grows: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what could not be read in the guest. Raises UserError."""
+        """Raise UserError for a name or path that the guest could not read."""
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.name):
             raise UserError(f"{self.name[:80]!r} is no name of a sampled source (write a_z_0_9)")
         plain = re.fullmatch(r"/(proc|sys)(/[\w.:+-]+|/[\w.:+-]*\*[\w.:+-]*)+", self.path, re.ASCII)
@@ -153,23 +144,14 @@ class Samples:
 
 
 def parse_samples(text: str) -> Samples:
-    """Parse the samples; tables of what was not sampled are empty."""
-    rows: dict[str, list[tuple[int | str, ...]]] = {
-        name: [] for name in ("vmstat", "schedstat", "tasks", "faults", "pages")
-    }
+    """Parse the samples; a table is empty if its counters were not sampled."""
+    rows: dict[str, list[tuple[int | str, ...]]] = {name: [] for name in SCHEMAS}
     for table, row in islice(_timed_rows(text), MAX_ROWS):
         rows[table].append(row)
-    schemas: dict[str, Schema] = {
-        "vmstat": VMSTAT,
-        "schedstat": SCHEDSTAT,
-        "tasks": TASKS,
-        "faults": FAULTS,
-        "pages": PAGES,
-    }
     return Samples(
         **{
             name: pl.DataFrame(rows[name], schema=schema, orient="row", strict=False)
-            for name, schema in schemas.items()
+            for name, schema in SCHEMAS.items()
         }
     )
 
@@ -211,7 +193,7 @@ def _name(text: str) -> str:
 
 
 def parse_added(text: str, sources: Iterable[SampledSource]) -> pl.DataFrame:
-    """Parse what was sampled for plug-ins: the table `Samples.added`.
+    """Parse the samples of plug-ins' sources into the table `Samples.added`.
 
     Raises UserError for a reader that fails.
     """
@@ -242,7 +224,7 @@ def _moments(text: str, names: Iterable[str]) -> Iterator[tuple[int, str, Mappin
 
 
 def _read(source: SampledSource, texts: Mapping[str, str]) -> Iterator[SampledValue]:
-    """Yield the values of a reader that tables and pages can hold. Raises UserError if it fails."""
+    """Yield the valid values of a reader. Raises UserError for a reader that fails."""
     try:
         values: list[object] = [*source.read(texts)]
     except (ValueError, LookupError):

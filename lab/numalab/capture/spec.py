@@ -1,4 +1,4 @@
-"""What a study wants recorded: its `[capture]` table, and the lines that the guest reads."""
+"""The `[capture]` table of a study, and the lines of it that the guest reads."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -106,7 +106,7 @@ Filter = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$", max_length=1024)]
 
 
 class CaptureTable(Document):
-    """What a run records: the `[capture]` table."""
+    """The `[capture]` table: the events and samples of a run."""
 
     sets: tuple[SetName, ...] = ("sched", "numa")
     """Named sets of trace events."""
@@ -166,7 +166,7 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """What to record.
+    """The events, counters and samples to record.
 
     `buffer_mib` is the ring buffer of all CPUs together. With `lost_is_error` a run that lost
     events fails. perf counts `perf_stat` while the command runs; `sample` is read every `sample_ms`
@@ -184,12 +184,12 @@ class CaptureSpec:
 
     @property
     def sampled(self) -> str:
-        """What is sampled, as the letters that the guest's numalab-run takes."""
+        """The sampled counters as letters for the guest's numalab-run."""
         return "".join(SAMPLED[name] for name in self.sample if name in SAMPLED)
 
     @property
     def added(self) -> tuple[SampledSource, ...]:
-        """What is sampled of the sources that plug-ins added."""
+        """The sampled sources of plug-ins."""
         return tuple(SOURCES.all()[name] for name in self.sample if name not in SAMPLED)
 
 

@@ -1,7 +1,7 @@
-"""Opens a trace.dat: what is in it and where, for versions 6 and 7 of the format.
+"""Reads the structure of a trace.dat, versions 6 and 7: event formats, task names, pages.
 
-The layouts are those of trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5). Every number in the file may
-be wrong (a guest wrote it, or it was cut short), so each is checked before it is used.
+The layouts are those of trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5). A guest wrote the
+file, and it may be cut short, so every number is checked before it is used.
 """
 
 import re
@@ -33,12 +33,12 @@ _STAT_CPU = re.compile(r"\s*CPU: (\d{1,4})$.*^read events: (\d{1,18})$", re.MULT
 
 
 class Damaged(Exception):
-    """A part of the file is cut short or makes no sense."""
+    """A part of the file is cut short or invalid."""
 
 
 @dataclass(frozen=True)
 class CpuData:
-    """The pages of one CPU: where they lie in the file and how they are packed."""
+    """The pages of one CPU: their place in the file and their compression."""
 
     buffer: str
     cpu: int
@@ -49,11 +49,11 @@ class CpuData:
 
 @dataclass
 class TraceFile:
-    """What a trace.dat says about itself. Filled while it is read; `problems` are for people.
+    """The contents of a trace.dat except its pages; `problems` are messages for the user.
 
-    `read_events`: how many events the kernel counted as read, by buffer and CPU, from the texts of
+    `read_events` are the kernel's counts of read events by buffer and CPU, from the texts of
     `per_cpu/cpuN/stats` that trace-cmd stores (`tracing_stats_read()` in kernel/trace/trace.c); the
-    buffer is "" for the one that is no instance.
+    buffer of no instance is "".
     """
 
     data: memoryview
@@ -76,7 +76,7 @@ class TraceFile:
 
     @property
     def latest(self) -> int:
-        """The time from which on times in ns would not fit into 64 bits, in the clock's units."""
+        """The first time, in the clock's units, whose nanoseconds exceed 64 bits."""
         if self.conversion is None:
             return LATEST
         multiplier, shift, offset = self.conversion
@@ -85,7 +85,7 @@ class TraceFile:
 
 @dataclass
 class Cursor:
-    """A place in bytes from which numbers and texts are read; Damaged past the end."""
+    """Reads numbers and texts from bytes, one after the other. Raises Damaged past the end."""
 
     data: memoryview
     at: int = 0
@@ -111,20 +111,20 @@ class Cursor:
         return window[:end].decode("utf-8", "backslashreplace")
 
     def expect(self, word: bytes) -> None:
-        """Skip `word`, which must come next."""
+        """Skip `word`. Raises Damaged for other bytes."""
         if bytes(self.take(len(word))) != word:
             raise Damaged(f"{word!r} was expected at byte {self.at - len(word)}")
 
     def blob(self) -> memoryview:
-        """Return bytes that come after their own 64-bit size."""
+        """Return the bytes that follow their 64-bit size."""
         return self.take(self.number(8))
 
 
 def open_trace(data: memoryview, path: Path) -> TraceFile:
     """Read everything but the pages themselves.
 
-    What cannot be read is listed in `problems`. Raises UserError when nothing can be decoded: not
-    a trace.dat, a version or byte order that is not known, or damage before the event formats.
+    `problems` lists unreadable parts. Raises UserError when nothing can be decoded: not a
+    trace.dat, an unknown version or byte order, or damage before the event formats.
     """
     cursor = Cursor(data)
     try:
@@ -230,7 +230,7 @@ def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
 def _options_v7(
     trace: TraceFile, where: int, sections: dict[str, int], buffers: list[memoryview]
 ) -> int:
-    """Read one section of options; return where the next one is, 0 after the last."""
+    """Read one section of options; return the offset of the next, 0 after the last."""
     cursor = Cursor(_section_at(trace, where, 0))
     while option := cursor.number(2):
         body = cursor.take(cursor.number(4))
@@ -256,7 +256,7 @@ def _option(trace: TraceFile, option: int, body: memoryview) -> None:
 
 
 def _cpu_stat(trace: TraceFile, text: str) -> None:
-    """Read one text: the name of an instance, or what a CPU of the buffer named before counted."""
+    """Read one text: the name of an instance, or the counts of a CPU of the last named buffer."""
     if match := _STAT_BUFFER.fullmatch(text):
         trace.stats_of = match[1]
     elif match := _STAT_CPU.match(text):
@@ -306,7 +306,7 @@ def _section_at(trace: TraceFile, where: int, number: int) -> memoryview:
 
 
 def unpack(packed: memoryview, plain: int, compression: str) -> bytes:
-    """Unpack one block that says it holds `plain` bytes. Raises Damaged."""
+    """Unpack one block of `plain` bytes. Raises Damaged for another size."""
     if plain > MAX_SECTION_BYTES:
         raise Damaged(f"a block of {plain} bytes")
     try:
@@ -362,7 +362,7 @@ def _add_format(trace: TraceFile, blob: memoryview, system: str) -> None:
 def _comms(trace: TraceFile, cursor: Cursor) -> None:
     """Read `saved_cmdlines`: a line for each task, its pid, a blank, its name.
 
-    A name may hold a newline; what follows it is then no line of its own.
+    A name may hold a newline; the rest of such a name is left out.
     """
     blob = cursor.blob()
     _bounded(len(blob), _MAX_COMMS_BYTES, "bytes of names of tasks")

@@ -1,1 +1,1 @@
-"""What has to hold of every kernel, machine and load, with its tolerance."""
+"""The properties that every kernel holds on every machine and load, with their tolerances."""

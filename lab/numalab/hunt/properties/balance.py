@@ -1,4 +1,4 @@
-"""Properties of load balancing: nobody waits for long while a CPU that may run it is idle."""
+"""Properties of load balancing: no task waits for long while an allowed CPU is idle."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,7 +18,7 @@ _IDLE_MS: Mapping[PartKind, Limit] = {
 
 @register_property("affinity", most=0.0)
 def affinity(run: LoadRecording) -> Iterator[Observation]:
-    """No task runs on a CPU that its mask, or its cpuset, does not have."""
+    """No task runs on a CPU outside its mask or cpuset."""
     for place, part in enumerate(run.load.parts):
         worst, text = 0, f"every {part.kind} kept to its CPUs"
         for window, at_ms in run.phases():
@@ -42,13 +42,13 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("reachability", most=0.5, suspect=0.3)
 def reachability(run: LoadRecording) -> Iterator[Observation]:
-    """Every node that several hogs may use gets some of their work.
+    """Every node that several hogs may use runs some of them.
 
-    Weak where they are no more than the machine's CPUs: a group that holds the busy CPUs and idle
-    ones then need not count as overloaded (`group_is_overloaded()`, 6.12).
+    Weak if the hogs do not outnumber the machine's CPUs: a group of busy and idle CPUs then need
+    not count as overloaded (`group_is_overloaded()`, 6.12).
 
-    The value is 0 for a node on which one of them ran in the settled time, else the share of that
-    time in which its allowed CPUs were idle while a task waited that may run there.
+    The value is 0 for a node on which a hog ran in the settled time. Else it is the share of that
+    time in which the node's allowed CPUs were idle while a hog that may run there waited.
     """
     if run.load.hotplug or run.load.cpuset:
         return
@@ -76,7 +76,7 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("work-conservation", most=1600.0, suspect=200.0)
 def work_conservation(run: LoadRecording) -> Iterator[Observation]:
-    """No allowed CPU is idle for longer than T while a task waits that may run there."""
+    """No CPU is idle for longer than T while a task that may run there waits."""
     for place, part in enumerate(run.load.parts):
         worst, at, where = 0, 0, -1
         for cpu, spans in run.avoidable(place).items():
@@ -94,7 +94,7 @@ def work_conservation(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("idle-neighbours", most=800.0, suspect=8.0)
 def neighbours(run: LoadRecording) -> Iterator[Observation]:
-    """No task waits for long while another allowed CPU of the node on which it waits is idle."""
+    """No task waits for long while another allowed CPU of its node is idle."""
     load = run.load
     if load.hotplug or load.cpuset:
         return
@@ -117,10 +117,10 @@ def neighbours(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("lost-time", most=0.6, suspect=0.02)
 def lost_time(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks do not wait behind others for most of their time while a CPU is idle that may run them.
+    """Tasks do not wait in a queue for most of their time while an allowed CPU is idle.
 
-    Weak of hogs and memory users, which may have to wait until a far node balances, and beside
-    hogs, behind which others may well wait.
+    Weak for hogs and memory users, which may wait until a far node balances, and for any task
+    that shares a CPU with hogs.
     """
     load = run.load
     if load.hotplug or load.cpuset:

@@ -1,4 +1,4 @@
-"""Properties of SMT: tasks do not share a core while another one is idle."""
+"""Properties of SMT: tasks do not share a core while another core is idle."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,10 @@ from numalab.recording.intervals import Spans, covered, joined, longest, met
 
 @register_property("idle-cores", most=0.9, suspect=0.2)
 def cores(run: LoadRecording) -> Iterator[Observation]:
-    """Hogs do not run two on a core for long while a core of the same node is idle.
+    """Two hogs do not share a core for long while a core of the same node is idle.
 
-    The value is the longest such time, as a share of the settled time. Across nodes the kernel may
-    leave it so (imb_numa_nr).
+    The value is the longest such time, as a share of the settled time. Between nodes the kernel
+    allows such an imbalance (imb_numa_nr).
     """
     packaging = run.topology.packaging
     parts = run.load.parts
@@ -48,10 +48,10 @@ def cores(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("numa-cores", most=20.0, suspect=0.3)
 def choice(run: LoadRecording) -> Iterator[Observation]:
-    """NUMA balancing moves no task to a core that is busy while another one of that node is idle.
+    """NUMA balancing moves no task to a busy core while another core of that node is idle.
 
-    The value is how many such moves there were for each memory user. Always weak: cores are looked
-    at one after the other, and may change meanwhile.
+    The value is the number of such moves for each memory user. Always weak: the kernel checks
+    the cores in turn, and their load may change meanwhile.
     """
     packaging, users = run.topology.packaging, run.memory_users
     if packaging.threads < 2 or not users or run.load.hotplug:

@@ -10,9 +10,9 @@ from numalab.hunt.recording import MS, LoadRecording
 
 @register_property("ping-pong", most=6.0, suspect=1.0)
 def ping_pong(run: LoadRecording) -> Iterator[Observation]:
-    """Where every hog can have a CPU of its own, hogs do not change nodes all the time.
+    """If every hog can have its own CPU, hogs rarely change nodes.
 
-    Weak in every other load: tasks in turns on a CPU too few, or woken elsewhere, do change nodes.
+    Weak in every other load: tasks that outnumber CPUs, or wake up elsewhere, change nodes.
     """
     nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
     if (changes := _changes(run, nodes)) is not None:
@@ -29,7 +29,7 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("wandering", most=1000.0, suspect=2.0)
 def wandering(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks do not change CPUs all the time; how often they may depends on the load alone."""
+    """Tasks rarely change CPUs; the limit depends on the load alone."""
     cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
     if (changes := _changes(run, cpus)) is not None:
         moved, rate = changes
@@ -46,7 +46,7 @@ def _tasks(run: LoadRecording) -> str:
 
 
 def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | None:
-    """Count changes of place in the settled time: all, and for each second and task."""
+    """Count changes of place in the settled time: in total, and for each second and task."""
     load = run.load
     if load.hotplug or load.cpuset or any(part.later for part in load.parts):
         return None

@@ -1,4 +1,4 @@
-"""Properties of NUMA balancing: memory and its users come together, and then stay."""
+"""Properties of NUMA balancing: tasks and their memory converge on one node and stay."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from numalab.recording.window import Window
 
 @register_property("numa-convergence", most=0.9, suspect=0.25)
 def convergence(run: LoadRecording) -> Iterator[Observation]:
-    """At the end memory users run where their memory is, or it is where they run.
+    """At the end memory users run on the node of their memory.
 
-    The value is the share of accesses to another node than the task's own that has CPUs, in the
-    last quarter of the time: for each task the share of its time on each node, times the share of
-    its pages elsewhere. Always weak: now and then nothing has converged after seconds.
+    The value is the share of remote accesses in the last quarter of the time: for each task the
+    share of its time on each node, times the share of its pages on other nodes. Nodes without
+    memory are left out. Always weak: convergence may take longer than the load.
     """
     load = run.load
     if len(run.topology.nodes) < 2 or load.cpuset:
@@ -53,7 +53,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("storms", most=5000.0, suspect=100.0)
 def storms(run: LoadRecording) -> Iterator[Observation]:
-    """In the later half of the time NUMA balancing has calmed down: few hinting faults."""
+    """In the second half of the time there are few NUMA hinting faults."""
     if (rate := _rate(run, "numa_hint_faults")) is not None:
         yield Observation(
             rate,
@@ -65,7 +65,7 @@ def storms(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("page-moves", most=50000.0, suspect=50.0)
 def page_moves(run: LoadRecording) -> Iterator[Observation]:
-    """In the later half of the time few pages are still moved between nodes."""
+    """In the second half of the time NUMA balancing migrates few pages."""
     if (rate := _rate(run, "numa_pages_migrated")) is not None:
         yield Observation(
             rate,
@@ -76,7 +76,7 @@ def page_moves(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _rate(run: LoadRecording, name: str) -> float | None:
-    """Return how much a counter grew in the later half, for each second and memory user."""
+    """Return the growth of a counter in the second half, for each second and memory user."""
     users = run.memory_users
     if not users or {"half", "end"} - run.counters.keys():
         return None
@@ -86,7 +86,7 @@ def _rate(run: LoadRecording, name: str) -> float | None:
 
 @register_property("numa-moves", most=20.0, suspect=2.0)
 def moves(run: LoadRecording) -> Iterator[Observation]:
-    """In the settled time NUMA balancing does not move and swap tasks all the time."""
+    """In the settled time NUMA balancing rarely moves or swaps tasks."""
     if users := run.memory_users:
         made = _settled(run, "sched_move_numa", "sched_swap_numa")
         yield Observation(
@@ -98,9 +98,9 @@ def moves(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("numa-sticks", most=500.0, suspect=4.0)
 def sticks(run: LoadRecording) -> Iterator[Observation]:
-    """In the settled time NUMA balancing does not look for places in vain, again and again.
+    """In the settled time NUMA balancing rarely fails to find a CPU for a task.
 
-    Always weak: where the node that a task prefers is full, it looks with each scan.
+    Always weak: if the preferred node is full, it tries again with each scan.
     """
     if users := run.memory_users:
         tried = _settled(run, "sched_stick_numa")
@@ -113,7 +113,7 @@ def sticks(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _settled(run: LoadRecording, *events: str) -> int:
-    """Return how many of some events there were in the settled time."""
+    """Count events in the settled time."""
     window = run.settled
     when = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
     return run.events(*events).filter(when).height
@@ -121,10 +121,10 @@ def _settled(run: LoadRecording, *events: str) -> int:
 
 @register_property("throughput", most=2.0, suspect=1.2)
 def throughput(run: LoadRecording) -> Iterator[Observation]:
-    """Memory users that may go anywhere do no less than they did each on a random CPU.
+    """Memory users without a mask do no less work than when each is bound to a random CPU.
 
-    The value is how many times more they touched in the first half of the time, when each was bound
-    to a CPU of its own, than in the second one. Only where far memory takes longer than near one.
+    The value is the pages touched in the first half of the time, when each task is bound to its own
+    CPU, over those of the second half. Only for machines whose far memory is slower.
     """
     parts = run.load.parts
     alone = {part.cpus for part in parts if part.kind == "memory" and len(part.cpus) == 1}

@@ -1,4 +1,4 @@
-"""Properties of how tasks share CPUs: each gets its part."""
+"""Properties of CPU shares among tasks."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
 
 @register_property("fairness", most=3.0, suspect=1.6)
 def fairness(run: LoadRecording) -> Iterator[Observation]:
-    """Hogs of one weight get at least a part of what an even share is.
+    """Hogs of equal weight get at least a fraction of an even share.
 
-    The share is that of the fullest CPU when tasks are spread evenly over the CPUs that they may
-    use: 1 / ceil(tasks / CPUs), of those parts for which it is least. The value is how many times
-    less than that the poorest task got. Weak where hogs have different masks.
+    The even share is that of a task on the fullest CPU when the tasks are spread as evenly as their
+    masks allow: the least of 1 / ceil(tasks / CPUs) over all sets of parts. The value is the even
+    share over the smallest share of a hog. Weak for hogs with different masks.
     """
     load = run.load
     parts = load.parts
@@ -47,9 +47,9 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _fullest(load: Load) -> int:
-    """Return how many tasks the fullest CPU has when they are spread as evenly as masks allow.
+    """Return the tasks on the fullest CPU when they are spread as evenly as their masks allow.
 
-    By Hall's theorem those parts decide that have most tasks for the CPUs that any of them may use.
+    By Hall's theorem it is the maximum of tasks / CPUs over all sets of parts.
     """
     most = 1
     for count in range(1, len(load.parts) + 1):
@@ -61,10 +61,10 @@ def _fullest(load: Load) -> int:
 
 @register_property("proportion", most=2.5, suspect=1.3)
 def proportion(run: LoadRecording) -> Iterator[Observation]:
-    """Hogs that are on one CPU together share it by their weights (nice levels).
+    """Hogs on one CPU share it by their weights (nice levels).
 
-    The value is how many times less than its part one got, over any time of 300 ms or longer in
-    which the same hogs were on a CPU.
+    The value is the share due to a hog over the share that it got: the largest of all times of
+    300 ms or longer in which the same hogs were on a CPU.
     """
     load = run.load
     if load.hotplug or load.cpuset or any(part.kind != "hog" for part in load.parts):
@@ -91,7 +91,7 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
-    """Return by CPU and task when it was there, from rows with pid, cpu, start_ns, end_ns."""
+    """Return the spans of each task by CPU, from rows with pid, cpu, start_ns, end_ns."""
     by_cpu: defaultdict[int, dict[int, Spans]] = defaultdict(dict)
     for (cpu, pid), part in rows.partition_by("cpu", "pid", as_dict=True).items():
         spans = covered(part)
@@ -100,7 +100,7 @@ def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
 
 
 def _together(tasks: Mapping[int, Spans]) -> Iterator[tuple[int, int, frozenset[int]]]:
-    """Give the times in which the same tasks are there: start, end, tasks."""
+    """Yield the times in which the set of tasks stays the same: start, end, tasks."""
     steps = [(int(at), pid) for pid, spans in tasks.items() for ends in spans for at in ends]
     now: frozenset[int] = frozenset()
     for (low, pid), (high, _) in pairwise(sorted(steps)):

@@ -14,11 +14,11 @@ _FEWEST = 20  # waits, for a percentile to mean something
 
 @register_property("wake-up-latency", most=4.0, suspect=0.15)
 def latency(run: LoadRecording) -> Iterator[Observation]:
-    """Where at most half of the CPUs are wanted at once, a woken or new task runs soon.
+    """A woken or new task runs soon while at least half of the CPUs are free.
 
-    The value is the 90th percentile of how long tasks waited while another CPU of the node on which
-    they were was idle and allowed, of all their turns: wake-ups look no further than a cache. Weak
-    where more CPUs are wanted.
+    The value is the 90th percentile, over all turns, of the wait beside an idle allowed CPU of the
+    same node: a wake-up searches only the CPUs that share a cache. Weak if the tasks want more
+    than half of the CPUs.
     """
     weak = 2 * run.load.tasks > run.topology.cpu_count
     for place, part in _parts(run):
@@ -33,10 +33,10 @@ def latency(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("response", most=1000.0, suspect=3.0)
 def response(run: LoadRecording) -> Iterator[Observation]:
-    """A woken task gets its turn soon, also where all CPUs are busy.
+    """A woken task runs soon, even if all CPUs are busy.
 
-    The value is the 90th percentile of how long tasks waited, whether a CPU was idle or not. In
-    icount mode even a real-time task waits until the emulator turns to its CPU.
+    The value is the 90th percentile of the wait, whether a CPU was idle or not. In mode icount even
+    a real-time task waits until the emulator schedules its CPU.
     """
     for place, part in _parts(run):
         if (value := _late(run, place, near=False)) is not None:
@@ -47,7 +47,7 @@ def response(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _parts(run: LoadRecording) -> Iterator[tuple[int, Part]]:
-    """Give the parts whose tasks sleep time and again, and whose masks stay."""
+    """Yield the parts whose tasks sleep repeatedly and keep their masks."""
     if run.load.hotplug or run.load.cpuset:
         return
     for place, part in enumerate(run.load.parts):
@@ -56,9 +56,9 @@ def _parts(run: LoadRecording) -> Iterator[tuple[int, Part]]:
 
 
 def _late(run: LoadRecording, place: int, *, near: bool) -> float | None:
-    """Return the 90th percentile, in ms, of how long the turns of a part waited.
+    """Return the 90th percentile of the waits of a part, in ms.
 
-    With `near` only what they waited beside an idle CPU of the node that they might use.
+    With `near`, count only waits beside an idle allowed CPU of the node.
     """
     mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
     turns = sum(len(run.runnable[pid][0]) for pid in mine)
