@@ -42,23 +42,23 @@ class RunDir:
     manifest = FileIn("manifest.json")
     """What ran and how it ended: JSON, see `docs/reference/result-files.md`."""
     console = FileIn("console.log")
-    """The kernel log, as it came out of ttyS0."""
+    """The kernel log from ttyS0."""
     heartbeat = FileIn("heartbeat.jsonl")
-    """One JSON object a line, as it came out of ttyS1."""
+    """The heartbeats from ttyS1, one JSON object a line."""
     domain_xml = FileIn("domain.xml")
     """The libvirt domain that was started."""
     job_disk = FileIn("job.img")
     """The ext4 image that carries the job in and the results out."""
     out = FileIn("out")
-    """What the guest left in /job/out."""
+    """The files of /job/out in the guest."""
     trace = FileIn("out/trace.dat")
     """The recording, as trace-cmd wrote it in the guest."""
     exit_status = FileIn("out/status")
     """The exit status of the command, decimal."""
     stdout = FileIn("out/stdout")
-    """What the command printed."""
+    """The output of the command."""
     stderr = FileIn("out/stderr")
-    """What the command printed as errors."""
+    """The errors of the command."""
     dmesg = FileIn("out/dmesg.txt")
     """The guest's whole kernel log, `sched_verbose` included."""
     sysfs = FileIn("out/sysfs")
@@ -80,29 +80,29 @@ class RunDir:
     times = FileIn("out/times")
     """Elapsed, user and system time of the command."""
     perf_stat = FileIn("out/perf-stat.csv")
-    """What `perf stat -x ,` wrote."""
+    """The output of `perf stat -x ,`."""
     samples = FileIn("out/samples")
     """Counters that were read while the command ran."""
     sampled = FileIn("out/sampled")
-    """What was read meanwhile for the sampled sources of plug-ins."""
+    """The samples of sources of plug-ins."""
     absent_events = FileIn("out/absent-events")
-    """The events that were wanted where the kernel has them, and that it has not."""
+    """The optional events that the kernel lacks."""
     trace_stats = FileIn("out/trace-stats.txt")
     """Entries, overruns and drops of each CPU's ring buffer."""
     trace_memory = FileIn("trace-memory.bin")
     """The guest's trace memory, saved when the guest did not end by itself."""
     memory_parameters = FileIn("memory.parameters")
-    """What the memory model of mode timed was told of the machine."""
+    """The parameters of the memory model of mode timed."""
     memory_counts = FileIn("memory.counts")
-    """What the memory model counted: accesses by CPU, task, node and time slice."""
+    """Accesses that the memory model counted, by CPU, task, node and time slice."""
     memory_traffic = FileIn("memory.traffic")
-    """What the memory model counted: lines by memory and link, and time slice."""
+    """Lines that the memory model counted, by memory, link and time slice."""
     memory_counts_table = FileIn("memory-counts.parquet")
     """The memory model's counts with the tasks' names, on the trace's clock, Parquet."""
     memory_traffic_table = FileIn("memory-traffic.parquet")
     """The memory model's traffic on the trace's clock, Parquet."""
     qemu_log = FileIn("qemu.log")
-    """What QEMU and libvirt said about a guest that was lost."""
+    """Messages of QEMU and libvirt about a lost guest."""
     events = FileIn("events.parquet")
     """The decoded events, Parquet."""
     measures = FileIn("measures.json")
@@ -114,7 +114,7 @@ class RunDir:
     analysis = FileIn("analysis.json")
     """The matrices, series and lists of this run, JSON."""
     timeline = FileIn("timeline.parquet")
-    """Who ran where in this run's window, Parquet."""
+    """The tasks on each CPU in the window of this run, Parquet."""
     domains = FileIn("domains.json")
     """The sched domains that the guest's kernel printed, JSON."""
 

@@ -11,7 +11,6 @@ from numalab.cli.output import emit, progress_lines, say
 from numalab.measure import Measure
 from numalab.report import formatting
 from numalab.results.layout import Results
-from numalab.units import runs_of
 
 MOST_RUNS = 3  # that a message names
 
@@ -85,7 +84,7 @@ def _lacking(added: AddedMeasures) -> str:
     for lacking in added.lacking:
         runs = ", ".join(lacking.runs[:MOST_RUNS])
         if (more := len(lacking.runs) - MOST_RUNS) > 0:
-            runs += f" and {runs_of(more)} more"
+            runs += f" and {more} more"
         measure = lacking.measure or "every measure"
         lines.append(f"  {measure}: without {', '.join(lacking.needs)} ({runs})")
     return "\n".join(lines)
