@@ -1,16 +1,20 @@
-"""What this host has and lacks, each miss with the command that fixes it. Prints nothing."""
+"""Checks of this host: each is a small function with a finding and the command that fixes a miss.
+
+`checks` is the list of them. Nothing here prints.
+"""
 
 import os
 import pwd
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from numalab.emulator.emulator_artifact import built_emulator, lacking_packages
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import HostError
-from numalab.guest.verdicts import DeviceProblem, any_verdict, unusable_device
+from numalab.guest.verdicts import DeviceProblem, Verdict, any_verdict, unusable_device
 from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.places import cache_dir
@@ -25,7 +29,7 @@ _NEEDED_MEMORY = 4 * _GIB
 _NEEDED_DISK = 10 * _GIB
 _NEEDED_LIBVIRT = 9_000_000
 _NEEDED_QEMU = (7, 2)
-# The binding is built from source when it is installed: headers, a compiler and pkg-config.
+# pip builds the binding from source: it needs headers, a compiler and pkg-config.
 _LIBVIRT = (
     "libvirt-daemon",
     "libvirt-daemon-system",
@@ -35,14 +39,32 @@ _LIBVIRT = (
     "gcc",
     "python3-dev",
 )
+# Program, Debian package, option that prints the version, use.
+_PROGRAMS = (
+    ("trace-cmd", "trace-cmd", "-V", "decodes trace.dat"),
+    ("mmdebstrap", "mmdebstrap", "--version", "builds images"),
+    ("mkfs.erofs", "erofs-utils", "-V", "packs images"),
+    ("mke2fs", "e2fsprogs", "-V", "makes job disks"),
+    ("gcc", "gcc", "--version", "builds kernels"),
+    ("git", "git", "--version", "applies patch series"),
+    ("bc", "bc", "--version", "builds kernels"),
+    ("cpio", "cpio", "--version", "builds kernels"),
+    ("xz", "xz-utils", "--version", "unpacks sources"),
+    ("lz4", "lz4", "--version", "packs kernels"),
+    ("depmod", "kmod", "--version", "reads modules"),
+    ("make", "make", "--version", "builds kernels"),
+    ("flex", "flex", "--version", "builds kernels"),
+    ("bison", "bison", "--version", "builds kernels"),
+)
+_HEADERS = (("libelf.h", "libelf-dev"), ("openssl/ssl.h", "libssl-dev"))
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: whether it is well, what was found, and what fixes it (or nothing).
+    """The result of a check: whether it passed, the finding, and the fix of a miss as `hint`.
 
-    `needed` is False for what only some uses need; such a miss is no reason not to start.
-    `packages` are Debian's, and `python` PyPI's, that bring what is missing (`doctor --fix`).
+    `needed` is False where only some uses need it; such a miss does not fail `doctor`.
+    `doctor --fix` installs `packages` with apt and `python` with pip.
     """
 
     name: str
@@ -55,47 +77,34 @@ class Check:
 
 
 def checks() -> tuple[Check, ...]:
-    """Look at everything. No check raises; each takes well under a second."""
-    return (
-        _qemu(),
-        _libvirt(),
-        _libvirt_user(),
-        _kvm(),
-        _auto(),
-        _program("trace-cmd", "trace-cmd", ("-V",), "trace.dat is decoded with it"),
-        _program("mmdebstrap", "mmdebstrap", ("--version",), "builds images"),
-        _program("mkfs.erofs", "erofs-utils", ("-V",), "packs images"),
-        _program("mke2fs", "e2fsprogs", ("-V",), "makes job disks"),
-        _program("gcc", "gcc", ("--version",), "builds kernels"),
-        _program("git", "git", ("--version",), "applies patch series"),
-        _program("bc", "bc", ("--version",), "builds kernels"),
-        _program("cpio", "cpio", ("--version",), "builds kernels"),
-        _program("xz", "xz-utils", ("--version",), "unpacks sources"),
-        _program("lz4", "lz4", ("--version",), "packs kernels"),
-        _program("depmod", "kmod", ("--version",), "reads modules"),
-        _header("libelf.h", "libelf-dev"),
-        _header("openssl/ssl.h", "libssl-dev"),
-        _program("make", "make", ("--version",), "builds kernels"),
-        _program("flex", "flex", ("--version",), "builds kernels"),
-        _program("bison", "bison", ("--version",), "builds kernels"),
-        _kernel_source(),
-        _emulator(),
-        _user_namespaces(),
-        _cpus(),
-        _memory(),
-        _disk(),
-        _hugepages(),
+    """Run all checks. No check raises; each takes well under a second."""
+    all_checks: tuple[Callable[[], Check], ...] = (
+        check_qemu,
+        check_libvirt,
+        check_libvirt_user,
+        check_kvm,
+        check_auto_mode,
+        *(partial(check_program, *program) for program in _PROGRAMS),
+        *(partial(check_header, *header) for header in _HEADERS),
+        check_kernel_source,
+        check_emulator,
+        check_user_namespaces,
+        check_cpus,
+        check_memory,
+        check_disk,
+        check_hugepages,
     )
+    return tuple(check() for check in all_checks)
 
 
 def components() -> tuple[tuple[str, str], ...]:
-    """Return what else results depend on, by name: QEMU and libvirt, or that they are missing."""
+    """Return the versions of QEMU and libvirt by name, or why there is none."""
     versions = []
     try:
         line = version_line("qemu-system-x86_64", "qemu-system-x86")
         versions.append(("QEMU", line.removeprefix("QEMU emulator version ")))
     except HostError as error:
-        versions.append(("QEMU", str(error).partition("\n")[0]))
+        versions.append(("QEMU", _first_line(error)))
     try:
         versions.append(("libvirt", library_version()[1]))
     except HostError:
@@ -103,109 +112,115 @@ def components() -> tuple[tuple[str, str], ...]:
     return tuple(versions)
 
 
-def _qemu() -> Check:
-    checked = _guarded("QEMU", "apt-get install qemu-system-x86", _qemu_version)
-    return checked if checked.ok else replace(checked, packages=("qemu-system-x86", "seabios"))
+def check_qemu() -> Check:
+    """Check that QEMU runs and is recent enough."""
+    miss = Check(
+        "QEMU", False, "", "apt-get install qemu-system-x86",
+        packages=("qemu-system-x86", "seabios"),
+    )  # fmt: skip
+
+    def version() -> str:
+        text = version_line("qemu-system-x86_64", "qemu-system-x86")
+        if parse_qemu_version(text) < _NEEDED_QEMU:
+            raise HostError(f"{text}; 7.2 or later is needed")
+        return text
+
+    return _checked(miss, version)
 
 
-def _qemu_version(name: str, hint: str) -> Check:
-    text = version_line("qemu-system-x86_64", "qemu-system-x86")
-    if parse_qemu_version(text) < _NEEDED_QEMU:
-        return Check(name, False, f"{text}; 7.2 or later is needed", hint)
-    return Check(name, True, text)
-
-
-def _libvirt() -> Check:
-    checked = _guarded("libvirt", "numalab doctor --fix", _libvirt_connection)
-    return checked if checked.ok else replace(checked, packages=_LIBVIRT)
-
-
-def _libvirt_connection(name: str, hint: str) -> Check:
+def check_libvirt() -> Check:
+    """Check that libvirt is recent enough and its embedded driver opens."""
+    miss = Check("libvirt", False, "", "numalab doctor --fix", packages=_LIBVIRT)
     try:
         number, text = library_version()
     except HostError as error:
-        finding = str(error).splitlines()[0]
-        return Check(name, False, finding, hint, python=("libvirt-python",))
+        return replace(miss, finding=_first_line(error), python=("libvirt-python",))
     if number < _NEEDED_LIBVIRT:
-        return Check(name, False, f"{text}; 9.0 or later is needed", hint)
-    connect(EMBED)
-    return Check(name, True, f"{text}, {EMBED} opens")
+        return replace(miss, finding=f"{text}; 9.0 or later is needed")
+
+    def connection() -> str:
+        connect(EMBED)
+        return f"{text}, {EMBED} opens"
+
+    return _checked(miss, connection)
 
 
-def _libvirt_user() -> Check:
+def check_libvirt_user() -> Check:
+    """Check that root has a user to which QEMU can change."""
     name = "user libvirt-qemu"
     if os.getuid() != 0:
         return Check(name, True, "only root needs it")
     try:
         pwd.getpwnam("libvirt-qemu")
     except KeyError:
-        hint = "apt-get install libvirt-daemon-system"
-        finding = "libvirt run by root does not start without it"
-        return Check(name, False, finding, hint, packages=("libvirt-daemon-system",))
+        package = "libvirt-daemon-system"
+        finding = "root cannot start libvirt without this user"
+        return Check(name, False, finding, f"apt-get install {package}", packages=(package,))
     if privilege(embedded=True).run_as is None:
         lacks = "exists, but QEMU stays root: CAP_SETUID, CAP_SETGID or CAP_SYS_PTRACE is missing"
         return Check(name, True, lacks)
-    return Check(name, True, "exists; QEMU becomes it before a guest runs")
+    return Check(name, True, "exists; QEMU changes to it before a guest runs")
 
 
-def _kvm() -> Check:
-    name = "KVM"
+def check_kvm() -> Check:
+    """Check that KVM runs a guest, by the verdict of the last trial."""
+    miss = Check("KVM", False, "", needed=False)
     try:
         verdict = any_verdict()
     except HostError as error:
-        return Check(name, False, str(error).splitlines()[0], "", needed=False)
+        return replace(miss, finding=_first_line(error))
     if verdict is None:
-        finding = (
-            "/dev/kvm opens; whether it runs a guest has not been tried since the host's start"
-        )
-        return Check(name, False, finding, "numalab boot ring-4 -- true", needed=False)
+        finding = "/dev/kvm opens; no guest has been tried in it since this host started"
+        return replace(miss, finding=finding, hint="numalab boot ring-4 -- true")
     finding = ", ".join(filter(None, [verdict.reason, verdict.age()]))
     if verdict.works:
-        return Check(name, True, finding, needed=False)
+        return replace(miss, ok=True, finding=finding)
     hint = "none needed: emulation is used (--mode icount); timing figures need KVM"
     if unusable_device() is DeviceProblem.FORBIDDEN:
         hint = f"adduser {_user()} kvm, and log in again"
     elif verdict.at:
-        hint += "; to try anew: numalab doctor --probe-again"
-    return Check(name, False, finding, hint, needed=False)
+        hint += "; to try again: numalab doctor --probe-again"
+    return replace(miss, finding=finding, hint=hint)
 
 
-def _auto() -> Check:
-    """Explain what `--mode auto` does here."""
-    name = "mode auto"
+def check_auto_mode() -> Check:
+    """Return which mode `--mode auto` selects on this host, and why."""
     try:
-        verdict = any_verdict()
+        finding = _auto_mode(any_verdict())
     except HostError as error:
-        return Check(name, True, f"icount: {str(error).splitlines()[0]}", needed=False)
-    kept = "kept for this kernel, this QEMU and this boot of the host"
-    if verdict is not None and verdict.slow:
-        kept = "kept for ten minutes: it was slow, and went on"
+        finding = f"icount: {_first_line(error)}"
+    return Check("mode auto", True, finding, needed=False)
+
+
+def _auto_mode(verdict: Verdict | None) -> str:
     if verdict is None:
-        finding = "not decided: the first guest tries for a while whether KVM reaches its init"
-    elif verdict.works:
-        finding = f"kvm: {verdict.reason} ({kept})"
-    elif unusable_device():
-        finding = f"icount: {verdict.reason}"
-    else:
-        finding = f"icount, after a guest under KVM was tried: {verdict.reason} ({kept})"
-    return Check(name, True, finding, needed=False)
+        return "not decided: the first guest tries whether KVM reaches its init"
+    kept = "kept for this kernel, this QEMU and this boot of the host"
+    if verdict.slow:
+        kept = "kept for ten minutes: the guest was slow, but still running"
+    if verdict.works:
+        return f"kvm: {verdict.reason} ({kept})"
+    if unusable_device():
+        return f"icount: {verdict.reason}"
+    return f"icount, because a guest under KVM failed: {verdict.reason} ({kept})"
 
 
-def _program(program: str, package: str, version: tuple[str, ...], why: str) -> Check:
-    def look(name: str, _hint: str) -> Check:
+def check_program(program: str, package: str, option: str, use: str) -> Check:
+    """Check that a program runs; `option` prints its version."""
+    miss = Check(program, False, "", f"apt-get install {package}", packages=(package,))
+
+    def version() -> str:
         path = find_program(program, package)
-        completed = run([path, *version], timeout=20, check=False)
+        completed = run([path, option], timeout=20, check=False)
         lines = (completed.stdout.strip() or completed.stderr.strip()).splitlines()
-        return Check(name, True, lines[0].strip() if lines else str(path))
+        return lines[0].strip() if lines else str(path)
 
-    checked = _guarded(program, f"apt-get install {package}", look)
-    if checked.ok:
-        return checked
-    return replace(checked, finding=f"{checked.finding} ({why})", packages=(package,))
+    check = _checked(miss, version)
+    return check if check.ok else replace(check, finding=f"{check.finding} ({use})")
 
 
-def _header(name: str, package: str) -> Check:
-    """Look for a header where a compiler does: /usr/include, or the folder of this processor's."""
+def check_header(name: str, package: str) -> Check:
+    """Check for a C header in the folders in which the compiler looks."""
     for folder in (Path("/usr/include"), Path("/usr/include/x86_64-linux-gnu")):
         if (folder / name).exists():
             return Check(name, True, str(folder / name))
@@ -213,25 +228,18 @@ def _header(name: str, package: str) -> Check:
     return Check(name, False, finding, f"apt-get install {package}", packages=(package,))
 
 
-def _guarded(name: str, hint: str, look: Callable[[str, str], Check]) -> Check:
-    try:
-        return look(name, hint)
-    except CommandFailed as error:
-        return Check(name, False, error.completed.stderr.strip()[:200] or "does not run", hint)
-    except HostError as error:
-        return Check(name, False, str(error).splitlines()[0], error.hint or hint)
-
-
-def _kernel_source() -> Check:
-    name = "kernel source"
-    path = Path("/usr/src/linux-source-6.12.tar.xz")
+def check_kernel_source() -> Check:
+    """Check for Debian's kernel source."""
+    name, package = "kernel source", "linux-source-6.12"
+    path = Path(f"/usr/src/{package}.tar.xz")
     if path.exists():
         return Check(name, True, str(path))
-    hint = "apt-get install linux-source-6.12"
-    return Check(name, False, f"{path} is missing", hint, packages=("linux-source-6.12",))
+    hint = f"apt-get install {package}"
+    return Check(name, False, f"{path} is missing", hint, packages=(package,))
 
 
-def _emulator() -> Check:
+def check_emulator() -> Check:
+    """Check that the QEMU of mode timed is built, or can be."""
     name = "emulator"
     lacking = lacking_packages()
     if lacking:
@@ -244,50 +252,43 @@ def _emulator() -> Check:
     return Check(name, True, f"{spec.name}, {state}", needed=False)
 
 
-def _user_namespaces() -> Check:
-    name = "user namespaces"
+def check_user_namespaces() -> Check:
+    """Check that this user can build images."""
+    miss = Check("user namespaces", False, "", "apt-get install uidmap")
     if os.getuid() == 0:
-        return Check(name, True, "root builds images without them")
+        return replace(miss, ok=True, finding="root builds images without them", hint="")
     path = Path("/proc/sys/kernel/unprivileged_userns_clone")
     if path.exists() and path.read_text(encoding="ascii").strip() == "0":
         hint = "sysctl kernel.unprivileged_userns_clone=1"
-        return Check(name, False, "images cannot be built without root", hint)
-    return _guarded(name, "apt-get install uidmap", _newuidmap)
+        return replace(miss, finding="images cannot be built without root", hint=hint)
+    return _checked(miss, lambda: str(find_program("newuidmap", "uidmap")))
 
 
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run as any id
-        return str(os.getuid())
+def check_cpus() -> Check:
+    """Count the CPUs of this process."""
+    return Check("CPUs", True, f"{len(os.sched_getaffinity(0))} usable")
 
 
-def _newuidmap(name: str, _hint: str) -> Check:
-    return Check(name, True, str(find_program("newuidmap", "uidmap")))
-
-
-def _cpus() -> Check:
-    count = len(os.sched_getaffinity(0))
-    return Check("CPUs", True, f"{count} usable")
-
-
-def _memory() -> Check:
+def check_memory(needed: int = _NEEDED_MEMORY) -> Check:
+    """Check that `needed` bytes of memory are available."""
     free = available_mib() << 20
-    ok = free >= _NEEDED_MEMORY
+    ok = free >= needed
     finding = f"{format_size(free)} available"
     return Check("memory", ok, finding, "" if ok else "free memory: 4 GiB are needed")
 
 
-def _disk() -> Check:
+def check_disk(needed: int = _NEEDED_DISK) -> Check:
+    """Check that the disk of the cache has `needed` bytes free."""
     path = cache_dir()
     free = shutil.disk_usage(path).free
-    ok = free >= _NEEDED_DISK
+    ok = free >= needed
     finding = f"{format_size(free)} free at {path}"
     hint = "" if ok else "free some space, or set NUMALAB_CACHE to a larger disk: 10 GiB are needed"
     return Check("disk", ok, finding, hint)
 
 
-def _hugepages() -> Check:
+def check_hugepages() -> Check:
+    """Check that hugepages are reserved."""
     name = "hugepages"
     counts = {}
     for path in sorted(Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")):
@@ -298,3 +299,24 @@ def _hugepages() -> Check:
         return Check(name, False, "none reserved", hint, needed=False)
     text = ", ".join(f"{count} of {format_size(size)}" for size, count in counts.items() if count)
     return Check(name, True, text, needed=False)
+
+
+def _checked(miss: Check, finding: Callable[[], str]) -> Check:
+    """Return a passed check with its finding, or `miss` with the reason that `finding` raises."""
+    try:
+        return Check(miss.name, True, finding(), needed=miss.needed)
+    except CommandFailed as error:
+        return replace(miss, finding=error.completed.stderr.strip()[:200] or "does not run")
+    except HostError as error:
+        return replace(miss, finding=_first_line(error), hint=error.hint or miss.hint)
+
+
+def _first_line(error: HostError) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as any id
+        return str(os.getuid())

@@ -1,4 +1,4 @@
-"""Installs what `doctor` misses: Debian's packages with apt, the libvirt binding with pip."""
+"""Installs missing Debian packages with apt and the libvirt binding with pip."""
 
 import importlib
 import os
@@ -10,18 +10,17 @@ from numalab.doctor.checks import Check
 from numalab.errors import HostError
 from numalab.process import CommandFailed, find_program, run
 
-_PATIENCE = 900  # seconds that apt waits for its locks
-_PAUSE = 5.0
+_TIMEOUT = 900  # seconds to wait for the locks of apt
 
 
 def commands_for(checks: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that install what is missing, in order; pure. None where nothing is."""
+    """Return the commands, in order, that install the packages of the failed checks."""
     lacking = [check for check in checks if not check.ok]
     packages = dict.fromkeys(name for check in lacking for name in check.packages)
     python = dict.fromkeys(name for check in lacking for name in check.python)
     commands = []
     if packages:
-        apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_PATIENCE}")
+        apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_TIMEOUT}")
         as_root = () if os.geteuid() == 0 else ("sudo",)
         commands.append((*as_root, *apt, "update"))
         commands.append((*as_root, *apt, "install", "--yes", "--no-install-recommends", *packages))
@@ -30,18 +29,21 @@ def commands_for(checks: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
     return tuple(commands)
 
 
-def install(command: Sequence[str]) -> None:
-    """Run one of them. Raises HostError with the end of what it printed."""
+def install(command: Sequence[str], *, timeout: float = _TIMEOUT, pause: float = 5.0) -> None:
+    """Run an installation command. Raises HostError with the end of its output.
+
+    Tries again every `pause` seconds, for `timeout` seconds, while another apt has the lock.
+    """
     find_program(command[0], "apt")
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + timeout
     while True:
         try:
             run(command, env={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
             break
         except CommandFailed as failed:
-            said = (failed.completed.stderr.strip() or failed.completed.stdout.strip())[-600:]
-            # apt waits for dpkg's lock by itself, and not for that of its lists of packages.
-            if "Could not get lock" not in said or time.monotonic() > deadline:
-                raise HostError(f"{' '.join(command[:2])} failed:\n{said}") from None
-        time.sleep(_PAUSE)
-    importlib.invalidate_caches()  # what pip has just installed can be imported
+            output = (failed.completed.stderr.strip() or failed.completed.stdout.strip())[-600:]
+            # apt itself waits for the lock of dpkg, but not for the lock of its package lists.
+            if "Could not get lock" not in output or time.monotonic() > deadline:
+                raise HostError(f"{' '.join(command[:2])} failed:\n{output}") from None
+        time.sleep(pause)
+    importlib.invalidate_caches()  # make what pip installed importable

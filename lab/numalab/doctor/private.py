@@ -1,4 +1,4 @@
-"""Takes out of a report what belongs to a person or to one machine. Pure but for `names_here`."""
+"""Removes private names and paths from a report. Pure, except `names_here`."""
 
 import os
 import platform
@@ -9,17 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# What every Linux has, and so tells nothing; every other absolute path goes.
+# Every Linux has these folders; all other absolute paths are removed.
 _COMMON = ("/dev", "/proc", "/sys", "/usr")
 _PATH = re.compile(r"(?<![\w.:/])/[^\s'\",;:()<>]+")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
-_SHORTEST = 2  # a name of one letter would take that letter out of everything
+_SHORTEST = 2  # a name of one letter would remove that letter everywhere
 
 
 @dataclass(frozen=True)
 class PrivateNames:
-    """Names that must not leave this host, each kind longest first."""
+    """Names to remove from a report, the longest first."""
 
     homes: tuple[str, ...]
     users: tuple[str, ...]
@@ -27,7 +27,7 @@ class PrivateNames:
 
 
 def private_names(homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> PrivateNames:
-    """Make it of names as they are; `root` and `localhost` are nobody's."""
+    """Return the names to remove; `root` and `localhost` are not private."""
 
     def kept(names: Iterable[str]) -> tuple[str, ...]:
         own = {name for name in names if len(name) >= _SHORTEST} - {"root", "localhost"}
@@ -40,7 +40,7 @@ def private_names(homes: Iterable[str], users: Iterable[str], hosts: Iterable[st
 
 
 def names_here() -> PrivateNames:
-    """Return the names of this host and of who runs this process, also by sudo."""
+    """Return the names of this host and of the user, also of the one who called sudo."""
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
     homes = {os.environ.get("HOME", "")}
     with suppress(RuntimeError):  # a user id without an entry in passwd(5)
@@ -57,7 +57,7 @@ def names_here() -> PrivateNames:
 
 
 def without_private(value: object, names: PrivateNames) -> object:
-    """Return plain values (as of JSON) with every text in them cleaned, keys too."""
+    """Return JSON values with `clean` applied to every string, keys too."""
     if isinstance(value, str):
         return clean(value, names)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One report on kvm mode on this host: facts, verdict, plans, and a guest's proof."""
+"""The report on mode kvm on this host: facts, verdict, plans, and a guest's proof."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ from numalab.topology.topology import Topology
 
 FORMAT = 1
 _MOST_TEXT = 4000
-# Of a CPU: what KVM, pinned timing and clocks depend on.
+# CPU flags on which KVM, pinned timing and clocks depend.
 _FLAGS = frozenset(
     (
         "hypervisor", "vmx", "svm", "npt", "ept", "vnmi", "avic", "x2apic", "tsc",
@@ -39,10 +39,10 @@ _PARAMETERS = frozenset(
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What came of one guest in kvm mode: its command's status, times in seconds, and its proof.
+    """The result of one guest in mode kvm: its command's status, times in seconds, and its proof.
 
-    `failed` says in words why there is none; the rest is then empty. `differs`: what of the guest
-    is not as predicted.
+    `failed` is the reason, in words, why no guest ran; all else is then empty. `differs`:
+    differences from the prediction.
     """
 
     topology: str
@@ -59,7 +59,7 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class PlannedGuest:
-    """Where a machine would run here: `plan`'s answer, or in words why it cannot."""
+    """The placement that `plan` returns for a topology, or the reason why it fails."""
 
     topology: str
     host_nodes: tuple[int, ...] = ()
@@ -79,12 +79,13 @@ def render_report(
     *,
     version: str,
     names: PrivateNames,
+    root: Path = Path("/"),
 ) -> dict[str, object]:
-    """Return the report as plain values for JSON, with `names` and paths taken out.
+    """Return the report as plain values for JSON, without `names` and paths.
 
-    `version` is numalab's. Raises nothing for a host that lacks things: that is what it tells.
+    `version` is numalab's; `root` holds the host's /proc, /sys and /etc. Facts that the host lacks
+    are empty.
     """
-    root = Path("/")
     value = {
         "report": FORMAT,
         "numalab": version,
@@ -127,12 +128,7 @@ def _planned(topology: Topology, host: Host) -> PlannedGuest:
     except LabError as error:
         return PlannedGuest(topology.name, failed=str(error)[:_MOST_TEXT])
     return PlannedGuest(
-        topology.name,
-        host_nodes=made.host_nodes,
-        vcpus=made.vcpus,
-        emulator=made.emulator,
-        timing=made.timing,
-        distorts=made.distorts,
+        topology.name, made.host_nodes, made.vcpus, made.emulator, made.timing, made.distorts
     )
 
 
@@ -145,7 +141,7 @@ def _distribution(root: Path) -> dict[str, str]:
 
 
 def _cpu(root: Path) -> dict[str, object]:
-    """Read what the first processor says of itself in /proc/cpuinfo; it holds no serial number."""
+    """Return the first processor of /proc/cpuinfo, which holds no serial number."""
     first = _text(root / "proc/cpuinfo").partition("\n\n")[0]
     fields = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
     cpuinfo = {name.strip(): value.strip() for name, value in fields.items()}

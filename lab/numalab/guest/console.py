@@ -1,7 +1,6 @@
-"""What the guest says: the kernel log on ttyS0 and the beats on ttyS1. A guest may say anything.
+"""Untrusted output of the guest: the kernel log on ttyS0 and the heartbeat on ttyS1.
 
-Lines are cut at a length, files at a size, and beats that are not exactly as agreed are counted
-and left out.
+Lines and files are cut at a maximum size. Malformed beats are counted and dropped.
 """
 
 import json
@@ -25,7 +24,7 @@ _CUT_HERE = b"[numalab: cut here, the guest printed too much]\n"
 _STAMP = r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)?"
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing")
 _PANIC_END = re.compile(r"---\[ end Kernel panic")
-# What the kernel prints first when something is wrong (lib/bug.c, arch/x86/kernel/dumpstack.c,
+# First lines of kernel error reports (lib/bug.c, arch/x86/kernel/dumpstack.c,
 # kernel/watchdog.c, kernel/rcu/tree_stall.h, mm/oom_kill.c in Linux 6.12).
 _TROUBLE = re.compile(
     _STAMP
@@ -38,7 +37,7 @@ _TROUBLE = re.compile(
 
 @dataclass(frozen=True)
 class Beat:
-    """One line of the heartbeat: where the guest is, and its uptime in guest seconds."""
+    """A line of the heartbeat: the guest's phase, and its uptime in guest seconds."""
 
     phase: Phase
     uptime: float
@@ -70,22 +69,22 @@ def parse_beat(line: str) -> Beat:
 
 
 def is_panic(line: str) -> bool:
-    """Tell whether this line of the kernel log is the first of a panic."""
+    """Return whether a line of the kernel log is the first of a panic."""
     return _PANIC.search(line) is not None
 
 
 def is_panic_end(line: str) -> bool:
-    """Tell whether this line is the last one of a panic."""
+    """Return whether a line of the kernel log is the last of a panic."""
     return _PANIC_END.search(line) is not None
 
 
 def is_trouble(line: str) -> bool:
-    """Tell whether this line of the kernel log begins a report of something that went wrong."""
+    """Return whether a line of the kernel log begins an error report."""
     return _TROUBLE.search(line) is not None
 
 
 def excerpt(lines: Iterable[str], count: int = EXCERPT_LINES) -> str:
-    """Return the lines that tell best what happened: from the first trouble on, else the last.
+    """Return `count` lines from the first error report on, or else the last lines.
 
     Control characters are replaced, so that a guest cannot write to the user's terminal.
     """
@@ -97,12 +96,12 @@ def excerpt(lines: Iterable[str], count: int = EXCERPT_LINES) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace what a terminal would not print as itself."""
+    """Replace unprintable characters by `?`, and cut the text at 400 characters."""
     return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)[:400]
 
 
 class Follower:
-    """Reads the lines that are appended to a file as they come, and keeps the file bounded."""
+    """Reads lines as they are appended to a file, and limits the size of the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,11 +110,11 @@ class Follower:
         self.floods = 0
 
     def lines(self) -> list[str]:
-        """Return the complete lines that have come since the last call, each at most 64 KiB."""
+        """Return the complete lines since the last call, each at most 64 KiB."""
         return self._split(self._new())
 
     def rest(self) -> list[str]:
-        """Return what is left when nothing more will come, an unfinished last line included."""
+        """Return the last lines of a file that is complete, an unfinished line included."""
         lines: list[str] = []
         while data := self._new():
             lines += self._split(data)
@@ -124,7 +123,7 @@ class Follower:
 
     def _split(self, data: bytes) -> list[str]:
         *whole, rest = (self._partial + data).split(b"\n")
-        # Of a line that is too long the beginning is kept; the rest is dropped as it comes.
+        # Keep the beginning of a line that is too long.
         self._partial = rest[: LONGEST_LINE + 1]
         return [_text(line) for line in whole]
 
@@ -142,7 +141,7 @@ class Follower:
         return data
 
     def _cut(self, size: int) -> None:
-        """Cut the file to its end. QEMU appends, so it goes on behind what is left here."""
+        """Keep only the end of the file. QEMU opened it for appending and continues there."""
         self.floods += 1
         with self._path.open("r+b") as file:
             begin = size - KEPT_OF_FLOOD
@@ -151,7 +150,6 @@ class Follower:
             file.truncate(0)
             file.seek(0)
             file.write(kept)
-        # What had not been read and was not kept is lost.
         self._offset = len(_CUT_HERE) + max(0, self._offset - begin)
 
 

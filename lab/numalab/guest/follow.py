@@ -19,14 +19,14 @@ from numalab.run_dir import RunDir
 
 _TICK = 0.03
 _FLUSH_SECONDS = 3.0
-_LOOK_SECONDS = 1.0  # between two looks at how long QEMU had no CPU
+_LOOK_SECONDS = 1.0  # between two readings of QEMU's run delay
 
 
 @dataclass(frozen=True)
 class End:
-    """How it ended: why the guest is lost (None: it powered off), and what it had said.
+    """The end of a guest: its loss (None: it powered off), and the state of the watchdog.
 
-    `phase_began`: when its phases were first heard of, by the host's monotonic clock.
+    `phase_began`: the host's monotonic time of the first beat of each phase.
     """
 
     loss: Loss | None
@@ -36,10 +36,10 @@ class End:
 
 
 class GuestClock:
-    """Seconds of the monotonic clock in which QEMU had what it needs to go on.
+    """The monotonic clock without the run delay of QEMU.
 
-    While it is ready to run and other programs have the host's CPUs, this clock stands: on a host
-    that is busy enough a guest says nothing for minutes, and is not lost.
+    The clock stops while QEMU is ready to run but other programs have the host's CPUs. So a guest
+    on a busy host is not lost, although it may be silent for minutes.
     """
 
     def __init__(self, pid: int) -> None:
@@ -48,7 +48,7 @@ class GuestClock:
         self._looked = -_LOOK_SECONDS
 
     def now(self) -> float:
-        """Return the time; it never goes back."""
+        """Return the time in seconds; it never decreases."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -66,9 +66,9 @@ def follow(
 ) -> End:
     """Read both consoles until the guest powers off, dies, or breaks a limit.
 
-    The guest is not ended here. `on_beat` sees each beat. `witness` is told when the workload
-    begins, and when it is done and QEMU is still there. Raises HostError when libvirt is gone, or
-    the host has no space left for what the guest says.
+    Does not end the guest. Calls `on_beat` with each beat, and `witness` when the workload begins
+    and ends while QEMU still runs. Raises HostError when libvirt is gone, or the host has no space
+    left for the guest's output.
     """
     _bound_files(guest.pid)
     clock = GuestClock(guest.pid)
@@ -99,20 +99,20 @@ def follow(
 
 
 def _bound_files(pid: int) -> None:
-    """Keep QEMU from writing a file that is much larger, even while nobody cuts it."""
-    with suppress(OSError):  # of another user it takes CAP_SYS_RESOURCE
+    """Limit the size of files that QEMU can write, for output faster than `Follower` cuts."""
+    with suppress(OSError):  # needs CAP_SYS_RESOURCE for a process of another user
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 * LARGEST_FILE, 4 * LARGEST_FILE))
 
 
 def _check_space(path: Path) -> None:
-    """Raise HostError when the disk is full: QEMU drops what it cannot write without a word."""
+    """Raise HostError when the disk is full: QEMU silently drops output it cannot write."""
     space = os.statvfs(path)
     if (space.f_bfree if os.geteuid() == 0 else space.f_bavail) == 0:
         raise HostError(f"no space left for {path}", hint="free some space there")
 
 
 def _flush_console(guest: Guest, console: Follower, watchdog: Watchdog, clock: GuestClock) -> None:
-    """Let a kernel that has panicked print what happened.
+    """Resume a guest after a panic, so that its kernel prints the rest of the report.
 
     pvpanic stops the guest from the panic notifiers, and where another CPU held the console, the
     kernel prints only after those (kernel/panic.c in 6.12: console_flush_on_panic()).

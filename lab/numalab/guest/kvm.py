@@ -1,7 +1,7 @@
-"""Whether KVM can run a guest here: only a boot under a deadline tells, so it is tried once.
+"""Choose the mode of a guest, after one trial boot that shows whether KVM works here.
 
-/dev/kvm proves nothing. On some nested hosts it opens and runs the firmware, and then an ordinary
-kernel hangs for ever, or QEMU aborts for some CPU models.
+/dev/kvm proves nothing. On some nested hosts it opens and runs the firmware, but then an ordinary
+kernel hangs, or QEMU aborts for some CPU models.
 """
 
 import time
@@ -28,9 +28,9 @@ from numalab.topology.topology import CpuShape, Node, Topology
 AskedMode = Literal["auto", "kvm", "tcg", "icount", "timed"]
 ASKED_MODES: tuple[AskedMode, ...] = ("auto", *MODES)
 
-# A guest that runs is at its init within 3 s on an idle host of ordinary speed.
+# A guest reaches its init within 3 s on an idle host of ordinary speed.
 _SECONDS, _MOST_SECONDS = 15.0, 900.0
-# Two CPUs: that the second one starts needs interrupts between them, which broken hosts lack.
+# Two CPUs: the second one starts by interrupts between CPUs, which fail on broken hosts.
 _PROBE = Topology(
     name="kvm-probe",
     summary="One node with two CPUs",
@@ -43,9 +43,9 @@ _PROBE = Topology(
 
 @dataclass(frozen=True)
 class Choice:
-    """The mode to run in, the CPU model for it, and why, in words.
+    """The mode to run in, its CPU model, and the reason in words.
 
-    `emulator`: the QEMU that was built for it; mode timed needs one, icount may have one.
+    `emulator`: the QEMU built for it; mode timed needs one, icount may have one.
     """
 
     mode: Mode
@@ -64,13 +64,12 @@ def pick_mode(
     connection: str = EMBED,
     on_progress: Progress | None = None,
 ) -> Choice:
-    """Choose the mode for a kernel: `auto` is kvm where a guest really runs in it, else icount.
+    """Choose the mode for a kernel: `auto` is kvm where a trial guest boots in it, else icount.
 
-    The first time, `auto` and `kvm` boot a small guest, for 15 s at most where the host is
-    neither slow nor busy; the verdict is
-    kept for this boot of the host, this QEMU, this kernel and the `words` that its command line
-    gets. Raises UserError for an unknown mode, HostError where `kvm` was asked for and does not
-    work.
+    The first time, `auto` and `kvm` boot a small guest, for at most 15 s on a host that is
+    neither slow nor busy. The verdict is kept for this boot of the host, this QEMU, this kernel
+    and the `words` added to its command line. Raises UserError for an unknown mode, HostError
+    where `asked` is `kvm` and KVM does not work.
     """
     if asked not in ASKED_MODES:
         raise UserError(f"unknown mode {asked!r}", key="mode", choices=ASKED_MODES)
@@ -80,14 +79,14 @@ def pick_mode(
     verdict = known_verdict(bzimage, words)
     if verdict is None:
         if on_progress is not None:
-            on_progress("trying whether KVM runs a guest here", None)
+            on_progress("testing whether KVM runs a guest here", None)
         verdict = _try_kvm(bzimage, initrd, rootfs, tuple(words), connection)
         remember(bzimage, words, verdict)
     if verdict.works:
         return Choice("kvm", verdict.cpu_model, verdict.reason)
     if asked == "kvm":
         why = ", ".join(filter(None, [verdict.reason, verdict.age()]))
-        hint = "leave out --mode kvm, or try anew: numalab doctor --probe-again"
+        hint = "leave out --mode kvm, or test again: numalab doctor --probe-again"
         raise HostError(f"KVM does not run this kernel here: {why}", hint=hint)
     return Choice("icount", "host", f"KVM does not run a guest here: {verdict.reason}")
 
@@ -95,7 +94,7 @@ def pick_mode(
 def _try_kvm(
     bzimage: Path, initrd: Path | None, rootfs: Path, words: tuple[str, ...], connection: str
 ) -> Verdict:
-    """Boot a small guest; a CPU model with which QEMU does not even start gives way to the next."""
+    """Boot a small guest with the first CPU model with which QEMU starts."""
     machine = Machine(
         _PROBE, bzimage, rootfs, "kvm", 1, "kvm-probe", trace_memory_mib=0, shares_cpus=True,
         initrd=initrd, extra_cmdline=words,
@@ -116,7 +115,7 @@ def _try_kvm(
 
 @dataclass(frozen=True)
 class _Trial:
-    """What went wrong (empty: nothing), whether the guest had run, and whether it still went on."""
+    """A trial boot: its failure (empty: none), whether QEMU started, and whether it was slow."""
 
     reason: str
     started: bool
@@ -157,7 +156,7 @@ def _try_model(machine: Machine, connection: str) -> _Trial:
 
 
 def _went_on(console: Path, limit: float) -> bool:
-    """Tell whether a guest's kernel wrote something within the last third of its time."""
+    """Return whether a guest's kernel wrote output within the last third of the limit."""
     try:
         status = console.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The proof of placement: what the running QEMU's threads and memory are bound to, read back."""
+"""The proof of placement: the actual binding of the running QEMU's threads and memory."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,7 @@ from numalab.placement.planner import Placement
 
 @dataclass(frozen=True)
 class ThreadProof:
-    """A thread of QEMU: what it does, the host CPUs planned for it, and those it may run on.
-
-    `vcpus` are those that it runs.
-    """
+    """A thread of QEMU: its role, its planned and its allowed host CPUs, and its vCPUs."""
 
     role: str
     thread: int
@@ -31,7 +28,7 @@ class ThreadProof:
 class MemoryProof:
     """A guest node's memory: pages on each host node, and the size of a page in KiB.
 
-    `planned` is the host node that it was to lie on; None where that was not noted.
+    `planned` is the planned host node; None if the plan is not recorded.
     """
 
     node: int
@@ -41,8 +38,7 @@ class MemoryProof:
 
 
 class MisplacedKind(StrEnum):
-    """What is not as planned: a thread's CPUs, a thread that is gone, a guest node's place, the
-    size of its pages."""
+    """The kind of a difference from the plan."""
 
     THREAD = "thread"
     GONE = "gone"
@@ -52,7 +48,7 @@ class MisplacedKind(StrEnum):
 
 @dataclass(frozen=True)
 class Misplaced:
-    """Something of QEMU that is not as planned.
+    """A difference between the placement of QEMU and the plan.
 
     `subject` is a thread by its role (by its number where it is gone), or a guest node by its
     number. `found` and `planned` are host CPUs, host nodes, or KiB of a page.
@@ -64,7 +60,7 @@ class Misplaced:
     planned: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Write it as messages and reports do."""
+        """Return the text for messages and reports."""
         actual = format_cpulist(self.found) or "none"
         planned = format_cpulist(self.planned) or "none"
         match self.kind:
@@ -80,10 +76,10 @@ class Misplaced:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was read back from one guest.
+    """The actual placement of one guest.
 
-    `memory` is empty where the host does not tell. `usage` is what the host did to QEMU while the
-    workload ran; None where that could not be read. `differs`: what is not as planned.
+    `memory` is empty where the host's kernel has no numa_maps. `usage` covers the workload; None
+    where it could not be read. `differs`: the differences from the plan.
     """
 
     threads: tuple[ThreadProof, ...]
@@ -115,21 +111,21 @@ def prove_threads(
 
 
 def pin_others(threads: Iterable[ThreadProof]) -> None:
-    """Move threads that are no vCPU's, and may run elsewhere than planned, to where they belong.
+    """Pin threads that run no vCPU to their planned CPUs.
 
     A thread that KVM itself starts for a guest (kvm-nx-lpage-recovery) inherits the CPU of the vCPU
-    that ran first; libvirt, which pinned the others before, never sees it.
+    that ran first. libvirt has pinned the other threads before, and does not know this one.
     """
     for thread in threads:
         if not thread.vcpus and not _is_placed(thread):
-            with suppress(OSError):  # it has ended, or the host does not let it be moved
+            with suppress(OSError):  # it has ended, or pinning is not permitted
                 os.sched_setaffinity(thread.thread, thread.planned)
 
 
 def misplaced_threads(
     threads: Sequence[ThreadProof], expected: Iterable[int]
 ) -> tuple[Misplaced, ...]:
-    """List which threads may run elsewhere than planned, or are missing."""
+    """Return the threads that are missing or may run on other CPUs than planned."""
     wrong = [
         Misplaced(MisplacedKind.THREAD, thread.role, thread.allowed, thread.planned)
         for thread in threads
@@ -150,11 +146,10 @@ def parse_allowed(status: str) -> tuple[int, ...]:
 
 
 def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[MemoryProof, ...]:
-    """Read on which host nodes the memory of each guest node lies.
+    """Return the host nodes of each guest node's memory.
 
-    It is found by the inode of its memfd, or, where it is anonymous, by its address.
-
-    Empty where the host's kernel has no numa_maps, or QEMU has ended.
+    Memory is identified by the inode of its memfd, anonymous memory by its address. Empty where
+    the host's kernel has no numa_maps, or QEMU has ended.
     """
     try:
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
@@ -182,11 +177,10 @@ def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[Me
 def misplaced_memory(
     proofs: Sequence[MemoryProof], page_kib: int, *, allocated: bool
 ) -> tuple[Misplaced, ...]:
-    """List which guest nodes' memory lies elsewhere than planned.
+    """Return the guest nodes with memory on another host node, or on too small pages.
 
-    That is on another host node, or on pages smaller than `page_kib`. `allocated`: all of it is
-    there already, so a node without pages is wrong too. A host whose kernel tells nothing (`found`
-    is empty) is nothing wrong.
+    `page_kib` is the planned size of a page. `allocated`: all memory is allocated already, so a
+    node without pages is misplaced too. Without `proofs` nothing is misplaced.
     """
     wrong = []
     for proof in proofs:
@@ -227,7 +221,7 @@ def parse_numa_maps(text: str) -> dict[int, tuple[dict[int, int], int]]:
 
 
 def _is_placed(thread: ThreadProof) -> bool:
-    """Tell whether a vCPU runs on exactly its CPU, another thread on some of those planned."""
+    """Return whether a vCPU has exactly its planned CPUs, another thread a subset of them."""
     if thread.vcpus:
         return thread.allowed == thread.planned
     return set(thread.allowed) <= set(thread.planned)

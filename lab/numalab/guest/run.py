@@ -1,4 +1,4 @@
-"""One run: prepare, start, watch, collect; and keep everything when the guest is lost."""
+"""Run one guest: prepare, start, follow, collect. The output of a lost guest is kept."""
 
 import shutil
 import time
@@ -28,28 +28,28 @@ from numalab.run_dir import RunDir
 
 
 class RemarkKind(StrEnum):
-    """What a remark is about."""
+    """The subject of a remark."""
 
-    PLAN = "plan"  # what the placement distorts, known before the start
-    MISPLACED = "misplaced"  # what is not as planned
-    LEFT_OUT = "left out"  # what the guest left, and was not taken
+    PLAN = "plan"  # distortions of the placement, known before the start
+    MISPLACED = "misplaced"  # differences from the plan
+    LEFT_OUT = "left out"  # output of the guest that was refused
     COMPLAINT = "complaint"  # of the guest's kernel
     BAD_BEATS = "bad beats"
     FLOOD = "flood"  # of its console
-    UNKNOWN_KERNEL = "unknown kernel"  # newer than what the prediction knows
-    DISTURBED = "disturbed"  # what makes timing less certain
+    UNKNOWN_KERNEL = "unknown kernel"  # newer than the kernels of the prediction
+    DISTURBED = "disturbed"  # disturbances of timing
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark: what it is about, and what it says, in words for people."""
+    """A remark for readers of a run's results."""
 
     kind: RemarkKind
     text: str
 
     @classmethod
     def of_texts(cls, kind: RemarkKind, texts: Iterable[str], before: str = "") -> "list[Remark]":
-        """Make a remark of each text, with `before` in front of it."""
+        """Return a remark for each text, with the prefix `before`."""
         return [cls(kind, f"{before}{text}") for text in texts]
 
 
@@ -58,7 +58,7 @@ _GAVE_UP = 125  # images/guest/init: the job could not be run at all
 
 @dataclass(frozen=True)
 class Rescue:
-    """What came of a lost guest's trace: the file that has it, or in words why there is none."""
+    """The trace of a lost guest, or in words why there is none."""
 
     trace: Path | None = None
     note: str = ""
@@ -66,11 +66,10 @@ class Rescue:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run whose command ended, with whatever status.
+    """The result of a run whose command ended, with any exit status.
 
     `wall_seconds`: by step (prepare, start, boot, setup, workload, collect, off, gather), in
-    order. `guest_seconds`: the guest's uptime at its last beat. `remarks`: what a reader of the
-    results should know.
+    order. `guest_seconds`: the guest's uptime at its last beat.
     """
 
     status: int
@@ -85,7 +84,7 @@ class Outcome:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remarks, in words alone."""
+        """The texts of the remarks."""
         return tuple(remark.text for remark in self.remarks)
 
 
@@ -100,18 +99,17 @@ def run_guest(
     join: Callable[[Guest], AbstractContextManager[None]] | None = None,
     rescue: bool = True,
 ) -> Outcome:
-    """Boot a guest, let it do its job, and take its results out to `run_dir`.
+    """Boot a guest, run its job, and copy its results to `run_dir`.
 
-    `join` is given the guest once it runs, and is left before the guest is ended. Without `limits`,
-    the usual ones follow how slow this host is now, and how many CPUs the guest has.
+    `join` returns a context for the running guest, which ends before the guest does. The default
+    `limits` depend on the current speed of this host and the number of the guest's CPUs.
 
-    Whatever happens, no QEMU is left running. Raises GuestLost for a guest that panicked, hung
-    or was killed, after its console, its results so far and its trace up to the end have been
-    kept in `run_dir` (a second guest reads the trace memory, unless `rescue` is False);
-    WorkloadFailed where the guest says that it cannot run the job; HostError where it cannot be
-    started, UserError for libvirt's test driver; PlacementMismatch where timing is measured in
-    `kvm` mode and its threads or its memory are not where they were to be (elsewhere that is a
-    note).
+    No QEMU is left running, even after errors. Raises GuestLost for a guest that panicked, hung
+    or was killed; `run_dir` then holds its console, results and trace (a second guest reads the
+    trace memory, unless `rescue` is False). Raises WorkloadFailed where the guest cannot run the
+    job; HostError where it cannot be started; UserError for libvirt's test driver;
+    PlacementMismatch where timing is measured in mode kvm and the placement differs from the plan
+    (in other modes that is a remark).
     """
     limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness())
     watch = _Stopwatch()
@@ -162,7 +160,7 @@ def run_guest(
 def _kept_if_interrupted(
     guest: Guest, memory: HeldMemory, region: Region | None, run_dir: RunDir
 ) -> Iterator[None]:
-    """End the guest and keep what there is when the block is left by an error or Ctrl-C."""
+    """End the guest and keep its output when an error or Ctrl-C ends the block."""
     try:
         yield
     except BaseException:
@@ -180,7 +178,7 @@ def _check_gave_up(status: int, end: End) -> None:
 
 
 def _status(run_dir: RunDir, end: End) -> int | None:
-    """Return the command's exit status: from the job disk, else from the last beat."""
+    """Return the command's exit status from the job disk, or else from the last beat."""
     try:
         text = run_dir.exit_status.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -241,7 +239,7 @@ class _Stopwatch:
         self._last = now
 
     def phases(self, end: End) -> None:
-        """Take the guest's own phases, each from its first beat to the next one's."""
+        """Add the guest's phases; a phase lasts until the first beat of the next."""
         began = [("boot", self._last), *list(end.phase_began.items())[1:]]
         ends = [when for _, when in began[1:]] + [time.monotonic()]
         for (name, start), stop in zip(began, ends, strict=True):
@@ -272,7 +270,7 @@ def rescue_trace(
     if run_dir.trace.exists():
         return Rescue(note="its trace had been written already")
     rescue_dir = run_dir.rescue
-    # Not tcg: what reads a lost guest's trace should not be lost itself (see cmdline.py).
+    # Not tcg, in which a kernel may measure its clock wrongly (see cmdline.py).
     mode: Mode = "kvm" if machine.mode == "kvm" else "icount"
     rescuer = replace(
         machine, mode=mode, plugins=(), memory_model=None, name=f"{machine.name[:70]}-rescue"

@@ -1,4 +1,4 @@
-"""Prepare a guest's files and start it, its placement proved before its first instruction."""
+"""Prepare a guest's files, start it, and prove its placement before its first instruction."""
 
 import itertools
 import os
@@ -42,9 +42,9 @@ _counter = itertools.count(1)
 
 @dataclass(frozen=True)
 class PreparedGuest:
-    """A guest that could be started: its domain, plan and trace region.
+    """A guest that is ready to start: its domain, plan and trace region.
 
-    It has `admission` to what it takes of the host, until that is released (`started` does).
+    `admission` holds its part of the host until `started` releases it.
     """
 
     name: str
@@ -63,9 +63,9 @@ def prepare(
     embedded: bool = True,
     restore: tuple[Path, Region] | None = None,
 ) -> PreparedGuest:
-    """Write what the guest needs to `run_dir` and render its domain, without starting it.
+    """Write the guest's files to `run_dir` and render its domain, without starting it.
 
-    Raises UserError for host CPUs that there are not, HostError where other guests have them.
+    Raises UserError for host CPUs that do not exist, HostError where other guests have them.
     """
     check_guest_path(run_dir.path)
     placement, admission = admit_machine(machine)
@@ -132,14 +132,14 @@ def _prepare(
 
 
 def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
-    """Write what the memory model has to know, and have QEMU load it."""
+    """Write the parameters of the memory model, and add its plugin to QEMU."""
     model = memory_model(machine.topology)
     text = render_parameters(
         machine.topology, model, window_ns=machine.turn_ns, slice_ns=ORACLE_SLICE_NS
     )
     write_text(run_dir.memory_parameters, text)
     for path in (run_dir.memory_counts, run_dir.memory_traffic):
-        create(path).close()  # QEMU's umask is libvirt's, and lets others read
+        create(path).close()  # private: QEMU has the umask of libvirt, which lets other users read
     files = {
         "parameters": run_dir.memory_parameters,
         "counts": run_dir.memory_counts,
@@ -175,7 +175,7 @@ def _rootfs(path: Path) -> Drive:
 def started(
     hypervisor: Hypervisor, machine: Machine, prepared: PreparedGuest
 ) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
-    """Start a guest, prove its placement, then let it run; at the end nothing of it is left."""
+    """Start a guest, prove its placement and let it run; end and remove it at the end."""
     with ExitStack() as stack:
         stack.callback(prepared.admission.release)
         stack.callback(hypervisor.forget, prepared.name)

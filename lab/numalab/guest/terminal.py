@@ -1,4 +1,4 @@
-"""Joins a guest's console to the terminal of the person who started it."""
+"""Connects a guest's console to the user's terminal."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from numalab.errors import HostError
 from numalab.qemu.guest import Guest
 
 LEAVE = b"\x1d"  # Ctrl-], as in telnet and virsh
-# The shell prints this before its first prompt; what the console had before is in console.log.
+# The shell prints this before its first prompt. Earlier output is in console.log only.
 READY = b"\x05\x06"
 _END_OF_FILE = b"\x04"  # Ctrl-D
 _AGAIN = 0.3  # seconds
@@ -21,23 +21,23 @@ _CHUNK = 4096
 
 @dataclass
 class Terminal:
-    """A keyboard and a screen, as descriptors. `left`: the person left before the guest ended."""
+    """A keyboard and a screen, as descriptors. `left`: the user left before the guest ended."""
 
     keyboard: int
     screen: int
     left: bool = False
 
     def __post_init__(self) -> None:
-        """Note what the keyboard is while it is there: one that has hung up is no terminal."""
+        """Call isatty() now: after a hang-up it returns False."""
         self._is_terminal = os.isatty(self.keyboard)
 
     @contextmanager
     def joined(self, guest: Guest) -> Iterator[None]:
-        """Pass everything on in both directions; LEAVE, or a hang-up, ends the guest.
+        """Copy input and output in both directions; LEAVE, or a hang-up, ends the guest.
 
-        At the end of the input, where that is no terminal, the guest's shell gets Ctrl-D, again and
-        again: it forgets one that comes while it sets up its own terminal. Raises
-        HostError where the guest's console cannot be opened.
+        At the end of input that is no terminal, the guest's shell gets Ctrl-D repeatedly: a shell
+        ignores Ctrl-D while it sets up its own terminal. Raises HostError where the guest's
+        console cannot be opened.
         """
         path = guest.console()
         try:
@@ -83,7 +83,7 @@ class Terminal:
                     return
 
     def _typed(self, console: int, stopped: int) -> bool:
-        """Pass on what was typed; False when nothing more will come."""
+        """Copy keyboard input to the console; return False at its end."""
         data = _read(self.keyboard)
         before, leave, _ = data.partition(LEAVE)
         if leave or (not data and self._is_terminal):
@@ -94,7 +94,7 @@ class Terminal:
 
 
 def _read(descriptor: int) -> bytes:
-    """Read what there is; nothing at the end, also where the other side of a terminal is gone."""
+    """Read available bytes; return none at the end of file, or after a hang-up."""
     try:
         return os.read(descriptor, _CHUNK)
     except OSError as error:
@@ -104,7 +104,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write(descriptor: int, data: bytes, stopped: int) -> None:
-    """Write all of it, unless nobody reads any more, or it is to stop."""
+    """Write `data`, until the reader is gone or `stopped` is closed."""
     while data:
         ready, writable, _ = select.select([stopped], [descriptor], [])
         if ready:

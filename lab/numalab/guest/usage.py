@@ -1,8 +1,8 @@
-"""What the host did to QEMU's threads: how often they were switched out, how long they waited.
+"""CPU usage of QEMU's threads: context switches, run delay and stolen time.
 
-A vCPU that has a host CPU to itself is hardly ever switched out against its will. Where it is, or
-where a hypervisor below takes the host CPU away, time passes that the guest's own clock counts and
-its tasks did not use.
+A vCPU with a host CPU of its own has hardly any involuntary context switches. Where it has some,
+or a hypervisor below steals the host CPU, the guest's clock counts time that its tasks did not
+get.
 """
 
 import time
@@ -14,7 +14,7 @@ from numalab.cpulist import format_cpulist
 from numalab.host.facts import Disturbance, DisturbanceKind
 
 _TICK_MS = 10  # USER_HZ is 100 on x86 (proc(5): sysconf(_SC_CLK_TCK))
-# A vCPU above one of these did not have its host CPU to itself.
+# A vCPU above one of these shared its host CPU.
 MOST_SWITCHES = 10.0  # involuntary, in a second
 MOST_LOST = 0.01  # of the time, waited for the host CPU or stolen from it
 
@@ -23,7 +23,7 @@ MOST_LOST = 0.01  # of the time, waited for the host CPU or stolen from it
 class ThreadUsage:
     """A thread of QEMU: switches and faults (numbers), time it ran and waited for a CPU (ms).
 
-    The times are None where the host's kernel does not count them. `vcpus` are those that it runs.
+    The times are None where the host's kernel does not count them.
     """
 
     role: str
@@ -39,10 +39,10 @@ class ThreadUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """What happened within `seconds` of wall time.
+    """The usage of QEMU's threads within `seconds` of wall time.
 
-    `stolen_ms`: by host CPU of the plan, time that a hypervisor below took from it; empty where the
-    host does not tell. It is counted in steps of 10 ms.
+    `stolen_ms`: stolen time of each host CPU of the plan, in steps of 10 ms; empty where the host
+    does not count it.
     """
 
     seconds: float
@@ -51,15 +51,15 @@ class Usage:
 
 
 def role_in_words(vcpus: Sequence[int], name: str) -> str:
-    """Say what a thread does: the vCPUs that it runs, or else its own name."""
+    """Return the role of a thread: its vCPUs, or else its name."""
     return f"vcpu {format_cpulist(vcpus)}" if vcpus else name
 
 
 def read_usage(pid: int, vcpus: Mapping[int, tuple[int, ...]], cpus: Iterable[int]) -> Usage:
-    """Read what QEMU process `pid` has used since it started, and what was stolen since boot.
+    """Read the usage of QEMU process `pid` since its start, and stolen time since boot.
 
-    `vcpus` says which ones a thread runs. `seconds` is the moment, on the monotonic clock. Without
-    any thread when the process is gone.
+    `vcpus` maps a thread to its vCPUs. `seconds` is the monotonic time of the reading. A process
+    that has ended has no threads.
     """
     threads = []
     try:
@@ -82,10 +82,10 @@ def read_usage(pid: int, vcpus: Mapping[int, tuple[int, ...]], cpus: Iterable[in
 
 
 def waited_for_a_cpu(pid: int) -> float:
-    """Return for how long the thread of process `pid` that waited longest had no CPU, in seconds.
+    """Return the longest run delay of a thread of process `pid`, in seconds.
 
-    That is time in which it was ready to run (run delay, Documentation/scheduler/sched-stats.rst).
-    0 where the host's kernel does not count it, and of a process that is gone.
+    Run delay is time ready to run without a CPU (Documentation/scheduler/sched-stats.rst). 0 where
+    the host's kernel does not count it, or the process has ended.
     """
     longest = 0.0
     for folder in Path(f"/proc/{pid}/task").glob("*"):
@@ -140,7 +140,7 @@ def parse_stolen(text: str, cpus: Iterable[int]) -> dict[int, int]:
 
 
 def between(before: Usage, after: Usage) -> Usage:
-    """Return what happened from one reading to the next; threads that have ended are left out."""
+    """Return the usage between two readings, without threads that have ended."""
     earlier = {thread.thread: thread for thread in before.threads}
     return Usage(
         seconds=after.seconds - before.seconds,
@@ -150,9 +150,9 @@ def between(before: Usage, after: Usage) -> Usage:
 
 
 def shared_cpus(usage: Usage, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
-    """List which vCPUs did not have their host CPU to themselves.
+    """Return disturbances of vCPUs that shared their host CPU.
 
-    `cpus` are the host CPUs that vCPUs are pinned to. The bounds are MOST_SWITCHES and MOST_LOST;
+    `cpus` are the host CPUs of vCPUs. The bounds are MOST_SWITCHES and MOST_LOST;
     stolen time counts from its second step of 10 ms on.
     """
     if usage.seconds <= 0:

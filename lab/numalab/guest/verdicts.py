@@ -1,4 +1,4 @@
-"""What was found out about KVM on this host, and for how long that holds."""
+"""Stored verdicts on KVM of this host, and how long they are valid."""
 
 import hashlib
 import os
@@ -20,10 +20,10 @@ _SLOW_KEPT = 600.0  # seconds: a host that was busy a while ago may be idle now
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether KVM runs a kernel on this host, with which CPU model, and what was seen.
+    """Whether KVM runs a kernel on this host, with which CPU model, and the reason.
 
-    `at` is when it was found out (seconds since 1970), 0 where it was only looked at. `slow`: the
-    guest that was tried still went on when its time was over, so a later try may end otherwise.
+    `at` is the time of the trial in seconds since 1970, 0 without a trial. `slow`: the trial guest
+    still ran at its time limit, so a later trial may succeed.
     """
 
     works: bool
@@ -33,7 +33,7 @@ class Verdict:
     slow: bool = False
 
     def age(self) -> str:
-        """Say in words how long ago it was found out; an empty text where it was just seen."""
+        """Return in words how long ago the trial was; empty without a trial."""
         if not self.at:
             return ""
         minutes = max(0.0, time.time() - self.at) / 60
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def known_verdict(bzimage: Path, words: Sequence[str] = ()) -> Verdict | None:
-    """Return what was found out about a kernel on this boot of the host, if that still holds.
+    """Return the valid verdict on a kernel for this boot of the host.
 
     `words` are added to the kernel's command line.
     """
@@ -63,14 +63,14 @@ def any_verdict() -> Verdict | None:
 
 
 class DeviceProblem(StrEnum):
-    """Why /dev/kvm cannot even be opened."""
+    """Why /dev/kvm cannot be opened."""
 
     ABSENT = "there is no /dev/kvm"
     FORBIDDEN = "/dev/kvm may not be opened by this user"
 
 
 def unusable_device() -> DeviceProblem | None:
-    """Say why /dev/kvm cannot even be opened; None if it can."""
+    """Return why /dev/kvm cannot be opened; None if it can."""
     if not _DEVICE.exists():
         return DeviceProblem.ABSENT
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
@@ -84,7 +84,7 @@ def remember(bzimage: Path, words: Sequence[str], verdict: Verdict) -> None:
 
 
 def forget_verdicts() -> None:
-    """Forget what was found out since the host's start."""
+    """Remove the verdicts of this boot of the host."""
     for path in _files():
         path.unlink(missing_ok=True)
 
@@ -97,7 +97,7 @@ def _load(path: Path) -> Verdict | None:
 
 
 def _files() -> Iterator[Path]:
-    """Give the files of this boot of the host, the latest first."""
+    """Return the verdict files of this boot of the host, the latest first."""
     files = cache_dir("kvm").glob(f"{_host_key()}-*.json")
     return iter(sorted(files, key=lambda path: path.lstat().st_mtime, reverse=True))
 

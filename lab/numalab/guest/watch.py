@@ -1,4 +1,4 @@
-"""The watchdog: tells from beats, kernel log and time whether a guest is lost. Pure."""
+"""The watchdog: detects a lost guest by beats, kernel log and time. Pure."""
 
 import math
 from collections import deque
@@ -17,12 +17,11 @@ _ORDINARY_CPUS = 32
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a guest may take, in seconds of wall time in which QEMU does not wait for a CPU.
+    """Time limits of a guest, in seconds of wall time without QEMU's run delay.
 
-    `boot`: until its init speaks. `silence`: between two beats. `total`: from start to end. An
-    emulated guest on a busy host is slow; these are to find one that stands still. `uptime` is in
-    seconds of the guest's own time, from its start to its end: in `icount` mode hours of a guest
-    that waits for ever pass in minutes.
+    `boot`: until the first beat of its init. `silence`: between two beats. `total`: from start to
+    end. They find guests that hang, not slow ones. `uptime` is in seconds of guest time: in mode
+    icount, hours of an idle guest pass in minutes.
     """
 
     boot: float = 120.0
@@ -31,11 +30,11 @@ class Limits:
     uptime: float = math.inf
 
     def for_cpus(self, count: int) -> "Limits":
-        """Return the limits of a guest with so many CPUs: it boots up to so many times longer."""
+        """Return the limits of a guest with `count` CPUs: more than 32 boot longer."""
         return replace(self, boot=self.boot * max(1.0, count / _ORDINARY_CPUS))
 
     def on_a_host(self, slowness: float) -> "Limits":
-        """Return the limits of a host so many times slower: an hour at most, or what they are."""
+        """Return `boot` and `silence` times `slowness`, but not raised above an hour."""
         return Limits(
             boot=max(self.boot, min(_MOST, self.boot * slowness)),
             silence=max(self.silence, min(_MOST, self.silence * slowness)),
@@ -45,7 +44,7 @@ class Limits:
 
 
 class Watchdog:
-    """Is told what the guest says and when, and says why the guest is lost as soon as it is.
+    """Detects the loss of a guest from its beats and kernel log.
 
     All times are seconds of one monotonic clock.
     """
@@ -61,7 +60,7 @@ class Watchdog:
         self.message = ""
         self.bad_beats = 0
         self.kept: deque[str] = deque(maxlen=_KEPT_LINES)
-        self.troubles: list[str] = []  # what the kernel complained about, the first few
+        self.troubles: list[str] = []  # the first error reports of the kernel
         self._panic_line = ""
 
     def beat(self, beat: Beat, now: float) -> None:
@@ -90,7 +89,7 @@ class Watchdog:
         return self._panic_line
 
     def verdict(self, now: float) -> Loss | None:
-        """Say why the guest is lost, or None while it may still go on."""
+        """Return why the guest is lost, or None while it is not."""
         reason = self._reason(now)
         return None if reason is None else Loss(LossCause.GUEST, reason)
 

@@ -1,4 +1,4 @@
-"""Reads the proof of one guest: before its first instruction, and around its workload."""
+"""Reads the placement proof of a guest before its first instruction and around its workload."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from numalab.placement.planner import Placement
 
 
 class Witness:
-    """Holds what was read back so far from a guest whose QEMU is process `pid`."""
+    """Collects the proof of a guest whose QEMU is process `pid`."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Witness:
         self.check()
 
     def workload_began(self) -> None:
-        """Read, the first time, what QEMU's threads have used so far; all of them are there now."""
+        """Read the usage of QEMU's threads, all of which exist now; later calls do nothing."""
         if self._before is None:
             self._pin_others()
             self._before = self._usage()
 
     def workload_ended(self) -> None:
-        """Read everything once more, the first time, while QEMU is still there."""
+        """Read the proof and the usage again; later calls do nothing."""
         if self._ended:
             return
         self._ended = True
@@ -71,7 +71,7 @@ class Witness:
                 self.proof = replace(self.proof, usage=between(self._before, after))
 
     def check(self) -> None:
-        """Raise PlacementMismatch where timing is measured and something is not as planned."""
+        """Raise PlacementMismatch where timing is measured and the placement is not as planned."""
         if self._strict and self.proof.differs:
             raise PlacementMismatch(
                 "not placed as planned: " + "; ".join(map(str, self.proof.differs))
@@ -91,19 +91,21 @@ class Witness:
             *misplaced_threads(threads, self._vcpu_threads),
             *misplaced_memory(memory, self._page_kib, allocated=self._allocated),
         )
-        # What was seen to differ once is not undone by a later reading.
+        # A later reading does not remove a difference.
         differs = tuple(dict.fromkeys((*self.proof.differs, *differs)))
         self.proof = replace(self.proof, threads=threads, memory=memory, differs=differs)
 
 
 def is_allocated(machine: Machine, placement: Placement) -> bool:
-    """Tell whether all of a guest's memory is there before its first instruction."""
+    """Return whether all memory is allocated before the guest's first instruction."""
     return placement.dedicated or machine.huge
 
 
 class Doubt(StrEnum):
-    """Why timing figures of a run mean nothing: its mode, its plan (the note of its proof says
-    how), or that something was not as planned (what differs in its proof)."""
+    """Why timing figures of a run are invalid.
+
+    The mode, the plan (see `Proof.note`), or a placement not as planned (see `Proof.differs`).
+    """
 
     MODE = "mode"
     PLAN = "plan"
@@ -112,9 +114,9 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True)
 class Timing:
-    """Whether timing figures of a run mean anything: what is against it, and what disturbed them.
+    """Whether timing figures of a run are valid, and if not, why.
 
-    `disturbs` makes figures less certain that mean something all the same.
+    `disturbs` makes valid figures less certain.
     """
 
     means: bool
@@ -123,7 +125,7 @@ class Timing:
 
 
 def judge_timing(placement: Placement, proof: Proof) -> Timing:
-    """Judge from the plan and its proof what the timing figures of a run are worth."""
+    """Return whether timing figures of a run are valid, from its plan and its proof."""
     against = []
     if not placement.timing:
         against.append(Doubt.PLAN if placement.note else Doubt.MODE)

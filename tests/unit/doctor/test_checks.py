@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from numalab.doctor import checks as doctor
+from numalab.doctor import checks
 from numalab.errors import HostError
 from numalab.qemu.hypervisor import disconnect_all
 
 
-def test_the_doctor_finds_this_host_able() -> None:
-    results = {check.name: check for check in doctor.checks()}
+def test_every_miss_has_a_finding_and_a_hint() -> None:
+    results = {check.name: check for check in checks.checks()}
     assert {"QEMU", "libvirt", "KVM", "trace-cmd", "memory", "disk", "hugepages"} <= results.keys()
     for check in results.values():
         assert check.finding
@@ -18,13 +18,13 @@ def test_the_doctor_finds_this_host_able() -> None:
     disconnect_all()
 
 
-def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_has_a_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, package: str) -> Path:
         raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
 
-    monkeypatch.setattr(doctor, "find_program", missing)
-    monkeypatch.setattr(doctor, "version_line", missing)
-    results = {check.name: check for check in doctor.checks()}
+    monkeypatch.setattr(checks, "find_program", missing)
+    monkeypatch.setattr(checks, "version_line", missing)
+    results = {check.name: check for check in checks.checks()}
     assert not results["QEMU"].ok
     assert results["QEMU"].hint == "apt-get install qemu-system-x86"
     assert results["trace-cmd"].hint == "apt-get install trace-cmd"
@@ -32,9 +32,7 @@ def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> Non
     disconnect_all()
 
 
-def test_the_doctor_on_a_small_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_NEEDED_MEMORY", 1 << 60)
-    monkeypatch.setattr(doctor, "_NEEDED_DISK", 1 << 60)
-    results = {check.name: check for check in (doctor._memory(), doctor._disk())}
-    assert not results["memory"].ok and "4 GiB" in results["memory"].hint
-    assert not results["disk"].ok and "NUMALAB_CACHE" in results["disk"].hint
+def test_a_small_host_lacks_memory_and_disk() -> None:
+    memory, disk = checks.check_memory(needed=1 << 60), checks.check_disk(needed=1 << 60)
+    assert not memory.ok and "4 GiB" in memory.hint
+    assert not disk.ok and "NUMALAB_CACHE" in disk.hint

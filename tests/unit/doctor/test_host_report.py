@@ -1,4 +1,4 @@
-"""What a user sends of a host: what it holds, and what it must not."""
+"""The report that a user sends of a host: its content, and no private names."""
 
 import json
 from pathlib import Path
@@ -93,11 +93,10 @@ def test_a_report_says_what_differs_and_nothing_private(monkeypatch: pytest.Monk
     assert planned["topology"] == "ring-2" and len(planned["vcpus"]) == 4
 
 
-def test_a_host_that_lacks_everything_has_a_report_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("numalab.doctor.report.Path", lambda _root: tmp_path)
+def test_a_host_that_lacks_everything_has_a_report_too(tmp_path: Path) -> None:
     failed = ProbeResult("ring-2", "memfd", failed="there is no /dev/kvm")
-    value = render_report(read_host(), [], None, [], failed, version="1", names=NAMES)
+    value = render_report(
+        read_host(), [], None, [], failed, version="1", names=NAMES, root=tmp_path
+    )
     assert value["cpu"] == {"flags": []} and value["plans"] == []
     assert value["probe"]["failed"] == "there is no /dev/kvm"  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""What `doctor --fix` runs: a command for all Debian packages, one for all of PyPI's."""
+"""`doctor --fix` runs one command for all Debian packages and one for all of PyPI's."""
 
 import os
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from numalab.doctor import install as module
 from numalab.doctor.checks import Check
 from numalab.doctor.install import commands_for, install
 from numalab.errors import HostError
@@ -33,7 +32,7 @@ def test_packages_are_installed_together_and_once(
     assert python == (sys.executable, "-m", "pip", "install", "--quiet", "libvirt-python")
 
 
-def test_what_a_failed_command_says_is_told(tmp_path: Path) -> None:
+def test_an_error_holds_the_output_of_the_command(tmp_path: Path) -> None:
     install(("true",))
     script = tmp_path / "apt-get"
     script.write_text("#!/bin/sh\necho $DEBIAN_FRONTEND: no such package >&2\nexit 100\n")
@@ -44,11 +43,8 @@ def test_what_a_failed_command_says_is_told(tmp_path: Path) -> None:
         install(("no-such-program",))
 
 
-def test_the_lock_of_apts_lists_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """apt-get takes no option for that: `update` fails at once while another one runs."""
-    monkeypatch.setattr(module, "_PAUSE", 0.0)
+def test_install_waits_for_the_lock_of_the_package_lists(tmp_path: Path) -> None:
+    """apt-get has no option for that: `update` fails at once while another one runs."""
     script = tmp_path / "apt-get"
     script.write_text(
         f"#!/bin/sh\necho >>{tmp_path}/tried\ntest $(wc -l <{tmp_path}/tried) -gt 2 && exit\n"
@@ -56,9 +52,8 @@ def test_the_lock_of_apts_lists_is_waited_for(
         "exit 100\n"
     )
     script.chmod(0o755)
-    install((str(script), "update"))
+    install((str(script), "update"), pause=0.0)
     assert (tmp_path / "tried").read_text() == "\n\n\n"
-    monkeypatch.setattr(module, "_PATIENCE", -1)
     (tmp_path / "tried").unlink()
     with pytest.raises(HostError, match="Could not get lock"):
-        install((str(script), "update"))
+        install((str(script), "update"), timeout=-1)

@@ -1,5 +1,6 @@
 """The proof of placement, from recorded /proc files and from a process."""
 
+import mmap
 import os
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from numalab.guest.proof import (
     parse_allowed,
     parse_maps,
     parse_numa_maps,
+    prove_memory,
     prove_threads,
 )
+from numalab.machine.memory import HeldMemory
 from numalab.placement.planner import Placement
 
 DATA = Path(__file__).parents[2] / "data" / "machine"
@@ -41,6 +44,22 @@ def test_where_the_memory_of_each_node_lies() -> None:
     assert sorted(places) == [1028, 1029]
     assert pages[places[1028][0]] == ({0: 19641}, 4)
     assert pages[places[1029][0]] == ({0: 100, 1: 412}, 2048)
+
+
+@pytest.mark.skipif(not Path("/proc/self/numa_maps").exists(), reason="no CONFIG_NUMA")
+def test_the_memory_of_a_node_is_the_sum_of_its_mappings() -> None:
+    descriptor = os.memfd_create("node0")
+    with os.fdopen(descriptor, "r+b") as file:
+        file.truncate(3 * mmap.PAGESIZE)
+        first = mmap.mmap(descriptor, mmap.PAGESIZE)
+        rest = mmap.mmap(descriptor, 2 * mmap.PAGESIZE, offset=mmap.PAGESIZE)
+        for mapping in (first, rest):
+            mapping.write(b"x" * len(mapping))
+        plan = Placement((0,), (0,), False, host_nodes=(0,))
+        (proof,) = prove_memory(os.getpid(), HeldMemory((descriptor,)), plan)
+        assert sum(proof.pages.values()) == 3
+        first.close()
+        rest.close()
 
 
 def test_a_thread_elsewhere_is_a_mismatch() -> None:

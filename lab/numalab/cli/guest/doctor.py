@@ -34,7 +34,7 @@ from numalab.topology.load import load_topology
 
 _PROBED = "ring-2"
 _PLANNED = ("ring-2", "ring-4", "mesh-8")
-# A guest that does nothing is done within seconds; a host on which it hangs is to say so soon.
+# A guest that runs `true` ends within seconds; one that hangs must fail soon.
 _LIMITS = Limits(boot=60.0, silence=60.0, total=600.0)
 
 
@@ -84,7 +84,7 @@ def command(
 
 
 def _probe_again() -> None:
-    """Try KVM with the kernel and image of `numalab boot`; later, where they are not yet built."""
+    """Test KVM with the kernel and image of `numalab boot`, if they are built."""
     forget_verdicts()
     kernel, image = built_kernel(find_kernel("debian-6.12")), built_image(load_recipe("base"))
     if kernel is not None and image is not None:
@@ -104,13 +104,13 @@ def _report(path: Path, kernel: str, image: str, pages: PageKind, words: tuple[s
         read_host(), checks(), any_verdict(), topologies, probe, version=own, names=names_here()
     )
     write_json(path, value)
-    say(f"read {shown(path)} before you send it: it is to hold no name and no path of yours")
+    say(f"read {shown(path)} before you send it: it must hold no name and no path of yours")
 
 
 def _probe(
     kernel: str, image: str, pages: PageKind, words: tuple[str, ...], tell: Progress
 ) -> ProbeResult:
-    """Boot a guest in kvm mode; whatever stands against it is what the report is to say."""
+    """Boot a guest in mode kvm; the result holds the error where that fails."""
     nothing = ProbeResult(_PROBED, pages)
     unusable = unusable_device()
     if unusable:
@@ -131,11 +131,11 @@ def _probe(
         )  # fmt: skip
     except LabError as error:
         return replace(nothing, failed=str(error))
-    came = booted.outcome
+    outcome = booted.outcome
     return replace(
-        nothing, status=came.status, wall_seconds=came.wall_seconds,
-        guest_seconds=came.guest_seconds, timing=came.timing, proof=came.proof,
-        notes=came.notes, differs=booted.differences,
+        nothing, status=outcome.status, wall_seconds=outcome.wall_seconds,
+        guest_seconds=outcome.guest_seconds, timing=outcome.timing, proof=outcome.proof,
+        notes=outcome.notes, differs=booted.differences,
     )  # fmt: skip
 
 
