@@ -1,8 +1,8 @@
-"""The host's budget: what running guests have taken of its CPUs, memory and hugepages.
+"""The host's budget: reservations of CPUs, memory and hugepages by running guests.
 
-It is one file with a lock, so that guests of several numalab processes never share what one of
-them has for itself, and those that may share spread out. What a dead process had taken is free
-again, and its hugepages are given back by the next process that looks.
+One file with a lock serves all numalab processes, so that exclusive reservations never overlap and
+shared ones spread out. The next process that reads the file frees the reservations and hugepages
+of dead processes.
 """
 
 import atexit
@@ -46,7 +46,7 @@ class NodeMemory:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a guest takes: host CPUs, memory in all, and the hugepages it consists of.
+    """The reservation of a guest: host CPUs, total memory, and its hugepages.
 
     `shares`: other guests that share may run on the same CPUs; otherwise it has them to itself.
     `bound`: memory that must come from certain nodes, hugepages aside.
@@ -98,7 +98,7 @@ class Admission:
 
     @classmethod
     def of_nothing(cls) -> "Admission":
-        """Return the admission of a guest that takes nothing."""
+        """Return the admission of a guest without a reservation."""
         return cls(Reservation((), 0), None, Path("/"))
 
     def release(self) -> None:
@@ -116,7 +116,7 @@ class Admission:
             _write(entry for entry in entries if entry not in mine)
 
 
-# What this process has not yet given back; it does so when it ends, even by Ctrl-C.
+# Admissions to release at the end of this process, even by Ctrl-C.
 _granted: set[Admission] = set()
 
 
@@ -128,9 +128,9 @@ def _release_all() -> None:
 
 
 def admit(choose: Callable[[CpusInUse], Reservation], root: Path = Path("/")) -> Admission:
-    """Take a part of the host: `choose` is given the CPUs that are taken, and returns the claim.
+    """Reserve a part of the host: `choose` maps the CPUs in use to the reservation.
 
-    Nobody else takes anything meanwhile. Hugepages are added to the pools of their nodes where
+    No other process reserves meanwhile. Hugepages are added to the pools of their nodes where
     this user may do that, else free ones are used. `root` holds the host's /proc and /sys. Raises
     HostBusy where other guests have the CPUs or the memory, HostError where memory or hugepages
     do not suffice; then nothing is taken.
@@ -169,7 +169,7 @@ def _taken(entries: Sequence[_Granted]) -> CpusInUse:
 
 
 def _weight(owner: Owner) -> float:
-    """Return what a process counts for on a CPU that it shares: 1 where its nice value is 0.
+    """Return the weight of a process on a shared CPU: 1 for nice value 0.
 
     A step of it is a factor of 1.25 (`sched_prio_to_weight[]` in kernel/sched/core.c, 6.12).
     """
@@ -202,9 +202,9 @@ def _check_memory(claim: Reservation, entries: Sequence[_Granted], root: Path) -
 
 
 def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
-    """Refuse what would end in the OOM killer: memory bound to a node cannot come from another.
+    """Refuse memory bound to a node that lacks it: the OOM killer would end the guest.
 
-    It is compared with what others have been granted, and with what is free now.
+    Compares it with the reservations of other guests, and with the memory free now.
     """
     for wanted in claim.bound:
         try:
@@ -212,7 +212,7 @@ def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) ->
             text = path.read_text(encoding="ascii")
             total, available = parse_meminfo(text)[0], parse_available(text)
         except (OSError, ValueError):
-            continue  # a host that does not tell
+            continue  # a host without per-node meminfo
         claimed = sum(
             bound.mib
             for entry in entries
@@ -242,7 +242,7 @@ def _reserve(wanted: Iterable[Pages], root: Path) -> tuple[Pages, ...]:
 
 
 def _add(pages: Pages, root: Path) -> bool:
-    """Make room for `pages` in their pool; tells whether the pool had to grow."""
+    """Make room for `pages` in their pool; return whether the pool grew."""
     pool = _pool(pages, root)
     try:
         before = _count(pool / "nr_hugepages")
@@ -296,7 +296,7 @@ def _budget() -> Path:
 
 
 def _living(root: Path) -> list[_Granted]:
-    """Read the entries of processes that live; what the others had added is given back."""
+    """Return the entries of living processes; remove hugepages that dead ones added."""
     entries = _read()
     dead = [entry for entry in entries if not is_alive(entry.owner)]
     for entry in dead:

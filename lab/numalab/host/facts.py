@@ -1,4 +1,4 @@
-"""The host as hardware: what the planner needs to know, and what disturbs a measurement.
+"""The host's hardware as the planner uses it, and disturbances of measurements.
 
 Plain values, and pure readers of single sysfs and /proc texts. `read_host` reads them from a host.
 """
@@ -13,7 +13,7 @@ from numalab.cpulist import format_cpulist
 
 
 class DisturbanceKind(StrEnum):
-    """What disturbs: how the host is set, what else it does, or what it did to QEMU's threads."""
+    """The kind of a disturbance: a host setting, other load, or an effect on QEMU's threads."""
 
     GOVERNOR = "governor"
     BOOST = "boost"
@@ -43,7 +43,7 @@ _IN_WORDS = {
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One thing that disturbs.
+    """A disturbance of timing figures.
 
     `subject` is a thread by its role, or the governors. `cpus`: host CPUs. `amount`: a load, times
     a second, or a part (0 to 1) of the time.
@@ -55,7 +55,7 @@ class Disturbance:
     amount: float = 0.0
 
     def __str__(self) -> str:
-        """Write it as reports do."""
+        """Return the text for reports."""
         return _IN_WORDS[self.kind].format(
             subject=self.subject,
             cpus=format_cpulist(self.cpus),
@@ -102,7 +102,7 @@ class HostCpu:
 class Host:
     """A host. `distances[from][to]` goes by place in `nodes`, whose ids may have gaps.
 
-    None stands for what the host does not tell. `steal_percent`: time that a hypervisor below
+    None is an unknown fact. `steal_percent`: time that a hypervisor below
     took from all CPUs since boot. `load`: tasks that ran or waited, over the last minute.
     """
 
@@ -158,7 +158,7 @@ def host_to_dict(host: Host) -> dict[str, object]:
 
 
 def disturbances(host: Host, cpus: Iterable[int]) -> tuple[Disturbance, ...]:
-    """List what on this host disturbs timing figures of guests that run on `cpus`."""
+    """Return the disturbances of timing figures of guests on `cpus`."""
     used = [host.cpu_of[cpu] for cpu in sorted(set(cpus)) if cpu in host.cpu_of]
     effects = []
     scaled = sorted({cpu.governor for cpu in used if cpu.governor not in ("", "performance")})

@@ -1,8 +1,8 @@
-"""As whom QEMU runs: what it may still do once the guest's first instruction has been executed.
+"""The user and privileges of QEMU while the guest runs.
 
-Started by root, QEMU opens its files as root, which only root may reach, and then becomes a user
-who owns nothing (`-run-with user=`, before 9.1 `-runas`), before the guest runs. Nothing needs to
-be copied or opened to others.
+Started by root, QEMU opens its files as root and then changes to a user without files of its own
+(`-run-with user=`, before 9.1 `-runas`), before the guest runs. So no file needs to be copied or
+made accessible to other users.
 """
 
 import os
@@ -32,7 +32,7 @@ class Privilege:
 
 
 def privilege(*, embedded: bool, version: tuple[int, ...] = ()) -> Privilege:
-    """Decide as whom QEMU is to run: as this user, or, started by root, as one with less.
+    """Return the user of QEMU: this user, or for root one with fewer privileges.
 
     `version` is that of the QEMU.
     """

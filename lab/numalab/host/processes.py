@@ -33,7 +33,7 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner) -> bool:
-    """Tell whether that very process still runs."""
+    """Return whether the process still runs, and not another with the same id."""
     return start_time(owner.pid) == owner.started
 
 
@@ -54,8 +54,8 @@ def start_time(pid: int) -> int | None:
 def qemu_process(thread: int, domain: str) -> int:
     """Return the process of `domain` that a host thread belongs to.
 
-    Its command line is looked at, because the process is killed by its number in the end. Raises
-    HostError where it is gone, or runs on another host.
+    Checks the command line, because the process is later killed by its id. Raises HostError where
+    it is gone, or runs on another host.
     """
     try:
         status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8", errors="replace")
@@ -85,14 +85,14 @@ def adopt_orphans() -> None:
 
 
 def killed_by(pid: int) -> int | None:
-    """Return the signal that killed a QEMU that is gone; None if it exited, or it is not known."""
+    """Return the signal that killed a QEMU; None if it exited or is unknown."""
     return _killed_by.get(pid)
 
 
 def oom_kills() -> int:
-    """Return how many processes the host's kernel has ended for want of memory since boot.
+    """Return how many processes the OOM killer has ended since boot.
 
-    /proc/vmstat, oom_kill; 0 where it does not tell.
+    From /proc/vmstat, oom_kill; 0 where it is missing.
     """
     with contextlib.suppress(OSError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
@@ -124,7 +124,7 @@ def _children() -> set[int]:
 
 
 def _take(pid: int) -> None:
-    """Collect a child if it has ended; what killed it is known before it is gone."""
+    """Collect a child if it has ended, after recording the signal that killed it."""
     with contextlib.suppress(ChildProcessError):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
@@ -135,7 +135,7 @@ def _take(pid: int) -> None:
 
 
 def _is_orphan(pid: int) -> bool:
-    """Tell whether this is a QEMU that nobody else will collect.
+    """Return whether this is a QEMU that no other code collects.
 
     libvirt waits itself for a QEMU that it only asks something; that one is in our session. One
     that runs as a daemon has left it. What numalab.process started, it collects.

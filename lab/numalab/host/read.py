@@ -36,7 +36,7 @@ _MAX_NODES = 1024
 def read_host(root: Path = Path("/")) -> Host:
     """Read the host whose /sys and /proc lie below `root`.
 
-    A kernel without NUMA is one node. Raises HostError for what no host lacks.
+    A kernel without NUMA is one node. Raises HostError for missing files that every host has.
     """
     try:
         return _read(root)
@@ -243,7 +243,7 @@ def read_host_file(path: Path) -> Host:
 
 
 def host_from_json(value: dict[str, Any], path: Path) -> Host:
-    """Make a Host of a recording's plain values; `path` is what errors (UserError) name."""
+    """Return the host of a recording's JSON values; errors (UserError) name `path`."""
     return _HOST.validate_python(check_document(value, HostFile, path).model_dump())
 
 
@@ -260,10 +260,9 @@ _WORK, _ORDINARY = 300_000, 0.02  # squares, and their CPU seconds (Python 3.11 
 
 
 def slowness() -> float:
-    """Return how many times longer things take here than on an idle host of ordinary speed.
+    """Return how many times slower this host is now than an idle host of ordinary speed.
 
-    It is the CPU time that a piece of work takes, times the tasks that ran or waited for each CPU
-    over the last minute; at least 1.
+    The CPU time of a fixed computation, times the load of the last minute per CPU; at least 1.
     """
     began = time.process_time()
     sum(number * number for number in range(_WORK))

@@ -1,4 +1,4 @@
-"""Gives a machine its place on this host: CPUs beside those of other guests, and hugepages."""
+"""Reserves host CPUs, memory and hugepages for a machine."""
 
 import os
 import resource
@@ -29,12 +29,12 @@ _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
 
 def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
-    """Plan `machine` on this host and take what it needs, until that is released.
+    """Plan `machine` on this host and reserve its part until the admission is released.
 
-    A guest in `kvm` mode has its CPUs to itself (unless the machine shares them); the others share
-    theirs, but take the least used ones, and none that a `kvm` guest has. Memory counts where it
-    is locked or made of hugepages. Raises UserError for host CPUs that there are not, HostBusy
-    where other guests have them.
+    A guest in mode kvm has exclusive CPUs, unless the machine shares them. Guests in other modes
+    share the least used CPUs, but none of a kvm guest. Memory counts where it is locked or made of
+    hugepages. Raises UserError for host CPUs that do not exist, HostBusy where other guests have
+    them.
     """
     host = read_host()
     allowed = _allowed(machine, host)
@@ -57,7 +57,7 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
 
 
 def free_places(mode: Mode, vcpus: int) -> int:
-    """Say how many guests of `vcpus` CPUs can start now without a host CPU shared with another.
+    """Return how many guests with `vcpus` CPUs can start now without sharing host CPUs.
 
     At least 1: a host that is too small is overcommitted, or refuses the guest.
     """
@@ -69,12 +69,12 @@ def free_places(mode: Mode, vcpus: int) -> int:
 
 
 def host_cpus(mode: Mode, vcpus: int) -> int:
-    """Say how many host CPUs a guest is best given: in `kvm` mode one is for QEMU's own threads."""
+    """Return the best number of host CPUs: in mode kvm, one more for QEMU's own threads."""
     return vcpus + 1 if mode == "kvm" else 1
 
 
 def reservation_of(machine: Machine, placement: Placement) -> Reservation:
-    """Say what a machine takes of the host when it is placed so."""
+    """Return the reservation of a machine with this placement."""
     nodes = machine.topology.nodes
     pages: Counter[int] = Counter()
     size = PAGE_KIB[machine.pages]
@@ -97,24 +97,24 @@ def reservation_of(machine: Machine, placement: Placement) -> Reservation:
 
 
 def locks_memory(machine: Machine, placement: Placement) -> bool:
-    """Tell whether QEMU is to lock all its memory: only where timing may mean something."""
+    """Return whether QEMU locks its memory: only where timing figures may be valid."""
     return placement.dedicated and not machine.shares_cpus and may_lock_memory()
 
 
 def _own_mib(machine: Machine) -> int:
-    """Say what QEMU locks beside the guest's memory: both NVDIMMs, its heap, stacks and code.
+    """Return the MiB that QEMU locks besides guest memory: NVDIMMs, heap, stacks and code.
 
-    Measured with QEMU 7.2: 83 MiB, and 8 MiB for each vCPU, are resident; VmLck is larger, by what
-    malloc reserves and never has.
+    Measured with QEMU 7.2: 83 MiB and 8 MiB for each vCPU are resident. VmLck is larger, because it
+    includes memory that malloc reserves without using it.
     """
     with suppress(OSError):
         root = machine.rootfs.stat().st_size >> 20
         return root + machine.job_disk_mib + 83 + 8 * machine.topology.cpu_count
-    return 0  # the start will say that there is no root
+    return 0  # the start raises the error of a missing root
 
 
 def may_lock_memory() -> bool:
-    """Tell whether QEMU, started by this process, may lock all its memory (mlock(2))."""
+    """Return whether a QEMU started by this process may lock all memory (mlock(2))."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY:
         return True
     return bool(effective_capabilities() >> _CAP_SYS_RESOURCE & 1)
@@ -123,7 +123,7 @@ def may_lock_memory() -> bool:
 def _alone(
     machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int]
 ) -> Placement:
-    """Place the machine on what is free; other guests must not make its place worse."""
+    """Place the machine on free CPUs. Raises HostBusy if that makes the placement worse."""
     whole = _place(machine, host, allowed)
     if not taken & allowed:
         return whole
@@ -140,7 +140,7 @@ def _alone(
 
 
 def _spread(machine: Machine, host: Host, allowed: frozenset[int], taken: CpusInUse) -> Placement:
-    """Place an emulated machine on the least used CPUs, and on none that a kvm guest has."""
+    """Place an emulated machine on the least used CPUs, without those of kvm guests."""
     usable = allowed - taken.alone
     if not usable or set(machine.vcpu_cpus) & taken.alone:
         raise HostBusy(
@@ -158,7 +158,7 @@ def _spread(machine: Machine, host: Host, allowed: frozenset[int], taken: CpusIn
 
 
 def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[frozenset[int]]:
-    """Give ever larger sets of CPUs: first those of cores that nobody uses, then busier ones."""
+    """Yield growing sets of CPUs: first those of unused cores, then of busier ones."""
 
     def use(cpu: int) -> tuple[float, float]:
         core = host.cpu_of[cpu].siblings
@@ -178,7 +178,7 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
         pinned=machine.vcpu_cpus,
         nodes=machine.host_nodes,
     )
-    # Strict memory of a node that is short of it ends QEMU, and nobody has asked for its speed.
+    # Strict binding to a node that lacks memory ends QEMU, and speed does not matter here.
     return replace(placement, dedicated=False) if machine.shares_cpus else placement
 
 

@@ -1,4 +1,4 @@
-"""Which host node stands for which guest node, so that distances correspond best.
+"""Assigns host nodes to guest nodes so that their distances correspond best.
 
 That is a quadratic assignment (Koopmans and Beckmann 1957): give each guest node a host node so
 that the sum over pairs of nearness(guest pair) x distance(host pair) is smallest. Nearness counts
@@ -20,7 +20,7 @@ _CLOSE = 0.01
 
 @dataclass(frozen=True)
 class Correspondence:
-    """How far the order of the host's distances is that of the guest's.
+    """The agreement between the orders of the host's and the guest's distances.
 
     `rank_correlation`: Spearman's rho over all ordered pairs of guest nodes (1.0: the same order;
     None where all distances of the guest or of the host are the same). `compared`: pairs of pairs
@@ -102,7 +102,7 @@ def compare(guest: Table, slots: Table, slot_of: Sequence[int]) -> Correspondenc
 
 
 def _worst(example: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """Say where the order differs most: the widest guest difference with the wrongest host's."""
+    """Return, in words, the largest difference between the two orders."""
     wrong = [
         (host_near - host_far, far - near, (near, host_near), (far, host_far))
         for near, host_near in example

@@ -14,16 +14,16 @@ from numalab.units import format_size
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a guest runs on a host, before it does.
+    """The plan of a guest's place on a host.
 
     `vcpus`: the host CPU of each vCPU. `emulator`: the host CPUs of QEMU's other threads.
-    `one_thread`: all vCPUs share one thread (emulation). `distorts`: in words, what is not as on
-    the machine that the topology describes; empty where the plan is one-to-one and the host's
+    `one_thread`: all vCPUs share one thread (emulation). `distorts`: in words, differences
+    from the machine that the topology describes; empty where the plan is one-to-one and the host's
     distances have the guest's order. `host_nodes`: the id of the host node that backs each guest
-    node; `bound`: the host has several, so memory has to be bound. `dedicated`: kvm, and each vCPU
-    has a host CPU to itself, so memory is to be there before the start. `most_on_one`: the most
-    vCPUs that share one host CPU. `timing`: timing figures mean something; `disturbs`: what on
-    this host makes them less certain.
+    node; `bound`: the host has several nodes, so memory is bound. `dedicated`: kvm, and each vCPU
+    has an exclusive host CPU, so memory is allocated before the start. `most_on_one`: the most
+    vCPUs that share one host CPU. `timing`: timing figures are valid; `disturbs`: disturbances
+    that make them less certain.
     """
 
     vcpus: tuple[int, ...]
@@ -46,7 +46,7 @@ class Placement:
 
     @property
     def note(self) -> str:
-        """What it distorts, as one text."""
+        """The distortions as one text."""
         return "; ".join(self.distorts)
 
 
@@ -202,7 +202,7 @@ def _distances_wrong(places: Sequence[int], fit: Correspondence) -> bool:
 def _on_one(
     topology: Topology, host: Host, usable: set[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Plan for one thread: the best CPU there is, and its node for all memory."""
+    """Plan for one thread: the best CPU, and its node for all memory."""
     cpu = preferred(host, usable)[0]
     return (cpu,) * topology.cpu_count, (host.node_of_cpu[cpu],) * len(topology.nodes)
 
@@ -240,7 +240,7 @@ def _shared(free: Sequence[int], count: int) -> list[int]:
 
 
 def preferred(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
-    """Order CPUs by how well they run a vCPU: a core's first CPU before its SMT siblings.
+    """Sort CPUs by suitability for a vCPU: a core's first CPU before its SMT siblings.
 
     Then isolated ones first, and those of one last-level cache together.
     """
@@ -329,7 +329,7 @@ def _distorts(
 
 
 def _order(fit: Correspondence) -> str:
-    """Say how the order of distances differs on the host."""
+    """Return how the order of distances differs on the host."""
     rho = "none" if fit.rank_correlation is None else f"{fit.rank_correlation:.2f}"
     return (
         f"distances have another order on the host (rank correlation {rho}):"

@@ -1,7 +1,6 @@
-"""The only module that speaks to libvirt: what the others need of its binding, with types.
+"""A typed interface to libvirt's Python binding, which no other module imports.
 
-Errors come back as HostError. Seen with libvirt 9.0: the lifecycle events come from an event loop
-that the application runs.
+Errors become HostError. With libvirt 9.0 the application itself runs the loop of lifecycle events.
 """
 # ruff: noqa: D102 - the methods of the first two protocols are libvirt's own
 
@@ -30,7 +29,7 @@ _HINTS: Mapping[str, str] = {
 
 
 def hint_for(message: str) -> str | None:
-    """Return the command that fixes what a message of libvirt's complains of, or None."""
+    """Return the command that fixes an error of libvirt, or None."""
     return next((hint for sign, hint in _HINTS.items() if sign in message), None)
 
 
@@ -39,7 +38,7 @@ libvirt_qemu: Any = None
 
 
 class LibvirtDomain(Protocol):
-    """What is used of libvirt's virDomain."""
+    """The used methods of libvirt's virDomain."""
 
     def name(self) -> str: ...
     def resume(self) -> int: ...
@@ -48,7 +47,7 @@ class LibvirtDomain(Protocol):
 
 
 class Connection(Protocol):
-    """What is used of libvirt's virConnect."""
+    """The used methods of libvirt's virConnect."""
 
     def createXML(self, xmlDesc: str, flags: int = 0) -> LibvirtDomain: ...  # noqa: N802, N803
     def domainXMLToNative(self, fmt: str, xml: str, flags: int = 0) -> str: ...  # noqa: N802
@@ -66,16 +65,16 @@ class Connection(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told what happens to domains, from the event loop's thread."""
+    """Receives events of domains, in the event loop's thread."""
 
     def on_ending(self, domain: str, kind: EndKind) -> None:
-        """A domain has ended so."""
+        """A domain has ended."""
 
     def on_stopped(self, domain: str) -> None:
-        """libvirt has seen a domain's QEMU end."""
+        """libvirt reports the end of a domain's QEMU."""
 
     def on_shutdown(self, domain: str, details: str) -> None:
-        """QEMU says, in JSON, why the guest's machine stopped."""
+        """QEMU reports, in JSON, why the guest's machine stopped."""
 
     def on_close(self) -> None:
         """The connection is gone."""
@@ -87,7 +86,7 @@ _event_loop: threading.Thread | None = None
 def import_binding() -> None:
     """Import libvirt's Python binding. Raises HostError where it is not installed."""
     global libvirt, libvirt_qemu  # noqa: PLW0603 - `doctor --fix` may have just installed it
-    # libvirt logs to stderr, and asks where to when it is imported. What matters are exceptions.
+    # libvirt logs to stderr, unless this variable is set at import. Errors raise exceptions too.
     os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", "4:file:/dev/null")
     try:
         libvirt = importlib.import_module("libvirt")
@@ -123,7 +122,7 @@ def monitor_command(domain: LibvirtDomain, text: str) -> str:
 
 
 def listen(connection: Connection, listener: Listener) -> None:
-    """Tell `listener` from now on."""
+    """Report events of all domains to `listener`."""
     stopped: Mapping[int, EndKind] = {
         libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: "off",
         libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
@@ -150,7 +149,7 @@ def listen(connection: Connection, listener: Listener) -> None:
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn libvirt's error into HostError, with the command that fixes it where we know one."""
+    """Turn libvirt's error into HostError, with a hint for known errors."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -159,7 +158,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def ignored() -> contextlib.AbstractContextManager[None]:
-    """Let an error of libvirt's pass."""
+    """Ignore errors of libvirt."""
     return contextlib.suppress(libvirt.libvirtError)
 
 
@@ -177,7 +176,7 @@ def _start_event_loop() -> None:
     global _event_loop  # noqa: PLW0603 - libvirt has one event loop for each process
     if _event_loop is not None:
         return
-    # Errors come back as exceptions; libvirt would print them as well.
+    # Errors raise exceptions; do not print them as well.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     libvirt.virEventRegisterDefaultImpl()
     _event_loop = threading.Thread(target=_run_event_loop, name="libvirt events", daemon=True)

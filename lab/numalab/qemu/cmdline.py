@@ -1,4 +1,4 @@
-"""The guest kernel's command line. Pure; every word says why it is there.
+"""The guest kernel's command line, with the reason of each word. Pure.
 
 Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
 """
@@ -13,9 +13,9 @@ TRACE_INSTANCE = "lab"
 _LONGEST = 2047  # COMMAND_LINE_SIZE on x86 is 2048, with the final NUL
 
 
-# What a real processor has to be measured for, and QEMU's is known for.
+# Properties of QEMU's processor, which a kernel measures on a real one.
 _EMULATED = (
-    # At CONFIG_HZ=250 and 1 GHz, which is what TCG's TSC has in icount mode: saves the calibration
+    # At CONFIG_HZ=250 and 1 GHz, the frequency of TCG's TSC in icount mode. Saves the calibration
     # of each CPU, which on a busy host takes most of the boot.
     "lpj=4000000",
     # No check of the timer interrupt's wiring.
@@ -27,16 +27,16 @@ _EMULATED = (
 _ONE_CLOCK = ("tsc=reliable",)
 
 
-# Our own kernels are built without them; before 6.9 that could not be said for all of them.
+# numalab builds kernels without mitigations; before 6.9 no option disables all of them.
 _UNMITIGATED = ("mitigations=off",)
-# A kernel at a random place takes memory from a node that only chance knows.
+# A kernel at a random address takes memory from a random node.
 _IN_PLACE = ("nokaslr",)
 _RENAMED = (5, 13)  # sched_debug became sched_verbose (9406415f46f6)
 _WITHOUT_MITIGATIONS = (6, 9)  # CONFIG_CPU_MITIGATIONS
 
 
 def _version(release: str) -> tuple[int, ...]:
-    """Return major and minor of a release, (999,) where it does not say."""
+    """Return major and minor of a release, (999,) for an unknown one."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (999,)
 
@@ -52,12 +52,10 @@ def render_cmdline(
 ) -> str:
     """Render the command line of a guest whose trace instance lies in `region`.
 
-    `release` is the kernel's; without one it is a recent kernel. `modular`: it is a distribution's,
-    whose configuration is not ours.
-
-    `unwanted` is memory that the kernel must leave alone (`unwanted_regions`). `extra` words come
-    last, so that they win. Raises UserError for words the kernel would not read as one word, and
-    for a line that is too long.
+    `release` is the kernel's, by default that of a recent kernel. `modular`: a distribution built
+    the kernel. `unwanted` is memory that the kernel must not use (`unwanted_regions`). `extra`
+    words come last, so that they override others. Raises UserError for words that the kernel would
+    split, and for a line that is too long.
     """
     words = [
         "console=ttyS0",
@@ -66,11 +64,11 @@ def render_cmdline(
         "rootfstype=erofs",
         "ro",
         "init=/usr/lib/numalab/init",
-        # An oops is a panic: a guest that goes on after one proves nothing.
+        # An oops is a panic: results of a guest after an oops are invalid.
         "oops=panic",
-        # After a panic the guest stays as it is; pvpanic tells the host, which ends it.
+        # After a panic the guest stops; pvpanic notifies the host, which ends it.
         "panic=0",
-        # Prints the sched domains and groups at boot; reports show them.
+        # Prints the sched domains and groups at boot, for reports.
         "sched_debug" if _version(release) < _RENAMED else "sched_verbose",
     ]
     if modular or _version(release) < _WITHOUT_MITIGATIONS:

@@ -1,6 +1,6 @@
-"""Takes the results out of a job disk, which a guest has written and may have written anything to.
+"""Copies results from a job disk, whose content is untrusted: the guest wrote it.
 
-Names are checked, files are found by inode number, and sizes, counts and depth are bounded.
+Names are checked, files are read by inode number, and sizes, counts and depth are bounded.
 """
 
 import os
@@ -24,7 +24,7 @@ _LARGEST_FOLDER = 4 * _MIB  # 4096 names take one at most
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much is taken from a guest: bytes in all, bytes of one file, entries, folders deep."""
+    """Limits on results: total bytes, bytes of one file, entries, depth of folders."""
 
     total: int = 512 * _MIB
     largest: int = 256 * _MIB
@@ -34,7 +34,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Collected:
-    """What was taken out, by path below /job/out with its size, and what was not and why."""
+    """Sizes of the copied files by path below /job/out, and refused files with the reason."""
 
     files: dict[str, int]
     left_out: tuple[str, ...]
@@ -42,7 +42,7 @@ class Collected:
 
 @dataclass
 class _Survey:
-    """What is to be taken, by its path, and what is not and why."""
+    """Files to copy by path, and refused files with the reason."""
 
     chosen: dict[str, Inode] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -51,17 +51,17 @@ class _Survey:
 
 
 class _EnoughError(Exception):
-    """There are more entries than are looked at."""
+    """The disk has more entries than the bounds allow."""
 
 
 def read_job_disk(
     path: Path, into: Path, folder: str = "/out", bounds: Bounds = Bounds()
 ) -> Collected:
-    """Take the regular files below `folder` of a job disk out to the folder `into`.
+    """Copy the regular files below `folder` of a job disk to the folder `into`.
 
-    The disk may be in any state. Names that are no plain names, links, devices, what is past the
-    bounds and what is damaged is left out and listed; on a disk that is damaged as a whole, that is
-    everything. Raises HostError when this host cannot read the disk, or write what is on it.
+    The disk may be in any state. Unsafe names, links, devices, files beyond the bounds and damaged
+    files are refused and listed; on a damaged file system that is everything. Raises HostError
+    when this host cannot read the disk, or write its files.
     """
     make_dir(into)
     try:
@@ -101,7 +101,7 @@ def _read(descriptor: int, into: Path, folder: PurePosixPath, bounds: Bounds) ->
 
 
 def _copy(volume: Volume, inode: Inode, target: Path) -> None:
-    """Copy a file to one that is made for this user only."""
+    """Copy a file to a new file that only this user can access."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(target, flags, 0o600)
     try:
@@ -111,14 +111,14 @@ def _copy(volume: Volume, inode: Inode, target: Path) -> None:
 
 
 def _move(taken: Path, into: Path, name: Path) -> None:
-    """Give a file its name below `into`; the folders above it are for this user only, too."""
+    """Move a file below `into`, in folders that only this user can access."""
     for parent in reversed(name.parents):
         (into / parent).mkdir(mode=0o700, exist_ok=True)
     taken.rename(into / name)
 
 
 def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
-    """Look at the folders level by level and choose what is taken."""
+    """Select the files to copy, level by level."""
     survey = _Survey()
     level = [(PurePosixPath(), top)]
     visited = {top.number}
@@ -139,7 +139,7 @@ def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
 def _look(
     volume: Volume, parent: PurePosixPath, folder: Inode, survey: _Survey, bounds: Bounds
 ) -> Iterator[tuple[PurePosixPath, Inode]]:
-    """Choose files of one folder, and give the folders in it."""
+    """Select files of one folder, and yield its subfolders."""
     names: set[bytes] = set()
     for entry in _entries(volume, parent, folder, survey):
         survey.count += 1
@@ -177,7 +177,7 @@ def _entries(
 
 
 def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
-    """Say why an entry is not taken; an empty text if it is."""
+    """Return why an entry is refused; empty if it is not."""
     if not _NAME.fullmatch(entry.name):
         return "not a plain name"
     if inode.kind == S_IFDIR:

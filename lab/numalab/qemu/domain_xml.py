@@ -1,7 +1,7 @@
 """The libvirt domain of a machine. Pure: value in, XML out.
 
-Format: https://libvirt.org/formatdomain.html, as libvirt 9.0 reads it. What libvirt has no element
-for goes to QEMU as it is (`qemu:commandline`), each with its reason beside it.
+Format: https://libvirt.org/formatdomain.html of libvirt 9.0. Options without an element of libvirt
+go to QEMU directly (`qemu:commandline`).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class GuestFiles:
-    """The files of one guest on the host; `emulator`: its QEMU, where libvirt is not to choose."""
+    """The files of one guest on the host. `emulator`: its QEMU; None: libvirt chooses."""
 
     console: Path
     heartbeat: Path
@@ -61,10 +61,10 @@ def render_domain(
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
-    `locked` keeps QEMU's memory from being swapped or moved. `interactive`: somebody sits at its
-    first console. `privilege`: as whom QEMU runs. `restore` puts the content of a file at a place
-    in the guest's memory before it starts (the trace memory of a guest that was lost).
-    Raises UserError for a file name that QEMU's option syntax cannot carry.
+    `locked` prevents swapping and migration of QEMU's memory. `interactive`: a user types at its
+    first console. `privilege`: the user as which QEMU runs. `restore` loads a file into a region of
+    the guest's memory before the start (the trace memory of a lost guest). Raises UserError for a
+    file name with a comma, which QEMU's option syntax cannot contain.
     """
     ET.register_namespace("qemu", QEMU_NAMESPACE)
     ET.register_namespace("numalab", OWNER_NAMESPACE)
@@ -136,7 +136,7 @@ def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
             _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
     if not (placement.bound and _allocates(machine, placement)):
         # QEMU allocates a node's memory by a thread that asks for that node's CPUs. A daemon with
-        # cgroups refuses those that emulatorpin does not list. The witness pins what is not here.
+        # cgroups refuses those that emulatorpin does not list. The witness pins those threads.
         _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
 
 
@@ -235,7 +235,7 @@ def _nvdimms(files: GuestFiles) -> list[str]:
 def _determinism(machine: Machine, *, interactive: bool) -> list[str]:
     arguments = ["-uuid", GUEST_UUID]
     if machine.mode in DETERMINISTIC:
-        # While a person thinks, an idle guest's clock must not run ahead.
+        # While a user waits, an idle guest's clock must not run ahead.
         sleep = "on" if interactive else "off"
         quantum = f",quantum={machine.turn_ns}" if machine.mode == "timed" else ""
         arguments += ["-icount", f"shift={machine.shift},sleep={sleep}{quantum}"]

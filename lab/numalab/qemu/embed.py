@@ -1,8 +1,8 @@
-"""The folders in which libvirt's embedded driver keeps its state, and what a crash left there.
+"""The state folders (roots) of libvirt's embedded driver, and their cleanup after a crash.
 
-One process at a time may use such a folder, so there are several below `cache_dir("libvirt")`,
-each held by a lock for as long as the process lives. A folder whose lock is free but in which a
-QEMU still runs belonged to a numalab that was killed.
+Only one process at a time may use a root. So there are several below `cache_dir("libvirt")`, and
+a process holds the lock of its root until it ends. A root without a lock in which a QEMU still
+runs belonged to a numalab that was killed.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _MOST_ROOTS = 256
 # A Unix socket's path has at most 107 bytes (unix(7)); libvirt adds up to 55 for the monitor's.
 _LONGEST_ROOT = 50
 
-# What libvirt must do differently from a system daemon, and why.
+# Differences from a system daemon, with reasons.
 _CONFIG = """\
 # Written by numalab at each start.
 # QEMU starts as the user who runs numalab, to reach that user's files and nobody else's; started
@@ -50,9 +50,9 @@ max_core = 0
 
 @dataclass(frozen=True)
 class Root:
-    """A folder for the embedded driver, and the descriptor that holds its lock.
+    """A root of the embedded driver, and the descriptor that holds its lock.
 
-    `short` is held as well where the folder lies in the short one for a deep cache.
+    `short` holds the lock of the short folder that a deep cache needs.
     """
 
     path: Path
@@ -60,9 +60,9 @@ class Root:
     short: int | None = None
 
     def release(self) -> None:
-        """Let other processes use the folder, with nothing left running in it.
+        """End leftover QEMUs and unlock the root.
 
-        The last process that lets go of the short folder removes it.
+        The last process that unlocks the short folder removes it.
         """
         end_leftovers(self.path)
         with contextlib.suppress(OSError):
@@ -76,10 +76,10 @@ class Root:
 
 
 def take_root(first: Path | None = None) -> Root:
-    """Take a free folder, after having ended what dead processes left in any of them.
+    """Lock and return a free root, after ending leftovers of dead processes in all roots.
 
-    `first` is taken before all others if it is free: libvirt opens only one folder in a process,
-    even where the connection to it was lost. Raises HostError when there is none left.
+    Prefers `first`: libvirt opens only one root in a process, even after it has lost the
+    connection. Raises HostError when no root is free.
     """
     base, short = _base()
     mine: Root | None = None
@@ -106,8 +106,8 @@ def take_root(first: Path | None = None) -> Root:
 def end_leftovers(root: Path) -> tuple[int, ...]:
     """End each QEMU that a dead owner of this folder left running; returns their process ids.
 
-    The caller holds the folder's lock. A guest, or a QEMU that libvirt asks what it can do, is told
-    by its command line, which names the folder.
+    The caller holds the folder's lock. The command line of a guest, or of a QEMU that libvirt
+    probes, names the folder.
     """
     ended = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -123,8 +123,8 @@ def end_leftovers(root: Path) -> tuple[int, ...]:
 def _end_qemu(pid: int, mark: str) -> bool:
     """Kill a process if it is a QEMU whose command line holds `mark`; wait until it is gone.
 
-    The process is held by a descriptor between looking and killing, so that its id cannot have
-    passed to another one.
+    A descriptor holds the process between check and kill, so that no other process can get its
+    id.
     """
     if not _is_qemu_of(pid, mark):
         return False
@@ -147,7 +147,7 @@ def _is_qemu_of(pid: int, mark: str) -> bool:
 
 
 def _base() -> tuple[Path, int | None]:
-    """Return the folder of all roots; with the descriptor that keeps it where it is a short one."""
+    """Return the folder of all roots, and the lock descriptor if it is a short folder."""
     base = cache_dir("libvirt")
     if len(str(base)) <= _LONGEST_ROOT:
         return base, None
@@ -182,7 +182,7 @@ def _try_lock(path: Path) -> Root | None:
 
 
 def _is(path: Path, descriptor: int) -> bool:
-    """Tell whether a folder is still the one that was opened."""
+    """Return whether `path` is still the opened folder."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -17,18 +17,18 @@ _FAIR_TURNS = (8, 1)
 def qemu_version(program: Path | None) -> tuple[int, ...]:
     """Return major and minor version of a program, None for the host's QEMU; () where unknown.
 
-    Asked once: what a program is does not change while this process runs.
+    Cached: the program does not change while this process runs.
     """
     try:
         program = program or find_program("qemu-system-x86_64", "qemu-system-x86")
         text = run([program, "--version"], check=False, timeout=20).stdout
-    except HostError:  # starting the guest will say why
+    except HostError:  # the start of the guest raises the error
         return ()
     return parse_qemu_version(text)
 
 
 def turns_are_fair(program: Path | None) -> bool:
-    """Whether busy CPUs get a turn each in icount mode, or the version is not known.
+    """Return whether busy CPUs share time fairly in icount mode; True if unknown.
 
     From QEMU 8.1 on ("accel/tcg/tcg-accel-ops-rr: ensure fairness with icount") the time until the
     next timer of any CPU is shared out among them; before, one may get all of it.

@@ -1,4 +1,4 @@
-"""How a guest's domain ended, and what that means for the run."""
+"""How a guest's domain ended, and whether the guest is lost."""
 
 import signal
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from numalab.errors import HostError, LossCause
 
 EndKind = Literal["off", "rebooted", "crashed", "failed", "destroyed", "unreachable"]
 
-# Why QEMU says that the guest's machine stopped (ShutdownCause in QEMU's qapi/run-state.json).
+# QEMU's reasons for the stop of the machine (ShutdownCause in QEMU's qapi/run-state.json).
 # libvirt calls both a shutdown, and says so 0.2 s later, when it has waited for QEMU's process.
 SHUTDOWN_REASONS: Mapping[str, EndKind] = {"guest-shutdown": "off", "guest-reset": "rebooted"}
 
@@ -18,7 +18,7 @@ OUT_OF_MEMORY = "the host ran out of memory meanwhile, and its kernel ended a pr
 
 @dataclass(frozen=True)
 class Loss:
-    """Why a guest is lost: whose doing it was, and what happened, in words."""
+    """Why a guest is lost: the cause, guest or host, and the reason in words."""
 
     cause: LossCause
     reason: str
@@ -45,9 +45,9 @@ class Ending:
     oom_kill: bool = False
 
     def loss(self) -> Loss | None:
-        """Say why the guest is lost; None for one that powered off.
+        """Return why the guest is lost; None for a guest that powered off.
 
-        Raises HostError where it is not the guest that ended, but libvirt.
+        Raises HostError where libvirt is gone.
         """
         if self.kind == "unreachable":
             raise HostError(

@@ -1,4 +1,4 @@
-"""A guest that runs: its QEMU process, its monitor, how it ended, and its end."""
+"""A running guest: its QEMU process, its monitor and its end."""
 
 import json
 import os
@@ -105,7 +105,7 @@ class Guest:
         return Ending("failed", killed_by(self._pid), self.host_ran_out())
 
     def host_ran_out(self) -> bool:
-        """Tell whether the host's kernel has ended a process for want of memory meanwhile."""
+        """Return whether the host's OOM killer ran since the guest started."""
         return oom_kills() > self._oom_kills
 
     def end(self) -> None:
@@ -113,7 +113,7 @@ class Guest:
         if self._gone:
             return
         if self._pid is not None and not self._stopped:
-            # SIGTERM lets QEMU write back nothing that matters; SIGKILL is done at once.
+            # SIGKILL is immediate; QEMU has nothing to write back.
             with suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
             self._await_process(5)

@@ -1,7 +1,7 @@
 """Connections to libvirt, and the guests that are started through them.
 
-Facts it rests on, seen with libvirt 9.0: the embedded driver has no autodestroy, so whoever starts
-a domain must end it; one process at a time may use an embedded root.
+With libvirt 9.0 the embedded driver has no autodestroy, so the process that starts a domain must
+end it, and only one process at a time may use an embedded root.
 """
 
 import atexit
@@ -40,15 +40,15 @@ class Hypervisor:
         self._connection = connection
         self._root = root
         self._guests: dict[str, Guest] = {}
-        self._leaving: list[threading.Thread] = []  # each lets libvirt forget a guest
+        self._leaving: list[threading.Thread] = []  # threads that remove ended guests from libvirt
         self.reachable = True
         listen(connection, self)
         self._end_leftovers()
 
     def start(self, name: str, xml: str) -> Guest:
-        """Start a domain with its CPUs stopped. Raises HostError with QEMU's own words."""
+        """Start a domain with its CPUs stopped. Raises HostError with QEMU's message."""
         log = self._root.path / "log" / "qemu" / f"{name}.log" if self._root else None
-        # Known before it exists, so that no event is missed.
+        # Registered before it exists, so that no event is missed.
         guest = self._guests[name] = Guest(log)
         try:
             with translated("the guest could not be started"), embed.on_one_cpu():
@@ -63,7 +63,7 @@ class Hypervisor:
 
     @property
     def embedded(self) -> bool:
-        """Tell whether libvirt runs in this process."""
+        """Return whether libvirt runs in this process."""
         return self._root is not None
 
     @property
@@ -72,7 +72,7 @@ class Hypervisor:
         return tuple(self._guests)
 
     def forget(self, name: str) -> None:
-        """Forget a guest that has ended, with QEMU's log of it; nobody has to wait for that."""
+        """Remove a guest that has ended, and QEMU's log of it, in the background."""
         guest = self._guests.pop(name, None)
         if guest is not None:
             self._leaving = [thread for thread in self._leaving if thread.is_alive()]
@@ -85,7 +85,7 @@ class Hypervisor:
             return self._connection.domainXMLToNative("qemu-argv", xml, 0)
 
     def close(self) -> None:
-        """End the guests that are left and close the connection."""
+        """End all guests and close the connection."""
         for name, guest in list(self._guests.items()):
             guest.end()
             self.forget(name)
@@ -113,7 +113,7 @@ class Hypervisor:
             self.on_ending(domain, kind)
 
     def on_close(self) -> None:
-        """Note that nothing more will be heard."""
+        """Note that the connection is gone."""
         self.reachable = False
         for guest in tuple(self._guests.values()):
             guest.note("unreachable")

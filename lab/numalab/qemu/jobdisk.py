@@ -1,4 +1,4 @@
-"""The job disk: a small ext4 image that carries the job in and the results out."""
+"""The job disk: a small ext4 image with the job, and later its results."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from numalab.machine.model import Job
 from numalab.process import find_program, run
 
 _MIB = 1 << 20
-# Any fixed numbers do: two disks of the same job are to be the same, byte for byte.
+# Fixed, so that two disks of the same job are identical.
 _UUID = "6e756d61-6c61-4220-a069-6d6167650001"
 _TIME = 1_704_067_200  # 2024-01-01T00:00:00Z
 _FIXED_TIME = {"E2FSPROGS_FAKE_TIME": str(_TIME), "SOURCE_DATE_EPOCH": str(_TIME)}

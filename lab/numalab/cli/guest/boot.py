@@ -17,7 +17,7 @@ from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
 
-# What `numalab place` and `numalab host show` say of every guest like this one.
+# `numalab place` and `numalab host show` print these remarks.
 _KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
 
 
@@ -68,7 +68,7 @@ def command(
 
 
 def show_booted(booted: Booted, as_json: bool) -> None:
-    """Print what a command in a guest printed, each stream where it belongs."""
+    """Print the stdout and stderr of a command in a guest."""
     for remark in booted.outcome.remarks:
         if remark.kind not in _KNOWN_BEFORE:
             say(f"numalab: {remark.text}")

@@ -66,7 +66,7 @@ def command(
         prepared = build([spec], recipe, on_progress=tell)
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
     if mode == "auto" and choice.mode == "icount":
-        # Nobody types the same twice, so there is nothing to repeat.
+        # Typed input is never the same twice, so determinism has no use here.
         choice = Choice("tcg", choice.cpu_model, choice.reason)
     words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
     with scratch_folder(cache_dir("boots"), "shell-") as scratch:
@@ -96,7 +96,7 @@ def command(
 
 
 def _job(name: str) -> Job:
-    """Return the shell that the guest is to run, on a terminal of this one's size."""
+    """Return the job that runs a shell on a terminal of the size of this one."""
     size = os.get_terminal_size() if sys.stdout.isatty() else os.terminal_size((80, 24))
     ready = "".join(f"\\{byte:03o}" for byte in READY)
     script = f"stty rows {size.lines} columns {size.columns}; printf '{ready}'; exec bash --norc -i"
@@ -116,7 +116,7 @@ def _socket(folder: Path) -> Path:
 
 @contextmanager
 def _raw(keyboard: int) -> Iterator[None]:
-    """Have every key passed on as it is typed, Ctrl-C too; a hang-up ends the command."""
+    """Pass every key to the guest, Ctrl-C too; a hang-up ends the command."""
     signal.signal(signal.SIGHUP, _interrupt)
     if not os.isatty(keyboard):
         yield
