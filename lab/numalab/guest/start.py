@@ -69,66 +69,51 @@ def prepare(
     """
     check_guest_path(run_dir.path)
     placement, admission = admit_machine(machine)
-    try:
-        admitted = (placement, admission)
-        return _prepare(machine, job, run_dir, admitted, embedded=embedded, restore=restore)
-    except BaseException:
-        admission.release()
-        raise
-
-
-def _prepare(
-    machine: Machine,
-    job: Job,
-    run_dir: RunDir,
-    admitted: tuple[Placement, Admission],
-    *,
-    embedded: bool,
-    restore: tuple[Path, Region] | None,
-) -> PreparedGuest:
-    placement, admission = admitted
-    if machine.memory_model is not None:
-        machine = _with_memory(machine, machine.memory_model, run_dir)
-    region = trace_region(machine.topology, machine.trace_memory_mib)
-    cmdline = render_cmdline(
-        region,
-        mode=machine.mode,
-        unwanted=unwanted_regions(machine.topology),
-        extra=machine.extra_cmdline,
-        release=machine.release,
-        modular=machine.initrd is not None,
-    )
-    name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
-    try:
-        run_dir.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for stale in (run_dir.console, run_dir.heartbeat):
-            stale.unlink(missing_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
-    emulator = _emulator(machine)
-    files = GuestFiles(
-        console=run_dir.console.absolute(),
-        heartbeat=run_dir.heartbeat.absolute(),
-        rootfs=_rootfs(machine.rootfs),
-        job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
-        emulator=emulator,
-    )
-    xml = render_domain(
-        machine,
-        placement,
-        files,
-        name=name,
-        cmdline=cmdline,
-        owner=this_process(),
-        locked=locks_memory(machine, placement),
-        interactive=job.mode == "shell",
-        privilege=privilege(embedded=embedded, version=qemu_version(emulator)),
-        restore=restore,
-    )
-    write_text(run_dir.domain_xml, xml)
-    trace = TRACE_INSTANCE if region else ""
-    make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
-    return PreparedGuest(name, xml, cmdline, placement, region, admission)
+    with ExitStack() as undo:
+        undo.callback(admission.release)
+        if machine.memory_model is not None:
+            machine = _with_memory(machine, machine.memory_model, run_dir)
+        region = trace_region(machine.topology, machine.trace_memory_mib)
+        cmdline = render_cmdline(
+            region,
+            mode=machine.mode,
+            unwanted=unwanted_regions(machine.topology),
+            extra=machine.extra_cmdline,
+            release=machine.release,
+            modular=machine.initrd is not None,
+        )
+        name = f"{machine.name}-{os.getpid()}-{next(_counter)}"
+        try:
+            run_dir.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for stale in (run_dir.console, run_dir.heartbeat):
+                stale.unlink(missing_ok=True)
+        except OSError as error:
+            raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
+        emulator = _emulator(machine)
+        files = GuestFiles(
+            console=run_dir.console.absolute(),
+            heartbeat=run_dir.heartbeat.absolute(),
+            rootfs=_rootfs(machine.rootfs),
+            job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
+            emulator=emulator,
+        )
+        xml = render_domain(
+            machine,
+            placement,
+            files,
+            name=name,
+            cmdline=cmdline,
+            owner=this_process(),
+            locked=locks_memory(machine, placement),
+            interactive=job.mode == "shell",
+            privilege=privilege(embedded=embedded, version=qemu_version(emulator)),
+            restore=restore,
+        )
+        write_text(run_dir.domain_xml, xml)
+        trace = TRACE_INSTANCE if region else ""
+        make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+        undo.pop_all()
+        return PreparedGuest(name, xml, cmdline, placement, region, admission)
 
 
 def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:

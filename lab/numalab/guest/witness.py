@@ -18,6 +18,7 @@ from numalab.host.facts import Disturbance
 from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
 from numalab.placement.planner import Placement
+from numalab.qemu.domain_xml import is_allocated
 
 
 class Witness:
@@ -94,11 +95,6 @@ class Witness:
         # A later reading does not remove a difference.
         differs = tuple(dict.fromkeys((*self.proof.differs, *differs)))
         self.proof = replace(self.proof, threads=threads, memory=memory, differs=differs)
-
-
-def is_allocated(machine: Machine, placement: Placement) -> bool:
-    """Return whether all memory is allocated before the guest's first instruction."""
-    return placement.dedicated or machine.huge
 
 
 class Doubt(StrEnum):

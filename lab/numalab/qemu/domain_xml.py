@@ -117,12 +117,13 @@ def _memory(domain: ET.Element, machine: Machine, placement: Placement, *, locke
         # A memfd for each node, shared: numalab holds it open and can read it after QEMU's death.
         _add(backing, "source", type="memfd")
         _add(backing, "access", mode="shared")
-    if _allocates(machine, placement):
+    if is_allocated(machine, placement):
         # All pages now, on their nodes, so that the guest's first touch of one costs nothing.
         _add(backing, "allocation", mode="immediate")
 
 
-def _allocates(machine: Machine, placement: Placement) -> bool:
+def is_allocated(machine: Machine, placement: Placement) -> bool:
+    """Return whether all memory is allocated before the guest's first instruction."""
     return placement.dedicated or machine.huge
 
 
@@ -134,7 +135,7 @@ def _vcpus(domain: ET.Element, machine: Machine, placement: Placement) -> None:
         # libvirt refuses vcpupin where all vCPUs are one thread; cpuset above pins that.
         for vcpu, cpu in enumerate(placement.vcpus):
             _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
-    if not (placement.bound and _allocates(machine, placement)):
+    if not (placement.bound and is_allocated(machine, placement)):
         # QEMU allocates a node's memory by a thread that asks for that node's CPUs. A daemon with
         # cgroups refuses those that emulatorpin does not list. The witness pins those threads.
         _add(tune, "emulatorpin", cpuset=format_cpulist(placement.emulator))
