@@ -1,7 +1,4 @@
-"""What can go wrong, one class for each thing a user can do about it.
-
-Each class carries the exit code that `numalab` ends with, listed in docs/reference/exit-codes.md.
-"""
+"""Errors with their exit codes; a class for each action of the user."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -13,13 +10,13 @@ _LONGEST = 4000  # characters of each part of a message
 
 
 class LabError(Exception):
-    """Any failure that is explained to the user in one message, without a traceback."""
+    """A failure with a message for the user, without a traceback."""
 
     exit_code: ClassVar[int] = 70
 
 
 class UserError(LabError):
-    """The input is wrong. Says in which file and key, and what would be valid."""
+    """The input is wrong. Names the file, the key and valid choices."""
 
     exit_code = 2
 
@@ -40,7 +37,7 @@ class UserError(LabError):
 
 
 class HostError(LabError):
-    """Something is missing or broken on this host. Says the command that fixes it."""
+    """Something is missing or broken on this host. Names the command that fixes it."""
 
     exit_code = 3
 
@@ -50,22 +47,22 @@ class HostError(LabError):
 
 
 class HostBusy(HostError):
-    """Other guests have what is needed of this host; it is there again when they have ended."""
+    """Other guests use the resources of this host; try again when they have ended."""
 
 
 class LossCause(StrEnum):
-    """What took a guest away: the guest itself, or the host it ran on (QEMU was ended)."""
+    """The cause of a lost guest: the guest itself, or its host (QEMU was killed)."""
 
     GUEST = "guest"
     HOST = "host"
 
 
 class GuestLost(LabError):
-    """The guest panicked, hung or was killed. Says where what it left behind is kept.
+    """The guest panicked, hung or was killed. Names the folder of its files.
 
-    A guest that the host took away (`cause`) may well run to its end the next time. `reason` is one
-    line. `trace` is what could be saved of its recording, a path below `kept`; `note` says in words
-    why there is none.
+    A guest lost because of its host (`cause`) can succeed on another try. `reason` is one line.
+    `trace` is the saved part of its recording, a path below `kept`; `note` is the reason why there
+    is no trace.
     """
 
     exit_code = 4
@@ -88,7 +85,7 @@ class GuestLost(LabError):
         super().__init__(_with_evidence(message, tail, "kept", kept))
 
     def moved(self, kept: Path) -> "GuestLost":
-        """Return it for a guest whose folder has another name now."""
+        """Return the error with the new name of the folder."""
         return GuestLost(
             self.reason,
             cause=self.cause,
@@ -128,23 +125,20 @@ class CaptureIncomplete(LabError):
 
 
 class WorkloadFailed(LabError):
-    """The guest is fine, but the workload in it exited with an error or printed nonsense."""
+    """The workload exited with an error or printed invalid metrics."""
 
     exit_code = 9
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Return `; did you mean NAME?` for the name that is nearest; an empty text where none is."""
+    """Return `; did you mean NAME?` for a similar name, or an empty text."""
     by_lower_case = {choice.casefold(): choice for choice in choices}
     near = get_close_matches(name.casefold(), list(by_lower_case), 1)
     return f"; did you mean {by_lower_case[near[0]]}?" if near else ""
 
 
 def shown(name: object) -> str:
-    """Return a name or a path as text that a terminal only shows.
-
-    Control characters, line breaks and bytes that are not UTF-8 are escaped.
-    """
+    """Return a name or a path with control characters and invalid UTF-8 escaped."""
     text = str(name)
     return text if text.isprintable() else "".join(map(_shown, text))
 
@@ -158,12 +152,12 @@ def _shown(char: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Cut a text that quotes a name of any length: a file may not be trusted."""
+    """Shorten a text that quotes a name of an untrusted file."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def _with_evidence(message: str, tail: str, what: str, path: Path | None) -> str:
-    """Put the last lines of a log, indented, and its place below a message."""
+    """Append the last lines of a log and its path to a message."""
     lines = [message, *(f"  | {line}" for line in tail.splitlines())]
     if path is not None:
         lines.append(f"  {what}: {path}")

@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from itertools import takewhile
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from numalab.cli.group import CommandGroup
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
-from numalab.errors import HostError, LabError, UserError, shown
+from numalab.errors import HostError, LabError, UserError, did_you_mean, shown
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -53,6 +53,19 @@ COMMANDS = {
 }
 # `import` is a keyword, so its module has another name.
 MODULES = {"import": "import_archive"}
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands that suggests a name for an unknown command."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command. Raises UserError for an unknown one, not while a shell completes."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and not cmd_name.startswith("-"):
+            names = self.list_commands(ctx)
+            hint = did_you_mean(cmd_name[:80], names)
+            raise UserError(f"no command is called {cmd_name[:80]!r}{hint}", choices=names)
+        return command
 
 
 def main() -> NoReturn:

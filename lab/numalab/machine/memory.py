@@ -1,8 +1,8 @@
-"""The guest's memory as the host sees it: where the trace lies, and how it outlives the guest.
+"""The memory of the guest on the host: layout, and access after the guest ends.
 
-Every node of the guest is backed by a memfd, unless its memory is to be anonymous. The kernel keeps
-a memfd as long as somebody holds it open, so numalab, which opens QEMU's through /proc/<pid>/fd,
-can still read the memory of a guest whose QEMU has been killed. Anonymous memory ends with QEMU.
+Every node of the guest is backed by a memfd, or by anonymous memory. The kernel keeps a memfd while
+it is open in any process. numalab opens the memfds of QEMU through /proc/<pid>/fd, so it can read
+the memory after QEMU was killed. Anonymous memory ends with QEMU.
 """
 
 import os
@@ -39,7 +39,7 @@ class Region:
 
 
 def trace_region(topology: Topology, size_mib: int) -> Region | None:
-    """Choose where the trace instance lies: near the end of node 0's memory below 2 GiB.
+    """Return the region of the trace: near the end of node 0's memory below 2 GiB.
 
     Node 0's memory starts at address 0, so its offset in node 0's memfd is its address. Returns
     None for size 0. Raises UserError where that would leave node 0 less than 128 MiB.
@@ -57,12 +57,12 @@ def trace_region(topology: Topology, size_mib: int) -> Region | None:
 
 
 def backed_mib(node: Node) -> int:
-    """How much memory QEMU gives to a node, in MiB."""
+    """Return the memory that QEMU gives to a node, in MiB."""
     return node.memory_mib or _UNWANTED_MIB
 
 
 def unwanted_regions(topology: Topology) -> tuple[Region, ...]:
-    """Where the memory lies that the kernel must not use, because its node is to have none.
+    """Return the memory of nodes without memory, which the kernel must not use.
 
     The nodes' memory follows one another in guest physical memory, with the hole below 4 GiB.
     """
@@ -74,7 +74,7 @@ def unwanted_regions(topology: Topology) -> tuple[Region, ...]:
 
 
 def node_addresses(topology: Topology) -> tuple[int, ...]:
-    """Return where each node's memory starts in the guest, in bytes."""
+    """Return the start address of each node's memory in the guest, in bytes."""
     total = sum(map(backed_mib, topology.nodes)) * _MIB
     low = total if total < _ALL_LOW else _LOW_MEMORY
     addresses, start = [], 0
@@ -99,7 +99,7 @@ class HeldMemory:
         return tuple(os.fstat(fd).st_ino for fd in self.fds)
 
     def save(self, region: Region, path: Path) -> None:
-        """Write a region of node 0's memory to a file; what was never touched stays a hole.
+        """Write a region of node 0's memory to a sparse file.
 
         Anonymous memory is not written: it may have ended.
         """
@@ -115,7 +115,7 @@ class HeldMemory:
             file.truncate(region.size)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Close the memfds."""
         for fd in self.fds:
             os.close(fd)
 

@@ -1,4 +1,4 @@
-"""What is booted and what it is to do: plain values, checked when they are made."""
+"""The guest to boot and its job: values that are checked on creation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,22 @@ from numalab.topology.topology import Topology, memory_first, renumbered
 
 Mode = Literal["kvm", "tcg", "icount", "timed"]
 MODES: tuple[Mode, ...] = ("kvm", "tcg", "icount", "timed")
-# Those in which the same inputs and seed give the same run, byte for byte.
+# Modes in which the same inputs and seed give the same run, byte for byte.
 DETERMINISTIC: tuple[Mode, ...] = ("icount", "timed")
 
-# One instruction takes 2**shift ns of guest time, where it is not said: 8 ns and 4 ns.
+# By default, one instruction takes 2**shift ns of guest time: 8 ns and 4 ns.
 SHIFTS: Mapping[Mode, int] = {"icount": 3, "timed": 2}
 
 # In `icount` mode all CPUs share the instructions of a second. Until the kernel has chosen its
 # clock source (clocksource_done_booting(), an fs_initcall) no CPU can stop its tick: each takes all
 # ticks of CONFIG_HZ=250 and balances load in them. A tick takes so many instructions, and some for
-# each distance, which is a level of domains (measured on 6.12: docs/results/boot-time.md).
+# each distance, which is a level of domains (measured on 6.12).
 _HZ = 250
 _TICK, _TICK_FOR_DISTANCE = 3_150, 150
-# Where ticks would take more of a second than this, CPU 0 goes on slowly or never.
+# If ticks take a larger part of a second, CPU 0 makes little or no progress.
 _MOST_FOR_TICKS = 0.75
 
-# How far each vCPU runs in `timed` mode before the others catch up, in ns of guest time.
+# Guest time (ns) that a vCPU may run ahead of the other vCPUs in `timed` mode.
 QUANTUM_NS = 10_000
 # From what the emulator takes (icount_configure() in emulator-configs/series) to less than a tick.
 QUANTUM_RANGE = (1_000, 1_000_000)
@@ -38,8 +38,8 @@ CpuModel = Literal["host", "host-no-arch-capabilities", "qemu64"]
 # MSR_IA32_ARCH_CAPABILITIES, so the second one leaves that feature out.
 CPU_MODELS: tuple[CpuModel, ...] = ("host", "host-no-arch-capabilities", "qemu64")
 
-# What the guest's memory is made of, and the size of such a page in KiB. All but anonymous memory
-# is in memfds, which outlive QEMU; anonymous memory may have transparent hugepages.
+# Backing of guest memory, and its page size in KiB. All but anonymous memory is in memfds, which
+# outlive QEMU; anonymous memory may have transparent hugepages.
 PageKind = Literal["memfd", "anonymous", "2M", "1G"]
 PAGE_KIB: Mapping[PageKind, int] = {"memfd": 4, "anonymous": 4, "2M": 2048, "1G": 1 << 20}
 
@@ -67,27 +67,24 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Machine:
-    """A guest to be: topology, kernel, root file system and how it is executed.
+    """A guest to boot: topology, kernel, root file system and execution.
 
-    The kernel: `initrd` loads the drivers of one that has them as modules; `release` is what it
-    calls itself, for words that not every version has (empty for a recent one).
+    The kernel: `initrd` loads drivers that are modules; `release` selects the kernel parameters
+    that the version supports (empty: a recent one).
 
-    Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: as usual in
-    the mode, `shift`); in `timed` mode each vCPU runs `quantum_ns` before the others catch up, the
-    plugin `memory_model` charges for memory accesses, and instructions and quantum take
-    `slow_motion` times as long. `emulator` is the QEMU to start, where it is not the host's own,
-    `plugins` are loaded into it, `gdb` is a socket to be, at which it waits for a debugger of the
-    guest's kernel.
+    Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: the default
+    of the mode). In `timed` mode, a vCPU runs at most `quantum_ns` ahead of the others, the plugin
+    `memory_model` adds the time of memory accesses, and instructions and quantum take `slow_motion`
+    times as long. `emulator` is the QEMU to start (None: the host's own), `plugins` are loaded into
+    it, `gdb` is the socket at which it waits for a debugger.
 
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
-    outlives the guest's kernel; 0 reserves none. `pages` is what all of it is made of; hugepages
-    are reserved for it.
+    outlives the guest's kernel; 0 reserves none. `pages` is the backing of all memory.
 
-    The host: `host_cpus` are the CPUs it may use (none: all that this process may use); several
-    machines that run beside each other in `icount` mode get one each. `vcpu_cpus` is the host CPU
-    of each vCPU and `host_nodes` the host node of each guest node, where they are not to be
-    planned. `measures_time`: timing is measured, so in `kvm` mode it has to run as planned.
-    `shares_cpus`: in `kvm` mode, it may run where other guests run (it measures nothing).
+    The host: `host_cpus` are the CPUs that it may use (empty: all CPUs of this process).
+    `vcpu_cpus` (host CPU of each vCPU) and `host_nodes` (host node of each guest node) replace the
+    planned placement. `measures_time`: in `kvm` mode, the placement must be as planned.
+    `shares_cpus`: in `kvm` mode, it may use the CPUs of other guests.
     """
 
     topology: Topology
@@ -126,21 +123,22 @@ class Machine:
 
     @property
     def turn_ns(self) -> int:
-        """How far a vCPU runs in `timed` mode before the others catch up, in ns of guest time."""
+        """Guest time (ns) that a vCPU may run ahead of the other vCPUs in `timed` mode."""
         return self.quantum_ns * self.slow_motion
 
     @property
     def huge(self) -> bool:
-        """Tell whether its memory is made of hugepages."""
+        """Whether its memory is backed by hugepages."""
         return PAGE_KIB[self.pages] > PAGE_KIB["memfd"]
 
     def __post_init__(self) -> None:
-        """Refuse what could not be started. Raises UserError."""
+        """Raise UserError for a machine that cannot start."""
         if self.mode not in MODES:
             raise UserError(f"unknown mode {self.mode!r}", key="mode", choices=MODES)
         if not _NAME.fullmatch(self.name):
             raise UserError(
-                f"{self.name!r} is no name for a machine: letters, digits, dot, dash", key="name"
+                f"{self.name!r} is an invalid name for a machine: letters, digits, dot, dash",
+                key="name",
             )
         if not 0 <= self.seed < 1 << 63:
             raise UserError(f"{self.seed} is not a number from 0 to 2**63 - 1", key="seed")
@@ -161,7 +159,7 @@ class Machine:
 
 
 def with_memory_first(machine: Machine) -> Machine:
-    """Return the machine as QEMU is to number its nodes: the first one has memory."""
+    """Return the machine with nodes in the order of QEMU: the first has memory."""
     order = memory_first(machine.topology)
     if machine.topology.nodes[0].memory_mib:
         return machine
@@ -174,16 +172,16 @@ def with_memory_first(machine: Machine) -> Machine:
 
 @dataclass(frozen=True)
 class Job:
-    """What the guest is to do.
+    """The job of a guest.
 
     The command: `argv`, with `env` added to its environment, `tunables` (files below /proc/sys or
-    /sys, and what is written to them before), and `files`, which go below /job/files.
+    /sys, and the values to write), and `files`, which go below /job/files.
 
     The recording: `events` are `system:event` or `system` lines, each optionally followed by a tab
     and an ftrace filter; with a `?` in front it may be absent. `clock` is the trace clock.
     `buffer_kib` is the trace buffer of each CPU where the machine reserves no memory.
 
-    What is counted beside: `perf_stat` are events that perf counts. Every `sample_ms` milliseconds
+    Counters: `perf_stat` are events that perf counts. Every `sample_ms` milliseconds
     the counters `sampled` are read (letters, see images/src/numalab-run.c); 0: never. `numastat`:
     whether the nodes' counters are read before and after.
     """
@@ -202,7 +200,7 @@ class Job:
     numastat: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what the guest's shell could not read back unchanged. Raises UserError."""
+        """Raise UserError for values that the guest's shell cannot read unchanged."""
         if self.mode == "run" and not self.argv:
             raise UserError("no command to run in the guest")
         for word in (*self.argv, *self.env.values()):
@@ -210,7 +208,9 @@ class Job:
                 raise UserError(f"a NUL in {word[:40]!r}", key="argv")
         for name in self.env:
             if not _ENV_NAME.fullmatch(name):
-                raise UserError(f"{name!r} is no name of an environment variable", key="env")
+                raise UserError(
+                    f"{name!r} is an invalid name of an environment variable", key="env"
+                )
         for path, value in self.tunables.items():
             _check_tunable(path, value)
         self._check_recording()
@@ -223,15 +223,15 @@ class Job:
                 raise UserError(f"{event!r} is not `system:event`", key="events")
         for event in self.perf_stat:
             if not _PERF_EVENT.fullmatch(event):
-                raise UserError(f"{event!r} is no event of perf", key="perf_stat")
+                raise UserError(f"{event!r} is not an event of perf", key="perf_stat")
         if not _SAMPLED.fullmatch(self.sampled):
             raise UserError(f"{self.sampled!r} is not made of v, s, t and p", key="sampled")
         if not _CLOCK.fullmatch(self.clock):
-            raise UserError(f"{self.clock!r} is no trace clock", key="clock")
+            raise UserError(f"{self.clock!r} is not a trace clock", key="clock")
 
 
 def usual_shift(mode: Mode, topology: Topology) -> int:
-    """Return the shift of a mode: in `icount`, smaller where ticks would fill the guest."""
+    """Return the default shift of a mode; in `icount`, smaller on machines with many CPUs."""
     shift = SHIFTS.get(mode, 0)
     if mode != "icount":
         return shift
@@ -243,7 +243,7 @@ def usual_shift(mode: Mode, topology: Topology) -> int:
 
 
 def check_quantum(quantum_ns: int, shift: int) -> None:
-    """Raise UserError for a quantum that the emulator would refuse."""
+    """Raise UserError for a quantum that the emulator refuses."""
     low, high = max(QUANTUM_RANGE[0], 100 << shift), QUANTUM_RANGE[1]
     if not low <= quantum_ns <= high:
         raise UserError(
@@ -253,7 +253,7 @@ def check_quantum(quantum_ns: int, shift: int) -> None:
 
 
 def check_cpu_count(topology: Topology) -> None:
-    """Raise UserError for a topology with more CPUs than a guest can have."""
+    """Raise UserError for a topology with too many CPUs for a guest."""
     last = topology.packaging.apic_id(topology.cpu_count - 1)
     if last > MAX_APIC_ID:
         raise UserError(
@@ -264,7 +264,7 @@ def check_cpu_count(topology: Topology) -> None:
 
 
 def check_by_hand(topology: Topology, vcpu_cpus: Sequence[int], host_nodes: Sequence[int]) -> None:
-    """Raise UserError for a placement by hand that is not one number for each vCPU or node."""
+    """Raise UserError unless a manual placement has a number for each vCPU or node."""
     if vcpu_cpus and len(vcpu_cpus) != topology.cpu_count:
         raise UserError(
             f"{len(vcpu_cpus)} host CPUs for {topology.cpu_count} vCPUs", key="vcpu_cpus"
@@ -286,4 +286,4 @@ def _check_tunable(path: str, value: str) -> None:
 def _check_file_name(name: str) -> None:
     parts = name.split("/")
     if not all(_NAME.fullmatch(part) for part in parts):
-        raise UserError(f"{name!r} is no relative file name", key="files")
+        raise UserError(f"{name!r} is not a relative file name", key="files")

@@ -1,8 +1,7 @@
-"""Axes that plug-ins add: each value of one gives every use of a workload once more.
+"""Axes that plug-ins add: each value multiplies the uses of workloads.
 
-An axis becomes part of the file before it is checked: a use `hogs` with `[axes] thp = ["always",
-"never"]` becomes `hogs-thp-always` and `hogs-thp-never`. What is stored of a study is the result,
-which is read without the plug-in.
+A use `hogs` with `[axes] thp = ["always", "never"]` becomes `hogs-thp-always` and `hogs-thp-never`.
+Results store these uses, so reading them does not need the plug-in.
 """
 
 import re
@@ -24,17 +23,17 @@ _PART_OF_NAME = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class RunChange(GuestChange):
-    """What a value of an axis changes: of the guest, and `parameters` of the workload."""
+    """Settings of the guest and parameters of the workload for one value of an axis."""
 
     parameters: dict[str, AxisValue] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that differs between runs of a study.
+    """An axis of a study.
 
-    `name` is its key in `[axes]`, `values` the type of its values, as pydantic checks it (`int`,
-    `Literal["always", "never"]`). `change` says what a value changes; it may raise ValueError.
+    `name` is its key in `[axes]`, `values` the type of its values for pydantic (`int`,
+    `Literal["always", "never"]`). `change` returns the change of a value; it may raise ValueError.
     """
 
     name: str
@@ -47,10 +46,9 @@ AXES: Registry[Axis] = Registry("axis", "numalab.study.axes")
 
 
 def register_axis(name: str, values: Any) -> Callable[[Change], Change]:
-    """Add an axis that studies use by its key in `[axes]`; a decorator.
+    """Add an axis: decorate the function that turns a value into a `RunChange`.
 
-    It decorates the function that turns a value into a `RunChange`. `values` is the type of the
-    values, as pydantic checks it.
+    `name` is the key in `[axes]`, `values` the type of the values for pydantic.
 
         @register_axis("thp", Literal["always", "never"])
         def thp(value: str) -> RunChange:
@@ -68,33 +66,33 @@ def register_axis(name: str, values: Any) -> Callable[[Change], Change]:
 
 
 def axis_labels(label: str, axes: Axes) -> tuple[str, ...]:
-    """Return the labels that the axes make of one; itself where there are no axes."""
+    """Return the labels that axes make of a label; itself without axes."""
     parts = ([f"{name}-{value}" for value in values] for name, values in axes.items())
     return tuple("-".join([label, *chosen]) for chosen in product(*parts))
 
 
 def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the table of a study with its axes carried out.
+    """Return the table of a study with its axes applied.
 
-    What is said of a workload's label is said of all labels that are made of it. Raises UserError,
-    with the key, for an axis that no plug-in adds and a value that it does not have.
+    Claims and selections of a label then name all labels that axes make of it. Raises UserError
+    for an unregistered axis and for an invalid value.
     """
     axes: Axes = table["axes"]
     changes = {name: _changes(name, values, path) for name, values in axes.items()}
     labels = {use["label"]: axis_labels(use["label"], axes) for use in table["workloads"]}
-    result = {key: value for key, value in table.items() if key != "axes"}
-    result["workloads"] = [
+    expanded = {key: value for key, value in table.items() if key != "axes"}
+    expanded["workloads"] = [
         _changed(use, label, dict(zip(axes, chosen, strict=True)), path)
         for use in table["workloads"]
         for label, chosen in zip(labels[use["label"]], product(*changes.values()), strict=True)
     ]
-    result["claims"] = [
+    expanded["claims"] = [
         {**claim, "workload": label}
         for claim in table["claims"]
         for label in labels.get(claim["workload"], (claim["workload"],))
     ]
     for key in ("include", "exclude"):
-        result[key] = table[key] and [
+        expanded[key] = table[key] and [
             {
                 **selection,
                 "workloads": [
@@ -103,13 +101,13 @@ def with_axes(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
             }
             for selection in table[key]
         ]
-    return result
+    return expanded
 
 
 def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunChange, ...]:
-    """Return what each value of an axis changes."""
+    """Return the change of each value of an axis."""
     if name not in (registered := AXES.all()):
-        reason = f"no axis is called {name!r} (plug-ins add axes)"
+        reason = f"no plug-in adds an axis {name!r}"
         raise UserError(reason, file=path, key=f"axes.{name}", choices=registered)
     return tuple(
         _change(registered[name], value, path, f"axes.{name}[{place}]")
@@ -119,7 +117,7 @@ def _changes(name: str, values: Sequence[AxisValue], path: Path) -> tuple[RunCha
 
 def _change(axis: Axis, value: AxisValue, path: Path, key: str) -> RunChange:
     if not _PART_OF_NAME.fullmatch(str(value)):
-        reason = f"{value!r} cannot be part of a run's name (letters, digits, dots and dashes)"
+        reason = f"{value!r} is invalid in the name of a run (letters, digits, dots and dashes)"
         raise UserError(reason, file=path, key=key)
     try:
         change: object = axis.change(TypeAdapter(axis.values).validate_python(value, strict=True))
@@ -130,7 +128,7 @@ def _change(axis: Axis, value: AxisValue, path: Path, key: str) -> RunChange:
     except ValueError as error:
         raise UserError(str(error), file=path, key=key) from None
     if not isinstance(change, RunChange):
-        reason = f"the axis {axis.name} gave a {type(change).__name__}, not a RunChange"
+        reason = f"the axis {axis.name} returned a {type(change).__name__}, not a RunChange"
         raise UserError(reason, file=path, key=key)
     return change
 
@@ -138,7 +136,7 @@ def _change(axis: Axis, value: AxisValue, path: Path, key: str) -> RunChange:
 def _changed(
     use: Mapping[str, Any], label: str, changes: Mapping[str, RunChange], path: Path
 ) -> dict[str, Any]:
-    """Return a use of a workload with what one value of each axis changes."""
+    """Return a use of a workload with the change of one value of each axis."""
     by: dict[str, str] = {}
     guest: dict[str, Any] = dict(use.get("guest", {}))
     parameters = dict(use["parameters"])
@@ -165,6 +163,6 @@ def _named(change: RunChange) -> Iterator[str]:
 
 
 def _set_once(change: RunChange) -> dict[str, Any]:
-    """Return what a guest has one of, as far as a change says it."""
+    """Return the settings of a change that have a single value."""
     both = {"pages": change.pages, "nodes": change.nodes}
     return {name: value for name, value in both.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What a study expects: bounds that every run must meet, and what a post says a patch changes."""
+"""Claims of a study: bounds for every run, and changes between variants."""
 
 import operator
 import re
@@ -39,7 +39,7 @@ class Claim(Document):
     """The variant that changes the measure."""
     direction: Literal["higher", "lower", "same"] | None = None
     """Where the mean of the measure goes."""
-    # Left out of stored files where it is not set, so that older results stay the study's own.
+    # Not stored when unset: the digest of older results stays the same.
     statistic: Literal["mean", "spread"] = Field(
         default="mean", exclude_if=lambda statistic: statistic == "mean"
     )
@@ -66,7 +66,7 @@ class Claim(Document):
         ends = (self.from_variant, self.to)
         if self.variant is not None:
             if self.statistic != "mean":
-                raise ValueError("only a claim with from and to can be about the spread")
+                raise ValueError("statistic = 'spread' needs from and to")
             if any(end is not None for end in ends) or self.direction or self.expect:
                 raise ValueError("a claim has either variant, or from, to and direction")
             if not self.bounds:
@@ -83,7 +83,7 @@ class Claim(Document):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The variants that it is about."""
+        """The variants in the claim."""
         ends = (self.variant, self.from_variant, self.to)
         return tuple(name for name in ends if name is not None)
 
@@ -95,7 +95,7 @@ class Claim(Document):
 
     @property
     def published_change(self) -> float | None:
-        """The change in percent that `published` tells, the smallest where it tells several.
+        """The change in percent in `published`; of several, the smallest.
 
         Signed percentages (`+7% to +15%`), else two numbers (`1,714 to 338 s`); None for words, and
         where the first number is 0.
@@ -111,7 +111,7 @@ class Claim(Document):
 
     @property
     def refuted(self) -> str:
-        """Say in words what would refute it, before it is run."""
+        """The condition that refutes the claim, as a phrase."""
         bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
         if self.variant is not None:
             return f"by one run of {self.variant} that is not {bounds}"
@@ -120,20 +120,20 @@ class Claim(Document):
         return _REFUTED[self.direction].format(before=self.from_variant, after=self.to)
 
     def holds(self, value: float | None) -> bool:
-        """Say whether a measured value is within the bounds; what was not measured is not."""
+        """Return whether a value is within the bounds; a missing value is not."""
         if value is None:
             return False
         return all(_COMPARE[sign](value, bound) for sign, bound in self.bounds)
 
     def is_about(self, topology: str, label: str) -> bool:
-        """Say whether the claim is about this cell."""
+        """Return whether the claim is about this cell."""
         return self.topology in (None, topology) and self.workload in (None, label)
 
 
 def claims_about(
     claims: Iterable[Claim], cell: Cell, runs: Iterable[PlannedRun]
 ) -> tuple[Claim, ...]:
-    """Return the claims about a cell, of variants that the planned runs have in it."""
+    """Return the claims about a cell whose variants have planned runs in it."""
     variants = {
         run.variant for run in runs if run.topology == cell.topology and run.workload == cell.label
     }

@@ -1,4 +1,4 @@
-"""The guest that a study boots of a topology, as far as the study file decides it."""
+"""The guest of a study: the settings of the study file applied to a topology."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,7 @@ from numalab.workload.workload import BoundWorkload
 
 
 def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -> None:
-    """Refuse a topology that no guest can have, or that the table `machine` does not fit.
-
-    Raises UserError that names the study's file.
-    """
+    """Raise UserError for a topology that no guest can have with these settings."""
     for name, topology in topologies.items():
         for use in study.workloads:
             key = "machine" if use.guest.pages is None else f"workloads.{use.label}.guest"
@@ -31,9 +28,9 @@ def check_guests(study: Study, topologies: Mapping[str, Topology], path: Path) -
 
 
 def guest_of(study: Study, topology: Topology, label: str) -> Machine:
-    """Return a study's guest of one topology for the use of a workload with this label.
+    """Return the guest of one topology for the use of a workload with this label.
 
-    Kernel, root, mode and seed are still to be set.
+    The caller sets kernel, root, mode and seed.
     """
     own = study.guest(label)
     return Machine(
@@ -57,10 +54,10 @@ def guest_of(study: Study, topology: Topology, label: str) -> Machine:
 def changed(
     bound: BoundWorkload, change: GuestChange, topology: Topology, path: Path, key: str
 ) -> BoundWorkload:
-    """Return a workload as the guests of its use run it: on some nodes, in its environment.
+    """Return a workload with the environment and the nodes of its guests.
 
-    Raises UserError for nodes that the machine lacks or that have no CPUs, and where a workload
-    binds its tasks itself and would go beyond them.
+    Raises UserError for nodes that the topology lacks or that have no CPUs, and for a workload that
+    binds its tasks to CPUs outside of the nodes.
     """
     words = [f"{name}={value}" for name, value in change.env.items()]
     if words:
@@ -73,19 +70,19 @@ def changed(
         raise UserError(str(error), file=path, key=f"{key}.nodes") from None
     allowed = tuple(cpu for cpu in bound.allowed_cpus if cpu in cpus)
     if allowed != bound.allowed_cpus and len(bound.allowed_cpus) < topology.cpu_count:
-        reason = f"{bound.name} itself says where its tasks may run, and goes out of these nodes"
+        reason = f"{bound.name} binds its tasks to CPUs outside of these nodes"
         raise UserError(reason, file=path, key=f"{key}.nodes")
     argv = ("taskset", "--cpu-list", format_cpulist(cpus), *bound.argv)
     return replace(bound, argv=argv, allowed_cpus=allowed)
 
 
 def tunables_of(study: Study, variant: str, label: str) -> dict[str, str | int]:
-    """Return what is written before the command of a variant and a use of a workload."""
+    """Return the tunables of a variant and a use of a workload."""
     return study.variants[variant].tunables | study.guest(label).tunables
 
 
 def measures_time(study: Study) -> bool:
-    """Say whether some claim or key measure is about time; what a workload prints is taken so."""
+    """Return whether a claim or key measure is about time; metrics of workloads count as time."""
     for name in {*study.key_measures, *(claim.measure for claim in study.claims)}:
         try:
             if explain(name).kind == MeasureKind.TIMING:

@@ -1,4 +1,4 @@
-"""What a study says of its guests: where they lie on the host, what their kernel is told."""
+"""Settings of guests in a study file: memory, speed, placement, kernel parameters."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from numalab.machine.model import QUANTUM_NS, PageKind
 
 
 def _listed(value: object) -> object:
-    # Behind a validator of ours, pydantic no longer knows that it came from JSON.
+    # After a BeforeValidator, pydantic treats JSON lists as Python lists.
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -27,10 +27,9 @@ class MachineTable(Document):
 
     pages: PageKind = "memfd"
     """The host memory behind guest memory."""
-    # What was added since the first results is left out of the stored file where it is not set, so
-    # that older results stay the study's own.
+    # Newer keys are not stored when unset: the digest of older results stays the same.
     quantum_ns: int = Field(default=QUANTUM_NS, exclude_if=lambda ns: ns == QUANTUM_NS)
-    """Mode timed: how long vCPUs run before the others catch up."""
+    """Mode timed: guest time that a vCPU may run ahead of the other vCPUs."""
     instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
         default=None, exclude_if=lambda ns: ns is None
     )

@@ -1,4 +1,4 @@
-"""The study file: a question, the matrix that answers it, and what is expected."""
+"""The study file: a question, its matrix of runs, and the expected results."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ from numalab.topology.file_format import TopologyFile
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]  # NaN differs from itself
 Parameter = str | int | Finite
-# A name, or the path of what is built already; kernels may also be packages and sources.
+# A name, or the path of a build; kernels may also be packages and sources.
 NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 MOST_COMBINATIONS = 1000  # of the values of all axes
@@ -46,7 +46,7 @@ class WorkloadUse(Document):
     name."""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     """Parameters that differ from the workload's defaults."""
-    # Left out of stored files where it is not set, so that older results stay the study's own.
+    # Not stored when unset: the digest of older results stays the same.
     guest: GuestChange = Field(
         default=GuestChange(), exclude_if=lambda guest: guest == GuestChange()
     )
@@ -85,7 +85,7 @@ class Selection(Document):
     """Seeds that match; all when empty."""
 
     def matches(self, topology: str, label: str, variant: str, seed: int) -> bool:
-        """Say whether a run belongs to this part."""
+        """Return whether a run belongs to this part."""
         return (
             (not self.topologies or topology in self.topologies)
             and (not self.workloads or label in self.workloads)
@@ -189,7 +189,6 @@ class Study(Document):
     """Wall-clock deadlines."""
     machine: MachineTable = MachineTable()
     """Placement, memory and speed of the guests."""
-    # Machines that only this study has, by the names that `topologies` gives them.
     machines: dict[Name, TopologyFile] = Field(default_factory=dict)
     """Topologies of this study only, by the names in `topologies`."""
     case: CaseTable | None = None
@@ -206,7 +205,7 @@ class Study(Document):
         for axis, values in once.items():
             for value, times in Counter[Hashable](values).items():
                 if times > 1:
-                    raise ValueError(f"{axis} may each be named only once, found {value!r} again")
+                    raise ValueError(f"{axis}: {value!r} is a duplicate")
         for place, claim in enumerate(self.claims):
             _require_names(f"claims[{place}]", "variant", claim.variants, self.variants)
             _require_names(
@@ -225,7 +224,7 @@ class Study(Document):
         return self
 
     def guest(self, label: str) -> GuestChange:
-        """Return what only the guests of a use of a workload have."""
+        """Return the settings of the guests of one use of a workload."""
         return next(use.guest for use in self.workloads if use.label == label)
 
     @property
@@ -234,7 +233,7 @@ class Study(Document):
         return tuple(use.label for use in self.workloads)
 
     def _named(self, axes: AxesTable | None = None) -> tuple[str, ...]:
-        """Return what workloads can be called: their labels, and those that axes make of them."""
+        """Return the labels of workloads, with the labels that axes make of them."""
         axes = self.axes if axes is None else axes
         made = (new for label in self.labels for new in axis_labels(label, axes))
         return tuple(dict.fromkeys([*self.labels, *made]))
@@ -247,7 +246,7 @@ class Study(Document):
             yield f"presets.{name}.exclude", preset.axes, preset.exclude or ()
 
     def has(self, topology: str, label: str, variant: str, seed: int) -> bool:
-        """Say whether a run belongs to the matrix after `include` and `exclude`."""
+        """Return whether a run belongs to the matrix after `include` and `exclude`."""
         run = (topology, label, variant, seed)
         included = self.include is None or any(
             selection.matches(*run) for selection in self.include
@@ -255,30 +254,27 @@ class Study(Document):
         return included and not any(selection.matches(*run) for selection in self.exclude)
 
 
-def _require_names(key: str, what: str, names: Iterable[str], present: Iterable[str]) -> None:
-    valid = list(present)
+def _require_names(key: str, what: str, names: Iterable[str], choices: Iterable[str]) -> None:
+    valid = list(choices)
     for name in names:
         if name not in valid:
             raise ValueError(f"{key}: no {what} {name!r} (valid: {', '.join(valid)})")
 
 
 def find_study(name_or_path: str) -> Path:
-    """Return the path of a study given by path or by its name in `studies/`.
-
-    Raises UserError with the names there are.
-    """
+    """Return the path of a study by path or by name. Raises UserError with valid names."""
     if (path := Path(name_or_path)).suffix == ".toml":
         return path
-    if result := find_input("studies", f"{name_or_path}.toml"):
-        return result
-    names = [entry.stem for entry in list_inputs("studies", "*.toml").values()]
+    if entry := find_input("studies", f"{name_or_path}.toml"):
+        return entry
+    names = [path.stem for path in list_inputs("studies", "*.toml").values()]
     raise UserError(f"no study {name_or_path!r}", choices=names)
 
 
 def load_study(path: Path, preset: str | None = None) -> Study:
-    """Read and check a study file, with a preset and its axes applied, which are then left out.
+    """Read and check a study file, and apply its axes and a preset.
 
-    UserError names the file, the key and what would be valid.
+    Raises UserError with file, key and valid choices.
     """
     study = read_document(path, Study)
     if preset is None or (preset == FULL and FULL not in study.presets):
@@ -296,13 +292,13 @@ def load_study(path: Path, preset: str | None = None) -> Study:
 def study_table(study: Study) -> dict[str, Any]:
     """Return a study as the plain values of a file."""
     table = study.model_dump(mode="json", by_alias=True)
-    # What few studies have; without it, the results of the others stay what they are.
-    few = ("axes", "machines", "case")
-    return {key: value for key, value in table.items() if value or key not in few}
+    # Keys newer than the first results; unset, they keep the digest of older results.
+    newer = ("axes", "machines", "case")
+    return {key: value for key, value in table.items() if value or key not in newer}
 
 
 def _with(study: Study, preset: Preset) -> dict[str, Any]:
-    """Return the table of the study with what the preset replaces."""
+    """Return the table of a study with the values of a preset."""
     table = study_table(study.model_copy(update={"presets": {}}))
     new = preset.model_dump(mode="json", by_alias=True)
     for key in ("topologies", "seeds", "axes", "include", "exclude"):
@@ -317,28 +313,29 @@ def _with(study: Study, preset: Preset) -> dict[str, Any]:
         if use["label"] in keep
     ]
     made = [new for label in keep for new in axis_labels(label, table.get("axes", {}))]
-    present = {"workloads": [*keep, *made], "variants": [*table["variants"]]}
-    table["claims"] = [claim for claim in table["claims"] if _still_there(claim, present)]
+    remaining = {"workloads": [*keep, *made], "variants": [*table["variants"]]}
+    table["claims"] = [claim for claim in table["claims"] if _applies(claim, remaining)]
     for key in ("include", "exclude"):
         if table[key] is not None:
-            narrowed = (_narrowed(selection, present) for selection in table[key])
+            narrowed = (_narrowed(selection, remaining) for selection in table[key])
             table[key] = [selection for selection in narrowed if selection is not None]
     return table
 
 
-def _still_there(claim: Mapping[str, Any], present: Mapping[str, list[str]]) -> bool:
-    """Say whether what a claim is about is still part of the study."""
+def _applies(claim: Mapping[str, Any], remaining: Mapping[str, list[str]]) -> bool:
+    """Return whether the variants and the workload of a claim remain in the study."""
     named = {claim[key] for key in ("variant", "from", "to")} - {None}
-    return named <= set(present["variants"]) and claim["workload"] in (None, *present["workloads"])
+    labels = (None, *remaining["workloads"])
+    return named <= set(remaining["variants"]) and claim["workload"] in labels
 
 
 def _narrowed(
-    selection: Mapping[str, Any], present: Mapping[str, list[str]]
+    selection: Mapping[str, Any], remaining: Mapping[str, list[str]]
 ) -> dict[str, Any] | None:
-    """Take out of a selection what is no longer there; None when nothing can match it any more."""
-    result = dict(selection)
-    for axis, values in present.items():
-        result[axis] = [value for value in selection[axis] if value in values]
-        if selection[axis] and not result[axis]:
+    """Limit a selection to the remaining values; None if it matches no run."""
+    narrowed = dict(selection)
+    for axis, values in remaining.items():
+        narrowed[axis] = [value for value in selection[axis] if value in values]
+        if selection[axis] and not narrowed[axis]:
             return None
-    return result
+    return narrowed

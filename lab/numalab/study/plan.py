@@ -1,4 +1,4 @@
-"""A study and everything it names, loaded and checked whole before anything is built or booted."""
+"""The plan of a study: all inputs that it names, loaded and checked before a build."""
 
 import hashlib
 import json
@@ -34,10 +34,10 @@ LONGEST_ID = 80  # a run's id is also its guest's name (numalab.machine.model)
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a study in the order in which they are to run, and all they need.
+    """The runs of a study in their order, and all inputs of these runs.
 
-    `workloads` holds the workload of each cell, fitted to its topology. `preset` is the one that
-    was asked for, or empty. `remarks` say how the runs were chosen, where the file does not.
+    `workloads` holds the workload of each cell, fitted to its topology. `preset` is the requested
+    preset, or empty. `remarks` describe a selection of runs that the file does not define.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Plan:
 
 
 def select(plan: Plan, runs: Iterable[PlannedRun], *remarks: Remark) -> Plan:
-    """Return the plan with these runs, and what else is to be said of how they were chosen.
+    """Return the plan with these runs, without inputs that none of them needs.
 
-    The only way to change which runs a plan has; what none of them needs is left out.
+    `remarks` describe the selection. No other function changes the runs of a plan.
     """
     chosen = tuple(runs)
     cells = {run.cell for run in chosen}
@@ -95,27 +95,25 @@ def plan_study(
     pages: PageKind | None = None,
     emulator: str | None = None,
 ) -> Plan:
-    """Load a study and all that it refers to, and list its runs.
+    """Load a study and all its inputs, and list its runs.
 
-    The variants of a repetition are next to each other (before 1, after 1, before 2, ...), so that
-    whatever drifts on the host meets both alike. `pages` is what guests' memory is made of, and
-    `emulator` the QEMU of the modes timed and icount, where these are not as the study says.
-    A case (`numalab hunt`) may only name kernels, machines and images of the user's lab. Raises
-    UserError for anything that is wrong.
+    The variants of a repetition are neighbours (before 1, after 1, before 2, ...), so drift on the
+    host affects both alike. `pages` and `emulator` replace those of the study. A case of
+    `numalab hunt` may only name kernels, topologies and images of the user's lab. Raises UserError.
     """
     require_plugins()
     study = load_study(path, preset)
     if study.case is not None:
         require_lab_names(study, path)
-    asked = {"pages": pages, "emulator": emulator}
-    if said := {key: value for key, value in asked.items() if value is not None}:
-        table = study.machine.model_copy(update=said)
+    options = {"pages": pages, "emulator": emulator}
+    if changes := {key: value for key, value in options.items() if value is not None}:
+        table = study.machine.model_copy(update=changes)
         study = study.model_copy(update={"machine": table})
     return make_plan(study, path, preset or "")
 
 
 def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
-    """Load all that a study refers to, and list its runs; `path` is where it came from."""
+    """Load all inputs of a study from the file `path`, and list its runs."""
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
     capture = load_capture(study.capture, path)
@@ -127,7 +125,7 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
     recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
     _check_claims(study, topologies, workloads, path)
-    for place, name in enumerate(study.key_measures):  # a report shows those that its cell has
+    for place, name in enumerate(study.key_measures):  # a report shows those of its cell
         _check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
     _check_tunables(study, path)
     _check_emulator(study, path)
@@ -148,10 +146,10 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
 
 
 def require_lab_names(study: Study, path: Path) -> None:
-    """Raise UserError if a study names a kernel, machine or image that the user's lab lacks.
+    """Raise UserError if a study names a kernel, topology or image that the lab lacks.
 
-    For a study that may come from somebody else (results, a case): a path in it could name
-    anything on this host, and a kernel source would be built with the user's privileges.
+    For an untrusted study (results, a case): a path could name any file on this host, and a kernel
+    source would be built with the user's privileges.
     """
     for name, variant in study.variants.items():
         named_kernel(variant.kernel, path, f"variants.{name}.kernel")
@@ -162,7 +160,7 @@ def require_lab_names(study: Study, path: Path) -> None:
 
 
 def _topologies(study: Study, path: Path) -> dict[str, Topology]:
-    """Load the topologies, and check that what the file says of some is about one of them."""
+    """Load the topologies, and check the topologies in `include` and `exclude`."""
     loaded: dict[str, Topology] = {}
     for place, text in enumerate(study.topologies):
         topology = machine_of(study, text, path)
@@ -186,7 +184,7 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
 
 
 def machine_of(study: Study, name: str, path: Path) -> Topology:
-    """Return the machine of a study by its name or file, as slow as the study wants it."""
+    """Return a topology of a study by name or file, in its slow motion."""
     topology = machine_of_table(study, name, path) or load_topology(name)
     try:
         return in_slow_motion(topology, study.machine.slow_motion)
@@ -196,7 +194,7 @@ def machine_of(study: Study, name: str, path: Path) -> Topology:
 
 
 def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:
-    """Return the machine that the study itself describes under a name, None where it has none."""
+    """Return a topology of the table `machines` by name, or None."""
     if name not in study.machines:
         return None
     try:
@@ -208,7 +206,7 @@ def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:
 def _workloads(
     study: Study, topologies: Mapping[str, Topology], runs: tuple[PlannedRun, ...], path: Path
 ) -> dict[Cell, BoundWorkload]:
-    """Fit each workload to the machines that it runs on; what has no runs is not even tried."""
+    """Fit each workload to its topologies; cells without runs are skipped."""
     used = {run.cell for run in runs}
     return {
         cell: changed(
@@ -231,7 +229,7 @@ def _workloads(
 
 
 def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
-    """Put the sampler of plug-ins' sources before the command, where there are any to sample."""
+    """Prefix the command with the sampler if plug-ins add sources."""
     if not capture.added:
         return bound
     program = sampler()
@@ -242,12 +240,12 @@ def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
 
 
 def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, path: Path) -> None:
-    """Refuse an image that lacks a package which a workload needs; say which images have it."""
+    """Raise UserError if the image lacks a package of a workload."""
     for workload in workloads.values():
         for package in workload.packages:
             if package not in recipe.packages:
                 having = [name for name in list_recipes() if package in load_recipe(name).packages]
-                reason = f"{recipe.name} has no {package}, which {workload.name} needs"
+                reason = f"{recipe.name} lacks the package {package} of {workload.name}"
                 raise UserError(reason, file=path, key="image", choices=having)
 
 
@@ -257,7 +255,7 @@ def _check_claims(
     workloads: Mapping[Cell, BoundWorkload],
     path: Path,
 ) -> None:
-    """Refuse a claim about no cell, and one whose measure a cell that it is about cannot have."""
+    """Raise UserError for a claim without a cell, or with a measure that its cell lacks."""
     for place, claim in enumerate(study.claims):
         named = claim.topology
         if named not in (None, *topologies) and named not in list_topologies():
@@ -272,7 +270,7 @@ def _check_claims(
 
 
 def require_measure(plan: Plan, name: str, key: str) -> None:
-    """Raise UserError when no cell of the plan can have this measure; `key` is what named it."""
+    """Raise UserError if no cell of the plan has this measure, named by `key`."""
     _check_any_has(name, plan.topologies, plan.workloads, None, key)
 
 
@@ -296,7 +294,7 @@ def _check_any_has(
 def _check_measure(
     name: str, topology: Topology, workload: BoundWorkload, path: Path | None, key: str
 ) -> None:
-    """Refuse a measure that is not defined, or of a node or CPU that the topology lacks."""
+    """Raise UserError for an undefined measure, or a node or CPU that the topology lacks."""
     if any(name == m.name or name.startswith(f"{m.name}_") for m in workload.metrics):
         return
     try:
@@ -345,9 +343,7 @@ def _runs(study: Study, topologies: Mapping[str, Topology], path: Path) -> tuple
         raise UserError("include and exclude leave no run", file=path)
     for run in runs:
         if len(run.id) > LONGEST_ID:
-            reason = (
-                f"the name of a run may have {LONGEST_ID} characters, this one has {len(run.id)}"
-            )
+            reason = f"the name of a run has {len(run.id)} characters, more than {LONGEST_ID}"
             raise UserError(f"{reason}: {run.id}", file=path)
     return runs
 
@@ -362,6 +358,6 @@ def _matrix(study: Study, topologies: Mapping[str, Topology]) -> Iterator[Planne
 
 
 def _digest(study: Study) -> str:
-    """Tell one study from a changed one, so that a resumed run never mixes the two."""
+    """Return the digest of a study; results with another digest are not resumed."""
     text = json.dumps(study_table(study), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The study of stored results, which may be a stranger's: names in it never become paths."""
+"""The study of stored results; it is not trusted, so its names never become paths."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -21,11 +21,11 @@ def stored_study(stored: StoredPlan, results: Results) -> Study:
 
 
 def plan_stored(stored: StoredPlan, results: Results, own: Path | None = None) -> Plan:
-    """Load what the study of some results refers to, to do its runs again.
+    """Return the plan that repeats stored runs.
 
-    Kernels, machines, workloads and images are those of the user's lab that have the stored names.
-    `own` is the user's own file of the study, which may also name paths and packages. Raises
-    UserError for a name that the lab lacks, and for a stored run that the study lacks.
+    Kernels, topologies, workloads and images come from the user's lab, by their stored names. `own`
+    is the user's file of the study, which may also name paths and packages. Raises UserError for a
+    name that the lab lacks, and for a stored run that the study lacks.
     """
     study = stored_study(stored, results)
     if own is None:
@@ -42,10 +42,10 @@ def plan_stored(stored: StoredPlan, results: Results, own: Path | None = None) -
 
 
 def stored_topology(study: Study, run: Manifest, file: Path) -> Topology:
-    """Return the machine of a stored run, as its manifest `file` describes it.
+    """Return the topology of a stored run from its manifest `file`.
 
-    If the user's lab has the same machine under its name, that one, which also has a shape to draw.
-    Raises UserError if the manifest describes no machine.
+    An equal topology of the same name in the lab is preferred: it has a shape to draw. Raises
+    UserError if the manifest describes no topology.
     """
     if run.topology in (*study.machines, *list_topologies()):
         with suppress(UserError):

@@ -34,7 +34,7 @@ def with_memory(*mib: int) -> Machine:
     ("change", "message"),
     [
         ({"mode": "xen"}, "unknown mode 'xen' (valid: kvm, tcg, icount, timed)"),
-        ({"name": "../x"}, "no name for a machine"),
+        ({"name": "../x"}, "an invalid name for a machine"),
         ({"seed": -1}, "not a number from 0"),
         ({"icount_shift": 11}, "not a number from 0 to 10"),
     ],

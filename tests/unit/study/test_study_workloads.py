@@ -56,7 +56,7 @@ def test_a_wrong_parameter_names_the_study(tmp_path: Path, new: str, message: st
 def test_an_image_has_to_have_what_a_workload_needs(tmp_path: Path) -> None:
     text = STUDY.replace('"numa01"\nparameters = { mib = 32 }', '"tcp-stream"')
     assert planned(tmp_path, text) == (
-        "image: base has no iperf3, which tcp-stream needs (valid: bench)"
+        "image: base lacks the package iperf3 of tcp-stream (valid: bench)"
     )
     path = tmp_path / "mine.toml"
     path.write_text(text.replace('image = "base"', 'image = "bench"'), encoding="utf-8")
