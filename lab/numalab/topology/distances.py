@@ -53,7 +53,7 @@ def distances_by_weight(lengths: Sequence[Sequence[int | None]]) -> Matrix:
 def routes_over(nodes: int, links: Iterable[Link]) -> dict[Link, tuple[Link, ...]]:
     """Return the directed links from each node to each other node, on a shortest path.
 
-    Of several paths, the path over the lowest node numbers is taken, as fixed routing tables do.
+    Of several paths, the path over the lowest node numbers is used, as by fixed routing tables.
     Two nodes that no path joins (the groups of a backplane) have a link of their own.
     """
     neighbours: dict[int, list[int]] = {node: [] for node in range(nodes)}

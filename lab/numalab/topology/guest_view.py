@@ -21,7 +21,7 @@ _DOMAIN_FILE = re.compile(r"cpu(\d{1,5})/domain(\d{1,2})/(name|flags):(.*)$")
 # "Early memory node ranges", free_area_init() in mm/ (5.10 to 7.3): the firmware's memory.
 _RANGE = re.compile(r"  node +(\d{1,4}): \[mem 0x([0-9a-f]{1,16})-0x([0-9a-f]{1,16})\]")
 _SIBLING = re.compile(r"sched: CPU #\d{1,5}'s .{1,120}Ignoring dependency\.")
-# A WARN_ON() of kernel/sched/topology.c: by its file where the kernel knows it, else by function.
+# A WARN_ON() of kernel/sched/topology.c: with its file where the kernel prints it, else function.
 _WARNED = re.compile(
     r"WARNING: .{0,80}\b(?:kernel/sched/topology\.c|build_balance_mask|init_overlap_sched_group|"
     r"build_overlap_sched_groups|build_sched_groups|build_sched_domains?|sched_init_numa)\b.{0,80}"

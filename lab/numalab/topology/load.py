@@ -170,12 +170,8 @@ def read_topology_table(table: Mapping[str, JsonValue], file: Path) -> Topology:
         "nodes": len(machine.nodes),
         "cpus": [node.cpus for node in machine.nodes],
         "memory_mib": [node.memory_mib for node in machine.nodes],
-        "cpu": {
-            "sockets": packaging.sockets if packaging else None,
-            "dies": packaging.dies if packaging else 1,
-            "threads": packaging.threads if packaging else 1,
-            "llc": machine.llc,
-        },
+        "cpu": (packaging.model_dump(exclude={"cores"}) if packaging else {})
+        | {"llc": machine.llc},
         "matrix": machine.distances,
         "interconnects": [vars(link) for link in machine.interconnects],
     }

@@ -138,7 +138,7 @@ def expected_copy_mb_s(
 
 
 def _waits_ps(model: MemoryModel, cpu_node: int, node: int, threads: int, line_ps: float) -> float:
-    """Return how long a CPU waits in queues for a line of the copy, if one takes it `line_ps`.
+    """Return the wait of a CPU in queues for a line of the copy that takes `line_ps` in all.
 
     At a server that is busy for a share u of the time: `s u^knee / (2 (1 - u))` (Sakasegawa 1977,
     halved for constant service), less the n-th part of it, which would be waiting for itself

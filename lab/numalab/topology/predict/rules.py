@@ -97,15 +97,15 @@ def rules_for(version: str) -> KernelRules:
     match = _VERSION.match(version)
     if match is None:
         raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
-    asked = (int(match[1]), int(match[2]))
-    if asked < OLDEST:
+    requested = (int(match[1]), int(match[2]))
+    if requested < OLDEST:
         raise UserError(f"kernel {version[:40]} is older than 5.10", choices=SERIES)
-    series = _nearest(asked)
-    stable = 1 << 16 if match[3] is None or series != asked else int(match[3])
+    series = _nearest(requested)
+    stable = 1 << 16 if match[3] is None or series != requested else int(match[3])
     return KernelRules(
-        version=_with_release(match[0], series) if series == asked else match[0],
+        version=_with_release(match[0], series) if series == requested else match[0],
         series=_text(series),
-        remark=_remark(match[0], asked, series),
+        remark=_remark(match[0], requested, series),
         package_level="PKG" if series >= (6, 7) else "DIE",
         llc_flag="SD_SHARE_LLC" if series >= (6, 9) else "SD_SHARE_PKG_RESOURCES",
         cluster_level=series >= (5, 16),
@@ -138,8 +138,8 @@ def _with_release(version: str, series: tuple[int, int]) -> str:
     return f"{version}.{release} or later" if release and version.count(".") == 1 else version
 
 
-def _remark(version: str, asked: tuple[int, int], series: tuple[int, int]) -> str:
-    if asked == series:
+def _remark(version: str, requested: tuple[int, int], series: tuple[int, int]) -> str:
+    if requested == series:
         return ""
     newest = _text(NEWEST)
     return (

@@ -55,8 +55,7 @@ def _modelled(topology: Topology) -> list[str]:
         "in timed mode (modelled):",
         f"  each CPU: {model.l1.kib} KiB first level, {model.l2.kib} KiB second level in "
         f"{model.l2.hit_ns} ns; {counted(len(set(model.groups)), 'last-level cache')} of "
-        f"{model.llc.kib} KiB "
-        f"in {model.llc.hit_ns} ns",
+        f"{model.llc.kib} KiB in {model.llc.hit_ns} ns",
         *(f"  {line}" for line in matrix_lines("latency, ns", near, latency)),
         *(f"  {line}" for line in matrix_lines("bandwidth, MB/s", near, bandwidth)),
     ]
