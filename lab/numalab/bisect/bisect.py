@@ -59,13 +59,13 @@ class Bisection:
     exit_code: int = 0
 
 
-# Gives what each of some steps measured in so many runs, doing those that there are not yet.
+# Returns the values of each step in a number of runs, and does the missing runs.
 Take = Callable[[Sequence[Step], int], Sequence[StepValues]]
 OnTried = Callable[[TriedStep], None]
 
 
 class _EndFailedError(Exception):
-    """One of the two ends gave no result, or both the same."""
+    """One end gave no result, or the two ends do not differ."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         self.reason, self.exit_code = reason, exit_code
@@ -75,10 +75,10 @@ class _EndFailedError(Exception):
 def bisect(
     history: History, rule: StoppingRule, fewest: int, take: Take, on_tried: OnTried
 ) -> Bisection:
-    """Search the first step that is like the last; both ends are measured first.
+    """Return the first step that is like the last; both ends are measured first.
 
-    `fewest` is the number of runs to begin with; `rule` has the measure, and the most runs.
-    Whatever `take` raises ends the search.
+    `fewest` is the first number of runs; `rule` has the measure and the largest number of runs.
+    Errors of `take` are passed on.
     """
     good, bad = history.good, history.steps[-1]
     rows: list[TriedStep] = []
@@ -109,7 +109,7 @@ def bisect(
 def _ends(
     good: Step, bad: Step, rule: StoppingRule, fewest: int, take: Take
 ) -> tuple[int, Sequence[StepValues]]:
-    """Measure both ends until they differ; return in how many runs of each, and the two."""
+    """Measure both ends until they differ; return the number of runs of each, and the values."""
     verdict = ""
     for count in range(min(fewest, rule.most), rule.most + 1):
         ends = take([good, bad], count)
@@ -154,10 +154,10 @@ def _try(
 
 
 def like(good: Values, bad: Values, values: Values, looks: int) -> tuple[Side, str]:
-    """Say which end the runs of a step are like, and in words how that shows.
+    """Return the end that the runs of a step are like, and the reason.
 
-    A step that differs from one end only is like the other. One that differs from both is taken
-    for the end whose mean is nearer.
+    A step that differs from one end only is like the other end. A step that differs from both is
+    like the end with the nearer mean.
     """
     differs = [
         compare_samples(end, values, direction=Direction.NONE, family=looks).shown

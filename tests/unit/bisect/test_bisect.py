@@ -345,7 +345,7 @@ def test_the_command(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     where = ["--variant", "after", "--cell", "ring-4_few", "--output", str(tmp_path / "out")]
     code, text = run(*where, "--series", SERIES)
     assert code == 0
-    assert "all but the last had to be skipped" in text
+    assert "all but the last were skipped" in text
     assert "patch-5" in text.splitlines()[-1]
     code, text = run(*where, "--series", SERIES, "--json")
     assert [step["name"] for step in json.loads(text)["first"]] == ["patch-4", "patch-5"]

@@ -256,7 +256,7 @@ def test_the_patch_that_made_a_case_fail_is_named(bench: Bench, tmp_path: Path) 
     bench.rule = lambda kernel, seed: 5.0 if kernel.endswith("-patch-1") else 0.0
     done = bisect_on("--output", tmp_path)
     assert done.exit_code == 0
-    assert done.stdout.startswith("the first that violates it: ")
+    assert done.stdout.startswith("first bad step: ")
     assert "steps after" in done.stderr and ": violates, " in done.stderr
     assert bench.requested[0][1] == "icount" and bench.jobs == [1]
 

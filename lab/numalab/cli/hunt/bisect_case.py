@@ -32,10 +32,10 @@ def run(
     connection: str,
     as_json: bool,
 ) -> None:
-    """Find the step that made a case violate its property; exits with 1 when there is none.
+    """Find the first step on which a case violates its property; exit with 1 if there is none.
 
-    Without `series` and revisions, the last series of the kernel is taken: of `kernel`, or of the
-    first one that violates the property.
+    Without `series` and revisions, the steps are the last series of `kernel`, or of the first
+    kernel that violates the property.
     """
     require_plugins()
     case, table, study = read_case(path)
@@ -72,7 +72,7 @@ def run(
 
 
 def _base(path: Path, table: CaseTable, kernel: str | None) -> KernelSpec:
-    """Return the kernel to start from: the user's, or the first that the case names."""
+    """Return the kernel of --kernel, or the first that violates the property of the case."""
     if kernel is not None:
         return find_kernel(kernel)
     if not table.violated_by:
@@ -99,8 +99,8 @@ def _line(row: JudgedStep) -> str:
 
 def _text(bisection: CaseBisection) -> str:
     if not bisection.first:
-        return f"no first bad one: {bisection.ended}"
+        return f"no first bad step: {bisection.ended}"
     if len(bisection.first) == 1:
-        return f"the first that violates it: {printable(bisection.first[0])}"
-    lines = ["the first that violates it is one of these; all but the last could not be judged:"]
+        return f"first bad step: {printable(bisection.first[0])}"
+    lines = ["the first bad step is in this list; all but the last were not judged:"]
     return "\n".join([*lines, *map(printable, bisection.first)])

@@ -123,8 +123,8 @@ def command(
     )
     if bench.choice.mode == "icount" and not emulator and not turns_are_fair(None):
         say(
-            "this QEMU lets a busy CPU wait in icount mode; --emulator qemu-10.0 does not, and"
-            " makes milliseconds mean more"
+            "this QEMU lets a busy CPU wait in icount mode; use --emulator qemu-10.0 for more"
+            " accurate times"
         )
 
     def report_error(_case: Case, result: BootResult) -> None:
@@ -197,7 +197,7 @@ def _replay(
     connection: str,
     as_json: bool,
 ) -> None:
-    """Do the cases of the corpus again; exit with 1 where a kernel does not what the file says."""
+    """Boot the stored cases again; exit with 1 if a result differs from the case file."""
     cases = [(path, *read_case(path)) for path in find_cases()]
     tables = [(path, case, table, study.seeds) for path, case, table, study in cases]
     wanted = {
@@ -311,7 +311,7 @@ def _violation_row(violation: ConfirmedViolation, file: Path) -> dict[str, objec
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    """Say how many there are, how many are above 1, and where the middle, 95 %, 99 % lie."""
+    """Return the number of values, the number above 1, and the percentiles."""
     ordered = sorted(values)
     last = len(ordered) - 1
     percentiles = {
