@@ -1,4 +1,4 @@
-"""Where results go, who holds them, what their plan is, and which runs they still lack."""
+"""The results of a study: folder, lock, stored plan, and missing runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress

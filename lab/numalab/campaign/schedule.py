@@ -1,4 +1,4 @@
-"""In which order runs start, how many at once, how long they take, and which fit in a budget."""
+"""The schedule of runs: order, number at once, time, and selection for a budget."""
 
 import heapq
 import os

@@ -1,1 +1,1 @@
-"""What carries tasks out: worker processes of this host, or Dask workers of a cluster."""
+"""Executors of tasks: worker processes of this host, or Dask workers of a cluster."""

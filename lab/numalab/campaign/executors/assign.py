@@ -1,4 +1,4 @@
-"""Which worker of a cluster executes which run: plain bookkeeping, without any cluster."""
+"""The assignment of runs to the workers of a cluster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ RESERVE_MIB = 512  # of a host's memory, for everything else on it
 
 @dataclass(frozen=True)
 class WorkerHost:
-    """What a worker says of its host.
+    """The host of a worker.
 
-    `name` is the machine (with its cache), `kind` what figures of time rest on. `error` says what
-    it lacks to execute runs.
+    `name` is the machine (with its cache), `kind` the hardware and software that affect timing.
+    `error` is the reason why it cannot execute runs.
     """
 
     name: str
@@ -29,7 +29,7 @@ class WorkerHost:
 
 @dataclass
 class Worker:
-    """A worker: its host, how many runs it takes at once, and those it has."""
+    """A worker: its host, its number of places, and its runs."""
 
     address: str
     host: WorkerHost
@@ -38,7 +38,7 @@ class Worker:
 
 
 class Assignment:
-    """The workers there are, what each executes, and what is bound to which host."""
+    """The workers, their runs, and the runs that are bound to a host."""
 
     def __init__(self) -> None:
         self.workers: dict[str, Worker] = {}
@@ -48,15 +48,15 @@ class Assignment:
         self._where: dict[str, Worker] = {}
 
     def add(self, worker: Worker) -> None:
-        """Take in a new worker."""
+        """Add a worker."""
         self.workers[worker.address] = worker
         self._idle[worker.address] = worker
         self._memory.setdefault(worker.host.name, 0)
 
     def remove(self, address: str) -> list[Task]:
-        """Forget a worker that is gone; returns the runs that it had.
+        """Remove a worker; return its runs.
 
-        What was bound to its host is free again when it was the host's last worker.
+        After the last worker of a host, runs are no longer bound to this host.
         """
         worker = self.workers.pop(address)
         self._idle.pop(address, None)
@@ -74,12 +74,12 @@ class Assignment:
         return lost
 
     def choose(self, task: Task) -> Worker | None:
-        """Return the worker that is to take a run: the least busy one that may."""
+        """Return the least busy worker that may execute a run, or None."""
         able = (worker for worker in self._idle.values() if self._may(task, worker))
         return min(able, key=lambda worker: len(worker.running) / worker.places, default=None)
 
     def take(self, task: Task, worker: Worker) -> None:
-        """Note that a worker has a run."""
+        """Assign a run to a worker."""
         for group, value in _bindings(task, worker):
             self._bound.setdefault(group, value)
         worker.running[task.key] = task
@@ -89,7 +89,7 @@ class Assignment:
             self._idle.pop(worker.address, None)
 
     def release(self, key: str) -> None:
-        """Note that a run is no longer executed."""
+        """Release a run from its worker."""
         worker = self._where.pop(key)
         task = worker.running.pop(key)
         self._memory[worker.host.name] -= task.memory_mib

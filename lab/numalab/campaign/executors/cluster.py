@@ -1,8 +1,7 @@
 """An executor of workers on other hosts, by dask.distributed (the extra `numalab[cluster]`).
 
-numalab itself decides which worker executes which run; the scheduler only carries it there. So a
-pair of variants stays on one host, kinds of hosts are not mixed, and a worker that is gone loses
-only its own runs.
+numalab chooses the worker of each run; Dask only transports it. A pair of variants stays on one
+host, kinds of hosts are not mixed, and a lost worker loses only its own runs.
 """
 
 import queue
@@ -63,7 +62,7 @@ def cluster(request: ExecutorRequest) -> "Cluster":
 
 
 class Cluster:
-    """The workers of a scheduler: an `Executor` for `carry_out`."""
+    """An `Executor` on the workers of a Dask scheduler."""
 
     def __init__(
         self,
@@ -90,15 +89,15 @@ class Cluster:
 
     @property
     def places(self) -> int:
-        """How many runs can be under way at once on the workers there are."""
+        """The number of runs that the workers can execute at once."""
         return sum(worker.places for worker in self._assignment.workers.values())
 
     def fits(self, task: Task) -> bool:
-        """Say whether some worker may take the run now."""
+        """Return whether a worker may take the run now."""
         return self._assignment.choose(task) is not None
 
     def start(self, task: Task) -> None:
-        """Send a run to a worker, with the files it needs where its host lacks them."""
+        """Send a run to a worker, with the files that its host lacks."""
         worker = self._assignment.choose(task)
         assert worker is not None
         self._assignment.take(task, worker)
@@ -122,7 +121,7 @@ class Cluster:
         future.add_done_callback(lambda done, key=task.key: self._ended.put((key, done)))
 
     def news(self, seconds: float) -> Sequence[News]:
-        """Return the runs that have ended, and those whose worker is gone."""
+        """Return the runs that have ended or whose worker is lost."""
         received: list[News] = []
         with suppress(queue.Empty):
             key, future = self._ended.get(timeout=seconds)
@@ -138,14 +137,14 @@ class Cluster:
         return received
 
     def close(self) -> None:
-        """Cancel what is under way and leave the cluster; a guest that runs ends by itself."""
+        """Cancel all runs and disconnect; a running guest ends by itself."""
         with suppress(Exception):
             self._client.cancel(list(self._futures.values()), force=True)
         with suppress(Exception):
             self._client.close(timeout=5)
 
     def _look(self) -> list[Task]:
-        """See which workers there are, ask new ones; returns the runs of those that are gone."""
+        """Update the workers; return the runs of lost workers."""
         present = self._scheduler_workers()
         gone = set(self._assignment.workers) - set(present)
         lost = [task for address in gone for task in self._assignment.remove(address)]
@@ -183,7 +182,7 @@ class Cluster:
             self._assignment.add(Worker(address, host, places))
 
     def _why_not(self, host: WorkerHost) -> str:
-        """Say why a worker gets no runs; its QEMU has to be ours, or else the first worker's."""
+        """Return why a worker is refused; its QEMU must be ours or the first worker's."""
         if host.error:
             return host.error
         if host.numalab != self._here.numalab:
