@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -92,6 +93,10 @@ class Registry(Generic[T]):
         text = inspect.getdoc(self._definitions[name]) or ""
         return " ".join(text.partition("\n\n")[0].split())
 
+    def is_built_in(self, name: str) -> bool:
+        """Return whether numalab itself defines an entry."""
+        return _is_ours(self.module(name))
+
     def definition(self, name: str) -> Callable[..., Any]:
         """Return the function or class behind an entry."""
         return self._definitions[name]
@@ -150,6 +155,24 @@ def require_plugins() -> None:
     """
     for path in list_inputs(PLUGINS, "*.py", strict=True).values():
         _load(path.resolve())
+
+
+def explain_fault(error: BaseException) -> UserError | None:
+    """Return an error that names the plug-in which raised `error`; None for an error of numalab.
+
+    A LabError is explained already.
+    """
+    place = None
+    if isinstance(error, LabError):
+        return None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").startswith(_PREFIX):
+            place = frame.f_globals["__file__"], line
+    if place is None:
+        return None
+    file, line = place
+    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
+    return UserError(f"this plug-in failed in line {line}: {reason}", file=file)
 
 
 def unload_plugins() -> None:

@@ -40,13 +40,15 @@ from numalab.recording.window import Slices, Window
 class Analysis:
     """The measures, findings and timeline of a run.
 
-    `timeline` is None without sched_switch, and for recordings longer than `ROWS`.
+    `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
+    measures that failed.
     """
 
     measures: tuple[Measure, ...]
     findings: Findings
     window: Window
     timeline: RunTimeline | None = field(default=None, compare=False)
+    notes: tuple[str, ...] = ()
 
 
 def analyse(run: Recording) -> Analysis:
@@ -54,8 +56,8 @@ def analyse(run: Recording) -> Analysis:
 
     A measure of an event that was not recorded is None, not 0.
     """
-    measures = compute_measures(run)
-    return Analysis(measures, collect_findings(run), run.window, run.sums.timeline)
+    measures, notes = compute_measures(run)
+    return Analysis(measures, collect_findings(run), run.window, run.sums.timeline, notes)
 
 
 def collect_findings(run: Recording) -> Findings:

@@ -5,11 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
-import polars as pl
-
-from numalab.analysis.measures.family import MeasureGroup, explain, groups
+from numalab.analysis.measures.family import MeasureGroup, compute_group, explain, groups
 from numalab.capture.spec import CaptureSpec, load_capture
-from numalab.errors import LabError, UserError
+from numalab.errors import UserError
 from numalab.files import write_json
 from numalab.measure import Measure, SourceKind, modelled
 from numalab.progress import Progress
@@ -140,15 +138,12 @@ def _compute(
     """Yield the measures of groups. Raises UserError for a measure that fails."""
     for group in wanted:
         try:
-            measures = list(group.compute(recording))
+            measures = compute_group(group, recording)
             measures_by_name([StoredMeasure.of(measure).measure() for measure in measures])
-        except (LabError, MemoryError):
-            raise
-        # A plug-in may raise anything, and polars panics at some events.
-        except (Exception, pl.exceptions.PanicException) as error:
+        except ValueError as error:
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             raise UserError(
-                f"the measure {group.name!r} fails for this run: {reason}", file=run.directory.path
+                f"the measure {group.name!r} cannot be stored: {reason}", file=run.directory.path
             ) from error
         yield from map(modelled, measures) if run.manifest.mode == "timed" else measures
 

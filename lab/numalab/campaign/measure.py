@@ -43,11 +43,11 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     if run.mode == "timed":
         switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
         notes = keep_memory_tables(task.directory, task.topology, switches.collect())
-    files.measure(task.topology, task.workload, task.capture)
+    failures = files.measure(task.topology, task.workload, task.capture)
     return run.but(
         trace=recording,
         topology_differences=tuple(map(str, differences)),
-        notes=(*run.notes, *kernel_remarks(files), *notes),
+        notes=(*run.notes, *kernel_remarks(files), *notes, *failures),
     )
 
 

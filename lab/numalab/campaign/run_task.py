@@ -22,6 +22,7 @@ from numalab.files import write_json
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.machine.model import DETERMINISTIC, Job, Machine
+from numalab.plugins import explain_fault
 from numalab.results.manifest import (
     CacheFacts,
     HostFacts,
@@ -59,7 +60,9 @@ def run_task(task: Task, on_phase: OnPhase) -> Ended:
             isinstance(error, GuestLost) and error.cause is LossCause.HOST
         )
         return failed(task.run.id, time.monotonic() - began, error, by_host=by_host)
-    except Exception:  # a bug must not end the other runs
+    except Exception as error:  # a bug must not end the other runs
+        if fault := explain_fault(error):
+            return failed(task.run.id, time.monotonic() - began, fault, by_host=False)
         text = f"numalab itself failed:\n{traceback.format_exc()}"
         return Ended(task.run.id, time.monotonic() - began, text, LabError.exit_code)
     return Ended(task.run.id, time.monotonic() - began)

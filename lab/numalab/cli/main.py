@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, did_you_mean, shown
+from numalab.plugins import explain_fault
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -95,7 +96,7 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
     except Exception as error:  # no command ends with a traceback
         if debug:
             traceback.print_exc()
-        code, message = _explained(error)
+        code, message = _explained(explain_fault(error) or error)
         say(f"numalab: {message}")
         return code
 

@@ -75,9 +75,10 @@ class RunFiles:
         """The ring buffer's own statistics; a rescued guest may have left none."""
         return parse_trace_stats(_text_if_there(self.directory.trace_stats))
 
-    def measure(self, topology: Topology, workload: BoundWorkload, capture: CaptureSpec) -> None:
-        """Compute all that reports need from the decoded events, the counters and what was printed,
-        and write it beside them.
+    def measure(
+        self, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
+    ) -> tuple[str, ...]:
+        """Measure the run and write the results beside its events; return notes for its reader.
 
         Raises WorkloadFailed when the command did not print a metric that its workload file
         requires, and for a guest that left no output or counters.
@@ -104,6 +105,7 @@ class RunFiles:
             analysis = replace(analysis, measures=measures)
         write_text(directory.domains, render_domains(self.guest_view.sched_log))
         save_analysis(directory, analysis)
+        return analysis.notes
 
     def add_counters(self, run: Recording, capture: CaptureSpec, workload: str) -> Recording:
         """Return a recording with all that the guest left beside its events, None what it did not.

@@ -1,11 +1,15 @@
 """The registry of measures: families of measures, and groups that one function computes."""
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from numalab.errors import UserError
+import polars as pl
+
+from numalab.errors import LabError, UserError
 from numalab.measure import (
     Direction,
     Measure,
@@ -15,7 +19,7 @@ from numalab.measure import (
     Number,
     SourceKind,
 )
-from numalab.plugins import Registry
+from numalab.plugins import Registry, explain_fault
 from numalab.recording.recording import Recording
 
 LOWER, HIGHER, NONE = Direction.LOWER, Direction.HIGHER, Direction.NONE
@@ -122,6 +126,9 @@ def register_measure(
             return run.events("sched_process_exit").height
     """
 
+    if not re.fullmatch(r"[A-Za-z]\w{0,63}", name, re.ASCII):
+        raise UserError(f"{name[:80]!r} is no name of a measure: use letters, digits and _")
+
     def add(function: Callable[[Recording], Number]) -> Callable[[Recording], Number]:
         definition = " ".join((inspect.getdoc(function) or name).split())
         family = MeasureFamily(
@@ -183,6 +190,42 @@ def explain(name: str) -> MeasureInfo:
     )
 
 
-def compute_measures(run: Recording) -> tuple[Measure, ...]:
-    """Compute every measure of a run."""
-    return tuple(measure for group in groups() for measure in group.compute(run))
+def compute_measures(run: Recording) -> tuple[tuple[Measure, ...], tuple[str, ...]]:
+    """Compute every measure of a run; also return a note for each group that failed.
+
+    A measure of a plug-in that fails has no value. It does not fail the run.
+    """
+    measures: list[Measure] = []
+    notes: list[str] = []
+    for group in groups():
+        try:
+            measures += compute_group(group, run)
+        except LabError as error:
+            if MEASURES.is_built_in(group.name):
+                raise
+            notes.append(str(error))
+            measures += [family.of(None) for family in group.families if "{" not in family.name]
+    return tuple(measures), tuple(notes)
+
+
+def compute_group(group: MeasureGroup, run: Recording) -> list[Measure]:
+    """Compute the measures of a group. Raises UserError where a plug-in fails."""
+    try:
+        measures: list[Any] = list(group.compute(run))
+    except (LabError, MemoryError):
+        raise
+    # A plug-in may raise anything, and polars panics at some events.
+    except (Exception, pl.exceptions.PanicException) as error:
+        if MEASURES.is_built_in(group.name):
+            raise
+        reason = explain_fault(error) or f"{type(error).__name__}: {str(error)[:200]}"
+        raise UserError(f"the measure {group.name!r} failed: {reason}") from error
+    for measure in measures:
+        value = measure.value if isinstance(measure, Measure) else measure
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(measure, Measure) or not (
+            value is None or (number and math.isfinite(value))
+        ):
+            shown = f"{type(value).__name__} {str(value)[:60]!r}"
+            raise UserError(f"the measure {group.name!r} gave {shown}, not a finite number or None")
+    return measures

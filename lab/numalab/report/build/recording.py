@@ -88,7 +88,7 @@ def measure_recording(
     )
     save_analysis(directory, analysis)
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
-    return MeasuredRecording(decoded, analysis, notes)
+    return MeasuredRecording(decoded, analysis, (*notes, *analysis.notes))
 
 
 def _check_cpus(

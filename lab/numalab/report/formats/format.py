@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
+from numalab.errors import UserError
 from numalab.plugins import Registry
 from numalab.report.document import StudyResults
 from numalab.results.layout import Results
@@ -31,7 +32,10 @@ class TextFormat:
 
     def write(self, study: StudyResults, results: Results) -> str:
         """Return the text, its last line ended."""
-        return self.render(study)
+        text: object = self.render(study)
+        if not isinstance(text, str):
+            raise UserError(f"the format returned a {type(text).__name__}, not a text")
+        return text
 
 
 # In the order in which `--help` lists them; modules not named here follow.

@@ -47,7 +47,12 @@ class Shape(Document):
 
     def hops(self, nodes: int) -> Lengths:
         """Count the hops between any two nodes: links on the shortest path."""
-        return hops(nodes, self.links(nodes))
+        links = self.links(nodes)
+        for link in links:
+            if not all(0 <= node < nodes for node in link):
+                text = f"this shape links nodes {link[0]} and {link[1]}; there are {nodes}"
+                raise RuleBroken("shape.kind", text)
+        return hops(nodes, links)
 
     def points(self, nodes: int) -> list[Point]:
         """Place the nodes in a drawing; by default on a circle."""
