@@ -73,7 +73,7 @@ def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path: Path) -> None:
         ("OSError(13, 'Permission denied', 'a\\nb')", 3, "numalab: a\\nb: Permission denied\n"),
         ("OSError(24, 'Too many open files')", 3, "numalab: Too many open files\n"),
         ("MemoryError()", 3, "numalab: this host has too little memory\n"),
-        ("KeyError('x\\ny')", 70, "numalab: internal error: KeyError: 'x\\ny'\n  hint: run it ag"),
+        ("KeyError('x\\ny')", 70, "numalab: internal error: KeyError: 'x\\ny'\n  hint: repeat"),
         ("UserError('no', file='a\\n\\x1b[2J')", 2, "numalab: a\\n\\x1b[2J: no\n"),
     ],
 )
