@@ -3,8 +3,7 @@
     python docs/site/reference.py
 
 A page is written by hand, but for the blocks between `<!-- generated: NAME ARGUMENT -->` and
-`<!-- end -->`. A test compares them; `pytest tests/unit/cli/test_reference.py --regenerate` and
-this program rewrite them.
+`<!-- end -->`. Tests compare them; this program rewrites them, and the JSON Schemas in docs/.
 """
 
 import ast
@@ -21,7 +20,7 @@ from pydantic import BaseModel
 
 from numalab import api, errors
 from numalab.analysis.measures.family import WINDOW
-from numalab.api import FORMATS, MEASURES, PROPERTIES, SHAPES
+from numalab.api import MEASURES, PROPERTIES, SHAPES
 from numalab.capture.spec import CaptureTable
 from numalab.cli.main import COMMANDS, application
 from numalab.emulator.emulator_specs import EmulatorsFile
@@ -31,12 +30,13 @@ from numalab.hunt.property import OF_BOOT
 from numalab.image.recipe import RecipeTable, list_recipes, load_recipe
 from numalab.kernel.kernel_specs import KernelsFile
 from numalab.places import list_inputs
+from numalab.report.formats.json import report_schema
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.study.model import Study
-from numalab.topology.file_format import TopologyFile
+from numalab.topology.file_format import TopologyFile, render_schema
 from numalab.workload.workload_table import WorkloadTable
 
 Schema = dict[str, Any]
@@ -189,7 +189,7 @@ def shapes(_: str) -> str:
     for name, shape in SHAPES.built_in().items():
         own = [key for key in shape.model_fields if key not in ("kind", "distances")]
         named = f" Keys: {', '.join(f'`{key}`' for key in own)}." if own else ""
-        lines.append(_item(f"`{name}`: {_first_paragraph(shape)}{named}"))
+        lines.append(_item(f"`{name}`: {SHAPES.describe(name)}{named}"))
     return "\n".join(lines)
 
 
@@ -236,9 +236,13 @@ def properties(_: str) -> str:
     return "\n".join(_item(f"`{name}`: {text}") for name, text in described.items())
 
 
-def formats(_: str) -> str:
-    """Render the formats of a report."""
-    return "\n".join(_item(f"`{name}`: {FORMATS.describe(name)}") for name in FORMATS.built_in())
+def entries(kind: str) -> str:
+    """Render the built-in entries of a registry."""
+    registry = api.REGISTRIES[kind]
+    lines = (_item(f"`{name}`: {registry.describe(name)}") for name in registry.built_in())
+    return (
+        "\n".join(lines) or "None is built in; [plug-ins](../how-to/write-a-plug-in.md) add them."
+    )
 
 
 def python_api(_: str) -> str:
@@ -316,7 +320,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
         images,
         measures,
         properties,
-        formats,
+        entries,
         python_api,
         recording,
         exit_codes,
@@ -333,7 +337,19 @@ def stale_pages(pages: Iterable[Path]) -> Iterator[tuple[Path, str]]:
             yield path, new
 
 
+def stale_schemas() -> Iterator[tuple[Path, str]]:
+    """Yield each JSON Schema in docs/ that is out of date, and its new text."""
+    schemas = {
+        "topology": render_schema(),
+        "report": json.dumps(report_schema(), indent=1) + "\n",
+    }
+    for name, text in schemas.items():
+        path = PAGES.parent / f"{name}.schema.json"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield path, text
+
+
 if __name__ == "__main__":
-    for path, text in stale_pages(sorted(PAGES.glob("*.md"))):
+    for path, text in (*stale_pages(sorted(PAGES.glob("*.md"))), *stale_schemas()):
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(PAGES.parents[1]))

@@ -90,7 +90,8 @@ class Registry(Generic[T]):
     def describe(self, name: str) -> str:
         """Return the first sentence of an entry's docstring, on one line."""
         self._import_package()
-        text = inspect.getdoc(self._definitions[name]) or ""
+        # Not inspect.getdoc, which returns the docstring of a base class if there is none.
+        text = inspect.cleandoc(self._definitions[name].__doc__ or "")
         return " ".join(text.partition("\n\n")[0].split())
 
     def is_built_in(self, name: str) -> bool:
@@ -120,8 +121,19 @@ class Registry(Generic[T]):
         modules = [f"{self._package}.{name}" for name in dict.fromkeys([*self._first, *names])]
         self._order = {module: place for place, module in enumerate(modules)}
         for module in modules:
-            importlib.import_module(module)
+            self._import(module)
         self._rank()
+
+    def _import(self, module: str) -> None:
+        """Import a module of the package. Raises ImportError, with the file, for a broken one."""
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            self._complete = False
+            self.remove(module)
+            file = module.replace(".", "/") + ".py"
+            reason = f"{type(error).__name__}: {error}"
+            raise ImportError(f"lab/{file} cannot be imported: {reason}") from error
 
     def _rank(self) -> None:
         """Sort the entries by module: any module of the package may be imported first."""

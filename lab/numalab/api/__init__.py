@@ -57,6 +57,7 @@ from numalab.topology.distances import Link
 from numalab.topology.limits import RuleBroken
 from numalab.topology.shapes.shape import SHAPES, Count, Shape, register_shape
 from numalab.topology.topology import Topology
+from numalab.topology.view.placement import Point
 from numalab.workload.metric_parsers import PARSERS, Metric, metric_value, register_parser
 from numalab.workload.workload_table import MetricTable
 
@@ -105,6 +106,7 @@ __all__ = [
     "MetricTable",
     "News",
     "Observation",
+    "Point",
     "Property",
     "Recording",
     "Registry",

@@ -38,7 +38,7 @@ from numalab.run_dir import RunDir
 from numalab.topology.guest_view import GuestView, parse_guest_view
 from numalab.topology.sched_domains import render_domains
 from numalab.topology.topology import Topology
-from numalab.workload.metric_parsers import PARSERS
+from numalab.workload.metric_parsers import read_metrics
 from numalab.workload.workload import BoundWorkload
 
 _MARKS = TypeAdapter(tuple[Mark, ...])
@@ -96,7 +96,7 @@ class RunFiles:
         assert run.command is not None
         command = replace(
             run.command,
-            metrics=PARSERS.find(workload.parser)(workload.metrics, _text(directory.stdout)),
+            metrics=read_metrics(workload.parser, workload.metrics, _text(directory.stdout)),
             memory_mib=workload.memory_mib,
         )
         analysis = analyse(replace(run, command=command))

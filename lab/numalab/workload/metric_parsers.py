@@ -60,6 +60,19 @@ def register_parser(name: str) -> Callable[[Parser], Parser]:
     return add
 
 
+def read_metrics(parser: str, metrics: Sequence[MetricTable], output: str) -> tuple[Metric, ...]:
+    """Return the metrics in the output of a workload, which the parser of this name reads.
+
+    Raises WorkloadFailed, with the end of the output, for output that the parser cannot read.
+    """
+    try:
+        return PARSERS.find(parser)(metrics, output)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        text = f"the parser {parser} cannot read the output: {reason}{_tail(output)}"
+        raise WorkloadFailed(text) from error
+
+
 def metric_value(metric: MetricTable, text: str, label: str = "") -> Metric:
     """Return a metric with the number in `text`. Raises WorkloadFailed for no finite number."""
     try:

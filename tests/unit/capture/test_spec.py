@@ -92,7 +92,7 @@ def test_an_event_without_a_filter_has_no_tab() -> None:
         (
             {"sample": ["meminfo"]},
             "capture.sample[0]",
-            "(valid: vmstat, schedstat, tasks, numa_maps)",
+            "(valid: vmstat, schedstat, tasks, numa_maps",
         ),
         ({"sample": ["vmstat"], "sample_ms": 0}, "capture.sample_ms", "or equal to 10, found 0"),
         ({"lost_events": "ignore"}, "capture.lost_events", "'report' or 'error'"),

@@ -1,6 +1,8 @@
 """CONTRIBUTING.md: its examples are plug-ins that work as they stand."""
 
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,17 @@ from numalab.api import (
     Recording,
     Registry,
 )
-from numalab.places import skipped_inputs
+from numalab.errors import WorkloadFailed
+from numalab.places import project_dir, skipped_inputs
+from numalab.process import run
 from numalab.topology.load import load_topology_file
 from numalab.topology.shapes.shape import fitting_keys
+from numalab.workload.metric_parsers import read_metrics
 
-PAGE = Path(__file__).parents[3] / "CONTRIBUTING.md"
+PAGE = project_dir() / "CONTRIBUTING.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+# `| shape | `lab/numalab/topology/shapes/` | ...`
+FOLDERS = re.findall(r"^\|[^|]+\| `(lab/numalab/\S+/)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
 NAMES = {
     "shapes": "wheel",
     "measures": "forks",
@@ -45,16 +53,46 @@ spokes = 5
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_plugins: None) -> Path:
     """A lab folder with two plug-ins, which share the examples of the page."""
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "plugins").mkdir()
-    for name, parts in {"first": examples[:4], "second": examples[4:]}.items():
+    for name, parts in {"first": EXAMPLES[:4], "second": EXAMPLES[4:]}.items():
         (tmp_path / f"plugins/{name}.py").write_text("\n\n".join(parts))
     monkeypatch.setenv("NUMALAB_PATH", str(tmp_path))
     return tmp_path
 
 
-def test_there_is_an_example_of_every_registry() -> None:
+def test_there_is_an_example_and_a_folder_of_every_registry() -> None:
     assert NAMES.keys() == REGISTRIES.keys()
+    assert len(EXAMPLES) == len(FOLDERS) == len(NAMES)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the examples as modules in the folders of the page."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(project_dir() / "lab", folder / "lab")
+    shutil.copy(project_dir() / "pyproject.toml", folder)
+    for example, package in zip(EXAMPLES, FOLDERS, strict=True):
+        (folder / package / "added.py").write_text(f'"""An example."""\n\n{example}')
+    return folder
+
+
+def test_the_rooms_allow_the_examples_as_built_in_modules(copy: Path) -> None:
+    lint = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    words = [sys.executable, "-c", lint, "--no-cache"]
+    done = run(words, cwd=copy, env={"PYTHONPATH": str(copy / "lab")}, check=False)
+    assert "0 broken" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_an_example_is_built_in_whichever_module_is_imported_first(copy: Path, folder: str) -> None:
+    module = folder.removeprefix("lab/").replace("/", ".") + "added"
+    program = (
+        f"import {module}\n"
+        "from numalab.api import REGISTRIES\n"
+        "print(*(name for registry in REGISTRIES.values() for name in registry.built_in()))"
+    )
+    done = run([sys.executable, "-c", program], env={"PYTHONPATH": str(copy / "lab")})
+    assert set(NAMES.values()) <= set(done.stdout.split())
 
 
 @pytest.mark.usefixtures("lab")
@@ -76,8 +114,17 @@ def test_the_shape_makes_a_machine_and_is_drawn(lab: Path) -> None:
 @pytest.mark.usefixtures("lab")
 def test_the_parser_reads_values() -> None:
     table = MetricTable(name="rate", unit="ops", direction="higher", kind="timing")
-    (metric,) = PARSERS.find("json-object")([table], 'begin\n{"rate": 2.5}')
+    extra = table.model_copy(update={"name": "extra", "required": False})
+    (metric,) = PARSERS.find("json-object")([table, extra], 'begin\n{"rate": 2.5}')
     assert (metric.name, metric.value, metric.unit) == ("rate", 2.5, "ops")
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize("output", ["", "{}", "[1]", '{"rate": "fast"}'])
+def test_the_parser_refuses_an_output_without_a_required_metric(output: str) -> None:
+    table = MetricTable(name="rate", unit="ops", direction="higher", kind="timing")
+    with pytest.raises(WorkloadFailed, match=r"rate is not a number|cannot read the output"):
+        read_metrics("json-object", [table], output)
 
 
 @pytest.mark.usefixtures("lab")

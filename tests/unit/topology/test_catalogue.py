@@ -17,7 +17,10 @@ def expect(request: pytest.FixtureRequest, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.exists(), f"{path} is missing; run pytest {Path(__file__).parent} --regenerate"
-    assert path.read_text(encoding="utf-8") == text
+    assert path.read_text(encoding="utf-8") == text, (
+        f"{path} is out of date; run python docs/site/reference.py,"
+        f" or pytest {Path(__file__).parent} --regenerate for a picture"
+    )
 
 
 @pytest.mark.parametrize("name", list_topologies())

@@ -70,5 +70,5 @@ def test_a_backplane_is_two_hops_and_frames_its_groups() -> None:
 
 
 def test_all_of_them_can_be_named() -> None:
-    names = ("line", "ring", "full", "backplane", "mesh", "torus", "hypercube", "star")
-    assert tuple(SHAPES.all())[: len(names)] == names
+    names = ["line", "ring", "full", "backplane", "mesh", "torus", "hypercube", "star"]
+    assert [name for name in SHAPES.built_in() if name in names] == names
