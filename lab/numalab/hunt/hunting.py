@@ -121,11 +121,12 @@ class Hunter:
         aim, hunt = self.aim, self.hunt
         number = 0
         timed = self.bench.choice.mode == "timed"
-        while self.goes_on() and not (aim.machines and hunt.machines >= aim.machines):
+        while self._has_budget():
+            size = min(ROUND, aim.machines - hunt.machines) if aim.machines else ROUND
             cases = [draw_case(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
-                     for i in range(ROUND)]  # fmt: skip
-            number += ROUND
-            for first in range(0, ROUND, self.workers.count):
+                     for i in range(size)]  # fmt: skip
+            number += size
+            for first in range(0, size, self.workers.count):
                 for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
                     near += self._take(case, result, other)
                     if hunt.violations and aim.first_only:
@@ -133,6 +134,10 @@ class Hunter:
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
+
+    def _has_budget(self) -> bool:
+        most = self.aim.machines
+        return self.goes_on() and not (most and self.hunt.machines >= most)
 
     def _boot_all(
         self, cases: Sequence[Case]
@@ -281,10 +286,11 @@ class Hunter:
         hunt = self.hunt
         close = sorted(hunt.closest.items(), key=lambda item: -item[1])[:3]
         shown = ", ".join(f"{name} {value:.0%}" for name, value in close)
-        left = max(0.0, self.aim.seconds / 60 - self._minutes())
+        minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
+        left = f"; {minutes:.0f} min left" if self._has_budget() else ""
         return (
             f"{hunt.machines} machines, {hunt.loads} loads, {len(hunt.violations)} found;"
-            f" closest: {shown or 'none'}; {left:.0f} min left"
+            f" closest: {shown or 'none'}{left}"
         )
 
 

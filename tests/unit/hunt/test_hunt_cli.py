@@ -172,6 +172,30 @@ def test_a_wrong_word_is_named_before_anything_is_built(
     assert bench.requested == []
 
 
+def test_a_hunt_boots_at_most_the_maximum_number_of_machines(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 0.0
+    for machines in (1, 4, 6):
+        bench.boots.clear()
+        words = ("--survey", "--machines", machines, "--loads", 1, "--seed", 5, "--jobs", 2)
+        done = hunt(*words, "--output", tmp_path)
+        assert len(bench.boots) == machines
+        assert f"{machines} machines, {machines} loads" in done.stdout
+
+
+def test_a_finished_hunt_has_no_minutes_left(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 0.0
+    done = hunt("--survey", "--machines", 5, "--output", tmp_path)
+    lines = [line for line in done.stderr.splitlines() if "closest: " in line]
+    assert [" min left" in line for line in lines] == [True, False]
+
+
+def test_a_list_has_the_selected_properties(bench: Bench) -> None:
+    done = hunt("--list", "--properties", "affinity", "--json")
+    assert [row["name"] for row in json.loads(done.stdout)] == ["affinity"]
+    with pytest.raises(UserError, match=r"no property is called .few-fork..*affinity"):
+        hunt("--properties", "few-fork", "--list")
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("20m", 1200), ("2h", 7200), ("3", 180)]
 )

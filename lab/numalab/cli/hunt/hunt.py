@@ -78,7 +78,9 @@ def command(
         ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
     ] = "icount",
     emulator: options.Emulator = None,
-    show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="List the properties and exit.")
+    ] = False,
     again: Annotated[
         bool, typer.Option("--replay", help="Repeat the stored cases of hunts/ on --kernel.")
     ] = False,
@@ -100,7 +102,8 @@ def command(
     Exits with 1 if a violation is confirmed.
     """
     if show:
-        _list_properties(as_json)
+        selected = _properties(properties)
+        _list_properties([name for name in property_names() if name in selected], as_json)
         return
     require_plugins()
     if again:
@@ -172,8 +175,8 @@ def command(
         raise typer.Exit(1)
 
 
-def _list_properties(as_json: bool) -> None:
-    described = {name: describe_property(name) for name in property_names()}
+def _list_properties(names: Sequence[str], as_json: bool) -> None:
+    described = {name: describe_property(name) for name in names}
     width = max(map(len, described))
     lines = [f"{name:{width}}  {text}" for name, text in described.items()]
     rows = [{"name": name, "description": text} for name, text in described.items()]
