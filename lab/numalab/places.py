@@ -109,9 +109,12 @@ def list_inputs(kind: str, pattern: str, *, strict: bool = False) -> dict[str, P
     return dict(sorted(matches.items()))
 
 
-def skip_input(error: UserError) -> None:
-    """Leave out an input that cannot be used; the command line warns of it at the end."""
-    _skipped.setdefault(str(error), error)
+def skip_input(error: UserError, subject: str = "") -> None:
+    """Leave out an input that cannot be used; the command line warns of it at the end.
+
+    It warns once of a `subject` (default: the text of the error).
+    """
+    _skipped.setdefault(subject or str(error), error)
 
 
 def skipped_inputs() -> tuple[UserError, ...]:

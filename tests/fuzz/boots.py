@@ -167,7 +167,8 @@ def main() -> None:
         choice = SimpleNamespace(mode="icount", emulator=None)
         built = SimpleNamespace(digest="0" * 32)
         builds = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
-        return SimpleNamespace(kernel=spec, choice=choice, wall=9.0, builds=builds)
+        return SimpleNamespace(kernel=spec, choice=choice, wall=9.0, builds=builds,
+                               selected=frozenset())  # fmt: skip
 
     def benches(specs: Any, *_: object, **__: object) -> list[Any]:
         return [bench(spec) for spec in specs]

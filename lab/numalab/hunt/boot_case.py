@@ -19,7 +19,7 @@ from numalab.guest.watch import Limits
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
-from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load
+from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load, property_names
 from numalab.hunt.recording import read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
@@ -56,7 +56,8 @@ _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general pro
 class HuntBench:
     """The setup of boots: a kernel, the build results, the mode, and the host CPUs.
 
-    `wall` is the limit of one boot in seconds of wall time.
+    `wall` is the limit of one boot in seconds of wall time. Loads are judged by `properties`
+    (None: all).
     """
 
     kernel: KernelSpec
@@ -65,6 +66,12 @@ class HuntBench:
     connection: str = EMBED
     host_cpus: tuple[int, ...] = ()
     wall: float = 600.0
+    properties: frozenset[str] | None = None
+
+    @property
+    def selected(self) -> frozenset[str]:
+        """The names of the properties to judge."""
+        return frozenset(property_names()) if self.properties is None else self.properties
 
 
 def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
@@ -75,19 +82,17 @@ def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
     began = time.monotonic()
     try:
         with scratch_folder(cache_dir("boots"), "hunt-") as path:
-            findings, error = _boot_and_judge(case, bench, seed, RunDir(path)), ""
+            result = _boot_and_judge(case, bench, seed, RunDir(path))
     except GuestLost as lost:
-        findings, error = (), str(lost)
+        result = BootResult((), 0.0, str(lost))
         if lost.cause is LossCause.GUEST:
-            findings, error = (Finding(LOST, None, 1.0, 0.0, lost.reason),), ""
+            result = BootResult((Finding(LOST, None, 1.0, 0.0, lost.reason),), 0.0)
     except LabError as other:
-        findings, error = (), str(other)
-    return BootResult(tuple(findings), round(time.monotonic() - began, 2), error)
+        result = BootResult((), 0.0, str(other))
+    return replace(result, seconds=round(time.monotonic() - began, 2))
 
 
-def _boot_and_judge(
-    case: Case, bench: HuntBench, seed: int, directory: RunDir
-) -> tuple[Finding, ...]:
+def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> BootResult:
     machine = replace(
         guest(case.machine, bench.kernel.name, bench.builds, bench.choice, trace_mib=_TRACE_MIB),
         seed=seed,
@@ -122,7 +127,7 @@ def _most_seconds(case: Case) -> float:
 
 def _judged(
     case: Case, bench: HuntBench, directory: RunDir, outcome: Outcome, reserved_mib: int
-) -> tuple[Finding, ...]:
+) -> BootResult:
     stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
     if outcome.status != 0:
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
@@ -135,11 +140,14 @@ def _judged(
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
+    failures: dict[str, str] = {}
     for run in read_loads(
         events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
     ):
-        findings += judge_load(run)
-    return tuple(findings)
+        about_load, failed = judge_load(run, bench.selected)
+        findings += about_load
+        failures = {**failed, **failures}
+    return BootResult(tuple(findings), 0.0, failures=failures)
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
@@ -178,17 +186,18 @@ def prepare_benches(
     on_progress: Progress | None = None,
     *,
     emulator: str | None = None,
+    properties: frozenset[str] | None = None,
 ) -> list[HuntBench]:
     """Return a bench for each kernel, all in one mode; build what the cache lacks.
 
-    `emulator` names a QEMU to build, as for `choose_mode`.
+    `emulator` names a QEMU to build, as for `choose_mode`. None judges all `properties`.
 
     Raises BuildError, HostError or UserError.
     """
     builds = build(specs, load_recipe("base"), (), on_progress)
     builds = replace(builds, files=driver())
     choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
-    return [HuntBench(spec, builds, choice, connection) for spec in specs]
+    return [HuntBench(spec, builds, choice, connection, properties=properties) for spec in specs]
 
 
 def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None) -> HuntBench:

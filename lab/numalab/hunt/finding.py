@@ -1,8 +1,8 @@
 """Results of a boot: for each property and load, how close the value came to the limit."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -73,11 +73,15 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
 
 @dataclass(frozen=True)
 class BootResult:
-    """The result of one boot: findings, or the `error` of this host or of numalab."""
+    """The result of one boot: findings, or the `error` of this host or of numalab.
+
+    `failures` explains, by property, which properties of plug-ins failed.
+    """
 
     findings: tuple[Finding, ...]
     seconds: float
     error: str = ""
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def violations(self) -> tuple[Finding, ...]:

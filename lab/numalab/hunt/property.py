@@ -1,12 +1,17 @@
 """Properties: what a hunt checks of every load, and the registry of all of them."""
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 
+import polars as pl
+
+from numalab.errors import UserError
 from numalab.hunt.finding import Finding
 from numalab.hunt.recording import LoadRecording
-from numalab.plugins import Registry
+from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS = "guest-lost", "kernel-log", "domains"
@@ -111,12 +116,30 @@ def describe_property(name: str) -> str:
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
 
 
-def judge_load(run: LoadRecording, names: Collection[str] | None = None) -> tuple[Finding, ...]:
-    """Return the worst finding of each property about a load, or of those with these names."""
-    findings = []
+def judge_load(
+    run: LoadRecording, names: Collection[str]
+) -> tuple[tuple[Finding, ...], Mapping[str, str]]:
+    """Return the worst finding of each of these properties, and the failures by property.
+
+    A property of a plug-in that raises has no finding, but a failure with the plug-in's file.
+    """
+    findings, failures = [], {}
     for name, entry in PROPERTIES.all().items():
-        if names is None or name in names:
+        if name not in names:
+            continue
+        try:
             of_parts = entry.judge(run)
-            if of_parts:
-                findings.append(max(of_parts, key=lambda finding: finding.closeness))
-    return tuple(findings)
+        except MemoryError:
+            raise
+        # A plug-in may raise anything, and polars panics at some events.
+        except (Exception, pl.exceptions.PanicException) as error:
+            if PROPERTIES.is_built_in(name):
+                raise
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            file = Path(inspect.getfile(inspect.unwrap(entry.judge)))
+            fault = explain_fault(error) or UserError(reason, file=file)
+            failures[name] = f"the property {name!r} is not judged: {fault}"
+            continue
+        if of_parts:
+            findings.append(max(of_parts, key=lambda finding: finding.closeness))
+    return tuple(findings), failures

@@ -11,11 +11,13 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NoReturn
 
-from numalab.errors import HostError
+from numalab.errors import HostError, UserError
 from numalab.files import bound_json, make_dir, read_regular, write_text
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BOOT_RESULT, BootResult
+from numalab.hunt.property import OF_BOOT, PROPERTIES
+from numalab.places import skip_input
 
 # Increase it when the judgement of a boot changes: stored results are then not used.
 _JUDGEMENT = "13"
@@ -50,8 +52,16 @@ class Store:
         files = bench.builds.files[WORKLOAD]
         driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
         emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
-        key = case.key(kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT)
+        key = case.key(
+            kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench)
+        )
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
+
+
+def _selection(bench: HuntBench) -> list[str]:
+    """Return the names of the selected properties; [] for all built-in properties."""
+    selected = bench.selected
+    return [] if selected == {*OF_BOOT, *PROPERTIES.built_in()} else sorted(selected)
 
 
 # A guest's limits exclude the time for which QEMU waits for a CPU. On a busy host a boot may take
@@ -87,8 +97,10 @@ class CaseWorkers:
                 raise HostError("a worker process ended or hangs") from None
             results[place] = result
             self.booted += 1
-            if not result.error:
+            if not result.error and not result.failures:
                 self.store.keep(*boots[place], result)
+            for name, reason in result.failures.items():
+                skip_input(UserError(reason), f"property {name}")
             self.on_result(boots[place][0], result)
         return [result for result in results if result is not None]
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from numalab.analysis.analyse import analyse
+from numalab.hunt.property import PROPERTIES, judge_load, property_names
 from numalab.places import project_dir
 from numalab.recording.recording import Recording
 from support.small_traces import Trace
+from unit.hunt.recordings import recording
 
 RESULTS = project_dir() / "reports/examples/group-construction"
 TOPOLOGY = 'summary = "x"\nnodes = 3\ncpus = 1\nmemory_mib = 256\n[shape]\nkind = "odd"\n'
@@ -103,6 +105,50 @@ def test_a_measure_that_fails_has_no_value(
     assert measures["task_migrations"] is None or measures["task_migrations"] == 0
     (note,) = analysis.notes
     assert note.startswith("the measure 'odd' ")
+
+
+PROPERTY = """
+@register_property("odd", most=1.0)
+def f(run):
+    '''Odd.'''
+    {code}
+"""
+
+
+@pytest.mark.usefixtures("without_plugins")
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("return {}['x']", "this plug-in failed in line 6: KeyError: 'x'"),
+        ("return [5]", "AttributeError: 'int' object has no attribute"),
+        ("raise UserError('no node')", "UserError: no node"),
+    ],
+)
+def test_a_property_that_fails_is_named_and_loses_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
+) -> None:
+    plugin = lab(tmp_path, PROPERTY.replace("{code}", code))
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    run = recording(
+        "time ms=1000;hog n=2 cpus=0-3", [(1, "hog0.0", 0, 0, 1000), (2, "hog0.1", 0, 0, 1000)]
+    )
+    findings, failures = judge_load(run, property_names())
+    assert findings == judge_load(run, PROPERTIES.built_in())[0] != ()
+    assert failures.keys() == {"odd"}
+    assert failures["odd"].startswith(f"the property 'odd' is not judged: {plugin}: {message}")
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_a_property_that_is_not_selected_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab(tmp_path, PROPERTY.replace("{code}", "return {}['x']"))
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    run = recording(
+        "time ms=1000;hog n=2 cpus=0-3", [(1, "hog0.0", 0, 0, 1000), (2, "hog0.1", 0, 0, 1000)]
+    )
+    findings, failures = judge_load(run, {"affinity"})
+    assert ({finding.prop for finding in findings} <= {"affinity"}, failures) == (True, {})
 
 
 def test_a_name_of_a_measure_has_no_place(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ BENCH = cast(
         connection="",
         host_cpus=(),
         wall=60.0,
+        selected=frozenset(),
     ),
 )
 DIFFERENT = (

@@ -76,8 +76,14 @@ class Bench:
         monkeypatch.setattr(module, "workers", self._workers)
 
     def _benches(
-        self, specs: Sequence[KernelSpec], mode: str, *_: object, emulator: str | None
+        self,
+        specs: Sequence[KernelSpec],
+        mode: str,
+        *_: object,
+        emulator: str | None,
+        properties: frozenset[str] | None = None,
     ) -> list[Any]:
+        self.properties = properties
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = SimpleNamespace(mode="icount", emulator=None)
@@ -187,6 +193,11 @@ def test_a_finished_hunt_has_no_minutes_left(bench: Bench, tmp_path: Path) -> No
     done = hunt("--survey", "--machines", 5, "--output", tmp_path)
     lines = [line for line in done.stderr.splitlines() if "closest: " in line]
     assert [" min left" in line for line in lines] == [True, False]
+
+
+def test_only_selected_properties_are_judged(bench: Bench, tmp_path: Path) -> None:
+    hunt("--survey", "--machines", 1, "--properties", "affinity", "--output", tmp_path)
+    assert bench.properties == frozenset({"affinity"})
 
 
 def test_a_list_has_the_selected_properties(bench: Bench) -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import TimeoutError, active_children
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +13,11 @@ from typing import Any, cast
 import pytest
 
 from numalab.errors import HostError
-from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.boot_case import WORKLOAD, HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, CaseWorkers, Store, host_jobs, workers
+from numalab.places import skipped_inputs
 from support.hunt_kernels import EndlessKernel, NoKernel
 
 BAD = BootResult((), 1.0, "no QEMU")
@@ -101,6 +102,33 @@ def test_a_boot_that_failed_is_a_result_and_not_stored(drawn_case: Case) -> None
     assert case_workers.boot(boots(drawn_case, [1, 2])) == [result(1), BAD]
     assert set(store.stored) == {1}
     assert BAD in reported and case_workers.booted == 2
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_a_property_that_failed_is_warned_of_once_and_the_boot_not_stored(
+    drawn_case: Case,
+) -> None:
+    def failed(seed: int) -> BootResult:
+        return replace(result(seed), failures={"odd": f"odd.py: KeyError: {seed}"})
+
+    store = MemoryStore()
+    case_workers, _ = crew(store, LastFirst(failed))
+    assert len(case_workers.boot(boots(drawn_case, [1, 2]))) == 2
+    assert not store.stored
+    assert [str(error) for error in skipped_inputs()] == ["odd.py: KeyError: 2"]
+
+
+def test_boots_are_stored_by_the_selected_properties(drawn_case: Case, tmp_path: Path) -> None:
+    def judged(*names: str) -> HuntBench:
+        builds = SimpleNamespace(kernels={"k": SimpleNamespace(digest="0")}, files={WORKLOAD: {}})
+        kernel, choice = SimpleNamespace(name="k"), SimpleNamespace(mode="icount", emulator=None)
+        inputs: tuple[Any, Any, Any] = kernel, builds, choice
+        return HuntBench(*inputs, properties=frozenset(names))
+
+    store = Store(tmp_path)
+    store.keep(drawn_case, judged("affinity"), 1, result(1))
+    assert store.find(drawn_case, judged("affinity"), 1) == result(1)
+    assert store.find(drawn_case, judged("affinity", "fair"), 1) is None
 
 
 def test_the_longest_boot_may_take_its_time(drawn_case: Case) -> None:

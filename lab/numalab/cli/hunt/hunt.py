@@ -78,9 +78,7 @@ def command(
         ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
     ] = "icount",
     emulator: options.Emulator = None,
-    show: Annotated[
-        bool, typer.Option("--list", help="List the properties and exit.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
     again: Annotated[
         bool, typer.Option("--replay", help="Repeat the stored cases of hunts/ on --kernel.")
     ] = False,
@@ -117,7 +115,12 @@ def command(
     connect(connection)
     with progress_lines("prepare") as tell:
         bench, *references = prepare_benches(
-            [spec, *([other] if other else [])], mode, connection, tell, emulator=emulator
+            [spec, *([other] if other else [])],
+            mode,
+            connection,
+            tell,
+            emulator=emulator,
+            properties=aim.properties,
         )
     beside = f" against {other.name}" if other else ""
     say(
