@@ -39,14 +39,40 @@ from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import explain_failure
 
 OnPhase = Callable[[str], None]
+Boot = Callable[[Task, Machine, OnPhase], Outcome]
 
 # Errors of the host, as opposed to a file that a guest has made unreadable.
 _OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _FULL = 1 << 20  # free bytes below which a disk counts as full
-_WHILE_BUSY = 2.0  # seconds between two attempts on a busy host
 
 
-def run_task(task: Task, on_phase: OnPhase) -> Ended:
+def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
+    """Boot the guest of a task and run its workload."""
+    job = Job(
+        argv=task.workload.argv,
+        tunables={path: str(value) for path, value in task.inputs.tunables.items()},
+        events=render_events(task.capture),
+        clock=task.capture.clock,
+        perf_stat=task.capture.perf_stat,
+        sample_ms=task.capture.sample_ms,
+        sampled=task.capture.sampled,
+        numastat=task.capture.numastat,
+        files=task.files,
+        # For a kernel that cannot keep its trace in reserved memory: as much of its own memory.
+        buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
+    )
+    limits = task.study.limits
+    return run_guest(
+        machine,
+        job,
+        task.directory,
+        connection=task.setting.connection,
+        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
+        on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
+    )
+
+
+def run_task(task: Task, on_phase: OnPhase, *, boot: Boot = boot_guest) -> Ended:
     """Execute a run in `<run>.running`, and rename the folder by its outcome.
 
     A run that fails leaves its files in `<run>.failed`. Ctrl-C (KeyboardInterrupt) ends the
@@ -54,7 +80,7 @@ def run_task(task: Task, on_phase: OnPhase) -> Ended:
     """
     began = time.monotonic()
     try:
-        _settle_if_interrupted(task, on_phase)
+        _settle_if_interrupted(task, on_phase, boot)
     except LabError as error:
         by_host = isinstance(error, HostError) or (
             isinstance(error, GuestLost) and error.cause is LossCause.HOST
@@ -68,9 +94,9 @@ def run_task(task: Task, on_phase: OnPhase) -> Ended:
     return Ended(task.run.id, time.monotonic() - began)
 
 
-def _settle_if_interrupted(task: Task, on_phase: OnPhase) -> None:
+def _settle_if_interrupted(task: Task, on_phase: OnPhase, boot: Boot) -> None:
     try:
-        _attempt(task, on_phase)
+        _attempt(task, on_phase, boot)
     except KeyboardInterrupt:
         # It may come while the run gets its last name. A worker gets only one.
         if task.directory.path.is_dir():
@@ -79,7 +105,7 @@ def _settle_if_interrupted(task: Task, on_phase: OnPhase) -> None:
         raise
 
 
-def _attempt(task: Task, on_phase: OnPhase) -> None:
+def _attempt(task: Task, on_phase: OnPhase, boot: Boot) -> None:
     path, files = task.directory.path, RunFiles(task.directory)
     shutil.rmtree(path, ignore_errors=True)
     began = time.monotonic()
@@ -89,7 +115,7 @@ def _attempt(task: Task, on_phase: OnPhase) -> None:
     # The default outcome: KeyboardInterrupt can come anywhere.
     final, record = interrupted, record.but(status=RunStatus.INTERRUPTED)
     try:
-        outcome = _boot_when_free(task, machine, on_phase)
+        outcome = boot_when_free(task, machine, on_phase, boot)
         record = describe_outcome(record, outcome)
         _require_success(task, files, outcome.status)
         on_phase("measuring")
@@ -164,42 +190,22 @@ def task_machine(task: Task) -> Machine:
     return with_kernel(with_choice(machine, task.setting.choice), task.built)
 
 
-def _boot_when_free(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
-    """Boot; wait while other guests have the host, at most as long as a run may take."""
+def boot_when_free(
+    task: Task, machine: Machine, on_phase: OnPhase, boot: Boot, *, pause: float = 2.0
+) -> Outcome:
+    """Boot; wait while other guests have the host, at most as long as a run may take.
+
+    `pause` is the time between two attempts in seconds.
+    """
     deadline = time.monotonic() + task.study.limits.run
     while True:
         try:
-            return _boot(task, machine, on_phase)
+            return boot(task, machine, on_phase)
         except HostBusy as busy:
             if time.monotonic() >= deadline:
                 raise
             on_phase(f"waiting, {str(busy).splitlines()[0]}")
-            time.sleep(_WHILE_BUSY)
-
-
-def _boot(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
-    job = Job(
-        argv=task.workload.argv,
-        tunables={path: str(value) for path, value in task.inputs.tunables.items()},
-        events=render_events(task.capture),
-        clock=task.capture.clock,
-        perf_stat=task.capture.perf_stat,
-        sample_ms=task.capture.sample_ms,
-        sampled=task.capture.sampled,
-        numastat=task.capture.numastat,
-        files=task.files,
-        # For a kernel that cannot keep its trace in reserved memory: as much of its own memory.
-        buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
-    )
-    limits = task.study.limits
-    return run_guest(
-        machine,
-        job,
-        task.directory,
-        connection=task.setting.connection,
-        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
-        on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
-    )
+            time.sleep(pause)
 
 
 def _require_success(task: Task, files: RunFiles, status: int) -> None:

@@ -24,6 +24,16 @@ _JUDGEMENT = "13"
 _LARGEST, _MOST_VALUES = 16 << 20, 200_000
 
 
+def read_boot(path: Path) -> BootResult | None:
+    """Read a stored boot; None if the file is missing, damaged, or the result is an error."""
+    try:
+        data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
+        stored = BOOT_RESULT.validate_json(data)
+    except (OSError, ValueError):
+        return None
+    return None if stored.error else stored
+
+
 @dataclass(frozen=True)
 class Store:
     """A folder with a file for each boot, named by a digest of its inputs."""
@@ -32,13 +42,7 @@ class Store:
 
     def find(self, case: Case, bench: HuntBench, seed: int) -> BootResult | None:
         """Return the stored result of a boot; None if there is none, or it is an error."""
-        try:
-            path = self._file(case, bench, seed)
-            data = bound_json(read_regular(path, _LARGEST, follow=False), _MOST_VALUES)
-            stored = BOOT_RESULT.validate_json(data)
-        except (OSError, ValueError):
-            return None
-        return None if stored.error else stored
+        return read_boot(self._file(case, bench, seed))
 
     def keep(self, case: Case, bench: HuntBench, seed: int, result: BootResult) -> None:
         """Store the result of a boot, and its case beside it."""

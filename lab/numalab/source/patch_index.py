@@ -15,7 +15,7 @@ from numalab.source.plain_files import SourceFile
 
 PLAIN, EXECUTABLE = "100644", "100755"
 MAX_CPU_SECONDS = 60  # of one git process: it searches the whole file for every hunk
-_ALL = 512 << 20  # bytes of all files
+_MAX_BYTES = 512 << 20  # of all files
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class IndexEntry:
 class PatchIndex:
     """An index and a store of objects in a scratch folder."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self, scratch: Path, max_bytes: int = _MAX_BYTES) -> None:
+        self._scratch, self._max_bytes = scratch, max_bytes
         (scratch / "empty").mkdir()
         self._git(["init", "--quiet", "--template="])
 
@@ -78,8 +78,8 @@ class PatchIndex:
         words = ["cat-file", "--buffer"]
         sizes = self._git([*words, "--batch-check=%(objectsize)"], stdin=lines).split()
         size = dict(zip(ids, map(int, sizes), strict=True))
-        if (total := sum(size.values())) > _ALL:
-            raise UserError(f"the patched files have {total} bytes (at most {_ALL})")
+        if (total := sum(size.values())) > self._max_bytes:
+            raise UserError(f"the patched files have {total} bytes (at most {self._max_bytes})")
         data = self._git([*words, "--batch"], stdin=lines).encode("utf-8", "surrogateescape")
         texts, at = {}, 0
         for name in ids:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Schedule, TaskEvent, execute, run_tasks
-from numalab.campaign.executors import processes
 from numalab.campaign.executors.processes import (
     Finished,
     News,
@@ -349,12 +348,11 @@ def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatc
         if len(signals) == 3:
             raise SystemExit
 
-    monkeypatch.setattr(processes, "_AGAIN", 0.0)
     monkeypatch.setattr("numalab.campaign.executors.processes.os.kill", kill)
     lifeline, end = get_context("spawn").Pipe(duplex=False)
     end.close()
     with pytest.raises(SystemExit):
-        _watch(lifeline)
+        _watch(lifeline, pause=0.0)
     assert signals == [signal.SIGTERM] * 3
 
 

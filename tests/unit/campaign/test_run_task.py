@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from numalab.campaign import run_task as module
 from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Task
 from numalab.errors import GuestLost, HostError, LossCause, WorkloadFailed
+from numalab.guest.run import Outcome
 from numalab.results.manifest import RunStatus
 from numalab.results.reader import load_manifest
 from support.fake_executor import ready, tasks
@@ -23,8 +25,8 @@ def task(tmp_path: Path) -> Task:
     return tasks(ready(tmp_path))[0]
 
 
-def boot_that(error: Exception) -> Callable[..., None]:
-    def boot(task: Task, *_: object) -> None:
+def boot_that(error: Exception) -> Callable[..., Outcome]:
+    def boot(task: Task, *_: object) -> Outcome:
         task.directory.path.mkdir(parents=True)
         raise error
 
@@ -44,16 +46,14 @@ def boot_that(error: Exception) -> Callable[..., None]:
         (GuestLost("QEMU was killed", cause=LossCause.HOST), 4, True, RunStatus.LOST),
     ],
 )
-def test_whose_fault_it_is(  # noqa: PLR0917 - a row of the table
+def test_whose_fault_it_is(
     task: Task,
-    monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     code: int,
     by_host: bool,
     status: RunStatus,
 ) -> None:
-    monkeypatch.setattr(module, "_boot", boot_that(error))
-    ended = run_task(task, lambda _: None)
+    ended = run_task(task, lambda _: None, boot=boot_that(error))
     assert (ended.exit_code, ended.by_host) == (code, by_host)
     assert "Traceback" not in ended.error
     left = load_manifest(task.results.failed(task.run.id))
@@ -61,19 +61,16 @@ def test_whose_fault_it_is(  # noqa: PLR0917 - a row of the table
     assert left.cause == (error.cause if isinstance(error, GuestLost) else None)
 
 
-def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(task: Task) -> None:
     """The folder has another name while the run goes on."""
     lost = GuestLost(
         "it panicked", kept=task.directory.path, trace=Path("out/trace.dat"), tail="last words"
     )
     assert f"{task.directory.path}/out/trace.dat" in str(lost)
-    monkeypatch.setattr(module, "_boot", boot_that(lost))
     kept = task.results.failed(task.run.id).path
     trace = f"its trace up to the end: {kept}/out/trace.dat"
     said = f"it panicked\n  {trace}\n  | last words\n  kept: {kept}"
-    assert run_task(task, lambda _: None).error == said
+    assert run_task(task, lambda _: None, boot=boot_that(lost)).error == said
     assert load_manifest(task.results.failed(task.run.id)).reason == said
 
 
@@ -81,9 +78,10 @@ def test_a_full_disk_is_the_hosts_whatever_the_reader_says(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = SimpleNamespace(f_bfree=0, f_bavail=0, f_frsize=4096)
-    monkeypatch.setattr(module, "_boot", boot_that(pl.exceptions.ComputeError("cannot write")))
     monkeypatch.setattr("numalab.campaign.run_task.os.statvfs", lambda _: full)
-    ended = run_task(task, lambda _: None)
+    ended = run_task(
+        task, lambda _: None, boot=boot_that(pl.exceptions.ComputeError("cannot write"))
+    )
     assert (ended.exit_code, ended.by_host) == (3, True)
     assert ended.error.endswith("No space left on device")
 
@@ -94,9 +92,8 @@ def test_a_run_whose_manifest_cannot_be_written_is_no_result(
     def refuse(*_: object) -> None:
         raise HostError("cannot write manifest.json: No space left on device")
 
-    monkeypatch.setattr(module, "_boot", boot_that(WorkloadFailed("x")))
     monkeypatch.setattr(module, "write_json", refuse)
-    ended = run_task(task, lambda _: None)
+    ended = run_task(task, lambda _: None, boot=boot_that(WorkloadFailed("x")))
     assert (ended.exit_code, ended.by_host) == (3, True)
     assert [path.name for path in task.directory.path.parent.iterdir()] == [f"{task.run.id}.failed"]
 
@@ -120,7 +117,6 @@ def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_runni
             return call
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_boot", boot_that(WorkloadFailed("x")))
             match place:
                 case "write_json" | "salvage":
                     patch.setattr(module, place, interrupted(getattr(module, place)))
@@ -129,7 +125,7 @@ def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_runni
                 case "rename":
                     patch.setattr(Path, "rename", interrupted(Path.rename))
             with pytest.raises(KeyboardInterrupt):
-                run_task(task, lambda _: None)
+                run_task(task, lambda _: None, boot=boot_that(WorkloadFailed("x")))
         left = [path.name for path in task.directory.path.parent.iterdir()]
         assert left == [f"{task.run.id}.interrupted"], place
         stored = load_manifest(task.results.interrupted(task.run.id))
@@ -139,19 +135,18 @@ def test_a_run_that_is_interrupted_while_it_gets_its_last_name_is_not_left_runni
 def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def boot(task: Task, *_: object) -> SimpleNamespace:
+    def boot(task: Task, *_: object) -> Outcome:
         task.directory.path.mkdir(parents=True)
-        return SimpleNamespace(status=0)
+        return cast(Outcome, SimpleNamespace(status=0))
 
     def refuse(path: Path, _: object) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_boot", boot)
     monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
     monkeypatch.setattr(module, "measure", lambda _task, _files, record, **_: record)
     monkeypatch.setattr(module, "write_json", refuse)
     with pytest.raises(KeyboardInterrupt):
-        run_task(task, lambda _: None)
+        run_task(task, lambda _: None, boot=boot)
     left = [path.name for path in task.directory.path.parent.iterdir()]
     assert left == [f"{task.run.id}.interrupted"]

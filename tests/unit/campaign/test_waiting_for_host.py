@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from numalab.campaign import run_task
+from numalab.campaign.run_task import boot_when_free
 from numalab.campaign.task import Task
 from numalab.errors import HostBusy
 from numalab.guest.run import Outcome
@@ -19,7 +19,7 @@ def task(limit: float) -> Task:
     return cast(Task, SimpleNamespace(study=SimpleNamespace(limits=SimpleNamespace(run=limit))))
 
 
-def test_a_run_starts_when_the_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_starts_when_the_others_have_ended() -> None:
     refusals = [HostBusy("host CPUs 0-3 run a guest", hint="wait"), HostBusy("host CPU 3 runs one")]
 
     def boot(*_: object) -> Outcome:
@@ -27,17 +27,14 @@ def test_a_run_starts_when_the_others_have_ended(monkeypatch: pytest.MonkeyPatch
             raise refusals.pop(0)
         return OUTCOME
 
-    monkeypatch.setattr(run_task, "_boot", boot)
-    monkeypatch.setattr(run_task, "_WHILE_BUSY", 0.0)
     phases: list[str] = []
-    assert run_task._boot_when_free(task(1e6), MACHINE, phases.append) is OUTCOME
+    assert boot_when_free(task(1e6), MACHINE, phases.append, boot, pause=0.0) is OUTCOME
     assert phases == ["waiting, host CPUs 0-3 run a guest", "waiting, host CPU 3 runs one"]
 
 
-def test_a_run_does_not_wait_longer_than_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_does_not_wait_longer_than_it_may_take() -> None:
     def boot(*_: object) -> Outcome:
         raise HostBusy("host CPUs 0-3 run a guest")
 
-    monkeypatch.setattr(run_task, "_boot", boot)
     with pytest.raises(HostBusy):
-        run_task._boot_when_free(task(0.0), MACHINE, lambda _: None)
+        boot_when_free(task(0.0), MACHINE, lambda _: None, boot)

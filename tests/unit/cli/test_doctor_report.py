@@ -54,6 +54,6 @@ def test_a_guest_that_is_lost_is_what_the_report_says(
 def test_a_report_that_cannot_be_written_is_refused_before_any_guest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(doctor, "_probe", lambda *_a: pytest.fail("a guest was tried"))
+    monkeypatch.setattr(doctor, "unusable_device", lambda: pytest.fail("a guest was tried"))
     with pytest.raises(UserError):
         report(tmp_path / "no/report.json")

@@ -4,31 +4,23 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from numalab.hunt.case import Case
-from numalab.hunt.finding import BootResult
-from numalab.hunt.workers import Store
+from numalab.hunt.workers import read_boot
 
 FINDING = {"prop": "fair", "load": 1, "value": 2.0, "most": 1.0, "text": "it was"}
 STORED = {"findings": [FINDING], "seconds": 1.5, "error": ""}
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(Store, "_file", lambda *_: tmp_path / "boot.json")
+def stored(tmp_path: Path) -> Path:
     return tmp_path / "boot.json"
-
-
-def found_in(path: Path) -> BootResult | None:
-    return Store(path.parent).find(cast(Case, None), cast(Any, None), 1)
 
 
 def test_a_boot_is_read(stored: Path) -> None:
     stored.write_text(json.dumps(STORED))
-    result = found_in(stored)
+    result = read_boot(stored)
     assert result is not None
     assert result.findings[0].text == "it was"
 
@@ -48,7 +40,7 @@ def test_what_is_no_file_is_no_boot(stored: Path, kind: str) -> None:
             stored.mkdir()
         case "kmsg":
             stored.symlink_to("/proc/kmsg")
-    assert found_in(stored) is None
+    assert read_boot(stored) is None
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -58,14 +50,14 @@ def test_bytes_that_are_no_utf_8(stored: Path, seed: int) -> None:
     for _ in range(rng.choice([1, 5])):
         data[rng.randrange(len(data))] = rng.randrange(128, 256)
     stored.write_bytes(data)
-    assert found_in(stored) is None
+    assert read_boot(stored) is None
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\a", "a\nb", "\u202e", "\x9b31m"])
 def test_no_text_reaches_the_terminal_as_control_characters(stored: Path, text: str) -> None:
     finding = {**FINDING, "text": text, "prop": text}
     stored.write_text(json.dumps({**STORED, "findings": [finding]}))
-    result = found_in(stored)
+    result = read_boot(stored)
     assert result is not None
     assert result.findings[0].text.isprintable()
     assert result.findings[0].prop.isprintable()
@@ -73,6 +65,6 @@ def test_no_text_reaches_the_terminal_as_control_characters(stored: Path, text: 
 
 def test_a_boot_that_is_too_large(stored: Path) -> None:
     stored.write_bytes(b'{"findings": [' + b"{}," * 3_000_000 + b'{}], "seconds": 1}')
-    assert found_in(stored) is None
+    assert read_boot(stored) is None
     os.truncate(stored, 1 << 40)
-    assert found_in(stored) is None
+    assert read_boot(stored) is None

@@ -245,7 +245,7 @@ def test_a_bug_of_ours_is_not_damage(copied: Results, monkeypatch: pytest.Monkey
     def buggy(*_: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr("numalab.report.build.study._findings", buggy)
+    monkeypatch.setattr("numalab.report.build.study.load_findings", buggy)
     from numalab.report.build.study import gather  # noqa: PLC0415 - after the bug
 
     with pytest.raises(KeyError, match="ours"):

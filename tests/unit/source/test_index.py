@@ -36,9 +36,8 @@ def test_patches_apply_all_or_none(tmp_path: Path) -> None:
     assert index.entries() == before
 
 
-def test_large_results_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ALL", 6)
-    index = PatchIndex(tmp_path)
+def test_large_results_are_refused(tmp_path: Path) -> None:
+    index = PatchIndex(tmp_path, max_bytes=6)
     index.put(FILES)
     with pytest.raises(UserError, match=r"have 8 bytes \(at most 6\)"):
         index.read(index.entries())

@@ -264,7 +264,7 @@ class _Ending:
             raise KeyboardInterrupt
 
 
-def _watch(lifeline: Connection) -> None:
+def _watch(lifeline: Connection, pause: float = _AGAIN) -> None:
     """Wait until the parent is gone, then end this process as SIGTERM from it would.
 
     It is told again until it has ended: Python hears a signal between two of its instructions, and
@@ -274,4 +274,4 @@ def _watch(lifeline: Connection) -> None:
         lifeline.recv_bytes()
     while True:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_AGAIN)
+        time.sleep(pause)
