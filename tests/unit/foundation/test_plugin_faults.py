@@ -1,6 +1,7 @@
 """A plug-in that fails when it is used is named, and costs nothing else."""
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from numalab.analysis.analyse import analyse
+from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.property import PROPERTIES, judge_load, property_names
-from numalab.places import project_dir
+from numalab.places import project_dir, skipped_inputs
 from numalab.recording.recording import Recording
 from support.small_traces import Trace
 from unit.hunt.recordings import recording
@@ -80,6 +82,30 @@ def test_a_shape_that_fails_is_named(tmp_path: Path, method: str, message: str) 
     done = numalab(tmp_path, "topology", "show", str(file))
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.usefixtures("without_plugins")
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("def links(self, nodes):\n        return {}[nodes]", "failed in line 5: KeyError: "),
+        (
+            "def check(self, nodes):\n        {}[nodes]\n\n    def links(self, nodes): return ()",
+            "failed in line 5: KeyError: ",
+        ),
+        ("def links(self, nodes):\n        return (0,)", "TypeError: "),
+    ],
+)
+def test_no_machine_is_drawn_from_a_shape_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, message: str
+) -> None:
+    before = [draw_machine(random.Random(seed)) for seed in range(5)]
+    plugin = lab(tmp_path, f'@register_shape("odd")\nclass Odd(Shape):\n    {method}\n')
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    assert [draw_machine(random.Random(seed)) for seed in range(5)] == before
+    (warning,) = map(str, skipped_inputs())
+    assert warning.startswith(f"the shape 'odd': {plugin}: ")
+    assert message in warning
 
 
 def test_an_axis_that_fails_is_named(tmp_path: Path) -> None:

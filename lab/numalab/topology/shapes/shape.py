@@ -3,18 +3,21 @@
 A shape is a pydantic model whose fields are the keys of `[shape]`. `register_shape` adds a shape.
 """
 
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import islice, product
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from numalab.document import Document
-from numalab.errors import did_you_mean
-from numalab.plugins import Registry
+from numalab.errors import UserError, did_you_mean
+from numalab.places import skip_input
+from numalab.plugins import Registry, explain_fault
 from numalab.topology.distances import Lengths, Link, Matrix, diameter, distances_by_hop, hops
 from numalab.topology.limits import (
     MAX_CPUS,
@@ -105,6 +108,8 @@ def fitting_keys(name: str, nodes: int) -> list[dict[str, Any]]:
 
     `numalab hunt` draws from them. An integer takes every value within the bounds of its type up to
     the number of nodes, a Literal each of its words, any other key its default.
+
+    The shape of a plug-in that fails is left out, with a warning (`numalab.places.skip_input`).
     """
     shape = SHAPES.find(name)
     own = [key for key in shape.model_fields if key not in Shape.model_fields]
@@ -113,9 +118,18 @@ def fitting_keys(name: str, nodes: int) -> list[dict[str, Any]]:
     for combination in islice(product(*values), _MOST_DRAWN):
         keys = dict(zip(own, combination, strict=True))
         try:
-            shape.model_validate({"kind": name, "distances": (10,), **keys}).check(nodes)
+            drawn = shape.model_validate({"kind": name, "distances": (10,), **keys})
+            drawn.check(nodes)
+            drawn.hops(nodes)
         except (RuleBroken, ValidationError):
             continue
+        except Exception as error:  # a plug-in may raise anything
+            if SHAPES.is_built_in(name):
+                raise
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            fault = explain_fault(error) or UserError(reason, file=Path(inspect.getfile(shape)))
+            skip_input(UserError(f"the shape {name!r}: {fault}"), f"shape {name}")
+            return []
         fitting.append(keys)
     return fitting
 
