@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from itertools import islice
+from typing import TypeVar
 
 import polars as pl
 
@@ -69,6 +70,7 @@ class SampledValue:
 
 # From the texts of a source's files by path, at one moment, to what they say.
 Reader = Callable[[Mapping[str, str]], Iterable[SampledValue]]
+R = TypeVar("R", bound=Reader)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ SOURCES: Registry[SampledSource] = Registry("sampled source", "numalab.capture.s
 
 def register_source(
     name: str, *, title: str, unit: str, path: str, grows: bool = False
-) -> Callable[[Reader], Reader]:
+) -> Callable[[R], R]:
     """Add a source that studies sample with `sample = ["NAME"]`; a decorator of its reader.
 
     The reader gets the texts of the files at one moment by path, and yields their values. See
@@ -116,7 +118,7 @@ def register_source(
     Raises UserError for a name that is taken and a path that is not below /proc or /sys.
     """
 
-    def add(reader: Reader) -> Reader:
+    def add(reader: R) -> R:
         if name in SAMPLED:
             raise UserError(f"there is a {SOURCES.kind} called {name!r} already")
         SOURCES.add(name, SampledSource(name, title, unit, path, reader, grows), reader)
