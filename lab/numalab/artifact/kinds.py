@@ -131,6 +131,11 @@ def register_kind(kind: KindT) -> KindT:
     return kind
 
 
+def unregister_kind(kind: Kind) -> None:
+    """Remove a kind from `numalab cache`; its entries stay."""
+    _kinds.remove(kind)
+
+
 def all_kinds() -> tuple[Kind, ...]:
     """Return all kinds: sources, packages, kept boots, and the artifacts of every room."""
     package = Path(__file__).parents[1]

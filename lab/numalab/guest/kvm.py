@@ -14,7 +14,7 @@ from numalab.emulator.emulator_artifact import BuiltEmulator
 from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError
 from numalab.guest.console import Beat
 from numalab.guest.run import run_guest
-from numalab.guest.verdicts import Verdict, known_verdict, remember
+from numalab.guest.verdicts import KVM_DEVICE, Verdict, known_verdict, remember
 from numalab.guest.watch import Limits
 from numalab.host.read import slowness
 from numalab.machine.model import CPU_MODELS, MODES, CpuModel, Job, Machine, Mode
@@ -63,6 +63,7 @@ def pick_mode(
     words: Sequence[str] = (),
     connection: str = EMBED,
     on_progress: Progress | None = None,
+    device: Path = KVM_DEVICE,
 ) -> Choice:
     """Choose the mode for a kernel: `auto` is kvm where a trial guest boots in it, else icount.
 
@@ -76,7 +77,7 @@ def pick_mode(
     mode = next((mode for mode in MODES if mode == asked), None)
     if mode is not None and mode != "kvm":
         return Choice(mode, "host", "asked for")
-    verdict = known_verdict(bzimage, words)
+    verdict = known_verdict(bzimage, words, device)
     if verdict is None:
         if on_progress is not None:
             on_progress("testing whether KVM runs a guest here", None)

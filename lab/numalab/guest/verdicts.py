@@ -14,7 +14,7 @@ from numalab.machine.model import CpuModel
 from numalab.places import cache_dir
 from numalab.process import find_program, run
 
-_DEVICE = Path("/dev/kvm")
+KVM_DEVICE = Path("/dev/kvm")
 _SLOW_KEPT = 600.0  # seconds: a host that was busy a while ago may be idle now
 
 
@@ -43,12 +43,14 @@ class Verdict:
         return f"tried {text} ago"
 
 
-def known_verdict(bzimage: Path, words: Sequence[str] = ()) -> Verdict | None:
+def known_verdict(
+    bzimage: Path, words: Sequence[str] = (), device: Path = KVM_DEVICE
+) -> Verdict | None:
     """Return the valid verdict on a kernel for this boot of the host.
 
     `words` are added to the kernel's command line.
     """
-    unusable = unusable_device()
+    unusable = unusable_device(device)
     if unusable:
         return Verdict(False, "host", unusable)
     return _load(_path(bzimage, words))
@@ -69,11 +71,11 @@ class DeviceProblem(StrEnum):
     FORBIDDEN = "/dev/kvm may not be opened by this user"
 
 
-def unusable_device() -> DeviceProblem | None:
-    """Return why /dev/kvm cannot be opened; None if it can."""
-    if not _DEVICE.exists():
+def unusable_device(device: Path = KVM_DEVICE) -> DeviceProblem | None:
+    """Return why the device of KVM cannot be opened; None if it can."""
+    if not device.exists():
         return DeviceProblem.ABSENT
-    if not os.access(_DEVICE, os.R_OK | os.W_OK):
+    if not os.access(device, os.R_OK | os.W_OK):
         return DeviceProblem.FORBIDDEN
     return None
 

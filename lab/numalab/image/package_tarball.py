@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -109,19 +109,7 @@ def _package_names() -> list[str]:
         return []
 
 
-def choose_mode() -> str:
-    """Return the mode of mmdebstrap: `unshare`, or `root` as root without user namespaces.
-
-    Raises HostError where neither works.
-    """
-    if not (failure := _user_namespace_failure()):
-        return "unshare"
-    if os.geteuid() == 0:
-        return "root"
-    raise HostError(f"cannot build an image without root: {failure[0]}", hint=failure[1])
-
-
-def _user_namespace_failure() -> tuple[str, str] | None:
+def user_namespace_failure() -> tuple[str, str] | None:
     """Return why user namespaces cannot be used, and a hint; None if they can."""
     if run(["unshare", "--user", "--map-root-user", "true"], check=False).returncode != 0:
         return (
@@ -137,6 +125,20 @@ def _user_namespace_failure() -> tuple[str, str] | None:
                 f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
             )
     return None
+
+
+def choose_mode(
+    namespace_failure: Callable[[], tuple[str, str] | None] = user_namespace_failure,
+) -> str:
+    """Return the mode of mmdebstrap: `unshare`, or `root` as root without user namespaces.
+
+    Raises HostError where neither works.
+    """
+    if not (failure := namespace_failure()):
+        return "unshare"
+    if os.geteuid() == 0:
+        return "root"
+    raise HostError(f"cannot build an image without root: {failure[0]}", hint=failure[1])
 
 
 def _has_subordinate_ids(user: str) -> bool:

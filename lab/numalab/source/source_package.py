@@ -1,5 +1,6 @@
 """Debian source packages: fetched with apt, unpacked with Debian's own patches applied."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from numalab.errors import UserError
@@ -27,7 +28,22 @@ def fetched_source(text: str) -> Fetched:
     return read_fetched(_record(text), f"the source package {text}", "numalab emulator build")
 
 
-def fetch_source_package(text: str, tell: Progress) -> Fetched:
+def download_source(apt: list[str], package: str, folder: Path) -> None:
+    """Download a source package into `folder`; `apt` are words for apt-get."""
+    argv: list[str | Path] = [find_program("apt-get", "apt"), *apt]
+    argv += ["--quiet", "--download-only", "source", package]
+    try:
+        run(argv, cwd=folder, env={"LC_ALL": "C"})
+    except CommandFailed as failed:
+        text = failed.completed.stderr
+        if "Unable to find a source package" in text:
+            raise UserError(f"the suite has no source package {package!r}") from None
+        raise apt_failed(f"cannot download the source of {package}", text) from None
+
+
+def fetch_source_package(
+    text: str, tell: Progress, download: Callable[[list[str], str, Path], None] = download_source
+) -> Fetched:
     """Fetch the source package `PACKAGE[/SUITE]` unless the cache has it.
 
     apt checks it against the suite's signature. Raises UserError for a package or suite that the
@@ -35,15 +51,15 @@ def fetch_source_package(text: str, tell: Progress) -> Fetched:
     """
     package, suite = split_package(text)
 
-    def download(folder: Path) -> tuple[list[Path], list[str]]:
+    def make(folder: Path) -> tuple[list[Path], list[str]]:
         apt = update_lists(suite, tell, "deb-src")
         tell(f"downloading the source of {package}", None)
-        _download(apt, package, folder)
+        download(apt, package, folder)
         [dsc] = folder.glob("*.dsc")
         files = [dsc, *sorted(path for path in folder.iterdir() if path != dsc)]
         return files, [f"{package}={_version(dsc)}"]
 
-    return fetch_once(lambda: fetched_source(text), _record(text), download)
+    return fetch_once(lambda: fetched_source(text), _record(text), make)
 
 
 def unpack_source(fetched: Fetched, tree: Path) -> Path:
@@ -65,18 +81,6 @@ def unpack_source(fetched: Fetched, tree: Path) -> Path:
             text = failed.completed.stderr
             raise unpack_failed(fetched.versions[0], fetched.files[0], tree, text) from None
     return tree
-
-
-def _download(apt: list[str], package: str, folder: Path) -> None:
-    argv: list[str | Path] = [find_program("apt-get", "apt"), *apt]
-    argv += ["--quiet", "--download-only", "source", package]
-    try:
-        run(argv, cwd=folder, env={"LC_ALL": "C"})
-    except CommandFailed as failed:
-        text = failed.completed.stderr
-        if "Unable to find a source package" in text:
-            raise UserError(f"the suite has no source package {package!r}") from None
-        raise apt_failed(f"cannot download the source of {package}", text) from None
 
 
 def _version(dsc: Path) -> str:

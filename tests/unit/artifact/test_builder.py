@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,18 @@ from numalab.artifact.builder import (
     resumable_folder,
 )
 from numalab.artifact.cache import list_cache, remove_entry
-from numalab.artifact.kinds import Kind, register_kind
+from numalab.artifact.kinds import Kind, register_kind, unregister_kind
 from numalab.errors import BuildError, HostError
 from numalab.locks import locked
 
 
 @pytest.fixture
-def kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kind:
-    """A new kind in an empty cache; the registry is restored afterwards."""
+def kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kind]:
+    """A new kind in an empty cache, unregistered after the test."""
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kinds, "_kinds", [*kinds.all_kinds()])
-    return register_kind(Kind(name="state", folder="states", files="*"))
+    new = register_kind(Kind(name="state", folder="states", files="*"))
+    yield new
+    unregister_kind(new)
 
 
 def artifact(kind: Kind, script: str = "echo saved >state") -> Artifact[Path]:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from numalab.capture import decode, pages
+from numalab.capture.columns import place
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.trace_file import MAX_CPUS
 from numalab.errors import UserError
@@ -94,14 +95,12 @@ def test_late_events_of_all_pages_come_piece_by_piece(
     assert whole.events == 2 * 60 * 42
     monkeypatch.setattr(pages, "MOST_CELLS", 20_000)
     sizes: list[int] = []
-    real = decode._Decoder._frame
 
-    def counted(self: Any, *words: Any) -> pl.DataFrame:
-        frame = real(self, *words)
-        sizes.append(frame.height)
-        return frame
+    def counted(values: Any, schema: Any, rows: int) -> dict[str, pl.Series]:
+        sizes.append(rows)
+        return place(values, schema, rows)
 
-    monkeypatch.setattr(decode._Decoder, "_frame", counted)
+    monkeypatch.setattr(decode, "place", counted)
     assert decoded(tmp_path, write.trace_dat(cpus)) == whole
     again = pl.read_parquet(tmp_path / "events.parquet")
     assert again["time_ns"].is_sorted()

@@ -1,6 +1,7 @@
 """What keeps the house easy to carry on: small modules, small rooms, names given once."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -52,3 +53,21 @@ def test_a_long_module_has_a_test() -> None:
         if len(path.read_text(encoding="utf-8").splitlines()) > LONG
     }
     assert long - imported_by_tests() == set()
+
+
+def patched_names(path: Path) -> list[str]:
+    """Return the names that a test module patches with `setattr`, each with its line."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"), args=[*_, ast.Constant(str(name)), _]
+            ):
+                names.append(f"{path.name}:{node.lineno} {name}")
+    return names
+
+
+def test_no_test_patches_a_private_name() -> None:
+    patched = [name for path in TESTS.parent.rglob("*.py") for name in patched_names(path)]
+    assert patched
+    assert [name for name in patched if re.search(r"[ .]_[^.]*$", name)] == []

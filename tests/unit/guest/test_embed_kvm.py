@@ -137,10 +137,9 @@ def test_a_domain_that_libvirt_refuses() -> None:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def device(tmp_path: Path) -> Path:
     path = tmp_path / "kvm"
     path.touch()
-    monkeypatch.setattr(verdicts, "_DEVICE", path)
     return path
 
 
@@ -175,9 +174,9 @@ def test_auto_takes_kvm_where_it_works_and_tries_once(
 ) -> None:
     aborted = HostError("the guest could not be started: QEMU aborted")
     tried = fake_guests(monkeypatch, {"host": aborted, "host-no-arch-capabilities": None})
-    choice = pick_mode("auto", bzimage, bzimage)
+    choice = pick_mode("auto", bzimage, bzimage, device=device)
     assert (choice.mode, choice.cpu_model) == ("kvm", "host-no-arch-capabilities")
-    assert pick_mode("auto", bzimage, bzimage) == choice
+    assert pick_mode("auto", bzimage, bzimage, device=device) == choice
     assert tried == [("kvm", "host"), ("kvm", "host-no-arch-capabilities")]
 
 
@@ -186,11 +185,11 @@ def test_auto_ends_in_icount_where_the_guest_hangs(
 ) -> None:
     hung = GuestLost("the guest did not reach its init within 15 s", note="more")
     tried = fake_guests(monkeypatch, {"host": hung})
-    choice = pick_mode("auto", bzimage, bzimage)
+    choice = pick_mode("auto", bzimage, bzimage, device=device)
     reason = "the guest did not reach its init within 15 s (CPU model host)"
     assert choice == Choice("icount", "host", f"KVM does not run a guest here: {reason}")
     with pytest.raises(HostError, match="did not reach its init"):
-        pick_mode("kvm", bzimage, bzimage)
+        pick_mode("kvm", bzimage, bzimage, device=device)
     assert len(tried) == 1
 
 
@@ -198,9 +197,9 @@ def test_another_kernel_is_tried_anew(
     device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = fake_guests(monkeypatch, {"host": None})
-    pick_mode("auto", bzimage, bzimage)
+    pick_mode("auto", bzimage, bzimage, device=device)
     bzimage.write_bytes(b"another")
-    pick_mode("auto", bzimage, bzimage)
+    pick_mode("auto", bzimage, bzimage, device=device)
     assert len(tried) == 2
 
 
@@ -209,7 +208,7 @@ def test_other_kernel_words_are_tried_anew(
 ) -> None:
     tried = fake_guests(monkeypatch, {"host": None})
     for words in ((), ("noxsave",), ("noxsave",), ()):
-        assert pick_mode("auto", bzimage, bzimage, words=words).mode == "kvm"
+        assert pick_mode("auto", bzimage, bzimage, device=device, words=words).mode == "kvm"
     assert len(tried) == 2
 
 
@@ -229,21 +228,20 @@ def test_a_slow_guest_is_remembered_shortly_and_a_dead_one_until_the_reboot(
     now = time.time()
     for later in (0.0, 300.0, 1200.0):
         monkeypatch.setattr("time.time", lambda later=later: now + later)
-        assert pick_mode("auto", bzimage, bzimage).mode == "icount"
+        assert pick_mode("auto", bzimage, bzimage, device=device).mode == "icount"
     assert len(tried) == (2 if went_on else 1)
     with pytest.raises(HostError, match="tried 20 min ago" if not went_on else "tried just now"):
-        pick_mode("kvm", bzimage, bzimage)
+        pick_mode("kvm", bzimage, bzimage, device=device)
     verdicts.forget_verdicts()
-    pick_mode("auto", bzimage, bzimage)
+    pick_mode("auto", bzimage, bzimage, device=device)
     assert len(tried) == (3 if went_on else 2)
 
 
 def test_without_the_device_nothing_is_tried(
     bzimage: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(verdicts, "_DEVICE", tmp_path / "none")
     tried = fake_guests(monkeypatch, {})
-    assert pick_mode("auto", bzimage, bzimage).mode == "icount"
+    assert pick_mode("auto", bzimage, bzimage, device=tmp_path / "none").mode == "icount"
     assert tried == []
 
 

@@ -101,16 +101,14 @@ def test_installed_packages_are_those_that_dpkg_calls_installed() -> None:
 
 
 def test_root_needs_user_namespace_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_user_namespace_failure", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert choose_mode() == "root"
+    assert choose_mode(lambda: ("no namespaces", "fix it")) == "root"
 
 
 def test_without_root_and_namespaces_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_user_namespace_failure", lambda: ("no namespaces", "fix it"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(HostError, match=r"no namespaces\n  hint: fix it"):
-        choose_mode()
+        choose_mode(lambda: ("no namespaces", "fix it"))
 
 
 def fake_mmdebstrap(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from numalab.errors import BuildError, HostError, UserError
 from numalab.source import source_package as module
-from numalab.source.debian_packages import NotFetched
+from numalab.source.debian_packages import Fetched, NotFetched
 from numalab.source.source_package import fetch_source_package, fetched_source, unpack_source
 
 
@@ -36,56 +36,62 @@ def write_package(folder: Path, *, spoiled: bool = False) -> None:
     (folder / name).write_bytes(data[:-9] if spoiled else data)
 
 
-@pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A mirror that has the package; gives what was asked of it."""
-    asked: list[str] = []
-    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+class Mirror:
+    """A mirror that has the package; `requests` are the suites and packages it was asked for."""
 
-    def update(suite: str, *_: object) -> list[str]:
-        asked.append(suite)
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+
+    def update(self, suite: str, *_: object) -> list[str]:
+        self.requests.append(suite)
         return []
 
-    monkeypatch.setattr(module, "update_lists", update)
-
-    def download(_apt: list[str], package: str, folder: Path) -> None:
-        asked.append(package)
+    def download(self, _apt: list[str], package: str, folder: Path) -> None:
+        self.requests.append(package)
         write_package(folder)
 
-    monkeypatch.setattr(module, "_download", download)
-    return asked
+    def fetch(self, text: str) -> Fetched:
+        return fetch_source_package(text, quiet, self.download)
 
 
-def test_a_package_is_fetched_once(mirror: list[str]) -> None:
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    mirror = Mirror()
+    monkeypatch.setattr(module, "update_lists", mirror.update)
+    return mirror
+
+
+def test_a_package_is_fetched_once(mirror: Mirror) -> None:
     with pytest.raises(NotFetched, match="the source package small/old is not in the cache"):
         fetched_source("small/old")
-    first = fetch_source_package("small/old", quiet)
-    assert mirror == ["old", "small"]
+    first = mirror.fetch("small/old")
+    assert mirror.requests == ["old", "small"]
     assert [path.name for path in first.files] == ["small_1.2.dsc", "small_1.2.tar.xz"]
     assert first.versions == ("small=1.2",)
-    assert fetch_source_package("small/old", quiet) == first == fetched_source("small/old")
-    assert mirror == ["old", "small"]
+    assert mirror.fetch("small/old") == first == fetched_source("small/old")
+    assert mirror.requests == ["old", "small"]
 
 
-def test_the_digest_is_that_of_the_files(mirror: list[str]) -> None:
-    fetched = fetch_source_package("small/old", quiet)
+def test_the_digest_is_that_of_the_files(mirror: Mirror) -> None:
+    fetched = mirror.fetch("small/old")
     sums = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in fetched.files)
     assert fetched.digest == hashlib.sha256(sums.encode()).hexdigest()
 
 
-def test_another_suite_is_another_package(mirror: list[str]) -> None:
-    fetch_source_package("small/old", quiet)
+def test_another_suite_is_another_package(mirror: Mirror) -> None:
+    mirror.fetch("small/old")
     with pytest.raises(NotFetched):
         fetched_source("small/new")
 
 
-def test_a_package_that_lacks_a_file_is_fetched_again(mirror: list[str]) -> None:
-    fetched = fetch_source_package("small/old", quiet)
+def test_a_package_that_lacks_a_file_is_fetched_again(mirror: Mirror) -> None:
+    fetched = mirror.fetch("small/old")
     fetched.files[1].unlink()
     with pytest.raises(NotFetched):
         fetched_source("small/old")
-    assert fetch_source_package("small/old", quiet).files[1].is_file()
-    assert mirror.count("small") == 2
+    assert mirror.fetch("small/old").files[1].is_file()
+    assert mirror.requests.count("small") == 2
 
 
 @pytest.mark.parametrize(
@@ -113,8 +119,8 @@ def test_what_apt_says_is_explained_and_nothing_kept(
     assert not [entry for entry in (tmp_path / "cache/packages").iterdir() if entry.is_dir()]
 
 
-def test_a_tree_is_unpacked_once(mirror: list[str], tmp_path: Path) -> None:
-    fetched = fetch_source_package("small/old", quiet)
+def test_a_tree_is_unpacked_once(mirror: Mirror, tmp_path: Path) -> None:
+    fetched = mirror.fetch("small/old")
     tree = unpack_source(fetched, tmp_path / "tree")
     assert (tree / "Makefile").read_text() == "all:\n"
     (tree / "Makefile").write_text("changed")
@@ -132,23 +138,20 @@ def remove(files: tuple[Path, ...]) -> None:
 
 @pytest.mark.parametrize("how", [spoil, remove])
 def test_a_damaged_package_leaves_no_tree(
-    mirror: list[str], tmp_path: Path, how: Callable[[tuple[Path, ...]], None]
+    mirror: Mirror, tmp_path: Path, how: Callable[[tuple[Path, ...]], None]
 ) -> None:
-    fetched = fetch_source_package("small/old", quiet)
+    fetched = mirror.fetch("small/old")
     how(fetched.files)
     with pytest.raises(HostError, match=r"small=1\.2 changed after"):
         unpack_source(fetched, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
 
 
-def test_a_package_that_dpkg_source_refuses_leaves_no_tree(
-    mirror: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_package_that_dpkg_source_refuses_leaves_no_tree(mirror: Mirror, tmp_path: Path) -> None:
     def download(_apt: list[str], _package: str, folder: Path) -> None:
         write_package(folder, spoiled=True)
 
-    monkeypatch.setattr(module, "_download", download)
-    fetched = fetch_source_package("small/old", quiet)
+    fetched = fetch_source_package("small/old", quiet, download)
     with pytest.raises(BuildError, match=r"cannot unpack .*small_1\.2\.dsc"):
         unpack_source(fetched, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
