@@ -229,5 +229,5 @@ def _say_time(built: BuiltKernel) -> None:
     """Print the time of a build on stderr, with that of the first build in the same tree."""
     line = f"{built.spec_name}: built in {built.seconds:.0f} s"
     if built.first_name not in ("", built.spec_name):
-        line += f" ({built.first_name}, the first of this source, took {built.first_seconds:.0f} s)"
+        line += f" ({built.first_name}, built first, took {built.first_seconds:.0f} s)"
     say(line)
