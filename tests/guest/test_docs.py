@@ -69,8 +69,8 @@ def test_no_command_hides_from_this_test() -> None:
 @pytest.mark.parametrize(("page", "folder", "command"), COMMANDS)
 def test_a_command_that_is_shown_runs(page: str, folder: str, command: str, scratch: Path) -> None:
     code = EXIT.search(command)
-    path = f"{ROOT / '.venv' / 'bin'}:"
-    script = f'PATH="{path}$PATH"; cd {folder} && {command}'.replace("/tmp/", f"{scratch}/")
+    line = f"cd {folder} && {command}".replace("/tmp/", f"{scratch}/")
+    script = f'PATH="{ROOT / ".venv" / "bin"}:$PATH"; {line}'
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=ROOT,

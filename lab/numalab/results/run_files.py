@@ -159,7 +159,8 @@ class RunFiles:
         """Return the samples, if their times are those of the trace."""
         if not capture.sample or capture.clock not in ON_SAMPLE_CLOCK:
             return None
-        if not self.directory.samples.exists():
+        # The guest writes a file for its own sources and another one for those of plug-ins.
+        if not (self.directory.samples.exists() or self.directory.sampled.exists()):
             return None
         samples = parse_samples(_text_if_there(self.directory.samples))
         if not capture.added:
