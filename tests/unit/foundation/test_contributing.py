@@ -83,6 +83,13 @@ def test_the_rooms_allow_the_examples_as_built_in_modules(copy: Path) -> None:
     assert "0 broken" in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize("words", [["format", "--diff"], ["check"]])
+def test_the_examples_pass_the_lints(copy: Path, words: list[str]) -> None:
+    files = [copy / folder / "added.py" for folder in FOLDERS]
+    done = run([sys.executable, "-m", "ruff", *words, "--no-cache", *files], cwd=copy, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_an_example_is_built_in_whichever_module_is_imported_first(copy: Path, folder: str) -> None:
     module = folder.removeprefix("lab/").replace("/", ".") + "added"
