@@ -69,7 +69,7 @@ class Check:
 
     name: str
     ok: bool
-    finding: str
+    found: str  # key of doctor --json
     hint: str = ""
     needed: bool = True
     packages: tuple[str, ...] = ()
@@ -134,9 +134,9 @@ def check_libvirt() -> Check:
     try:
         number, text = library_version()
     except HostError as error:
-        return replace(miss, finding=_first_line(error), python=("libvirt-python",))
+        return replace(miss, found=_first_line(error), python=("libvirt-python",))
     if number < _NEEDED_LIBVIRT:
-        return replace(miss, finding=f"{text}; 9.0 or later is needed")
+        return replace(miss, found=f"{text}; 9.0 or later is needed")
 
     def connection() -> str:
         connect(EMBED)
@@ -168,19 +168,19 @@ def check_kvm() -> Check:
     try:
         verdict = any_verdict()
     except HostError as error:
-        return replace(miss, finding=_first_line(error))
+        return replace(miss, found=_first_line(error))
     if verdict is None:
         finding = "/dev/kvm opens; no guest has been tried in it since this host started"
-        return replace(miss, finding=finding, hint="numalab boot ring-4 -- true")
+        return replace(miss, found=finding, hint="numalab boot ring-4 -- true")
     finding = ", ".join(filter(None, [verdict.reason, verdict.age()]))
     if verdict.works:
-        return replace(miss, ok=True, finding=finding)
+        return replace(miss, ok=True, found=finding)
     hint = "none needed: emulation is used (--mode icount); timing figures need KVM"
     if unusable_device() is DeviceProblem.FORBIDDEN:
         hint = f"adduser {_user()} kvm, and log in again"
     elif verdict.at:
         hint += "; to try again: numalab doctor --probe-again"
-    return replace(miss, finding=finding, hint=hint)
+    return replace(miss, found=finding, hint=hint)
 
 
 def check_auto_mode() -> Check:
@@ -216,7 +216,7 @@ def check_program(program: str, package: str, option: str, use: str) -> Check:
         return lines[0].strip() if lines else str(path)
 
     check = _checked(miss, version)
-    return check if check.ok else replace(check, finding=f"{check.finding} ({use})")
+    return check if check.ok else replace(check, found=f"{check.found} ({use})")
 
 
 def check_header(name: str, package: str) -> Check:
@@ -256,11 +256,11 @@ def check_user_namespaces() -> Check:
     """Check that this user can build images."""
     miss = Check("user namespaces", False, "", "apt-get install uidmap")
     if os.getuid() == 0:
-        return replace(miss, ok=True, finding="root builds images without them", hint="")
+        return replace(miss, ok=True, found="root builds images without them", hint="")
     path = Path("/proc/sys/kernel/unprivileged_userns_clone")
     if path.exists() and path.read_text(encoding="ascii").strip() == "0":
         hint = "sysctl kernel.unprivileged_userns_clone=1"
-        return replace(miss, finding="images cannot be built without root", hint=hint)
+        return replace(miss, found="images cannot be built without root", hint=hint)
     return _checked(miss, lambda: str(find_program("newuidmap", "uidmap")))
 
 
@@ -306,9 +306,9 @@ def _checked(miss: Check, finding: Callable[[], str]) -> Check:
     try:
         return Check(miss.name, True, finding(), needed=miss.needed)
     except CommandFailed as error:
-        return replace(miss, finding=error.completed.stderr.strip()[:200] or "does not run")
+        return replace(miss, found=error.completed.stderr.strip()[:200] or "does not run")
     except HostError as error:
-        return replace(miss, finding=_first_line(error), hint=error.hint or miss.hint)
+        return replace(miss, found=_first_line(error), hint=error.hint or miss.hint)
 
 
 def _first_line(error: HostError) -> str:

@@ -110,7 +110,7 @@ def render_report(
                 "name": check.name,
                 "ok": check.ok,
                 "needed": check.needed,
-                "found": check.finding[:_MOST_TEXT],
+                "found": check.found[:_MOST_TEXT],
             }
             for check in checks
         ],

@@ -13,7 +13,7 @@ def test_every_miss_has_a_finding_and_a_hint() -> None:
     results = {check.name: check for check in checks.checks()}
     assert {"QEMU", "libvirt", "KVM", "trace-cmd", "memory", "disk", "hugepages"} <= results.keys()
     for check in results.values():
-        assert check.finding
+        assert check.found
         assert check.ok or check.hint or not check.needed
     disconnect_all()
 
@@ -28,7 +28,7 @@ def test_a_missing_program_has_a_command_that_installs_it(monkeypatch: pytest.Mo
     assert not results["QEMU"].ok
     assert results["QEMU"].hint == "apt-get install qemu-system-x86"
     assert results["trace-cmd"].hint == "apt-get install trace-cmd"
-    assert "trace-cmd is not installed" in results["trace-cmd"].finding
+    assert "trace-cmd is not installed" in results["trace-cmd"].found
     disconnect_all()
 
 

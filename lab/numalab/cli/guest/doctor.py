@@ -144,7 +144,7 @@ def _table(results: tuple[Check, ...]) -> Table:
     for heading in ("", "what", "found"):
         table.add_column(heading, overflow="fold")
     for check in results:
-        text = check.finding if check.ok else f"{check.finding}\n  hint: {check.hint}"
+        text = check.found if check.ok else f"{check.found}\n  hint: {check.hint}"
         table.add_row(_mark(check), check.name, text)
     return table
 
