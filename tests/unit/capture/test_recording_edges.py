@@ -58,4 +58,4 @@ def test_lost_events_are_told(tmp_path: Path, write: Any, topology: str | None) 
     page = write.page(1000, write.item(0, write.switch(7, b"x", 0, 8, b"y")), missed=5)
     by_name = measured(tmp_path, topology, write.trace_dat([page]))
     assert by_name.decoded.lost == 5
-    assert "events are missing at 1 places, 5 known by number" in by_name.notes
+    assert "at least 5 events are missing, at 1 places" in by_name.notes

@@ -233,7 +233,7 @@ def test_a_replay_on_one_kernel_fails_where_it_shows_what_the_file_rules_out(
     bench.rule = lambda kernel, seed: 5.0
     done = hunt("--replay", "--kernel", GOOD, "--output", tmp_path)
     assert bench.requested == [([GOOD], "icount")]
-    assert f"beside-the-mask on {GOOD}: NOT AS SAID: " in done.stderr
+    assert f"beside-the-mask on {GOOD}: UNEXPECTED: " in done.stderr
     assert done.exit_code == 1
 
 

@@ -160,7 +160,7 @@ def test_what_the_corpus_showed_on_other_kernels_is_what_is_stored() -> None:
     lines = (STORED / "replayed-on-other-kernels.txt").read_text(encoding="utf-8").splitlines()
     said = [line.partition(": ") for line in lines if " on debian-" in line and ": " in line]
     assert len(said) == 33
-    assert [place for place, _, what in said if what.startswith("NOT AS SAID")] == [
+    assert [place for place, _, what in said if what.startswith("UNEXPECTED")] == [
         "beside-the-mask on debian-7.3",
         "idle-after-sleep on debian-6.1",
         "mask-forgotten on debian-5.10",

@@ -69,8 +69,8 @@ def _text(made: Placement) -> Text:
     if rho is not None:
         lines.append(f"rank correlation of distances, guest with host: {rho:.2f}")
     if made.timing:
-        lines += ["timing figures will mean something", *(f"but: {c}" for c in made.disturbs)]
+        lines += ["timing measures are valid", *(f"but: {c}" for c in made.disturbs)]
     else:
-        reason = "" if made.mode == "kvm" else f" (nor would any in mode {made.mode})"
-        lines.append(f"timing figures will mean nothing{reason}; placement figures hold")
+        reason = "" if made.mode == "kvm" else f" in mode {made.mode}"
+        lines.append(f"timing measures are not valid{reason}; placement measures are")
     return Text("\n".join(lines))

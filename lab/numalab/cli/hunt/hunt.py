@@ -244,13 +244,13 @@ def _replay(
 
             done = replay(path.stem, case, table, wanted[path.stem], boots)
             for row in done:
-                how = "ok" if row.passes else "NOT AS SAID"
+                how = "ok" if row.passes else "UNEXPECTED"
                 say(f"{row.case} on {row.kernel}: {how}: {row.seen}")
             rows += done
     if junit is not None:
         write_text(junit, render_replay_junit(rows))
     bad = [row for row in rows if not row.passes]
-    emit(rows, as_json, f"{len(rows)} done, {len(bad)} not as the file says")
+    emit(rows, as_json, f"{len(rows)} done, {len(bad)} unexpected")
     if bad:
         raise typer.Exit(1)
 

@@ -101,7 +101,7 @@ def _timing(timing: Timing | None, proof: Proof) -> Iterable[document.PlacementF
     if timing is None:
         return
     if timing.means:
-        text = "; ".join(["mean something", *map(str, timing.disturbs)])
+        text = "; ".join(["valid", *map(str, timing.disturbs)])
     else:
-        text = f"mean nothing: {'; '.join(against(timing, proof))}"
+        text = f"not valid: {'; '.join(against(timing, proof))}"
     yield document.PlacementFact("timing figures", document.ANY, text)

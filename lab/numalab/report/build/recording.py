@@ -133,7 +133,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = list(decoded.problems)
     if decoded.gaps:
-        notes.append(f"events are missing at {decoded.gaps} places, {decoded.lost} known by number")
+        notes.append(f"at least {decoded.lost} events are missing, at {decoded.gaps} places")
     if decoded.unsound or decoded.unreadable:
         notes.append(
             f"{decoded.unsound} pages are damaged, {decoded.unreadable} records fit no event format"
@@ -145,7 +145,7 @@ def _notes(
             if not present
         ]
         notes.append(
-            f"no marker numalab: {' nor '.join(missing)}; the recording's own stands for it"
+            f"no marker numalab: {' nor '.join(missing)}; the recording begins or ends the window"
         )
     excused = families_that_may_be_never()
     if topology is None:

@@ -193,6 +193,6 @@ class PerfettoFormat:
                     file.writelines(parts)
                 written.append(path)
         if not written:
-            reason = "no run tells who ran: it needs sched:sched_switch in the study's [capture]"
+            reason = "no run recorded sched:sched_switch: add it to [capture] of the study"
             raise UserError(reason, file=results.path)
         return "".join(f"{path}\n" for path in written)

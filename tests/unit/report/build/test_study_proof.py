@@ -64,9 +64,7 @@ def test_the_proof_of_a_run_is_shown_row_by_row() -> None:
             " faults",
         ),
         document.PlacementFact("stolen by a hypervisor below", "any", "30 ms of host CPU 5"),
-        document.PlacementFact(
-            "timing figures", "any", "mean something; KSM merges pages of guests"
-        ),
+        document.PlacementFact("timing figures", "any", "valid; KSM merges pages of guests"),
     )
     assert placement_line(PROOF, TIMING) == (
         "one host CPU for each vCPU; timing was disturbed: KSM merges pages of guests"
@@ -87,9 +85,9 @@ def test_timing_figures_that_mean_nothing() -> None:
     timing = Timing(False, (Doubt.PLAN, Doubt.MISPLACED), ())
     gone = Misplaced(MisplacedKind.GONE, "12")
     (row,) = proof_rows(replace(EMPTY, note="overcommitted", differs=(gone,)), timing)
-    assert row.read_back == "mean nothing: overcommitted; vCPU thread 12 is gone"
+    assert row.read_back == "not valid: overcommitted; vCPU thread 12 is gone"
     (row,) = proof_rows(EMPTY, Timing(False, (Doubt.MODE,), ()))
-    assert row.read_back == "mean nothing: not in kvm mode"
+    assert row.read_back == "not valid: not in kvm mode"
 
 
 def test_a_run_without_a_proof_says_so() -> None:
