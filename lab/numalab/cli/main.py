@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import version
 from itertools import takewhile
 from typing import Annotated, Any, NoReturn
 
@@ -16,7 +15,6 @@ from typer.core import TyperGroup
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, did_you_mean, shown
-from numalab.plugins import explain_fault
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -96,9 +94,15 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
     except Exception as error:  # no command ends with a traceback
         if debug:
             traceback.print_exc()
-        code, message = _explained(explain_fault(error) or error)
+        code, message = _explained(_fault_of_plugin(error) or error)
         say(f"numalab: {message}")
         return code
+
+
+def _fault_of_plugin(error: Exception) -> UserError | None:
+    """Return an error that names the plug-in which raised `error`; None for any other error."""
+    plugins = sys.modules.get("numalab.plugins")  # no plug-in runs unless it is imported
+    return plugins.explain_fault(error) if plugins else None
 
 
 def _run() -> int:
@@ -173,8 +177,11 @@ def _listed_only() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only this option needs them
+
+        from numalab.doctor.checks import components  # noqa: PLC0415
+
         print(f"numalab {version('numalab')}")
-        from numalab.doctor.checks import components  # noqa: PLC0415 - only this option needs it
 
         for name, release in components():
             print(f"{name} {release}")

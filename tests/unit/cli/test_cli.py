@@ -37,6 +37,15 @@ def test_help_lists_every_command() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
+def test_help_imports_no_slow_library() -> None:
+    argv = [NUMALAB[0], "-X", "importtime", *NUMALAB[1:], "--help"]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stderr.splitlines()
+    modules = {line.rpartition("|")[2].strip() for line in lines}
+    assert "numalab.cli.main" in modules
+    slow = {"importlib.metadata", "jinja2", "libvirt", "numpy", "polars", "pydantic", "rich"}
+    assert not modules & slow
+
+
 def help_texts(command: Any) -> Iterator[str]:
     yield command.get_help(typer.Context(command))
     for subcommand in getattr(command, "commands", {}).values():
