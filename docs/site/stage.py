@@ -5,9 +5,13 @@
 The layout is the repository's, so that links between pages hold there as well as here.
 """
 
+import os
 import shutil
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir
+from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 
 from numalab.report.build.publish import links, publish
@@ -33,8 +37,11 @@ def main(target: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
     pages = ["# The pages of the examples", "", "Built from the stored runs of each.", ""]
-    for plan in sorted(ROOT.glob("reports/examples/*/changelog.txt")):
-        pages += report(plan.parent, target / plan.parent.relative_to(ROOT))
+    examples = [path.parent for path in sorted(ROOT.glob("reports/examples/*/changelog.txt"))]
+    jobs = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # polars' threads: no fork
+        targets = [target / example.relative_to(ROOT) for example in examples]
+        pages += chain.from_iterable(pool.map(report, examples, targets))
     (target / "reports/examples/pages.md").write_text("\n".join(pages), encoding="utf-8")
 
 
@@ -56,4 +63,4 @@ def report(example: Path, target: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]).absolute())

@@ -142,6 +142,8 @@ def printable(text: str) -> str:
 
     Such a character could act on a terminal or reorder a line; it becomes text like `\\u202e`.
     """
+    if text.isprintable():
+        return text
     return "".join(
         _escape(char) if unicodedata.category(char) in {"Cc", "Cf", "Cs"} else char for char in text
     )
