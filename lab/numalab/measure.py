@@ -25,12 +25,20 @@ class MeasureKind(StrEnum):
 
     `placement` (which CPU or node, how often) holds in every mode, and on hardware as far as the
     clock of the mode is like hardware's; `modelled` is a time or count of the model of mode timed;
-    `timing` comes from a clock or counters of the CPU.
+    `timing` comes from a clock or counters of the CPU. An `identifier` (a CPU number, a task, an
+    address) is a name: it has no mean, and is never compared.
     """
 
     PLACEMENT = "placement"
     MODELLED = "modelled"
     TIMING = "timing"
+    IDENTIFIER = "identifier"
+
+
+# A figure in one of these units, which are in the singular, is the number of one such thing.
+IDENTIFIER_UNITS = frozenset(
+    {"address", "core", "cpu", "cpu number", "id", "identifier", "node", "pid", "tid"}
+)
 
 
 class SourceKind(StrEnum):
@@ -79,6 +87,12 @@ class MeasureInfo:
     def source(self) -> str:
         """The sources as one text, which `parse_sources` reads."""
         return "; ".join(map(str, self.sources))
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether a figure is a name, by its kind or by a unit without a better direction."""
+        unit = self.direction is Direction.NONE and self.unit.casefold() in IDENTIFIER_UNITS
+        return self.kind is MeasureKind.IDENTIFIER or unit
 
     def comes_from(self, kind: SourceKind) -> bool:
         """Say whether some of it was read at this kind of source."""

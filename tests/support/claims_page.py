@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from numalab.places import project_dir
 from numalab.report.build.study import gather
-from numalab.report.document import ClaimOutcome
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.results.layout import Results
 from numalab.results.plan import Cell
 from numalab.study.claims import Claim

@@ -91,9 +91,10 @@ def compare_variants(
 
     `variants` holds the values of the runs by measure, for each variant. The key measures are one
     family of Holm's correction and all other measures a second one, so that a hundred counters do
-    not hide a change of a key measure.
+    not hide a change of a key measure. Identifiers are left out.
     """
     families: list[list[MeasureInfo]] = [[], []]
+    measures = [info for info in measures if not info.is_identifier]
     for info in measures:
         families[info.name not in key_measures].append(info)
     base, *compared_sides = variants.values()

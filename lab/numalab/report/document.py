@@ -7,49 +7,41 @@ a key changes its meaning or goes away; a new key does not raise it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import Field, computed_field
 
 from numalab.analysis.findings import Findings
-from numalab.measure import ClaimVerdict, Direction, MeasureInfo, MeasureKind
+from numalab.measure import MeasureInfo
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.json_fields import Measured, NotInJson, serialised_as
+from numalab.report.differences import (
+    CellDifferences,
+    compared,
+    in_cell,
+    over_all_cells,
+    ranked,
+)
+from numalab.report.json_fields import (
+    MachineLayout,
+    Measured,
+    MeasureDefinition,
+    NotInJson,
+    serialised_as,
+)
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline
 from numalab.results.manifest import RunStatus
 from numalab.results.plan import Cell
 from numalab.topology.sched_domains import CpuDomains
-from numalab.topology.topology import Node, Topology
+from numalab.topology.topology import Topology
 
 FORMAT: Literal["numalab-report"] = "numalab-report"
 VERSION: Literal[2] = 2
-Standing = Literal["for", "against", "neither"]
 ANY, ANY_NODE = "any", "any host node"  # as the requested placement: nothing in particular
 NOT_RUN = "not run"  # the status of a planned run that was never started
-
-
-@dataclass(frozen=True)
-class MachineLayout:
-    """The machine; `distances` as `[from][to]`."""
-
-    name: str
-    summary: str
-    nodes: tuple[Node, ...]
-    distances: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class MeasureDefinition:
-    """The definition of a measure; `source` is where its figures were read."""
-
-    name: str
-    unit: str
-    direction: Direction
-    kind: MeasureKind
-    definition: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -161,45 +153,6 @@ class RunFindings:
     variant: str
     run: str
     findings: Findings
-
-
-@dataclass(frozen=True)
-class ClaimOutcome:
-    """A claim of the study, the measured figures, and the verdict.
-
-    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`.
-    `published` is the figure that the source gives. A claim that is not `required` always holds.
-    """
-
-    text: str
-    expected: str
-    measured: str
-    holds: bool
-    measure: str = ""
-    kind: str = ""
-    published: str = ""
-    verdict: NotInJson[ClaimVerdict | Literal[""]] = ""
-    required: bool = True
-    reason: NotInJson[str] = ""
-
-    @property
-    def standing(self) -> Standing:
-        """Whether the result supports the source, contradicts it, or neither."""
-        if not self.holds or self.verdict == "opposite":
-            return "against"
-        return "for" if self.verdict in {"", "reproduced"} else "neither"
-
-    @computed_field(alias="verdict")
-    @property
-    def verdict_text(self) -> str:
-        """The verdict in words, with its reason."""
-        why = f" because {self.reason}" if self.reason else ""
-        return f"{self.verdict_in_mode}{why}"
-
-    @property
-    def verdict_in_mode(self) -> str:
-        """The verdict in words, without its reason."""
-        return f"{self.verdict} in this mode" if self.reason else self.verdict
 
 
 @dataclass(frozen=True)
@@ -361,6 +314,18 @@ class StudyResults:
             return None
         finished = self.planned - len(runs)
         return Unfinished(self.cells, len(self.reports), self.planned, finished, runs)
+
+    @computed_field
+    @cached_property
+    def differences(self) -> tuple[CellDifferences, ...]:
+        """What differs, by cell: first the cells with something worse, then better, different."""
+        cells = over_all_cells(
+            [compared(cell.measures, cell.key_measures, cell.comparisons) for cell in self.reports]
+        )
+        return ranked(
+            in_cell(report.cell, report.topology.name, report.workload.label, every)
+            for report, every in zip(self.reports, cells, strict=True)
+        )
 
     @property
     def holds(self) -> bool:

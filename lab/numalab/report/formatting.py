@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from math import ceil, log10
 
 from numalab.measure import MeasureInfo
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.document import CellReport, ClaimOutcome
+from numalab.report.differences import MeasureDifference
+from numalab.report.document import CellReport
 from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
 from numalab.statistics.summary import Summary
 from numalab.units import runs_of
@@ -73,13 +75,20 @@ def change(comparison: MeasureComparison, index: int) -> str:
     Whole percents as in kernel changelogs, one decimal below 10 %; from ten times as much
     on, a factor (`x122`).
     """
-    percent = comparison.changes[index]
+    return _change(comparison.changes[index], comparison.summaries[0], comparison.summaries[index])
+
+
+def change_of(versus: Comparison) -> str:
+    """Write the change of one comparison, as `change` does."""
+    return _change(versus.change, versus.before, versus.after)
+
+
+def _change(percent: float | None, base: Summary | None, other: Summary | None) -> str:
     if percent is not None and percent >= 900:
         return f"x{1 + percent / 100:.0f}"
     if percent is not None:
         text = f"{percent:+.0f}%" if abs(percent) >= 10 else f"{percent:+.1f}%"
         return "0%" if text in {"+0.0%", "-0.0%"} else text
-    base, other = comparison.summaries[0], comparison.summaries[index]
     if base is None or other is None:
         return NOT_SUPPORTED
     return "0%" if other.mean == base.mean else FROM_ZERO
@@ -101,6 +110,21 @@ def interval(comparison: Comparison | None) -> str:
         return " .. ".join(ends)
     places = 1 if max(abs(low), abs(high)) < 10 else 0
     return f"{low:+.{places}f}% .. {high:+.{places}f}%"
+
+
+def difference_text(difference: MeasureDifference) -> str:
+    """Write a difference in one line: `wait 12 to 16 ms, +33% (95 %: +30% .. +36%), worse`."""
+    versus = difference.comparison
+    places = row_decimals([versus.before, versus.after])
+    means = (
+        number(side.mean if side else None, places, grouped=True)
+        for side in (versus.before, versus.after)
+    )
+    ends = interval(versus)
+    return (
+        f"{difference.measure} {' to '.join(means)} {difference.unit}, {change_of(versus)}"
+        f"{f' (95 %: {ends})' if ends else ''}, {difference.outcome}"
+    )
 
 
 def p_value(value: float) -> str:

@@ -34,6 +34,7 @@ _TIMING_NOTES: Mapping[Mode, str] = {
     "timed": f"timing: virtual time of CPUs that run side by side, {_VIRTUAL}",
     "recording": "timing: the trace clock of the machine that was recorded",
 }
+IDENTIFIER_NOTE = "identifier: a name such as a CPU number; not compared"
 MODELLED_NOTE = (
     "modelled: simulated from instructions, caches, distances and queues (mode timed); "
     "repeatable, but not the time of any hardware"
@@ -81,4 +82,6 @@ class RunMode:
                 return self.placement
             case MeasureKind.MODELLED:
                 return MODELLED_NOTE
+            case MeasureKind.IDENTIFIER:
+                return IDENTIFIER_NOTE
         return self.timing

@@ -219,7 +219,12 @@ def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cel
         return _Cell(CellVersus(name, kernels, False, (reason,), (), seeds), ())
     differs = [*always, *_differences(_INPUTS, old, new)]
     host = [] if old[0].manifest.mode in DETERMINISTIC else _differences(_HOST, old, new)
-    names = dict.fromkeys(name for run in [*old, *new] for name in run.measures)
+    names = dict.fromkeys(
+        name
+        for run in [*old, *new]
+        for name, measure in run.measures.items()
+        if not measure.info.is_identifier
+    )
     rows = tuple(_measure(measure, old, new, differs, host) for measure in names)
     images = {run.manifest.kernel.bzimage_sha256 for run in [*old, *new]}
     versus = CellVersus(name, kernels, len(images) == 1, tuple(differs), (), seeds)

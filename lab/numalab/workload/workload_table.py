@@ -65,8 +65,9 @@ class MetricTable(Document):
     """The unit of the number."""
     direction: Literal["lower", "higher", "none"]
     """Which way is better."""
-    kind: Literal["placement", "timing"]
-    """Whether the number depends on time."""
+    kind: Literal["placement", "timing", "identifier"]
+    """`timing` depends on time, `placement` does not; an `identifier` (a CPU number, an address) is
+    stored and never compared."""
     required: bool = True
     """A run without this number fails."""
     percentile: float | None = Field(default=None, gt=0, lt=100)
@@ -79,6 +80,12 @@ class MetricTable(Document):
         if pattern and ("value" not in groups or set(groups) - {"value", "label", "samples"}):
             raise ValueError("needs the group (?P<value>...), and may have (?P<label>...)")
         return pattern
+
+    @model_validator(mode="after")
+    def _has_no_better_name(self) -> "MetricTable":
+        if self.kind == "identifier" and self.direction != "none":
+            raise ValueError('kind = "identifier" needs direction = "none": no name is better')
+        return self
 
     @model_validator(mode="after")
     def _counts_samples(self) -> "MetricTable":

@@ -196,7 +196,13 @@ def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
         variants=whole.variants[:1],
         runs=failed,
         comparisons=tuple(
-            replace(row, summaries=row.summaries[:1], changes=row.changes[:1], names=("before",))
+            replace(
+                row,
+                summaries=row.summaries[:1],
+                changes=row.changes[:1],
+                versus=row.versus[:1],
+                names=("before",),
+            )
             for row in whole.comparisons
         ),
         sched_domains=whole.sched_domains[:1],

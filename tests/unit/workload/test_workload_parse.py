@@ -52,7 +52,7 @@ def test_bound_hogs_print_a_line_for_each_hog() -> None:
         ("hog_last_cpu", "1", 3.0),
         ("throughput", "", 70365949.3),
     ]
-    assert {m.kind for m in metrics if m.name == "hog_last_cpu"} == {"placement"}
+    assert {m.kind for m in metrics if m.name == "hog_last_cpu"} == {"identifier"}
 
 
 def test_perf_bench_numa_mem() -> None:

@@ -117,8 +117,9 @@ def register_measure(
     """Add one measure; a decorator of the function that computes it.
 
     The function's docstring is the definition that reports show. `direction` is `lower`, `higher`
-    or `none`: which way is better. `kind` is `placement` or `timing`. The value is None for a run
-    that did not record all of `events`, such as `sched_wakeup`.
+    or `none`: which way is better. `kind` is `placement`, `timing`, or `identifier` for a figure
+    that is a name, such as a CPU number, and is not compared. The value is None for a run that did
+    not record all of `events`, such as `sched_wakeup`.
 
         @register_measure("exits", unit="tasks", events=["sched_process_exit"])
         def exits(run: Recording) -> int:
@@ -128,6 +129,8 @@ def register_measure(
 
     if not re.fullmatch(r"[A-Za-z]\w{0,63}", name, re.ASCII):
         raise UserError(f"{name[:80]!r} is no name of a measure: use letters, digits and _")
+    if kind == MeasureKind.IDENTIFIER and direction != NONE:
+        raise UserError(f"{name} is an identifier and needs direction='none': no name is better")
 
     def add(function: Callable[[Recording], Number]) -> Callable[[Recording], Number]:
         definition = " ".join((inspect.getdoc(function) or name).split())

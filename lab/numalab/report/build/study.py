@@ -10,6 +10,7 @@ from numalab.report import document
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
 from numalab.report.build.verdicts import family_size, judge
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
@@ -202,7 +203,7 @@ def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
         yield document.RunFindings(run.manifest.variant, run.id, load_findings(run.directory))
 
 
-def _verdict(claims: Sequence[document.ClaimOutcome], finished: int, planned: int) -> str:
+def _verdict(claims: Sequence[ClaimOutcome], finished: int, planned: int) -> str:
     """Write whether the required claims hold, else the verdicts on the claims."""
     required = [claim for claim in claims if claim.required]
     broken = [claim.text for claim in required if not claim.holds]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from numalab.campaign.stopping import PRECISION
 from numalab.measure import ClaimVerdict, Direction, MeasureKind
-from numalab.report import document
 from numalab.report.build.placement_rows import against
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, of_variant
 from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
@@ -16,7 +16,7 @@ from numalab.units import runs_of
 _WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
 
 
-def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> document.ClaimOutcome:
+def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> ClaimOutcome:
     """Judge a claim by the runs of its cell.
 
     `family` is the number of the cell's claims that compare variants (`family_size`).
@@ -53,14 +53,14 @@ def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
     return unit, kind
 
 
-def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> document.ClaimOutcome:
+def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     values = [run.value(claim.measure) for run in runs]
     numbers = [value for value in values if value is not None]
     unit, kind = _unit_and_kind(claim, runs)
     measured = (
         f"{_figure(min(numbers))} to {_figure(max(numbers))} {unit}" if numbers else "not measured"
     )
-    return document.ClaimOutcome(
+    return ClaimOutcome(
         text=claim.text,
         expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
         measured=f"{measured} ({runs_of(len(values))})",
@@ -78,7 +78,7 @@ _ICOUNT = (
 _TCG = "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
 
 
-def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.ClaimOutcome:
+def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> ClaimOutcome:
     before, after = of_variant(runs, claim.from_variant), of_variant(runs, claim.to)
     sides: Iterable[Sequence[float | None]] = (
         [run.value(claim.measure) for run in side] for side in (before, after)
@@ -89,7 +89,7 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> document.
     versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
     verdict, reason = _judged(claim, versus, kind, [*before, *after])
-    return document.ClaimOutcome(
+    return ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
         measured=_measured(versus, unit, claim.statistic),

@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from numalab.report import formatting
-from numalab.report.document import CellReport, ClaimOutcome, StudyResults, UnreportedCell
+from numalab.report.claim_outcome import ClaimOutcome
+from numalab.report.document import CellReport, StudyResults, UnreportedCell
 from numalab.report.formats.format import register_format
 
 # Characters that XML 1.0 cannot hold, even escaped (section 2.2, Char).

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from numalab.report import formatting
 from numalab.report.cell_tables import SHOWN, listed_comparisons
+from numalab.report.claim_outcome import ClaimOutcome, Standing
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.document import CellReport, ClaimOutcome, Standing, StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results

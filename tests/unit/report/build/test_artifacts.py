@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from numalab.report.build.artifacts import announce, write_artifacts
-from numalab.report.document import ClaimOutcome, StudyResults, UnreportedCell
+from numalab.report.claim_outcome import ClaimOutcome
+from numalab.report.document import StudyResults, UnreportedCell
 from numalab.report.formats.annotations import (
     Problem,
     problems,

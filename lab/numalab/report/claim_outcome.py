@@ -1,0 +1,50 @@
+"""The verdict on a claim of a study, with the figures behind it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import computed_field
+
+from numalab.measure import ClaimVerdict
+from numalab.report.json_fields import NotInJson
+
+Standing = Literal["for", "against", "neither"]
+
+
+@dataclass(frozen=True)
+class ClaimOutcome:
+    """A claim of the study, the measured figures, and the verdict.
+
+    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`.
+    `published` is the figure that the source gives. A claim that is not `required` always holds.
+    """
+
+    text: str
+    expected: str
+    measured: str
+    holds: bool
+    measure: str = ""
+    kind: str = ""
+    published: str = ""
+    verdict: NotInJson[ClaimVerdict | Literal[""]] = ""
+    required: bool = True
+    reason: NotInJson[str] = ""
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the result supports the source, contradicts it, or neither."""
+        if not self.holds or self.verdict == "opposite":
+            return "against"
+        return "for" if self.verdict in {"", "reproduced"} else "neither"
+
+    @computed_field(alias="verdict")
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words, with its reason."""
+        why = f" because {self.reason}" if self.reason else ""
+        return f"{self.verdict_in_mode}{why}"
+
+    @property
+    def verdict_in_mode(self) -> str:
+        """The verdict in words, without its reason."""
+        return f"{self.verdict} in this mode" if self.reason else self.verdict
