@@ -100,7 +100,7 @@ sbom: setup ## The wheel's bill of materials, numalab.cdx.json, from requirement
 	@$(BIN)/python .ci/sbom.py
 
 audit: setup ## Known vulnerabilities of the Python packages, security updates this machine lacks
-	@$(BIN)/python .ci/audit.py
+	@$(BIN)/python .ci/audit.py $(PACKAGES)
 
 clean: ## Remove what was built here (not the cache of kernels and images)
 	@rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,6 +1,9 @@
 """Looks for known vulnerabilities: in the pinned Python packages and in this host's packages.
 
-    python .ci/audit.py
+    python .ci/audit.py [PACKAGE...]
+
+PACKAGE: the Debian packages that numalab needs. Updates of these and of what they depend on are
+named; build/audit.txt lists everything.
 
 Exits with 0 when none is known, with 1 when some are, and with 3 when there is no data: a package
 that could not be looked up is never counted as a good one.
@@ -14,13 +17,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from numalab.errors import HostError, UserError
 from numalab.process import find_program, run
 from numalab.source.debian_packages import update_lists
 
-LOCK = Path(__file__).parents[1] / "requirements-dev.lock"
+ROOT = Path(__file__).parents[1]
+LOCK, FULL_LIST = ROOT / "requirements-dev.lock", ROOT / "build" / "audit.txt"
 # What pip-audit can get its data from: the registry's JSON API, and https://osv.dev.
 SERVICES = (("--vulnerability-service=pypi",), ("--vulnerability-service=osv",))
 # A package with a published vulnerability (CVE-2021-31542). Data without it is no data: some
@@ -28,6 +33,7 @@ SERVICES = (("--vulnerability-service=pypi",), ("--vulnerability-service=osv",))
 _CANARY = "django"
 _CANARY_LINE = f"{_CANARY}==3.2 --hash=sha256:{'0' * 64}\n"
 # `Inst libssl3 [3.0.11-1] (3.0.17-1 Debian:12.12/oldstable, Debian-Security:12/... [amd64])`
+_SHOWN = 10  # vulnerable packages that are printed
 _UPGRADE = re.compile(r"^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)", re.M)
 
 
@@ -105,12 +111,49 @@ def audit_debian() -> tuple[str, ...]:
     return security_updates(done.stdout)
 
 
+def needed_sources(packages: Sequence[str], needed: Sequence[str]) -> tuple[str, ...]:
+    """Return the source packages of those `packages` that `needed` are or depend on."""
+    kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
+    words = ["depends", "--recurse", "--installed", *(f"--no-{kind}" for kind in kinds)]
+    listed = run([find_program("apt-cache", "apt"), *words, *needed], check=False).stdout
+    wanted = sorted({line for line in listed.splitlines() if line[:1].isalnum()} & set(packages))
+    if not wanted:
+        return ()
+    query = find_program("dpkg-query", "dpkg")
+    argv: list[str | Path] = [query, "--show", "--showformat=${source:Package}\n", *wanted]
+    return tuple(sorted(set(run(argv, check=False).stdout.split())))
+
+
 def main() -> int:
-    """Print both audits, and return the exit code."""
-    return max(
-        _print("Python", "known vulnerabilities in requirements-dev.lock", _python_lines),
-        _print("Debian", "security updates that this host lacks", audit_debian),
-    )
+    """Print both audits in short, write them whole to build/audit.txt; return the exit code."""
+    python, debian = _report(_python_lines), _report(audit_debian)
+    print(f"Python: {python.reason or python_summary(python.lines)}")
+    print(f"Debian: {debian.reason or _debian_summary(debian.lines)}")
+    if python.lines or debian.lines:
+        FULL_LIST.parent.mkdir(exist_ok=True)
+        FULL_LIST.write_text("".join(f"{line}\n" for line in python.lines + debian.lines), "utf-8")
+        print(f"All, with versions: {FULL_LIST.relative_to(ROOT)}")
+    return max(python.exit_code, debian.exit_code)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one audit found, or why it has no data."""
+
+    lines: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """3 without data, 1 with findings, else 0."""
+        return 3 if self.reason else int(bool(self.lines))
+
+
+def _report(audit: Callable[[], tuple[str, ...]]) -> Report:
+    try:
+        return Report(audit())
+    except NoData as none:
+        return Report(reason=str(none))
 
 
 def _python_lines() -> tuple[str, ...]:
@@ -118,16 +161,23 @@ def _python_lines() -> tuple[str, ...]:
     return tuple(f"{package}: {', '.join(ids)}" for package, ids in vulnerable.items())
 
 
-def _print(title: str, what: str, audit: Callable[[], Sequence[str]]) -> int:
-    try:
-        lines = audit()
-    except NoData as none:
-        print(f"{title}: {none}")
-        return 3
-    print(f"{title}: {what}: {len(lines) or 'none'}")
-    for line in lines:
-        print(f"  {line}")
-    return 1 if lines else 0
+def python_summary(lines: Sequence[str]) -> str:
+    """Return the number of vulnerable packages; list first those that a new version fixes."""
+    ranked = sorted(lines, key=lambda line: "fixed in" not in line)
+    shown = [f"\n  {line}" for line in ranked[:_SHOWN]]
+    more = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    number = len(lines) or "none"
+    return f"known vulnerabilities in requirements-dev.lock: {number}{''.join(shown)}{more}"
+
+
+def _debian_summary(lines: Sequence[str]) -> str:
+    if not lines:
+        return "security updates that this host lacks: none"
+    sources = needed_sources([line.split()[0] for line in lines], sys.argv[1:])
+    needed = f"security updates that this host lacks: {len(lines)}; numalab needs those of"
+    text = f"{needed} {', '.join(sources) or 'none of them'}"
+    text = fill(text, width=92, subsequent_indent="  ", break_on_hyphens=False)
+    return f"{text}\n  fix: sudo apt-get update && sudo apt-get upgrade"
 
 
 def _ask(wanted: Path, options: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 import audit
-from audit import NoData, audit_debian, audit_python, parse_answer, security_updates
+from audit import (
+    NoData,
+    audit_debian,
+    audit_python,
+    needed_sources,
+    parse_answer,
+    security_updates,
+)
 from numalab.source.debian_packages import Mirror
 
 Reply = Callable[[str], tuple[int, Any]]  # a package's name -> status and JSON
@@ -155,16 +162,23 @@ def test_a_mirror_that_cannot_be_reached_is_no_data(
 
 
 @pytest.mark.parametrize(
-    ("python", "debian", "code"),
-    [({}, (), 0), ({"a 1": ("X",)}, (), 1), ({}, ("b 1 -> 2",), 1), (None, ("b 1 -> 2",), 3)],
+    ("findings", "code"),
+    [
+        (({}, ()), 0),
+        (({"a 1": ("X",)}, ()), 1),
+        (({}, ("b 1 -> 2",)), 1),
+        ((None, ("b 1 -> 2",)), 3),
+    ],
 )
 def test_the_exit_code_says_what_was_found(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    python: dict[str, tuple[str, ...]] | None,
-    debian: tuple[str, ...],
+    tmp_path: Path,
+    findings: tuple[dict[str, tuple[str, ...]] | None, tuple[str, ...]],
     code: int,
 ) -> None:
+    python, debian = findings
+
     def answer(_: Path) -> dict[str, tuple[str, ...]]:
         if python is None:
             raise NoData("no vulnerability data can be reached")
@@ -172,7 +186,25 @@ def test_the_exit_code_says_what_was_found(
 
     monkeypatch.setattr(audit, "audit_python", answer)
     monkeypatch.setattr(audit, "audit_debian", lambda: debian)
+    monkeypatch.setattr(audit, "ROOT", tmp_path)
+    monkeypatch.setattr(audit, "FULL_LIST", tmp_path / "build/audit.txt")
+    monkeypatch.setattr("sys.argv", ["audit.py"])
     assert audit.main() == code
     said = capsys.readouterr().out
     assert ("no vulnerability data can be reached" in said) == (python is None)
-    assert ("b 1 -> 2" in said) == bool(debian)
+    assert ("lacks: 1; numalab needs those of none of them" in said) == bool(debian)
+    written = audit.FULL_LIST.read_text().splitlines() if code and (python or debian) else []
+    assert written == [*(["a 1: X"] if python else []), *debian]
+
+
+def test_a_package_that_a_new_version_fixes_comes_first() -> None:
+    lines = [f"p{number} 1: X-{number}" for number in range(12)] + ["q 1: Y (fixed in 2)"]
+    first, second, *_, last = audit.python_summary(lines).splitlines()
+    assert first.endswith(": 13") and second == "  q 1: Y (fixed in 2)"
+    assert last == "  and 3 more"
+
+
+def test_updates_that_numalab_needs_are_named_by_their_source() -> None:
+    """bash depends on libc6, of the source glibc; nothing that it needs depends on git."""
+    assert needed_sources(["libc6", "git"], ["bash"]) == ("glibc",)
+    assert needed_sources(["git"], ["bash"]) == ()
