@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from numalab.campaign.measure import check_topology
+from numalab.campaign.check import check_topology
 from numalab.capture.samples import MAX_LINES
 from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import LabError
@@ -65,7 +65,9 @@ def case(seed: int, scratch: Path) -> str:
     asked: dict[str, str | int | float] = {"start_node": 1, "allowed_nodes": "1,3"}
     files = RunFiles(directory)
     try:
-        check_topology(topology, find_kernel("debian-6.12"), files, reserved_mib=0, allow=True)
+        check_topology(
+            topology, find_kernel("debian-6.12"), files.guest_view, reserved_mib=0, allow=True
+        )
         files.measure(topology, resolve(workload, asked, topology), CAPTURE)
     except (LabError, OSError, ValueError) as error:  # those that a run fails by, and no other
         assert len(str(error)) < 20_000

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from numalab.campaign.build import with_kernel
-from numalab.campaign.measure import check_topology
+from numalab.campaign.check import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.kernel.initramfs import make_initramfs
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec, find_kernel, load_kernels
-from numalab.results.run_files import RunFiles
+from numalab.results.guest_output import read_guest_view
 from support.guest_types import Boot, MakeMachine
 from support.trace_report import assert_as_reported
 
@@ -88,7 +88,7 @@ def test_another_version_is_as_predicted(
     differences = check_topology(
         machine.topology,
         spec,
-        RunFiles(run_dir),
+        read_guest_view(run_dir),
         reserved_mib=machine.trace_memory_mib,
         allow=True,
     )

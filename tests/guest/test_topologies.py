@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.measure import check_topology
+from numalab.campaign.check import check_topology
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.kernel_specs import find_kernel
-from numalab.results.run_files import RunFiles
+from numalab.results.guest_output import read_guest_view
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.predict.prediction import predict
@@ -28,7 +28,7 @@ def agrees(boot: Boot, make_machine: MakeMachine, topology: str, kernel: str) ->
     differences = check_topology(
         machine.topology,
         spec,
-        RunFiles(run_dir),
+        read_guest_view(run_dir),
         reserved_mib=machine.trace_memory_mib,
         allow=True,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.campaign.build import Builds, with_choice, with_kernel
-from numalab.campaign.measure import check_topology, kernel_remarks
+from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.errors import GuestLost, LabError, UserError
 from numalab.files import left_by_guest, reading
 from numalab.guest.console import Beat
@@ -20,7 +20,7 @@ from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
-from numalab.results.run_files import RunFiles
+from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.topology import Topology
@@ -75,14 +75,15 @@ def boot(
         outcome = run_guest(
             machine, job, directory, connection=connection, limits=limits, on_beat=on_beat
         )
+        view = read_guest_view(directory)
         differences = check_topology(
             machine.topology,
             kernel,
-            RunFiles(directory),
+            view,
             reserved_mib=machine.trace_memory_mib,
             allow=allow_mismatch,
         )
-        unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(RunFiles(directory)))
+        unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
         outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep)

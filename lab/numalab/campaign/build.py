@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numalab.emulator.emulator_artifact import ensure_emulator
 from numalab.emulator.emulator_specs import emulator_for
@@ -16,9 +17,11 @@ from numalab.machine.model import Machine
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
-from numalab.study.plan import Plan
 from numalab.workload.workload import BoundWorkload
 from numalab.workload.workload_files import build_workload
+
+if TYPE_CHECKING:  # it imports the measures and their tables, which `boot` does not need
+    from numalab.study.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class Setting:
 class BuiltStudy:
     """A plan whose inputs are built, and the results that its runs go to."""
 
-    plan: Plan
+    plan: "Plan"
     builds: Builds
     results: Results
     setting: Setting
 
 
 def build_study(
-    plan: Plan,
+    plan: "Plan",
     results: Results,
     mode: str,
     *,
@@ -86,7 +89,7 @@ def build(
 
 
 def choose_plan_mode(
-    plan: Plan, mode: str, builds: Builds, connection: str, on_progress: Progress | None
+    plan: "Plan", mode: str, builds: Builds, connection: str, on_progress: Progress | None
 ) -> Choice:
     """Choose the mode of a plan's runs; raises what `choose_mode` raises."""
     table = plan.study.machine

@@ -6,18 +6,14 @@ from dataclasses import asdict
 
 import polars as pl
 
+from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.campaign.task import Task
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.guest_time import keep_memory_tables
-from numalab.errors import CaptureIncomplete, LabError, TopologyMismatch, WorkloadFailed
-from numalab.kernel.kernel_specs import KernelSpec
+from numalab.errors import CaptureIncomplete, LabError
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
-from numalab.topology.differences import Difference, compare_guest, format_differences
-from numalab.topology.predict.prediction import predict
-from numalab.topology.predict.rules import rules_for
-from numalab.topology.topology import Topology
 
 
 def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) -> Manifest:
@@ -29,7 +25,7 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     differences = check_topology(
         task.topology,
         task.kernel,
-        files,
+        files.guest_view,
         reserved_mib=reserved_mib,
         allow=task.setting.allow_mismatch,
     )
@@ -47,7 +43,7 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     return run.but(
         trace=recording,
         topology_differences=tuple(map(str, differences)),
-        notes=(*run.notes, *kernel_remarks(files), *notes, *failures),
+        notes=(*run.notes, *kernel_remarks(files.guest_view), *notes, *failures),
     )
 
 
@@ -74,34 +70,3 @@ def describe_recording(decoded: Decoded, stats: Sequence[BufferStats]) -> Record
     lost = max(decoded.lost, sum(cpu.lost for cpu in stats))
     facts = asdict(decoded) | {"lost": lost, "whole": decoded.whole and not lost}
     return RecordingFacts.model_validate(facts)
-
-
-def check_topology(
-    topology: Topology, kernel: KernelSpec, files: RunFiles, *, reserved_mib: int, allow: bool
-) -> tuple[Difference, ...]:
-    """Compare the machine that the guest reports with the prediction for its kernel.
-
-    `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
-    shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
-    guest did not report its machine.
-    """
-    guest = files.guest_view
-    if guest.kernel is None:
-        raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
-    prediction = predict(
-        topology, guest.kernel, construction=kernel.groups, vendor=guest.vendor or "amd"
-    )
-    differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
-    if differences and not allow:
-        raise TopologyMismatch(
-            f"the guest is not the machine that {topology.name} describes\n"
-            + format_differences(differences)
-        )
-    return differences
-
-
-def kernel_remarks(files: RunFiles) -> tuple[str, ...]:
-    """Return a remark where the prediction has no rules for so new a kernel."""
-    kernel = files.guest_view.kernel
-    remark = rules_for(kernel).remark if kernel is not None else ""
-    return (remark,) if remark else ()

@@ -9,7 +9,7 @@ import polars as pl
 
 from numalab.campaign.boot import guest
 from numalab.campaign.build import Builds, build, choose_mode
-from numalab.campaign.measure import check_topology
+from numalab.campaign.check import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
 from numalab.files import left_by_guest
@@ -28,7 +28,7 @@ from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.results.run_files import RunFiles
+from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
@@ -133,7 +133,11 @@ def _judged(
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
         raise HostError(f"the driver ended with {outcome.status}: {errors[-300:]}")
     differences = check_topology(
-        case.machine, bench.kernel, RunFiles(directory), reserved_mib=reserved_mib, allow=True
+        case.machine,
+        bench.kernel,
+        read_guest_view(directory),
+        reserved_mib=reserved_mib,
+        allow=True,
     )
     ended = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
     findings = [ended, _domains(differences), _splat(outcome, directory, differences)]

@@ -5,10 +5,8 @@ is longer than the analysis holds at once.
 """
 
 import json
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -33,9 +31,10 @@ from numalab.files import left_by_guest, replacing, utf8_path, write_json, write
 from numalab.measure import LARGEST_NUMBER, modelled
 from numalab.recording.recording import CommandData, Recording
 from numalab.recording.spans import Mark
+from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
-from numalab.topology.guest_view import GuestView, parse_guest_view
+from numalab.topology.guest_view import GuestView
 from numalab.topology.sched_domains import render_domains
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import read_metrics
@@ -53,27 +52,22 @@ class RunFiles:
     @cached_property
     def dmesg(self) -> str:
         """The kernel log; empty if the guest left none."""
-        return _text_if_there(self.directory.dmesg)
+        return guest_text_if_any(self.directory.dmesg)
 
     @cached_property
     def guest_view(self) -> GuestView:
         """The machine as its guest reports it. Raises WorkloadFailed where it left no report."""
-        nodes = self.directory.sysfs
-        return parse_guest_view(
-            {str(path.relative_to(nodes)): _text(path) for path in sorted(nodes.glob("node*/*"))},
-            _text(self.directory.sched_domains),
-            self.dmesg,
-        )
+        return read_guest_view(self.directory)
 
     @property
     def printed(self) -> str:
         """The errors that the command printed, else its output."""
-        return _text_if_there(self.directory.stderr) or _text_if_there(self.directory.stdout)
+        return guest_text_if_any(self.directory.stderr) or guest_text_if_any(self.directory.stdout)
 
     @property
     def buffer_stats(self) -> tuple[BufferStats, ...]:
         """The ring buffer's own statistics; a rescued guest may have left none."""
-        return parse_trace_stats(_text_if_there(self.directory.trace_stats))
+        return parse_trace_stats(guest_text_if_any(self.directory.trace_stats))
 
     def measure(
         self, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
@@ -96,7 +90,7 @@ class RunFiles:
         assert run.command is not None
         command = replace(
             run.command,
-            metrics=read_metrics(workload.parser, workload.metrics, _text(directory.stdout)),
+            metrics=read_metrics(workload.parser, workload.metrics, guest_text(directory.stdout)),
             memory_mib=workload.memory_mib,
         )
         analysis = analyse(replace(run, command=command))
@@ -114,7 +108,7 @@ class RunFiles:
         """
         directory = self.directory
         vmstat = [
-            parse_vmstat(_text_if_there(path))
+            parse_vmstat(guest_text_if_any(path))
             for path in (directory.vmstat_before, directory.vmstat_after)
         ]
         return replace(
@@ -131,26 +125,26 @@ class RunFiles:
         """Read the times of the command, and what was counted before and after it."""
         directory = self.directory
         before, after = (
-            parse_schedstat(_text_if_there(path))
+            parse_schedstat(guest_text_if_any(path))
             for path in (directory.schedstat_before, directory.schedstat_after)
         )
         numastat = None
         if capture.numastat and directory.numastat_before.exists():
             numastat = (
-                parse_numastat(_text_if_there(directory.numastat_before)),
-                parse_numastat(_text_if_there(directory.numastat_after)),
+                parse_numastat(guest_text_if_any(directory.numastat_before)),
+                parse_numastat(guest_text_if_any(directory.numastat_after)),
             )
         return CommandData(
             workload,
-            times=parse_times(_text_if_there(directory.times)),
-            perf=perf_counts(capture.perf_stat, _text_if_there(directory.perf_stat)),
+            times=parse_times(guest_text_if_any(directory.times)),
+            perf=perf_counts(capture.perf_stat, guest_text_if_any(directory.perf_stat)),
             schedstat=(before, after),
             numastat=numastat,
         )
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:
         """Return the recorded events as `system:event`: those of the study that the kernel has."""
-        absent = _text_if_there(self.directory.absent_events).split()
+        absent = guest_text_if_any(self.directory.absent_events).split()
         return tuple(
             event.name for event in capture.events if not (event.optional and event.name in absent)
         )
@@ -162,10 +156,10 @@ class RunFiles:
         # The guest writes a file for its own sources and another one for those of plug-ins.
         if not (self.directory.samples.exists() or self.directory.sampled.exists()):
             return None
-        samples = parse_samples(_text_if_there(self.directory.samples))
+        samples = parse_samples(guest_text_if_any(self.directory.samples))
         if not capture.added:
             return samples
-        added = parse_added(_text_if_there(self.directory.sampled), capture.added)
+        added = parse_added(guest_text_if_any(self.directory.sampled), capture.added)
         return replace(samples, added=added)
 
 
@@ -201,13 +195,3 @@ def save_analysis(directory: RunDir, analysis: Analysis) -> None:
 def scan_events(directory: RunDir) -> pl.LazyFrame:
     """Scan the events of a run with every column, without loading them."""
     return pl.scan_parquet(utf8_path(directory.events), glob=False)
-
-
-def _text(path: Path) -> str:
-    return left_by_guest(path).decode("utf-8", "replace")
-
-
-def _text_if_there(path: Path) -> str:
-    with suppress(WorkloadFailed):
-        return _text(path)
-    return ""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.campaign.measure import kernel_remarks
-from numalab.results.run_files import RunFiles
+from numalab.campaign.check import kernel_remarks
+from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from numalab.topology.predict.prediction import predict
@@ -19,7 +19,7 @@ def test_an_unknown_kernel_is_remarked_on_and_compared(
     directory.sysfs.mkdir(parents=True)
     directory.sched_domains.write_text("")
     directory.dmesg.write_text(f"Linux version {version} (x) #1 SMP\n")
-    texts = kernel_remarks(RunFiles(directory))
+    texts = kernel_remarks(read_guest_view(directory))
     assert len(texts) == remarks
     assert all("Linux 8.0.1 is not known to numalab" in text for text in texts)
     newest = predict(load_topology("ring-4"), "7.3")

@@ -1,0 +1,38 @@
+"""Checks that a guest is the machine of its topology. Without tables: `boot` starts fast."""
+
+from numalab.errors import TopologyMismatch, WorkloadFailed
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.topology.differences import Difference, compare_guest, format_differences
+from numalab.topology.guest_view import GuestView
+from numalab.topology.predict.prediction import predict
+from numalab.topology.predict.rules import rules_for
+from numalab.topology.topology import Topology
+
+
+def check_topology(
+    topology: Topology, kernel: KernelSpec, guest: GuestView, *, reserved_mib: int, allow: bool
+) -> tuple[Difference, ...]:
+    """Compare the machine that the guest reports with the prediction for its kernel.
+
+    `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
+    shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
+    guest did not report its kernel.
+    """
+    if guest.kernel is None:
+        raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
+    prediction = predict(
+        topology, guest.kernel, construction=kernel.groups, vendor=guest.vendor or "amd"
+    )
+    differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
+    if differences and not allow:
+        raise TopologyMismatch(
+            f"the guest is not the machine that {topology.name} describes\n"
+            + format_differences(differences)
+        )
+    return differences
+
+
+def kernel_remarks(guest: GuestView) -> tuple[str, ...]:
+    """Return a remark where the prediction has no rules for so new a kernel."""
+    remark = rules_for(guest.kernel).remark if guest.kernel is not None else ""
+    return (remark,) if remark else ()
