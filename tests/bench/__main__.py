@@ -27,7 +27,7 @@ from numalab.capture.spec import load_capture, render_events
 from numalab.guest.run import run_guest
 from numalab.guest.start import prepare as prepare_guest
 from numalab.image.recipe import load_recipe
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.machine.model import Job, Machine
 from numalab.qemu.hypervisor import connect
 from numalab.recording.recording import Recording

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from numalab.kernel.kernel_build import ensure_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 
 COMMAND = ("cat", "/proc/uptime")
 NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")

@@ -15,7 +15,7 @@ from numalab.emulator.emulator_specs import find_emulator
 from numalab.emulator.memory_plugin_artifact import memory_plugin
 from numalab.guest.run import run_guest
 from numalab.image.recipe import load_recipe
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

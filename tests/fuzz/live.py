@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fuzz.commands import PROGRAM, Box, end_processes, missing_image, processes_of
 from numalab.kernel.kernel_build import built_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.places import cache_dir
 
 CASES, FEW = 60, 1

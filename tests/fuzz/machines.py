@@ -22,7 +22,8 @@ from numalab.campaign.build import Builds, build
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
 from numalab.image.recipe import load_recipe
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.topology.load import check_topology_file, load_topology_file
 from support.random_machines import random_machine
 

@@ -13,7 +13,7 @@ from numalab.campaign.check import check_topology
 from numalab.capture.samples import MAX_LINES
 from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import LabError
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.reader import load_domains, load_findings, load_run, load_timeline
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir

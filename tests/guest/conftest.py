@@ -13,7 +13,7 @@ from numalab.guest.watch import Limits
 from numalab.image.image_artifact import BuiltImage, ensure_image
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.machine.model import Job, Machine, Mode
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology

@@ -14,7 +14,8 @@ from numalab.campaign.check import check_topology
 from numalab.capture.decode import decode_trace
 from numalab.kernel.initramfs import make_initramfs
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel, load_kernels
+from numalab.kernel.kernel_specs import KernelSpec, load_kernels
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.guest_output import read_guest_view
 from support.guest_types import Boot, MakeMachine
 from support.trace_report import assert_as_reported

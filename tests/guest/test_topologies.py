@@ -7,7 +7,7 @@ import pytest
 
 from numalab.campaign.check import check_topology
 from numalab.kernel.kernel_build import ensure_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.guest_output import read_guest_view
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.load import list_topologies, load_topology

@@ -8,7 +8,7 @@ import pytest
 
 from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.kernel_build import ensure_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.topology.load import load_topology
 from numalab.workload.metric_parsers import parse_metrics
 from numalab.workload.workload import BoundWorkload, list_workloads, load_workload, resolve

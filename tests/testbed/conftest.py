@@ -14,7 +14,7 @@ from numalab.errors import HostError
 from numalab.image.image_artifact import ensure_image
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import ensure_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.places import cache_dir
 from numalab.topology.load import load_topology
 from testbed.bed import Bed, Parts, render_argv, running

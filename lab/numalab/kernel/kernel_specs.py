@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from numalab.document import Document, read_document
@@ -13,7 +13,6 @@ from numalab.places import (
     find_inputs,
     list_inputs,
     project_dir,
-    require_in_lab,
     skip_input,
 )
 from numalab.source import git
@@ -30,7 +29,8 @@ class KernelSpec:
 
     `series` are arguments of `find_series`. A prebuilt kernel (a bzImage, a vmlinux or a Debian
     package) has neither series nor fragments. `groups` is the construction of sched groups that
-    the series implements, for the prediction.
+    the series implements, for the prediction. `base` is the kernel below the patch of a patched
+    kernel, and `note` a line for the user on how numalab chose it.
     """
 
     name: str
@@ -39,6 +39,8 @@ class KernelSpec:
     series: tuple[str, ...] = ()
     fragments: tuple[str, ...] = ()
     groups: Construction = Construction.NOW
+    base: "KernelSpec | None" = field(default=None, compare=False)
+    note: str = field(default="", compare=False)
 
     @property
     def is_prebuilt(self) -> bool:
@@ -135,9 +137,9 @@ def list_kernels() -> dict[str, KernelSpec]:
 
 
 def without_last_series(spec: KernelSpec) -> KernelSpec | None:
-    """Return the named kernel that is `spec` without its last patch series, None if none is."""
-    if not spec.series:
-        return None
+    """Return the kernel that is `spec` without its last patch series, None if none is named."""
+    if spec.base is not None or not spec.series:
+        return spec.base
     base = replace(spec, series=spec.series[:-1], groups=Construction.NOW)
     for named in load_kernels().values():
         if replace(base, name=named.name, summary=named.summary) == named:
@@ -188,7 +190,7 @@ def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str
     return specs
 
 
-def find_kernel(name: str) -> KernelSpec:
+def find_unpatched(name: str) -> KernelSpec:
     """Return the kernel called `name`, or the kernel of a path or package.
 
     A path or package is a bzImage, a vmlinux, `deb:PACKAGE[/SUITE]`, a package file, or a source,
@@ -198,20 +200,11 @@ def find_kernel(name: str) -> KernelSpec:
     if name in kernels:
         return kernels[name]
     if not ("/" in name or ":" in name or is_package(name)):
-        raise UserError(f"no kernel is called {name!r}", choices=[*kernels, "a path", f"{DEB}..."])
+        choices = [*kernels, "a path", f"{DEB}..."]
+        raise UserError(f"no kernel is called {name!r}", choices=choices)
     source, prebuilt = _source(name, None, "kernel")
     summary = "a kernel that was built elsewhere" if prebuilt else "not in kernels.toml"
     return KernelSpec(name, summary, source, (), () if prebuilt else fragments)
-
-
-def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
-    """Return the kernel called `name` for a foreign file, such as a case.
-
-    A path or package in such a file is refused: it would be built with the user's privileges.
-    """
-    kernels = load_kernels()
-    require_in_lab(name, kernels, file, key)
-    return kernels[name]
 
 
 def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:

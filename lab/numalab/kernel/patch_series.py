@@ -10,12 +10,22 @@ from numalab.kernel.kernel_specs import KernelSpec, list_series, load_kernels, s
 from numalab.locks import locked
 from numalab.progress import Progress
 from numalab.source import git
-from numalab.source.kernel_source import fetch_source, unpack
+from numalab.source.kernel_source import ENDINGS, fetch_source, unpack
 from numalab.source.patch import HunkFailed, renew_offsets
 from numalab.source.plain_files import NotPlain
-from numalab.source.series import Series, apply_series, load_mailbox, load_series, read_patch
+from numalab.source.series import (
+    Series,
+    apply_series,
+    load_mailbox,
+    load_series,
+    looks_like_patch,
+    read_patch,
+)
 from numalab.source.source_tree import original_reader
 from numalab.topology.predict.groups import Construction
+
+_PATCHES = (".patch", ".diff", ".mbox", ".mbx", ".eml")
+_LOOKED_AT = 1 << 20  # bytes of a file with another name
 
 
 def find_series(text: str) -> Series:
@@ -35,15 +45,59 @@ def find_series(text: str) -> Series:
         exists = path.exists()
     if exists:
         return load_series(path)
-    if text.startswith(git.PREFIX):
+    if text.startswith(git.PREFIX) or is_range(text):
         return _load_range(text)
-    if ".." in text and text[0] not in "./~":  # FROM..TO, and not ../a-file
-        return _load_range(f"{git.PREFIX}.@{text}")
     raise UserError(
         f"{text!r} is no series: no such file",
         choices=["a name in kernel-configs/series", "a folder", "a patch", "a mailbox",
                  "FROM..TO", "git:PATH@FROM..TO"],
     )  # fmt: skip
+
+
+def is_series(text: str) -> bool:
+    """Tell whether `text` names patches rather than a kernel or its source.
+
+    A file is a patch by its name or its content; a folder holds patches if it has a file `series`,
+    *.patch or *.diff, and no Makefile.
+    """
+    if text in list_series():
+        return True
+    if is_range(text):
+        return True
+    path = home_expanded(text.rpartition("#")[0] or text)
+    with reading(path):
+        if path.is_dir():
+            patches = (path / "series").exists() or any(path.glob("*.patch"))
+            return (patches or any(path.glob("*.diff"))) and not (path / "Makefile").exists()
+        if not path.is_file() or path.name.endswith(ENDINGS):
+            return False
+        if path.name.removesuffix(".gz").endswith(_PATCHES):
+            return True
+        with path.open("rb") as file:
+            return looks_like_patch(file.read(_LOOKED_AT))
+
+
+def is_range(text: str) -> bool:
+    """Tell whether `text` is `git:PATH@FROM..TO`, or FROM..TO in the current folder."""
+    if text.startswith(git.PREFIX):
+        return ".." in text.rpartition("@")[2] and "@" in text
+    return ".." in text and text[0] not in "./~" and not home_expanded(text).exists()
+
+
+def range_base(text: str) -> str:
+    """Return the kernel source that a range starts from, as `git:PATH@REVISION`.
+
+    It is FROM, or the last commit that FROM and TO have in common. Raises UserError.
+    """
+    path, revisions, (first, last) = _range_ends(text)
+    common = git.merge_base(path, first, last)
+    name = revisions.partition("..")[0]
+    return f"{git.PREFIX}{path}@{name if common == first and name else common[:12]}"
+
+
+def series_name(text: str) -> str:
+    """Return the name of a series for lists: of a path, its last part."""
+    return text.rstrip("/").rpartition("/")[2] if "/" in text else text
 
 
 def _first_patches(series: Series, count: int) -> Series:
@@ -52,16 +106,24 @@ def _first_patches(series: Series, count: int) -> Series:
     return Series(f"{series.name}#{count}", series.patches[:count])
 
 
-def _load_range(text: str) -> Series:
+def _range_ends(text: str) -> tuple[Path, str, tuple[str, str]]:
+    """Return the repository of a range, its text, and the ids of its two ends."""
+    text = text if text.startswith(git.PREFIX) else f"{git.PREFIX}.@{text}"
     path, revisions = git.split_git(text)
     first, dots, last = revisions.partition("..")
     if not dots:
         raise UserError(f"{revisions!r} is no range FROM..TO of revisions", file=path)
-    ends = [git.resolve(path, f"{end or 'HEAD'}^{{commit}}") for end in (first, last.lstrip("."))]
+    ends = (git.resolve(path, f"{end or 'HEAD'}^{{commit}}") for end in (first, last.lstrip(".")))
+    return path, revisions, (next(ends), next(ends))
+
+
+def _load_range(text: str) -> Series:
+    path, revisions, ends = _range_ends(text)
     mails = git.format_patches(path, *ends)
     if not mails:
         raise UserError(f"no commit in {revisions}", file=path)
-    return load_mailbox(mails, Path(f"{path.name}@{revisions.replace('/', '-')}"))
+    name = f"{path.name}@{revisions.replace('/', '-')}"
+    return load_mailbox(mails, Path(name), name)
 
 
 def with_series(base: KernelSpec, text: str) -> KernelSpec:

@@ -17,9 +17,11 @@ from numalab.errors import HostError, UserError
 from numalab.files import home_expanded, write_json, write_text
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
+from numalab.source.plain_files import NotPlain, SourceFile
 from numalab.source.source_tree import forget_series
 
 PREFIX = "git:"
+_PLAIN_MODES = ("100644", "100755")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,14 @@ def is_ancestor(path: Path, first: str, last: str) -> bool:
     return git(["merge-base", "--is-ancestor", first, last], cwd=path, check=False).returncode == 0
 
 
+def merge_base(path: Path, first: str, last: str) -> str:
+    """Return the last commit that two commits (ids) have in common. Raises UserError for none."""
+    done = git(["merge-base", first, last], cwd=path, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{first[:12]} and {last[:12]} have no common commit", file=path)
+    return done.stdout.split()[0]
+
+
 def commits_between(path: Path, first: str, last: str) -> tuple[Commit, ...]:
     """Return the commits of `last` that `first` lacks (ids), parents before their children."""
     words = ["log", "--topo-order", "--reverse", "--no-show-signature", "--format=%H%x09%P%x09%s"]
@@ -129,6 +139,18 @@ def read_blob(tree: GitTree, name: str) -> str:
     """Return the text of a file of the tree, "" for no file."""
     done = git(["show", f"{tree.tree}:{name}"], env=_reading(tree), check=False)
     return done.stdout if done.returncode == 0 else ""
+
+
+def read_source_file(tree: GitTree, name: str) -> SourceFile | None:
+    """Return a file of the tree, None for no file. Raises NotPlain for a link or a folder."""
+    words = ["--literal-pathspecs", "ls-tree", "-z", tree.tree, name]
+    mode, kind, blob = (git(words, env=_reading(tree)).stdout.split() or [""] * 4)[:3]
+    if not mode:
+        return None
+    if mode not in _PLAIN_MODES:
+        raise NotPlain(name, "a folder" if kind == "tree" else f"a file of mode {mode}")
+    done = git(["cat-file", "blob", blob], env=_reading(tree), errors="surrogateescape")
+    return SourceFile(done.stdout, mode == "100755")
 
 
 def check_out(tree: GitTree) -> Path:
@@ -184,6 +206,7 @@ def git(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
     check: bool = True,
+    errors: str = "replace",
 ) -> Completed:
     """Run git without settings of the user or of a git above this process."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
@@ -191,7 +214,7 @@ def git(
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
     options += ["-c", "core.fsmonitor=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
-    return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check)
+    return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check, errors=errors)
 
 
 def _reading(tree: GitTree) -> dict[str, str]:

@@ -91,6 +91,16 @@ class PatchIndex:
             for name, entry in entries.items()
         }
 
+    def diff(self, old: Mapping[str, SourceFile], new: Mapping[str, SourceFile]) -> str:
+        """Return the diff of two sets of files without context; it has the renames, "" for none."""
+        trees = []
+        for files in (old, new):
+            self._git(["read-tree", "--empty"])
+            self.put(files)
+            trees.append(self._git(["write-tree"]).strip())
+        words = ["diff-tree", "-r", "--patch", "--unified=0", "--find-renames", "--text"]
+        return self._git([*words, "--no-ext-diff", "--no-textconv", *trees])
+
     def _git(self, words: list[str], stdin: str | None = None) -> str:
         scratch = self._scratch
         argv: list[str | Path] = [find_program("prlimit", "util-linux"), f"--cpu={MAX_CPU_SECONDS}"]

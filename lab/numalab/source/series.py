@@ -22,6 +22,7 @@ MAX_PATCH_BYTES = 16 << 20
 MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
 MAX_FILES = 20_000
 _MAX_SUBJECT = 1000
+_DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ def _load_file(path: Path) -> Series:
     )
 
 
-def load_mailbox(data: bytes, path: Path) -> Series:
-    """Read the patches of a mailbox; `path` is for errors. Raises UserError."""
+def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
+    """Read a mailbox; `path` is for errors and the default name. Raises UserError."""
     try:
         texts = split_mailbox(data)
     except PatchError as error:
@@ -137,7 +138,12 @@ def load_mailbox(data: bytes, path: Path) -> Series:
     # A message has no file; errors name its number.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
     named = zip([path] if len(texts) == 1 else names, texts, strict=True)
-    return Series(path.stem, _parse_patches(named, path))
+    return Series(name or path.stem, _parse_patches(named, path))
+
+
+def looks_like_patch(start: bytes) -> bool:
+    """Tell whether a file that begins with these bytes holds a patch."""
+    return is_mailbox(start) or _DIFF.search(start) is not None
 
 
 def _unzipped(path: Path) -> bytes:

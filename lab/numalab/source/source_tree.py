@@ -8,6 +8,7 @@ series add. Together they list all possible differences from the source.
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,9 @@ class _Originals:
                 return None
             raise
 
+    def has(self, name: str) -> bool:
+        return read_file(self.kept, name) is not None
+
     def names(self) -> set[str]:
         return set(names_below(self.kept)) if self.kept.is_dir() else set()
 
@@ -73,6 +77,21 @@ def original_reader(tree: Path) -> Callable[[str], str | None]:
         return None if file is None else file.text
 
     return read
+
+
+def read_original(tree: Path, name: str) -> SourceFile | None:
+    """Return a file of the source, None for no file, while another process may switch the tree.
+
+    Raises NotPlain for a name that is a link or leads through a link.
+    """
+    now: SourceFile | None = None
+    with suppress(NotPlain):
+        now = read_file(tree, name)
+    # The records are written before the file is: with none by now, the file is the original.
+    originals = _originals(tree)
+    if name in originals.added or originals.has(name):
+        return originals.read(name)
+    return now if now is not None else originals.read(name)
 
 
 def _originals(tree: Path) -> _Originals:

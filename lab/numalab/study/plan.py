@@ -13,7 +13,8 @@ from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.plugins import require_plugins

@@ -27,8 +27,9 @@ from numalab.errors import BuildError, HostError, UserError
 from numalab.files import read_json
 from numalab.guest.kvm import Choice
 from numalab.image.image_artifact import BuiltImage
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patch_series import find_series
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.layout import Results
 from numalab.study.plan import plan_study
 from support.fake_executor import MATRIX, fake, kernel, ledger, order

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.kernel.kernel_specs import find_kernel
 from numalab.kernel.patch_series import find_series
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.places import shipped_dir
 from numalab.study.plan import plan_study
 from numalab.workload.workload_files import build_workload

@@ -13,7 +13,8 @@ from numalab.hunt.replay import (
     replay,
     verdict,
 )
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.study.model import CaseTable
 
 TABLE = CaseTable(property="affinity", value=2.0, most=0.0, sentence="ran elsewhere")

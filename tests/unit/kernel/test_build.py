@@ -16,7 +16,7 @@ from numalab.artifact.builder import build_failed
 from numalab.errors import BuildError, HostError, UserError
 from numalab.kernel import kernel_build as build
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.locks import locked
 from numalab.source import kernel_source as source
 
@@ -271,7 +271,7 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
     script = (
         "from pathlib import Path; import sys; import numalab.source.kernel_source as s;"
         "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.kernel_build import *;"
-        "from numalab.kernel.kernel_specs import find_kernel; ensure_kernel(find_kernel('plain'))"
+        "from numalab.kernel.patched_kernel import find_kernel; ensure_kernel(find_kernel('plain'))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", script, source.PACKAGES], stderr=subprocess.PIPE, text=True
@@ -292,7 +292,7 @@ def test_two_processes_build_one_after_the_other(project: Path) -> None:
     script = (
         "from pathlib import Path; import sys; import numalab.source.kernel_source as s;"
         "s.PACKAGES = Path(sys.argv[1]); from numalab.kernel.kernel_build import *;"
-        "from numalab.kernel.kernel_specs import find_kernel;"
+        "from numalab.kernel.patched_kernel import find_kernel;"
         "print(ensure_kernel(find_kernel(sys.argv[2])).digest)"
     )
     children = [

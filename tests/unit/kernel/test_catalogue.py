@@ -6,7 +6,8 @@ import pytest
 from numalab.errors import UserError
 from numalab.kernel.config_fragment import merge
 from numalab.kernel.kernel_config import read_fragments
-from numalab.kernel.kernel_specs import find_kernel, fragment_path, load_kernels, series_path
+from numalab.kernel.kernel_specs import fragment_path, load_kernels, series_path
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.series import load_series
 
 REPOSITORY = Path(__file__).parents[3]

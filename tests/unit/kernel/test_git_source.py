@@ -7,8 +7,9 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patch_series import find_series
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.git import split_git
 from numalab.source.kernel_source import find_source, unpack
 from numalab.source.source_tree import switch_tree

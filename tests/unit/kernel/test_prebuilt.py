@@ -17,7 +17,8 @@ from numalab.errors import HostError, UserError
 from numalab.kernel import prebuilt_kernel
 from numalab.kernel.initramfs import load_order, pack_cpio, parse_index
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.kernel.prebuilt_kernel import KernelImage, NoKernel, parse_kernel_image
 from numalab.source.debian_packages import Fetched
 from support.kernel_image import RELEASE, bzimage

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.kernel.kernel_specs import find_kernel
 from numalab.kernel.patch_series import find_series, with_series
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.mailbox import split_mailbox
 from numalab.source.patch import HunkFailed, parse_patch, renew_offsets
 from numalab.source.series import MAX_PATCH_BYTES, apply_series, load_series

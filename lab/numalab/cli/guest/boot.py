@@ -10,9 +10,9 @@ from numalab.campaign.boot import Booted, boot, guest
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.guest.run import RemarkKind
-from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
@@ -47,14 +47,14 @@ def command(
     message on stderr begins with `numalab:`, and the exit code is the code of that error.
     """
     model = load_topology(topology)
-    spec, recipe = find_kernel(kernel), overlaid(image, overlay)
+    spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
         machine = replace(
-            guest(model, kernel, prepared, choice, trace_mib=32 if event else 0),
+            guest(model, spec.name, prepared, choice, trace_mib=32 if event else 0),
             seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
             vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from rich.table import Table
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, progress_lines, say
 from numalab.doctor.checks import Check, checks
 from numalab.doctor.install import commands_for, install
@@ -26,7 +27,7 @@ from numalab.host.read import read_host, slowness
 from numalab.image.image_artifact import built_image
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import built_kernel
-from numalab.kernel.kernel_specs import find_kernel
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.machine.model import PageKind
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
@@ -116,7 +117,7 @@ def _probe(
     if unusable:
         return replace(nothing, failed=str(unusable))
     try:
-        spec = find_kernel(kernel)
+        spec = chosen_kernel(kernel)
         built = build([spec], load_recipe(image), on_progress=tell)
         choice = choose_mode("auto", built, EMBED, tell, words=words)
         if choice.mode != "kvm":

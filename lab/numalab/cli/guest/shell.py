@@ -20,12 +20,12 @@ from numalab.campaign.boot import guest, shell
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, progress_lines, say
 from numalab.errors import GuestLost, HostError
 from numalab.guest.kvm import Choice
 from numalab.guest.terminal import READY, Terminal
 from numalab.guest.watch import Limits
-from numalab.kernel.kernel_specs import find_kernel
 from numalab.machine.model import Job, check_by_hand
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
@@ -59,7 +59,7 @@ def command(
     Nothing is recorded.
     """
     model = load_topology(topology)
-    spec, recipe = find_kernel(kernel), overlaid(image, overlay)
+    spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("shell") as tell:
@@ -72,13 +72,13 @@ def command(
     with scratch_folder(cache_dir("boots"), "shell-") as scratch:
         socket = _socket(scratch) if gdb else None
         machine = replace(
-            guest(model, kernel, prepared, choice),
+            guest(model, spec.name, prepared, choice),
             extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
             gdb=socket,
         )  # fmt: skip
         say(f"mode {choice.mode}; exit or Ctrl-D ends the guest, and Ctrl-] at any time")
         if socket is not None:
-            symbols = prepared.kernels[kernel].symbols or "VMLINUX"
+            symbols = prepared.kernels[spec.name].symbols or "VMLINUX"
             say(f"gdb: gdb -ex 'target remote {socket}' {symbols}")
         silence = math.inf if gdb else Limits.silence  # stopped by a debugger, it says nothing
         limits = Limits(silence=silence, total=math.inf)

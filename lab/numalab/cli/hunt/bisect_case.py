@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from numalab.bisect.history import History, Step, git_history, series_history
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import BuildError, UserError, shown
 from numalab.hunt.boot_case import HuntBench, bench_like, prepare_benches
@@ -12,7 +13,8 @@ from numalab.hunt.case_file import read_case
 from numalab.hunt.finding import BootResult
 from numalab.hunt.replay import CaseBisection, JudgedStep, bisect_case, verdict
 from numalab.hunt.workers import Store, workers
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import named_kernel
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
 from numalab.qemu.hypervisor import connect
@@ -74,7 +76,7 @@ def run(
 def _base(path: Path, table: CaseTable, kernel: str | None) -> KernelSpec:
     """Return the kernel of --kernel, or the first that violates the property of the case."""
     if kernel is not None:
-        return find_kernel(kernel)
+        return chosen_kernel(kernel)
     if not table.violated_by:
         raise UserError("names no kernel that violates it", file=path, key="case.violated_by")
     return named_kernel(table.violated_by[0], path, "case.violated_by")

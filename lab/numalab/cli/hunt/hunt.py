@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from numalab.cli import options
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.errors import UserError
 from numalab.files import make_dir, write_text
@@ -21,7 +22,8 @@ from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, proper
 from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
 from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.workers import Store, host_jobs, workers
-from numalab.kernel.kernel_specs import KernelSpec, find_kernel, named_kernel, without_last_series
+from numalab.kernel.kernel_specs import KernelSpec, without_last_series
+from numalab.kernel.patched_kernel import named_kernel
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
 from numalab.qemu.emulator import turns_are_fair
@@ -191,7 +193,7 @@ def _one_kernel(names: Sequence[str]) -> KernelSpec:
         raise UserError(
             f"a hunt is on one kernel, not {len(names)}; --replay takes several", key="--kernel"
         )
-    return find_kernel(names[0])
+    return chosen_kernel(names[0])
 
 
 def _replay(
@@ -213,7 +215,7 @@ def _replay(
         ]
         for path, _, table, _ in tables
     }
-    specs = {name: find_kernel(name) for name in kernels or ()}
+    specs = {name: chosen_kernel(name) for name in kernels or ()}
     for path, _, table, _ in [] if kernels else tables:
         for key in ("violated_by", "holds_on"):
             for name in getattr(table, key):
@@ -257,7 +259,7 @@ def _replay(
 
 def _reference(spec: KernelSpec, against: str | None) -> KernelSpec | None:
     if against is not None:
-        return None if against == _NONE else find_kernel(against)
+        return None if against == _NONE else chosen_kernel(against)
     return without_last_series(spec)
 
 

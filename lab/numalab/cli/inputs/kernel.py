@@ -11,19 +11,15 @@ from numalab.campaign.build import build as build_inputs
 from numalab.campaign.build import choose_mode
 from numalab.cli import options
 from numalab.cli.guest.boot import show_booted
+from numalab.cli.kernel_choice import chosen_kernel, say_bases
 from numalab.cli.output import emit, picked, progress_lines, say
 from numalab.errors import UserError
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
 from numalab.kernel.kernel_config import Origin, read_fragments
-from numalab.kernel.kernel_specs import (
-    KernelSpec,
-    find_kernel,
-    fragment_path,
-    list_kernels,
-    load_kernels,
-)
-from numalab.kernel.patch_series import find_series, refresh_series, with_series
+from numalab.kernel.kernel_specs import KernelSpec, fragment_path, load_kernels
+from numalab.kernel.patch_series import find_series, refresh_series, series_name
+from numalab.kernel.patched_kernel import list_all_kernels, patched_kernel
 from numalab.qemu.hypervisor import EMBED
 from numalab.topology.load import load_topology
 
@@ -38,10 +34,10 @@ def list_command(as_json: options.Json = False) -> None:
 
     Columns: build state, release, series, configuration hash, size.
     """
-    kernels = [(spec, built_kernel(spec)) for spec in list_kernels().values()]
+    kernels = [(spec, built_kernel(spec)) for spec in list_all_kernels().values()]
     table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
     for spec, built in kernels:
-        series = ", ".join(spec.series) or "-"
+        series = ", ".join(series_name(text) for text in spec.series) or "-"
         if built is None:
             table.add_row(spec.name, "no", "-", series, "-", "-")
             continue
@@ -53,7 +49,7 @@ def list_command(as_json: options.Json = False) -> None:
 @app.command()
 def show(name: Name, as_json: options.Json = False) -> None:
     """Show the source, patches, fragments and build of a kernel."""
-    spec = find_kernel(name)
+    spec = chosen_kernel(name)
     built = built_kernel(spec)
     fragments = {f.name: f.summary for f in read_fragments(map(fragment_path, spec.fragments))}
     series = [find_series(text).info for text in spec.series]
@@ -91,7 +87,7 @@ def build(
     if source is not None and not specs:
         sources = dict.fromkeys(spec.source for spec in named.values())
         raise UserError(f"no kernel has the source {source!r}", key="--source", choices=sources)
-    specs = specs or [find_kernel(name) for name in names or ()]
+    specs = specs or [chosen_kernel(name) for name in names or ()]
     kernels = []
     table = Table("kernel", "release", "seconds", "bzImage", box=None)
     for spec in specs:
@@ -120,7 +116,7 @@ def refresh(
     users = [spec for spec in load_kernels().values() if series in spec.series]
     if base is None and not users:
         raise UserError("no named kernel has this series; name one with --base", key=series)
-    spec = find_kernel(base) if base else users[0]
+    spec = chosen_kernel(base) if base else users[0]
     with progress_lines(series) as progress:
         changed = refresh_series(series, spec, progress)
     lines = [f"renewed {path}" for path in changed] or [f"the line numbers of {series} are correct"]
@@ -141,7 +137,7 @@ def config(
     selects it, or a default. Options for other versions come last. An unbuilt kernel is
     configured first.
     """
-    spec = find_kernel(name)
+    spec = chosen_kernel(name)
     if full:
         built = built_kernel(spec)
         if built is None:
@@ -194,7 +190,10 @@ def try_patch(
         list[str] | None,
         typer.Argument(metavar="-- CMD...", help="Command to run; default: uname -a."),
     ] = None,
-    base: Annotated[str, typer.Option(help="Kernel to patch.")] = "debian-6.12",
+    base: Annotated[
+        str | None,
+        typer.Option(help="Kernel to patch; default: the newest that the patch applies to."),
+    ] = None,
     topology: Annotated[str, typer.Option(help="Topology to boot.")] = "ring-4",
     image: options.Image = "base",
     mode: options.Mode = "auto",
@@ -210,7 +209,9 @@ def try_patch(
     of a built kernel takes seconds.
     """
     model, recipe = load_topology(topology), load_recipe(image)
-    spec = with_series(find_kernel(base), patch)
+    with progress_lines("kernel") as progress:
+        spec = patched_kernel([patch], base, progress).patched
+    say_bases([spec])
     with progress_lines("try") as progress:
         prepared = build_inputs([spec], recipe, on_progress=progress)
         _say_time(prepared.kernels[spec.name])

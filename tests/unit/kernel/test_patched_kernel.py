@@ -1,0 +1,218 @@
+"""A patch in place of a kernel: its base, its name, and its copy in the cache."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numalab.artifact.cache import list_cache
+from numalab.errors import UserError
+from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import without_last_series
+from numalab.kernel.patch_artifact import saved_patches, short_name
+from numalab.kernel.patch_base import version_key
+from numalab.kernel.patched_kernel import (
+    find_kernel,
+    list_all_kernels,
+    named_kernel,
+    patch_changes,
+    patched_kernel,
+)
+
+FILE = "kernel/sched/topology.c"
+
+
+def patch(number: int = 10, new: str = "line ten") -> str:
+    return (
+        f"--- a/{FILE}\n+++ b/{FILE}\n@@ -{number - 1},3 +{number - 1},3 @@\n line {number - 1}\n"
+        f"-line {number}\n+{new}\n line {number + 1}\n"
+    )
+
+
+@pytest.fixture
+def older(project: Path, pack: Callable[..., Path]) -> Path:
+    """Add an older source whose line 20 differs, and two kernels of it, one with a series."""
+    folder = project.parent / "packing" / "linux-source-8.8"
+    shutil.copytree(project.parent / "packing" / "linux-source-9.9", folder)
+    text = (folder / "Makefile").read_text().replace("VERSION = 9", "VERSION = 8")
+    (folder / "Makefile").write_text(text)
+    file = folder / FILE
+    file.write_text(file.read_text().replace("line 20", "old line 20"))
+    pack({}, "linux-source-8.8")
+    table = project / "kernel-configs/kernels.toml"
+    table.write_text(
+        '[kernel.old-changed]\nsummary = "x"\nsource = "linux-source-8.8"\n'
+        'fragments = ["guest"]\nseries = ["change"]\n'
+        '[kernel.old]\nsummary = "x"\nsource = "linux-source-8.8"\nfragments = ["guest"]\n'
+        + table.read_text()
+    )
+    return project
+
+
+def test_the_base_is_the_newest_kernel_that_the_patch_fits(older: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.patch"
+    file.write_text(patch())
+    both = patched_kernel([str(file)])
+    assert (both.base.name, both.note) == ("plain", "applies to plain")
+    assert both.patched.base == both.base
+    file.write_text(patch(20).replace("-line 20", "-old line 20"))
+    only_old = patched_kernel([str(file)])
+    assert (only_old.base.name, only_old.note) == ("old", "applies to old; not to plain")
+    assert find_kernel(str(file)) == only_old.patched
+    file.write_text(patch(21).replace("-line 21", "-line X"))
+    with pytest.raises(UserError) as caught:
+        find_kernel(str(file))
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith(f"{file}: applies to no kernel on this host")
+    starts = [f"{name}: {file}: does not apply: hunk 1 of 1" for name in ("plain", "old")]
+    assert [line for line in lines if ": does not apply: " in line] == [
+        f"{start} does not fit {FILE}" for start in starts
+    ]
+    assert "    > line 21" in lines
+    assert "  the patch wants:" in lines
+
+
+def test_a_missing_source_is_named_if_it_is_newer(older: Path, tmp_path: Path) -> None:
+    table = older / "kernel-configs/kernels.toml"
+    for version in ("9.10", "7.7"):
+        name = f'[kernel.k{version.replace(".", "-")}]\nsummary = "x"\nfragments = ["guest"]\n'
+        table.write_text(f'{name}source = "linux-source-{version}"\n' + table.read_text())
+    (tmp_path / "x.patch").write_text(patch())
+    note = patched_kernel([str(tmp_path / "x.patch")]).note
+    assert note == "applies to plain; not tried on k9-10, whose source is not on this host"
+
+
+def test_the_kernel_is_built_from_a_copy_and_keeps_its_name(project: Path, tmp_path: Path) -> None:
+    file = tmp_path / "my fix.mbox"
+    file.write_text(f"From x Mon Sep 17 00:00:00 2001\nSubject: [PATCH] s: ten\n\n{patch()}")
+    spec = find_kernel(str(file))
+    assert spec.name.startswith("plain+my-fix-")
+    assert spec.base == find_kernel("plain") == without_last_series(spec)
+    file.write_text("no patch any more\n")
+    built = ensure_kernel(spec)
+    assert "line ten\n" in built.bzimage.read_text()
+    assert [series.name for series in built.series] == ["my-fix"]
+    assert built.series[0].patches == ("s: ten",)
+    file.unlink()
+    for name in (spec.name, "plain+my-fix", "my-fix"):
+        assert find_kernel(name) == spec
+        assert find_kernel(name).base == spec.base
+    assert list_all_kernels()[spec.name] == spec
+    assert named_kernel(spec.name, Path("case.toml"), "k") == spec
+    for name in ("plain+my-fix", str(tmp_path / "x.patch"), "plain+change"):
+        with pytest.raises(UserError, match="not in your lab"):
+            named_kernel(name, Path("case.toml"), "k")
+    [entry] = [entry for entry in list_cache() if entry.kind == "patch"]
+    assert entry.name == spec.name
+    shutil.rmtree(entry.path)
+    with pytest.raises(UserError, match=r"no kernel is called 'my-fix'"):
+        find_kernel("my-fix")
+
+
+def test_another_patch_of_the_same_name_is_another_kernel(project: Path, tmp_path: Path) -> None:
+    for folder, new in (("v1", "line ten"), ("v2", "LINE TEN")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.patch").write_text(patch(new=new))
+    first = find_kernel(str(tmp_path / "v1/x.patch"))
+    second = find_kernel(str(tmp_path / "v2/x.patch"))
+    assert first.name != second.name
+    assert find_kernel("x") == second
+    assert find_kernel(first.name) == first
+    find_kernel(str(tmp_path / "v1/x.patch"))
+    assert find_kernel("plain+x") == first  # the one used last
+    assert len(saved_patches()) == 2
+
+
+def test_base_and_patch(older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.patch").write_text(patch())
+    (tmp_path / "y.patch").write_text(patch(3, "line three"))
+    (tmp_path / "c++.patch").write_text(patch(5, "line five"))
+    on_old = find_kernel("old+x.patch")
+    assert (on_old.base and on_old.base.name, on_old.note) == ("old", "")
+    assert find_kernel("plain+change").name == "plain+change"
+    two = find_kernel("old+x+y.patch")
+    assert two.base == on_old
+    assert len(two.series) == 2
+    assert find_kernel(two.name) == two
+    assert find_kernel("old+c++.patch").name.startswith("old+c-")
+    both = patched_kernel(["x.patch", "y.patch"], "plain")
+    assert both.patched.name.startswith("plain+x-and-1-")
+    assert len(both.series.patches) == 2
+    with pytest.raises(UserError, match=r"does not apply: hunk 1 of 1 does not fit .*already"):
+        find_kernel("old+x+x.patch")
+    with pytest.raises(UserError, match="no kernel is called 'odl"):
+        find_kernel("odl+x.patch")
+
+
+def test_the_changed_lines_include_those_of_the_base(older: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(patch(20).replace("-line 20", "-old line 20"))
+    both = patched_kernel([str(tmp_path / "x.patch")], "old-changed")
+    [change] = patch_changes(both)
+    assert (change.old, change.new) == (FILE, FILE)
+    assert "line ten\n" in change.before  # of the series of the base
+    [part] = change.changes
+    assert [(line.number, line.text) for line in part.removed] == [(20, "old line 20")]
+    assert [(line.number, line.text) for line in part.added] == [(20, "line ten")]
+    assert change.after.split("\n")[19] == "line ten"
+
+
+def test_a_range_is_on_the_commit_where_it_begins(project: Path) -> None:
+    folder = project.parent / "packing" / "linux-source-9.9"
+    table = project / "kernel-configs/kernels.toml"
+    table.write_text('fragments = ["guest"]\n' + table.read_text())
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
+
+    git("init", "--quiet", "--initial-branch=main")
+    git("add", "--all")
+    git("commit", "--quiet", "-m", "the source")
+    git("tag", "v9.9")
+    git("switch", "--quiet", "-c", "topic")
+    (folder / FILE).write_text((folder / FILE).read_text().replace("line 7\n", "line seven\n"))
+    git("commit", "--quiet", "-am", "sched: seven")
+    text = f"git:{folder}@v9.9..topic"
+    both = patched_kernel([text])
+    assert both.base.source == f"git:{folder}@v9.9"
+    assert both.patched.name.startswith("linux-source-9.9-v9.9+linux-source-9.9-v9.9-topic-")
+    assert find_kernel(both.patched.name) == both.patched
+    assert [part.subject for part in both.series.patches] == ["sched: seven"]
+    [change] = patch_changes(both)
+    assert change.changes[0].added[0].number == 7
+    git("switch", "--quiet", "main")
+    git("commit", "--quiet", "--allow-empty", "-m", "more")
+    # main has gone on: the base is the commit that both have in common.
+    later = patched_kernel([f"git:{folder}@main..topic"])
+    assert read_version(later.base.source) == read_version(f"git:{folder}@v9.9")
+
+
+def read_version(source: str) -> str:
+    folder, revision = source.removeprefix("git:").split("@")
+    words = ["git", "-C", folder, "rev-parse", f"{revision}^{{commit}}"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"), [("6.12.3", "6.12.10"), ("6.12.0-rc3", "6.12.0"), ("5.19", "6.1")]
+)
+def test_versions_are_sorted_by_number(older: str, newer: str) -> None:
+    assert version_key(older) < version_key(newer)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("v2_20240101_sched_fix", "v2_20240101_sched_fix"),
+        ("linux@v6.18..my/topic", "linux-v6.18-my-topic"),
+        ("../../etc", "etc"),
+        ("\x1b[31m\u00fc", "31m"),
+        ("", "patch"),
+        ("x" * 80, "x" * 40),
+    ],
+)
+def test_names_of_patches_are_safe(text: str, name: str) -> None:
+    assert short_name(text) == name
