@@ -56,6 +56,7 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
             module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
         )
         monkeypatch.setattr(module, "run_guest", run_guest)
+        monkeypatch.setattr(module, "read_guest_view", lambda _: None)
         monkeypatch.setattr(module, "check_topology", lambda *_args, **_more: differences)
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
