@@ -1,4 +1,4 @@
-"""What a run costs in wall time: learned from earlier runs on this host, else estimated."""
+"""The wall time of a run: the median of earlier runs on this host, else an estimate."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from numalab.topology.load import topology_to_dict
 from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
 
-KEPT = 9  # runs of a kind that are remembered, the latest
+KEPT = 9  # the latest runs of a kind that are stored
 
 _TCG_SLOWDOWN = 2.0
 
@@ -28,7 +28,7 @@ _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
 @dataclass(frozen=True)
 class _Pace:
-    """Wall seconds: of boot and collecting, of these for each vCPU, of a second of a busy vCPU."""
+    """Wall seconds: of boot and collection, the same for each vCPU, and of a busy vCPU-second."""
 
     fixed: float
     per_cpu: float
@@ -37,21 +37,21 @@ class _Pace:
 
 # icount: from runs of bound-hogs on ring-4 and mesh-8 (2 CPUs, icount shift 3).
 _PACE = _Pace(3.5, 0.15, 0.16)
-# timed: from the runs in reports/examples. The memory model takes most of it, and by what a
-# workload does with memory a busy second takes from 0.2 to 4.4 s.
+# timed: from the runs in reports/examples. Most of it is the memory model; a busy second takes
+# 0.2 to 4.4 s, depending on the memory accesses of the workload.
 _PACE_TIMED = _Pace(10, 0.4, 1.3)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall seconds of a run, and of how many earlier runs that is the median; 0: estimated."""
+    """Wall seconds of a run: the median of `learned_from` runs; an estimate if that is 0."""
 
     seconds: float
     learned_from: int = 0
 
 
 class Costs:
-    """The costs of runs on this host, by what is run on which machine in which mode."""
+    """The costs of runs on this host, by workload, machine and mode."""
 
     def __init__(self) -> None:
         self._known = _read(_path())
@@ -60,7 +60,7 @@ class Costs:
     def of(
         self, topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
     ) -> Cost:
-        """Return what a run costs; kernels are taken to cost alike."""
+        """Return the cost of a run, which does not depend on its kernel."""
         learned = self._known.get(self._key(topology, workload, mode), [])
         if learned:
             return Cost(median(learned), len(learned))
@@ -69,7 +69,7 @@ class Costs:
     def learn(
         self, topology: Topology, workload: BoundWorkload, mode: Mode, seconds: float
     ) -> None:
-        """Remember what a run took, for this process and for later ones."""
+        """Store the wall time of a run, for this process and later ones."""
         key = self._key(topology, workload, mode)
         with locked(cache_dir("costs") / "lock"):
             self._known = _read(_path())
@@ -77,7 +77,7 @@ class Costs:
             write_json(_path(), self._known)
 
     def _key(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
-        # A matrix asks for the same few objects a hundred thousand times.
+        # A matrix looks up the same few objects 100,000 times.
         place = (id(topology), id(workload), mode)
         if place not in self._keys:
             self._keys[place] = _key(topology, workload, mode)
@@ -87,7 +87,7 @@ class Costs:
 def estimate(
     topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
 ) -> float:
-    """Estimate the wall seconds of a run that no earlier one tells of."""
+    """Estimate the wall seconds of a run without an earlier one."""
     cpus = topology.cpu_count
     pace = _PACE_TIMED if mode == "timed" else _PACE
     fixed = pace.fixed + pace.per_cpu * cpus
@@ -108,5 +108,5 @@ def _path() -> Path:
 
 
 def _read(path: Path) -> dict[str, list[float]]:
-    """Read the costs of earlier runs; none where the file is damaged."""
+    """Read the costs of earlier runs; none if the file is damaged."""
     return read_record(path, dict[str, list[_Seconds]]) or {}

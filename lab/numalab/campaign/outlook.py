@@ -24,7 +24,7 @@ from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
-# What a first build took on 2 CPUs; a second kernel of the same source reuses its tree.
+# Measured on 2 CPUs, first build; a second kernel of the same source reuses its tree.
 KERNEL_SECONDS, IMAGE_SECONDS, EMULATOR_SECONDS = 270.0, 60.0, 480.0
 
 
@@ -65,7 +65,7 @@ class StudyOutlook:
         return max(1, min(jobs, self.host_memory_mib // self.largest_mib))
 
     def seconds(self, jobs: int) -> float:
-        """How long all runs take with so many at once, the longest first."""
+        """The wall seconds of all runs with so many at once, the longest first."""
         costs = sorted((run.cost.seconds for run in self.runs), reverse=True)
         return makespan(costs, self.at_once(jobs))
 
@@ -122,7 +122,7 @@ def _mode(plan: Plan, wanted: str) -> tuple[Mode, str]:
 
 
 def total_seconds(outlooks: Sequence[StudyOutlook], jobs: int) -> float:
-    """How long the runs of some studies take together with so many at once."""
+    """The wall seconds of the runs of several studies with so many at once."""
     costs = [run.cost.seconds for outlook in outlooks for run in outlook.runs]
     places = min((outlook.at_once(jobs) for outlook in outlooks), default=1)
     return makespan(sorted(costs, reverse=True), places)
@@ -149,7 +149,7 @@ class ClaimOutlook:
 
     @property
     def too_few(self) -> bool:
-        """Whether an effect of the published size would probably not be shown by these seeds."""
+        """Whether these seeds probably do not show an effect of the published size."""
         if self.smallest is None or self.published is None:
             return False
         return self.smallest > abs(self.published)

@@ -1,4 +1,4 @@
-"""Adds repetitions until a measure is decided, by a rule that is written into the report."""
+"""A sequential stopping rule: repetitions are added until a measure is decided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ PRECISION = 5.0  # percent of the mean before
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When repetitions end: the measure is decided, or each variant has `most` runs.
+    """Repetitions end when the measure is decided, or each variant has `most` runs.
 
-    There is a look after each repetition from the third on. Looking often finds a difference by
-    chance more often, so each look has its share of the level (Bonferroni's inequality).
+    The test is repeated after each repetition from the third on. Repeated tests raise the
+    false-positive rate, so each has an equal share of the level (Bonferroni's inequality).
     """
 
     measure: str
@@ -34,11 +34,11 @@ class StoppingRule:
 
     @property
     def looks(self) -> int:
-        """How often the rule looks at most."""
+        """The largest number of interim tests."""
         return max(1, self.most - FEWEST + 1)
 
     def remark(self, decided: tuple[Decided, ...]) -> RepetitionsRemark:
-        """Write the rule, and what it decided, into the plan."""
+        """Return the rule and its decisions, to be stored in the plan."""
         return RepetitionsRemark(
             measure=self.measure,
             level=LEVEL,
@@ -49,7 +49,7 @@ class StoppingRule:
         )
 
     def made(self, remark: Remark) -> bool:
-        """Say whether a remark is of this rule, whatever it had decided then."""
+        """Return whether a remark is of this rule; its decisions may differ."""
         if not isinstance(remark, RepetitionsRemark):
             return False
         return self.remark(remark.decided) == remark
@@ -57,10 +57,10 @@ class StoppingRule:
     def decided(
         self, before: Sequence[float | None], after: Sequence[float | None]
     ) -> StopReason | None:
-        """Say why no more runs of these two variants are needed; None where they are."""
+        """Return why two variants need no more runs; None if they need more."""
         measured = [[value for value in side if value is not None] for side in (before, after)]
         if min(map(len, measured)) < FEWEST:
-            # What cannot be measured does not become so by repeating it.
+            # A measure without any value in so many runs will have none in more.
             pairs = zip((before, after), measured, strict=True)
             tried = any(len(side) >= FEWEST for side, values in pairs if not values)
             return StopReason.NOT_MEASURED if tried else None
@@ -77,14 +77,14 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at the results of a study says: the runs to add, and why others were not."""
+    """The runs to add after an interim test, and why decided cells get none."""
 
     more: tuple[PlannedRun, ...]
     decided: tuple[Decided, ...]
 
 
 def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
-    """Look at what has been measured: each cell that is not decided gets a repetition more.
+    """Return one more repetition for each cell that is not decided.
 
     Raises UserError when no run has finished, or for damaged results.
     """
@@ -103,13 +103,13 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
         if why := _why(rule, values, most):
             decided.append(Decided(cell=str(cell), why=why, runs=most))
         else:
-            seed = max(run.seed for run in planned) + 1  # one that the plan does not have
+            seed = max(run.seed for run in planned) + 1  # not yet in the plan
             more += [planned_run(cell, name, seed) for name in names]
     return Look(tuple(more), tuple(decided))
 
 
 def _why(rule: StoppingRule, values: Sequence[Values], most: int) -> tuple[StopReason, ...]:
-    """Say why a cell needs no more runs, of which it has at most so many of a variant."""
+    """Return why a cell needs no more runs; `most` is its largest number for a variant."""
     if len(values) < 2:
         return (StopReason.ONE_VARIANT,)
     reasons = [rule.decided(values[0], side) for side in values[1:]]

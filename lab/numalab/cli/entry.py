@@ -1,4 +1,4 @@
-"""Where the command `numalab` begins: it handles Ctrl-C and SIGTERM before it imports anything."""
+"""The entry point of `numalab`: it handles Ctrl-C and SIGTERM before any import."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def main() -> NoReturn:
 
         run()
     except BaseException as end:
-        # Libraries make errors of their own of what interrupts them, as pydantic's schemas do.
+        # Some libraries, such as pydantic, turn a KeyboardInterrupt into an error of their own.
         if _Received.number:
             sys.exit(128 + _Received.number)
         if isinstance(end, KeyboardInterrupt):
@@ -38,18 +38,18 @@ def main() -> NoReturn:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Say at once that the signal came: ending the guest and keeping its files takes a moment.
+    """Report the signal at once: ending the guest and storing its files takes a moment.
 
-    Another signal must not disturb that. Its handler does nothing: where both came at once,
-    Python would print a traceback for one that is suddenly ignored (_PyErr_CheckSignalsTstate()).
+    A second signal must not disturb that. It gets an empty handler, not SIG_IGN: if both arrive
+    at once, Python prints a traceback for an ignored one (_PyErr_CheckSignalsTstate()).
     """
     for signal_number in SIGNALS:
         signal.signal(signal_number, _leave_alone)
     _Received.number = number
-    with suppress(OSError):  # not sys.stderr: this may have come in the middle of a write to it
+    with suppress(OSError):  # not sys.stderr: the signal may interrupt a write to it
         os.write(2, b"numalab: interrupted\n")
     raise KeyboardInterrupt
 
 
 def _leave_alone(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing about a signal."""
+    """Ignore a signal."""

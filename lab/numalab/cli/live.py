@@ -1,4 +1,4 @@
-"""Shows runs while they are under way: a live table on a terminal, else a line now and then."""
+"""Progress of runs: a live table on a terminal, otherwise a line every few seconds."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ _BAR = 20  # characters
 
 @dataclass
 class _Run:
-    """A run under way: its cost, its start, and its phase."""
+    """An active run: its cost, its start, and its phase."""
 
     name: str
     cost: float
@@ -35,7 +35,7 @@ class _Run:
 
 
 class Overview:
-    """The tasks that run and the time that is left, from their events."""
+    """The active tasks and the remaining time, from their events."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -69,7 +69,7 @@ class Overview:
                 self.failed += event.kind == "failed"
 
     def seconds_left(self, now: float) -> float:
-        """Estimate the time that is left."""
+        """Estimate the remaining time."""
         spent = sum(min(run.cost, now - run.began) for run in self.running.values())
         left = sum(self._costs.values()) - spent
         longest = max((run.cost - (now - run.began) for run in self.running.values()), default=0.0)
@@ -78,7 +78,7 @@ class Overview:
 
 @contextmanager
 def live_runs() -> Iterator["Watch"]:
-    """Give a callback for schedules, which shows the runs."""
+    """Yield a callback for schedules that shows the runs."""
     overview = Overview()
     with _screen(overview) if sys.stderr.isatty() else _lines(overview) as show:
 

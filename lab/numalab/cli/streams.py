@@ -1,4 +1,4 @@
-"""Standard input, output and errors, usable whatever the caller did with them."""
+"""Standard input, output and errors, usable even if the caller closed them."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ def open_streams() -> None:
 
 
 def drop_output() -> None:
-    """Discard what could not be written to stdout: Python would try again at its end."""
+    """Discard unwritten output: Python would write it again on exit, and fail again."""
     with suppress(OSError):
         sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -44,7 +44,7 @@ def drop_output() -> None:
 
 
 class _Lenient(FileIO):
-    """A file that takes every write, also where the data cannot be written."""
+    """A file that ignores errors of writes."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:

@@ -327,17 +327,17 @@ def test_a_task_of_a_parent_that_is_gone_is_not_taken(tmp_path: Path) -> None:
     assert ledger(study.results) == []
 
 
-def test_a_worker_is_told_once() -> None:
+def test_a_worker_interrupts_a_run_once() -> None:
     ending = _Ending()
-    ending.hear(signal.SIGTERM, None)  # between two runs: only noted
-    assert ending.told
+    ending.handle(signal.SIGTERM, None)  # between two runs
+    assert ending.received
     ending.interrupts = True
-    ending.hear(signal.SIGTERM, None)
+    ending.handle(signal.SIGTERM, None)
     ending = _Ending()
     ending.interrupts = True
     with pytest.raises(KeyboardInterrupt):
-        ending.hear(signal.SIGTERM, None)
-    ending.hear(signal.SIGTERM, None)  # what tidies up is not disturbed
+        ending.handle(signal.SIGTERM, None)
+    ending.handle(signal.SIGTERM, None)  # clean-up is not disturbed
 
 
 def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:

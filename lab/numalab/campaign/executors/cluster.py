@@ -38,12 +38,12 @@ from numalab.units import runs_of
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer
 PATIENCE = 120.0  # seconds without any worker, or without the scheduler
-_BROKEN = (OSError, TimeoutError, ValueError)  # what a call to a cluster that breaks raises
+_BROKEN = (OSError, TimeoutError, ValueError)  # raised by calls to a cluster that fails
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A worker that gets no runs, and why."""
+    """A worker that gets no runs, with the reason."""
 
     address: str
     reason: str
@@ -154,10 +154,10 @@ class Cluster:
         return lost
 
     def _scheduler_workers(self) -> Mapping[str, Any]:
-        """Return what the scheduler says of its workers, by address; none while it is not there.
+        """Return the scheduler's records of its workers, by address; none without a scheduler.
 
-        Not `Client.scheduler_info`: it returns what it has stored of the answer, which the client's
-        own updates, every two seconds, replace by one without any worker (seen with 2026.8).
+        Not `Client.scheduler_info`: it returns a stored answer, which the client's own updates,
+        every two seconds, replace by one without workers (distributed 2026.8).
         """
         scheduler = self._client.scheduler
         if self._client.status != "running" or scheduler is None:
@@ -173,7 +173,7 @@ class Cluster:
         try:
             host: WorkerHost = self._client.run(describe_host, workers=[address])[address]
         except (*_BROKEN, KeyError):
-            return  # it is gone again, or not there yet; the next look tells
+            return  # gone again or not ready; the next call of `_look` tries again
         reason = self._why_not(host)
         if reason:
             self._refused[address] = Refused(address, reason)
@@ -196,7 +196,7 @@ class Cluster:
         return ""
 
     def _collect(self, key: str) -> Finished:
-        """Take in what a run left."""
+        """Unpack the folder of a run into the results."""
         task, future = self._tasks[key], self._futures.get(key)
         if future is None or future.status != "finished":
             return self._give_up(key, "it was not executed to its end")
@@ -220,7 +220,7 @@ class Cluster:
     def _forget(self, key: str) -> None:
         self._tasks.pop(key)
         self._futures.pop(key, None)
-        with suppress(KeyError):  # its worker is gone, and was told so
+        with suppress(KeyError):  # its worker was removed with it
             self._assignment.release(key)
 
     def _check_alone(self) -> None:
@@ -273,7 +273,7 @@ class Cluster:
 
 
 def _take_in(task: Task, delivered: Delivered) -> None:
-    """Put a run's folder where it belongs, unless the run is there: then it was done twice."""
+    """Unpack a run's folder into the results, unless a second worker has finished it."""
     targets = (task.results.run(task.run.id), task.results.failed(task.run.id))
     if not delivered.folder or targets[0].manifest.exists():
         return

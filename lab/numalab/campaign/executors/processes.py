@@ -1,8 +1,8 @@
-"""Worker processes: each executes one run at a time and says how far it is.
+"""Worker processes: each executes one run at a time and reports its phase.
 
-A worker that dies takes only its run with it. Workers end with the process that started them,
-however that ends: they watch a pipe that nobody writes to. Until then they hold the locks of the
-results, so that nobody goes on with results while a run of a dead numalab still writes to them.
+A worker that dies loses only its own run. Workers end with their parent, even after SIGKILL: they
+watch a pipe that the parent holds open. Until then they hold the locks of the results, so that no
+other numalab resumes these results while a worker still writes to them.
 """
 
 import os
@@ -24,15 +24,15 @@ from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError
 from numalab.plugins import Registry
 
-# Not fork: libvirt's and polars' threads would not be there in the child, but their locks would.
+# Not fork: the child would inherit the locks of libvirt's and polars' threads, but no threads.
 _CONTEXT = get_context("spawn")
-_AGAIN = 1.0  # seconds until a process that was told to end is told again
-_PATIENCE = 90.0  # seconds for a worker to end its guest and to keep what it left
+_AGAIN = 1.0  # seconds between two SIGTERMs to a process that should end
+_PATIENCE = 90.0  # seconds for a worker to end its guest and to store its files
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What a run does just now, in words."""
+    """The current phase of a run, in words."""
 
     key: str
     text: str
@@ -40,7 +40,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run has ended; its worker takes the next one."""
+    """A run has ended; its worker is idle."""
 
     key: str
     ended: Ended
@@ -53,28 +53,28 @@ class Executor(Protocol):
     """Where runs are executed: processes of this host, or of a cluster."""
 
     def fits(self, task: Task) -> bool:
-        """Say whether a run can start now."""
+        """Return whether a run can start now."""
 
     def start(self, task: Task) -> None:
         """Start a run that fits."""
 
     def news(self, seconds: float) -> Sequence[News]:
-        """Return what the runs have to say, waiting for it at most so long."""
+        """Return new phases and ended runs; wait at most `seconds` for the first."""
 
     def close(self) -> None:
-        """End the runs that are under way, keeping what they left."""
+        """End the active runs, and store their files."""
 
 
 @dataclass(frozen=True)
 class ExecutorRequest:
-    """What an executor is made from: `argument` is the text after `=` in `--executor NAME=TEXT`."""
+    """Input of an executor's constructor; `argument` is TEXT of `--executor NAME=TEXT`."""
 
     argument: str
     say: Callable[[str], None]
     execute: Execute
 
 
-# None stands for processes of this host, which a campaign starts itself.
+# None: the campaign starts processes of this host itself.
 MakeExecutor = Callable[[ExecutorRequest], Executor | None]
 EXECUTORS: Registry[MakeExecutor] = Registry("executor", __package__, first=("processes",))
 Make = TypeVar("Make", bound=Callable[..., Any])
@@ -101,7 +101,7 @@ def processes(_request: ExecutorRequest) -> None:
 
 
 class Workers:
-    """An executor of processes on this host, as many as have been needed at once."""
+    """An executor of processes on this host; starts a process when all are busy."""
 
     def __init__(self, capacity: Capacity, execute: Execute, locks: Sequence[int] = ()) -> None:
         self._capacity = capacity
@@ -110,12 +110,12 @@ class Workers:
         self._workers: list[_Worker] = []
 
     def fits(self, task: Task) -> bool:
-        """Say whether there is a place for it, and the host has enough for the run."""
+        """Return whether a place is free and the host has enough memory and CPUs."""
         running = [worker.task for worker in self._workers if worker.task is not None]
         return self._capacity.fits(task, running)
 
     def start(self, task: Task) -> None:
-        """Hand a run to an idle worker, or to a new one."""
+        """Start a run in an idle worker, or in a new one."""
         worker = next((idle for idle in self._workers if idle.task is None), None)
         if worker is None:
             worker = _Worker(self._execute, self._locks)
@@ -123,7 +123,7 @@ class Workers:
         worker.start(task)
 
     def news(self, seconds: float) -> list[News]:
-        """Return what the workers have sent, and whose worker died."""
+        """Return messages of the workers, and the runs of workers that died."""
         busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
         messages: list[News] = []
         ready = wait(list(busy), seconds)
@@ -136,7 +136,7 @@ class Workers:
         return messages
 
     def close(self) -> None:
-        """End all workers; those that execute a run keep what it left."""
+        """End all workers; busy ones store the files of their run first."""
         for worker in self._workers:
             worker.ask_to_end()
         deadline = time.monotonic() + _PATIENCE
@@ -145,7 +145,7 @@ class Workers:
 
 
 class _Worker:
-    """One process, and the run that it executes."""
+    """One process and its current run."""
 
     def __init__(self, execute: Execute, locks: Sequence[int]) -> None:
         self.task: Task | None = None
@@ -163,7 +163,7 @@ class _Worker:
         self.task, self._began = task, time.monotonic()
         try:
             self.pipe.send(task)
-        except OSError as error:  # it died while it was idle; `news` will tell
+        except OSError as error:  # it died while idle; `news` reports it
             if not isinstance(error, BrokenPipeError | ConnectionError):
                 raise
 
@@ -205,13 +205,13 @@ class _Worker:
 
 
 class _LockedServe:
-    """`_serve` in a process that was handed the descriptors of locks."""
+    """`_serve`, in a process that inherits the descriptors of locks."""
 
     def __init__(self, locks: Sequence[int]) -> None:
         self._locks = locks
 
     def __getstate__(self) -> dict[str, Any]:
-        # Called while the process is started: only then can a descriptor go along.
+        # Called while the process starts; DupFd works only then.
         return {"locks": [DupFd(lock) for lock in self._locks]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -224,13 +224,13 @@ class _LockedServe:
 
 
 def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
-    """Execute tasks as they come, until there are no more or the process is told to end."""
+    """Execute tasks from the pipe until it is closed or SIGTERM arrives."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
     ending = _Ending()
-    signal.signal(signal.SIGTERM, ending.hear)
+    signal.signal(signal.SIGTERM, ending.handle)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         with suppress(OSError):  # the parent is gone; `_watch` ends the run
             pipe.send(text)
 
@@ -238,37 +238,37 @@ def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
         while True:
             task = pipe.recv()
             ending.interrupts = True
-            if ending.told:
+            if ending.received:
                 break
-            ended = execute(task, tell)
+            ended = execute(task, report)
             ending.interrupts = False
             pipe.send(ended)
 
 
 class _Ending:
-    """Whether this process was told to end (SIGTERM), and what that does to it.
+    """The handler of SIGTERM.
 
-    A run is interrupted, once: what tidies up after it must not be disturbed. Between two runs it
-    is only noted, and the next one does not start. That one may lie in the pipe already when the
-    parent is killed, so that an empty pipe does not tell. The handler runs in the main thread, as
-    runs do, between two of its instructions: it comes before `interrupts` is set, and is seen in
-    `told`, or after it, and interrupts.
+    The first SIGTERM during a run interrupts the run; later ones must not disturb its clean-up.
+    Between two runs the handler only sets `received`, and the next task, which may already lie in
+    the pipe, does not start. The handler runs in the main thread, between two bytecode
+    instructions: either before `interrupts` is set, and `received` is checked after that, or
+    after it.
     """
 
     def __init__(self) -> None:
-        self.told = self.interrupts = False
+        self.received = self.interrupts = False
 
-    def hear(self, _number: int, _frame: FrameType | None) -> None:
-        first, self.told = not self.told, True
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
+        first, self.received = not self.received, True
         if first and self.interrupts:
             raise KeyboardInterrupt
 
 
 def _watch(lifeline: Connection, pause: float = _AGAIN) -> None:
-    """Wait until the parent is gone, then end this process as SIGTERM from it would.
+    """Wait until the parent is gone, then send SIGTERM to this process.
 
-    It is told again until it has ended: Python hears a signal between two of its instructions, and
-    one that comes when the main thread is about to wait in the kernel does not wake it.
+    Repeated until the process ends: Python handles signals between two bytecode instructions, so
+    a signal just before a blocking system call of the main thread does not interrupt it.
     """
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()

@@ -1,7 +1,7 @@
-"""What a worker of a cluster does: it says what it is, takes in files, executes a run.
+"""The worker side of a cluster: describes its host, receives files, executes runs.
 
-Functions here run in the worker's process. They are given plain values and paths below the
-worker's own cache, never paths of the submitting side.
+These functions run in the worker's process. Their arguments are plain values and paths below the
+worker's own cache, never paths of the submitting host.
 """
 
 import os
@@ -28,7 +28,7 @@ from numalab.scratch import scratch_folder
 
 @dataclass(frozen=True)
 class Shipped:
-    """A file that a run needs: what it is for, and the SHA-256 of its content."""
+    """An input file of a run: its role, and the SHA-256 of its content."""
 
     role: str
     sha256: str
@@ -36,7 +36,7 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Delivered:
-    """A run that has ended, and its folder, packed: `folder` is the name that it gave itself."""
+    """A run that has ended, with its packed folder; the worker chose the name `folder`."""
 
     ended: Ended
     folder: str
@@ -44,7 +44,7 @@ class Delivered:
 
 
 def describe_host() -> WorkerHost:
-    """Say what this worker's host is; `error` says what it lacks."""
+    """Return a description of this worker's host; `error` is why it can run no guests."""
     about = host_facts()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     kind = f"{about.processor}, {about.cpus} CPUs, Linux {about.kernel}"
@@ -70,14 +70,14 @@ def _place(sha256: str) -> Path:
 
 
 def has_file(sha256: str) -> bool:
-    """Say whether the file is here; what is here was checked when it came."""
+    """Return whether this host has the file; its digest was checked on arrival."""
     return _place(sha256).exists()
 
 
 def take_chunk(sha256: str, sender: str, data: bytes, *, last: bool) -> str:
-    """Append a part of a file; with the last one it is checked and kept.
+    """Append a part of a file; check and store the file after the last part.
 
-    Returns what is wrong with it, or an empty text. Two senders do not disturb each other.
+    Returns the error, or an empty text. Two senders may send the same file at the same time.
     """
     partial = cache_dir("shipped") / f".{sha256}.{sender}"
     with partial.open("ab") as file:
@@ -98,7 +98,7 @@ def execute_here(
     execute: Execute = run_task,
     on_phase: Callable[[str], None] | None = None,
 ) -> Delivered:
-    """Execute a run with files that were shipped, and hand over its folder."""
+    """Execute a run with shipped files; return its packed folder."""
     places = {file.role: _place(file.sha256) for file in files}
     with scratch_folder(cache_dir("remote"), "run-") as scratch:
         results = Results(scratch)
