@@ -14,7 +14,7 @@ import zstandard
 from fuzz.commands import Box, Word
 from support.example_results import copy_example
 
-CASES, FEW = 300, 3
+CASES, FEW = 300, 2
 _PLACE = "the bomb goes here"
 _ITEMS = ["[]", "{}", "0", '""', "[[]]", '{"a":{}}', "null", "-1e9", '"\\u0041"', "[0,0]"]
 # Writes a table with the columns of another and many rows, in a process of its own.

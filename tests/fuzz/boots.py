@@ -20,7 +20,7 @@ from fuzz.results import HOSTILE, LITERALS
 from fuzz.traces import _source as recording
 from support.example_results import RUNS, copy_example
 
-CASES, FEW = 600, 4
+CASES, FEW = 600, 2
 PROGRAM = ("-P", "-c", "from fuzz.boots import main; main()")
 FINDING = {"prop": "affinity", "load": 0, "value": 1.0, "most": 0.5, "text": "ran elsewhere"}
 TEXTS = [

@@ -11,7 +11,7 @@ from fuzz.command_tree import Parameter, commands
 from fuzz.commands import Box, Word
 from support.example_results import copy_example
 
-CASES, FEW = 3000, 14
+CASES, FEW = 3000, 8
 # Commands that build, boot or install when all is valid, each with the option that gets a value
 # which is nothing; for those without one the argument is nothing.
 HEAVY = {

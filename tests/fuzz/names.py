@@ -12,7 +12,7 @@ from fuzz.commands import Box, Word
 from fuzz.exit_codes import HEAVY, NOTHING, VALID, prepare, refused
 from numalab.places import shipped_dir
 
-CASES, FEW = 2000, 12
+CASES, FEW = 2000, 6
 PARTS = [
     b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80", b"a\nb", b"a\rb", b"\x1b[2J", b"\x1b]0;x\x07",
     b"\xc2\x9b31m", b"\xe2\x80\xae", b"[bold red]", b"[/]", b"%s%n", b"{0}", b"-rf", b"--json",

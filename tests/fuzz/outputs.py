@@ -13,7 +13,7 @@ from fuzz.command_tree import commands, takes_json
 from fuzz.commands import Box, Word
 from fuzz.exit_codes import prepare, random_words, valid_words
 
-CASES, FEW = 2000, 14
+CASES, FEW = 2000, 8
 NOBODY = 54_321  # a user id that no passwd file has
 # Mounts something over a folder for one command (mount_namespaces(7)), then starts it.
 MOUNT = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'

@@ -19,7 +19,7 @@ from numalab.errors import LabError
 from numalab.source.series import load_series
 from numalab.source.source_tree import switch_tree
 
-CASES, FEW = 2000, 8
+CASES, FEW = 2000, 5
 PROGRAM = ("-P", "-c", "from fuzz.patches import main; main()")
 MAKEFILE = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\n"
 KERNELS = """fragments = ["guest"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from fuzz.commands import Box
 from support.example_results import copy_example
 
-CASES, FEW = 2000, 12
+CASES, FEW = 2000, 6
 RAN = b"the plug-in ran"
 PLUGIN = f"print({RAN.decode()!r})\n"
 ROOT, USER, OTHER = 0, 54_321, 54_322

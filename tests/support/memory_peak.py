@@ -1,15 +1,14 @@
 """Asks everything of results in a process of its own, and tells how much memory that took."""
 
 import json
-import os
 import resource
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from numalab.errors import LabError
+from support import forked
 
 MOST = 2 << 30
 _ADDRESSES = 16 << 30  # ends a reader that goes wrong before the host is out of memory
@@ -17,22 +16,15 @@ _ADDRESSES = 16 << 30  # ends a reader that goes wrong before the host is out of
 
 def asked(results: Path, *questions: str, seconds: float = 500.0) -> dict[str, Any]:
     """Return the answers to these questions (none: all), and the most memory (`peak`, bytes)."""
-    paths = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "support.memory_peak", results, *questions],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = forked.run("support.memory_peak:main", str(results), *questions, seconds=seconds)
+    assert done.returncode == 0, done.stderr[-3000:].decode("utf-8", "replace")
     answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
 
 
-def main(path: Path, questions: Sequence[str]) -> None:
-    """Ask, and print the answers as JSON."""
+def main() -> None:
+    """Ask the questions in `sys.argv` of its path, and print the answers as JSON."""
+    path, questions = Path(sys.argv[1]), sys.argv[2:]
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
     asks = _questions()
     answers: dict[str, Any] = {name: _answer(asks[name], path) for name in questions or tuple(asks)}
@@ -92,7 +84,3 @@ def _questions() -> dict[str, Callable[[Path], object]]:
         "query count": ask_sql("SELECT count(*) FROM events"),
         "query all": ask_sql("SELECT * FROM events ORDER BY time_ns"),
     }
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])

@@ -21,7 +21,7 @@ MAGIC = b"\x17\x08\x44tracing"
 MAX_SECTION_BYTES = 64 << 20
 MAX_CPUS = 8192
 _MAX_BUFFERS = 4 * MAX_CPUS  # of all CPUs and instances
-_MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536
+_MAX_SYSTEMS, _MAX_EVENTS = 4096, 65536  # a record has 16 bits for the number of its event
 _MAX_PROBLEMS = 1000  # with formats of events
 _MAX_COMMS_BYTES = 16 << 20
 _MAX_SHIFT = 31  # as in struct clock_data: the rest times a multiplier of 32 bits has room
@@ -343,9 +343,11 @@ def _ftrace_formats(trace: TraceFile, cursor: Cursor) -> None:
 
 
 def _system_formats(trace: TraceFile, cursor: Cursor) -> None:
+    events = 0
     for _ in range(_bounded(cursor.number(4), _MAX_SYSTEMS, "event systems")):
-        system = cursor.text()
-        for _ in range(_bounded(cursor.number(4), _MAX_EVENTS, "events")):
+        system, more = cursor.text(), cursor.number(4)
+        events = _bounded(events + more, _MAX_EVENTS, "events")
+        for _ in range(more):
             _add_format(trace, cursor.blob(), system)
 
 

@@ -11,7 +11,7 @@ import pytest
 from numalab.capture import pages
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.trace_file import open_trace
-from numalab.errors import LabError, UserError
+from numalab.errors import UserError
 from numalab.process import find_program, run
 from numalab.topology.topology import Node, Topology
 from support.trace_report import LINE, assert_as_reported, report
@@ -308,28 +308,13 @@ def test_a_missing_recording_is_refused(tmp_path: Path) -> None:
         decode(tmp_path / "trace.dat")
 
 
-def _mutated(source: bytes, chance: random.Random, *, cut: bool = True) -> bytes:
+def _mutated(source: bytes, chance: random.Random) -> bytes:
     data = bytearray(source)
-    if cut and chance.random() < 0.2:
-        del data[chance.randrange(len(data)) :]
     for _ in range(chance.choice((1, 2, 40))):
         at = chance.randrange(max(1, len(data)))
         harm = chance.choice((b"\0" * 4, b"\xff" * 4, b"\xff\xff\xff\x7f", chance.randbytes(16)))
         data[at : at + len(harm)] = harm
     return bytes(data)
-
-
-@pytest.mark.parametrize("seed", range(150))
-def test_a_mutated_recording_never_crashes(tmp_path: Path, write: Any, seed: int) -> None:
-    wakes = [write.item(i, write.wakeup(i, b"t", 0)) for i in range(8)]
-    texts = [write.item(i, write.executed(i, b"/bin/x")) for i in range(8)]
-    source = write.trace_dat([write.page(10, *wakes), write.page(20, *texts, missed=3)], "1 a\n")
-    # The padding before the pages is not worth hitting.
-    chance = random.Random(seed)
-    try:
-        decode_bytes(tmp_path, _mutated(source, chance))
-    except LabError as error:
-        assert str(tmp_path) in str(error)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -339,6 +324,6 @@ def test_a_real_recording_with_mutated_pages_never_crashes(
     source = ring4_dat.read_bytes()
     start = 1_601_536  # where the pages of CPU 0 begin
     end = start + 217_088
-    mutated = _mutated(source[start:end], random.Random(seed), cut=False)
+    mutated = _mutated(source[start:end], random.Random(seed))
     _, table = decode_bytes(tmp_path, source[:start] + mutated[: end - start] + source[end:])
     assert table["time_ns"].is_sorted()

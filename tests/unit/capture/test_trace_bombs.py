@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zstandard
 
@@ -37,8 +38,18 @@ def recording(header_page: str, sections: dict[int, bytes], options: bytes = b""
     return out[: len(start)] + where + out[len(start) + 8 :]
 
 
+def tasks(count: int) -> bytes:
+    """Return the lines of `saved_cmdlines` with different pids of eight digits."""
+    lines = np.empty((count, 11), np.uint8)
+    pids = np.arange(count, dtype=np.uint32)
+    for digit in range(8):
+        lines[:, 7 - digit] = pids // 10**digit % 10 + ord("0")
+    lines[:, 8:] = np.frombuffer(b" a\n", np.uint8)
+    return lines.tobytes()
+
+
 def names(_: Any) -> tuple[dict[int, bytes], bytes]:
-    return {CMDLINES: blob(b"".join(b"%d a\n" % at for at in range(28_000_000)))}, b""
+    return {CMDLINES: blob(tasks(28_000_000))}, b""
 
 
 def lines(_: Any) -> tuple[dict[int, bytes], bytes]:
@@ -46,7 +57,7 @@ def lines(_: Any) -> tuple[dict[int, bytes], bytes]:
 
 
 def some_names(_: Any) -> tuple[dict[int, bytes], bytes]:
-    return {CMDLINES: blob(b"".join(b"%d a\n" % at for at in range(1_600_000)))}, b""
+    return {CMDLINES: blob(tasks(1_500_000))}, b""
 
 
 def formats(_: Any) -> tuple[dict[int, bytes], bytes]:

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
+from support import forked
+
 BROKEN = {
     "topologies/bad.toml": "nodes = 'four'\n",
     "workloads/bad/workload.toml": "summary = 1\n",
@@ -22,9 +22,7 @@ BROKEN = {
 
 def numalab(lab: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     env = {name: value for name, value in os.environ.items() if name != "NUMALAB_HOME"}
-    return subprocess.run(
-        [*NUMALAB, *words], cwd=lab, env=env, capture_output=True, text=True, check=False
-    )
+    return forked.numalab(*words, cwd=lab, env=env)
 
 
 @pytest.fixture

@@ -20,15 +20,9 @@ import typer
 from numalab.cli.main import COMMANDS, application
 from numalab.cli.output import pass_on
 from support.example_results import copy_example
+from support.forked import numalab
 
 NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
-
-
-def numalab(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    argv = [*NUMALAB, *words]
-    return subprocess.run(
-        argv, capture_output=True, text=True, check=False, env={**os.environ, **env}
-    )
 
 
 def test_help_lists_every_command() -> None:
@@ -93,7 +87,9 @@ def test_output_that_cannot_be_written_is_the_hosts_failure(words: tuple[str, ..
 
 @pytest.mark.parametrize("words", [("topology", "show", "ring-4"), ("measures",)])
 def test_a_terminal_that_knows_only_ascii(words: tuple[str, ...]) -> None:
-    done = numalab(*words, PYTHONIOENCODING="ascii")
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    argv = [*NUMALAB, *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.isascii()
 

@@ -1,5 +1,4 @@
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,13 @@ from numalab.kernel.patched_kernel import find_kernel
 from numalab.places import shipped_dir
 from numalab.study.plan import plan_study
 from numalab.workload.workload_files import build_workload
+from support.forked import numalab
 
 pytestmark = pytest.mark.usefixtures("without_plugins")
-NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 
 
 def init(folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*NUMALAB, "init", str(folder)], capture_output=True, text=True, check=False
-    )
+    return numalab("init", folder)
 
 
 def test_a_lab_folder_can_be_planned_as_it_is(
@@ -39,9 +36,7 @@ def test_a_lab_folder_can_be_planned_as_it_is(
 
 def test_the_plug_in_of_a_lab_folder_works(tmp_path: Path) -> None:
     assert init(tmp_path).returncode == 0
-    done = subprocess.run(
-        [*NUMALAB, "measures"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = numalab("measures", cwd=tmp_path)
     assert "busiest_task_moves" in done.stdout
     assert not done.stderr
 

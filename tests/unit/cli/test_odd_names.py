@@ -2,8 +2,6 @@
 
 import lzma
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,9 @@ from numalab.errors import UserError
 from numalab.files import utf8_path
 from numalab.run_dir import check_guest_path
 from support.example_results import copy_example
+from support.forked import numalab_bytes as numalab
 
-NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
 ODD = os.fsdecode(b"w\xffeird\n\x1b[31mx")
-
-
-def numalab(*words: str | Path) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([*NUMALAB, *map(str, words)], capture_output=True, check=False)
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from numalab.host.budget import cpus_in_use
 from numalab.locks import is_locked, locked
 from numalab.places import cache_dir
 from numalab.process import run
-
-NUMALAB = (sys.executable, "-c", "from numalab.cli.entry import main; main()")
+from support.forked import numalab
 
 
 @pytest.fixture
@@ -172,18 +171,16 @@ def test_commands_that_only_look_work_with_a_cache_that_is_read_only(
     small_disk: Path, words: tuple[str, ...]
 ) -> None:
     env = os.environ | {"NUMALAB_CACHE": str(small_disk / "cache")}
-    subprocess.run([*NUMALAB, *words], env=env, capture_output=True, check=True)
+    assert numalab(*words, env=env).returncode == 0
     run(["mount", "-o", "remount,ro", small_disk])
-    done = subprocess.run([*NUMALAB, *words], env=env, capture_output=True, text=True, check=False)
+    done = numalab(*words, env=env)
     assert (done.returncode, "numalab:" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_read_only_place_for_a_new_cache_is_one_message(small_disk: Path) -> None:
     run(["mount", "-o", "remount,ro", small_disk])
     env = os.environ | {"NUMALAB_CACHE": str(small_disk / "cache")}
-    done = subprocess.run(
-        [*NUMALAB, "cache", "list"], env=env, capture_output=True, text=True, check=False
-    )
+    done = numalab("cache", "list", env=env)
     assert done.returncode == 3
     assert done.stderr == f"numalab: cannot create {small_disk}/cache: Read-only file system\n"
 

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +20,11 @@ from numalab.places import (
     skipped_inputs,
 )
 from numalab.plugins import load_plugins, require_plugins
+from support.forked import numalab
 
 STRANGER = 4242
 MINE = os.geteuid()
 as_root = pytest.mark.skipif(MINE != 0, reason="hardware: only root can give files away")
-NUMALAB = [sys.executable, "-c", "from numalab.cli.entry import main; main()"]
 
 
 @pytest.fixture
@@ -81,9 +79,7 @@ def test_a_plugin_that_a_group_can_change_is_refused(lab: Path, part: str) -> No
 
 def test_the_command_line_says_why(lab: Path) -> None:
     (lab / "plugins").chmod(0o777)
-    done = subprocess.run(
-        [*NUMALAB, "topology", "list"], capture_output=True, text=True, check=False
-    )
+    done = numalab("topology", "list")
     assert done.returncode == 0
     assert "ring-4" in done.stdout
     assert "mine.py: is not used: every user may write to" in done.stderr

@@ -3,7 +3,6 @@
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.property import PROPERTIES, judge_load, property_names
 from numalab.places import project_dir, skipped_inputs
 from numalab.recording.recording import Recording
+from support import forked
 from support.small_traces import Trace
 from unit.hunt.recordings import recording
 
@@ -36,15 +36,8 @@ def lab(folder: Path, code: str) -> Path:
 
 
 def numalab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    program = "from numalab.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *words],
-        cwd=folder,
-        env={**os.environ, "NUMALAB_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "NUMALAB_HOME": str(folder)}
+    return forked.numalab(*words, cwd=folder, env=env)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ for keys in ((), ("node",)):
 """
 
 
+@cache
 def sums(threads: int) -> str:
     """Compute the sums in a process with this many threads."""
     environment = os.environ | {"POLARS_MAX_THREADS": str(threads), "PYTHONPATH": str(LAB)}

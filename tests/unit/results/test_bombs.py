@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -61,17 +62,23 @@ def a_file(results: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("bomb", JSON)
+@lru_cache(maxsize=1)
+def json_bomb(name: str) -> bytes:
+    """Return the bytes; several tests in a row use those of one name."""
+    return JSON[name]()
+
+
 @pytest.mark.parametrize("name", [*PLACES, "measures.json"])
+@pytest.mark.parametrize("bomb", JSON)
 def test_a_json_bomb(results: Path, bomb: str, name: str) -> None:
     rng = random.Random(f"{bomb}, {name}")
     path = a_file(results, name)
     key = "-"
     if name == "measures.json":
-        path.write_bytes(JSON[bomb]())
+        path.write_bytes(json_bomb(bomb))
     else:
         key = rng.choice(PLACES[name])
-        put(path, key, JSON[bomb]())
+        put(path, key, json_bomb(bomb))
     answers = asked(results, "status", "read")
     assert answers.pop("peak") < MOST, key
     if key not in {"new", "file"}:  # what no model names may hold anything
@@ -160,8 +167,8 @@ PARQUET = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["events.parquet", "timeline.parquet"])
 @pytest.mark.parametrize("bomb", PARQUET)
+@pytest.mark.parametrize("name", ["events.parquet", "timeline.parquet"])
 def test_a_parquet_bomb(results: Path, bomb: Callable[[random.Random], File], name: str) -> None:
     rng = random.Random(f"{bomb.__name__}, {name}")
     data = bomb(rng).write()

@@ -4,7 +4,6 @@ import io
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from numalab.topology.load import (
     read_topology_table,
     topology_to_dict,
 )
+from support import forked
 from support.fake_executor import MATRIX, ready, tasks
 
 FILE = Path("manifest.json")
@@ -172,8 +172,7 @@ def test_the_memory_model_of_a_run_has_the_nodes_of_its_machine() -> None:
 
 
 def numalab(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", "from numalab.cli.entry import main; main()", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    return forked.numalab(*words)
 
 
 def test_an_imported_archive_builds_and_follows_nothing(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from support import forked
 
 PLUGIN = '''
 from numalab.api import Count, Link, RuleBroken, Shape, register_shape
@@ -38,13 +39,8 @@ spokes = 5
 
 def numalab(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command as another program does, with `home` as its lab folder."""
-    return subprocess.run(
-        [sys.executable, "-c", "from numalab.cli.entry import main; main()", "topology", *words],
-        env=os.environ | {"NUMALAB_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = os.environ | {"NUMALAB_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
+    return forked.numalab("topology", *words, env=env)
 
 
 def lab_folder(path: Path) -> Path:
