@@ -24,10 +24,10 @@ LATER_GUESTS := tests/guest/test_topologies.py tests/guest/test_matrix.py
 TEST_BED := tests/testbed
 SHORT_BED := tests/testbed/test_pinned_guest.py
 
-.PHONY: help setup demo check test test-kvm test-bed fuzz bench site sbom audit clean
+.PHONY: help setup demo check test test-kvm test-bed fuzz bench bench-short bench-suite site sbom audit clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup: $(VENV)/.ready ## Install what is missing: Debian packages, virtual environment (idempotent)
 
@@ -89,8 +89,14 @@ fuzz: setup ## Hostile input of every kind, by its seed; TIME=10m, SEED=, CASES=
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ONLY) $(if $(TIME),--time $(TIME)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JOBS),--jobs $(JOBS))
 
-bench: setup ## Speed, as ratios against a reference run side by side
-	@PYTHONPATH=tests $(BIN)/python -m bench
+bench: setup ## Speed, beside a reference; writes docs/results/speed.*; PARTS=
+	@PYTHONPATH=tests $(BIN)/python -m bench $(PARTS)
+
+bench-short: setup ## The same in 3 minutes: fails on errors only, writes nothing
+	@PYTHONPATH=tests $(BIN)/python -m bench --form short $(PARTS)
+
+bench-suite: setup ## The same with `make check test`, from warm and from bare caches
+	@PYTHONPATH=tests $(BIN)/python -m bench --form suite $(PARTS)
 
 site: setup ## The documentation as a web site, in build/site
 	@$(BIN)/python docs/site/stage.py build/site-source

@@ -1,250 +1,223 @@
 """`make bench`: how fast things are, each against a reference that runs beside it on this host.
 
-A ratio says more than seconds: both sides meet the same host, load and cache. The two sides of a
-pair take turns, and the middle one of several rounds counts.
+A ratio shows more than seconds: both sides meet the same host, load and cache. The two sides of a
+pair take turns, and the middle one of several rounds counts. Exits with 1 if a part cannot be
+measured, never because of a figure.
 """
 
-import json
-import resource
-import shlex
+import argparse
+import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
-from bench import boot, matrix, report, timed, topology
-from numalab.analysis.analyse import analyse
+from bench import boot, decoding, guests, history, matrix, report, timed, topology
+from bench.rows import BY_KEY, Figure, Form
 from numalab.campaign.build import Builds, build
-from numalab.capture.decode import decode_trace
-from numalab.capture.spec import load_capture, render_events
-from numalab.guest.run import run_guest
-from numalab.guest.start import prepare as prepare_guest
+from numalab.errors import LabError
 from numalab.image.recipe import load_recipe
 from numalab.kernel.patched_kernel import find_kernel
-from numalab.machine.model import Job, Machine
-from numalab.qemu.hypervisor import connect
-from numalab.recording.recording import Recording
-from numalab.results.run_files import scan_events
-from numalab.run_dir import RunDir
-from numalab.topology.load import load_topology
-
-ROUNDS = 3
-EVENTS = ("sched", "migrate")
-HACKBENCH = ("hackbench", "-g", "3", "-l", "2300")  # about 600,000 events
+from numalab.places import shipped_dir
 
 
 @dataclass(frozen=True)
-class Row:
-    """One figure: what, ours and the reference in one unit, and what is aimed at."""
+class Bench:
+    """What all parts share: builds, a folder for their files, and how much is measured."""
 
-    what: str
-    ours: float
-    reference: float | None
-    goal: str
-    unit: str = "s"
+    builds: Builds
+    folder: Path
+    form: Form
+
+    def size(self, short: int, long: int) -> int:
+        """Return the size of a part in this form."""
+        return short if self.form is Form.SHORT else long
 
     @property
-    def ratio(self) -> float | None:
-        """Ours as a multiple of the reference."""
-        return self.ours / self.reference if self.reference else None
+    def rounds(self) -> int:
+        """How often both sides of a pair are measured."""
+        return self.size(1, 3)
 
 
-def main() -> None:
-    """Measure everything and print it, as a table or with --json."""
-    prepared = build([find_kernel("debian-6.12")], load_recipe("base"))
-    with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:
-        rows = [
-            *boots(),
-            *runs(prepared, Path(folder)),
-            *decoding(prepared, Path(folder)),
-            *matrices(prepared, Path(folder)),
-            *speeds(prepared, Path(folder)),
-            *commands(),
-            *prediction(),
-            *reports(Path(folder)),
-        ]
-    if "--json" in sys.argv[1:]:
-        print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=1))
-        return
-    table = Table(box=None)
-    for heading in ("what", "ours", "reference", "ratio", "goal"):
-        table.add_column(heading, justify="left" if heading in ("what", "goal") else "right")
-    for row in rows:
-        reference = "" if row.reference is None else f"{row.reference:.2f} {row.unit}"
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(row.what, f"{row.ours:.2f} {row.unit}", reference, ratio, row.goal)
-    Console(width=110).print(table)
+def main() -> int:
+    """Measure, print each figure, and keep them unless the form is short; return the exit code."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    names = [form.name.lower() for form in Form]
+    parser.add_argument("--form", choices=names, default="long", help="how much is measured")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="parts; default: all")
+    words = parser.parse_args()
+    form = Form[words.form.upper()]
+    chosen = words.parts or [name for name, part in PARTS.items() if part.form <= form]
+    lines, machine = history.read(), history.facts()
+    figures: list[Figure] = []
+    failed = []
+    builds = build([find_kernel(guests.KERNEL)], load_recipe("base"))
+    for name in chosen:
+        with tempfile.TemporaryDirectory(prefix="numalab-bench-") as folder:
+            try:
+                for figure in PARTS[name].measure(Bench(builds, Path(folder), form)):
+                    figures.append(figure)
+                    print(_text(figure), flush=True)
+            except (LabError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+                failed.append(name)
+                print(f"{name} cannot be measured: {error}", file=sys.stderr, flush=True)
+    if form > Form.SHORT and figures:
+        history.keep(lines, history.line(figures, machine))
+        print(f"kept in {history.LINES}, {history.PAGE} and {history.PICTURE}")
+    return int(bool(failed))
 
 
-def boots() -> Iterator[Row]:
+def _text(figure: Figure) -> str:
+    row = BY_KEY[figure.key]
+    text = f"{row.what.replace('`', '')}: {history.amount(figure.ours)} {row.unit}"
+    if figure.reference is not None:
+        beside = f"{history.amount(figure.reference)} {row.unit}"
+        text += f"; {row.reference.replace('`', '')}: {beside}; ratio {figure.ratio:.2f}"
+    share = row.share(figure)
+    return text if share is None else f"{text} (target {row.target})"
+
+
+def boots(bench: Bench) -> Iterator[Figure]:
     """Boot ring-4 for one short command as a user types it, beside virtme-ng if it is there."""
-    for mode, goal in (("tcg", "<= 5 s"), ("icount", "<= 7 s")):
-        ours, theirs = boot.measure(mode, ROUNDS)
-        beside = " / virtme-ng" if theirs else ""
-        what = f"numalab boot, {mode}, prompt to prompt{beside}"
-        yield Row(what, ours.wall, theirs.wall if theirs else None, goal)
-        yield Row("CPU time of that", ours.cpu, theirs.cpu if theirs else None, "")
+    for mode in ("tcg", "icount"):
+        ours, theirs = boot.measure(mode, bench.rounds)
+        yield Figure(f"boot-{mode}", ours.wall)
+        yield Figure(f"boot-{mode}-cpu", ours.cpu, theirs.cpu if theirs else None)
+    own = median(boot.own_cpu(bench.folder) for _ in range(bench.rounds))
+    yield Figure("boot-python-cpu", own, _python())
 
 
-def machine(prepared: Builds, name: str) -> Machine:
-    """Return the machine that is booted: ring-4, in icount mode, which does the same each time."""
-    kernel = prepared.kernels["debian-6.12"]
-    ring = load_topology("ring-4")
-    return Machine(ring, kernel.bzimage, prepared.image.path, "icount", seed=1, name=name)
+def starts(bench: Bench) -> Iterator[Figure]:
+    """Boot by numalab and by hand in turns, and small guests one after the other."""
+    start = guests.measure_start(bench.builds, bench.folder, bench.rounds)
+    yield Figure("boot-init", start.ours, start.by_hand)
+    yield Figure("outside", start.outside)
+    rate = guests.measure_small(bench.builds, bench.size(2, 10))
+    yield Figure("small-guests", rate.per_second)
+    yield Figure("small-guests-cpu", rate.own_cpu)
 
 
-def runs(prepared: Builds, folder: Path) -> Iterator[Row]:
-    """Boot by numalab and by hand in turns."""
-    ours, by_hand, outside = [], [], []
-    for number in range(ROUNDS):
-        directory = RunDir(folder / f"run-{number}")
-        job = Job(("true",), events=render_events(load_capture({}, Path("bench"))))
-        outcome = run_guest(machine(prepared, "bench"), job, directory)
-        wall = outcome.wall_seconds
-        decoded = _seconds(lambda d=directory: _decode(d))  # type: ignore[misc]
-        outside.append(wall["prepare"] + wall["start"] + wall["gather"] + decoded)
-        ours.append(wall["start"] + wall["boot"])
-        by_hand.append(_boot_by_hand(machine(prepared, "hand"), RunDir(folder / f"hand-{number}")))
-    yield Row(
-        "start to the guest's init / the same QEMU by hand", median(ours), median(by_hand), "<= 1.1"
-    )
-    yield Row("a run outside the guest", median(outside), None, "<= 1.5 s")
+def hunts(bench: Bench) -> Iterator[Figure]:
+    """Hunt on a few machines."""
+    yield Figure("hunt-load-cpu", guests.measure_hunt(bench.folder, bench.size(1, 4)))
 
 
-def _boot_by_hand(machine: Machine, directory: RunDir) -> float:
-    """Start the QEMU that libvirt would start, without libvirt; return seconds to the init."""
-    prepared = prepare_guest(machine, Job(("true",)), directory)
-    words = shlex.split(connect().command_line(prepared.xml))
-    argv: list[str] = []
-    skip = False
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        # Its monitor and secrets are libvirt's own; -S would wait for it.
-        if skip or word in ("-S", "-daemonize") or ("=" in word.partition("/")[0] and not argv):
-            skip = False
-        elif word in ("-mon", "-pidfile") or "monitor" in after or "masterKey" in after:
-            skip = True
-        else:
-            argv.append(word)
-    began = time.monotonic()
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        while not (directory.heartbeat.exists() and directory.heartbeat.stat().st_size):
-            if process.poll() is not None or time.monotonic() - began > 120:
-                errors = process.stderr.read().decode() if process.stderr else ""
-                raise RuntimeError(f"QEMU by hand did not boot: {errors}\n{shlex.join(argv)}")
-            time.sleep(0.01)
-        return time.monotonic() - began
-    finally:
-        process.kill()
-        process.wait()
-
-
-def decoding(prepared: Builds, folder: Path) -> Iterator[Row]:
+def decode(bench: Bench) -> Iterator[Figure]:
     """Decode a large recording, and let trace-cmd print it."""
-    directory = RunDir(folder / "large")
-    large = replace(machine(prepared, "large"), trace_memory_mib=96, job_disk_mib=256)
-    outcome = run_guest(large, Job(HACKBENCH, events=EVENTS), directory)
-    if outcome.status:
-        raise RuntimeError(directory.stderr.read_text())
-    pairs = [
-        (_seconds(lambda: _decode(directory)), _seconds(lambda: _trace_cmd_report(directory.trace)))
-        for _ in range(ROUNDS)
-    ]
-    events = _decode(directory)
-    ours, reference = (median(side) for side in zip(*pairs, strict=True))
-    yield Row(f"decode {events} events / trace-cmd report", ours, reference, "<= 1.0")
-    ring = load_topology("ring-4")
-    analysed = _median(lambda: analyse(Recording(scan_events(directory), ring, tasks=())))
-    yield Row("take all measures and findings of them", analysed, None, "")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    yield Row("memory at the peak of all this", peak, None, "<= 1024 MiB", "MiB")
+    events = bench.size(60_000, 600_000)
+    spent = decoding.measure_decoding(bench.builds, bench.folder, events, bench.rounds)
+    yield Figure("decode", spent.ours, spent.reference)
+    yield Figure("decode-cpu", spent.ours_cpu, spent.reference_cpu)
+    yield Figure("measures", spent.measures)
+    yield Figure("memory", spent.memory)
 
 
-def _decode(directory: RunDir) -> int:
-    return decode_trace(directory.trace, load_topology("ring-4"), directory.events).events
+def jobs(bench: Bench) -> Iterator[Figure]:
+    """Run guests one after the other, and two and four at once as far as there are CPUs."""
+    seeds = bench.size(1, 4)
+    serial = matrix.run_all(bench.folder, seeds, 1)
+    yield Figure("run-cpu", serial.cpu / (2 * seeds))
+    for count in (2, 4):
+        if count <= min(len(os.sched_getaffinity(0)), bench.size(2, 4)):
+            parallel = matrix.run_all(bench.folder, seeds, count)
+            yield Figure(f"jobs-{count}", serial.wall, parallel.wall)
 
 
-def _trace_cmd_report(trace: Path) -> None:
-    with Path("/dev/null").open("w") as null:
-        subprocess.run(["trace-cmd", "report", str(trace)], stdout=null, stderr=null, check=True)
+def queries(bench: Bench) -> Iterator[Figure]:
+    """List and query the results of many runs."""
+    listed, asked = matrix.list_and_query(bench.folder)
+    yield Figure("list", listed)
+    yield Figure("query", asked)
 
 
-def matrices(prepared: Builds, folder: Path) -> Iterator[Row]:
-    """Run eight guests one after the other and two at once; list and query many runs."""
-    serial, parallel = (matrix.run_all(prepared, folder, jobs) for jobs in (1, 2))
-    yield Row("8 runs in icount mode: --jobs 1 / --jobs 2", serial[0], parallel[0], ">= 1.7")
-    yield Row("CPU time of that", serial[1], parallel[1], ">= 0.9")
-    listed, asked = matrix.list_and_query(folder)
-    yield Row(f"list {matrix.RUNS_LISTED} runs", listed, None, "<= 1 s")
-    yield Row(f"a query over the measures of {matrix.RUNS_LISTED} runs", asked, None, "<= 2 s")
-
-
-def speeds(prepared: Builds, folder: Path) -> Iterator[Row]:
-    """Emulate loops on 8 and 16 vCPUs: CPU time beside icount, guest time beside the host's."""
+def speeds(bench: Bench) -> Iterator[Figure]:
+    """Emulate loops on 8 and 16 vCPUs in mode timed, beside icount."""
     for cpus in timed.TOPOLOGIES:
-        reference = None
-        for number, (name, machine) in enumerate(timed.machines(prepared, cpus)):
-            speed = timed.measure(machine, folder / f"{cpus}-{number}")
-            if reference is None:
-                reference = speed.cpu
-                continue
-            what = f"loops on {cpus} vCPUs, {name} / icount, CPU time"
-            yield Row(what, speed.cpu, reference, "<= 1.1" if "no" in name else "")
-            ratio = speed.guest / speed.cpu
-            yield Row("guest seconds in a second of that", ratio, None, "", "s")
+        machines = timed.machines(bench.builds, cpus)
+        icount, plain, model = (
+            timed.measure(machine, bench.folder / f"{cpus}-{number}").cpu
+            for number, (_, machine) in enumerate(machines)
+        )
+        yield Figure(f"timed-{cpus}", plain, icount)
+        yield Figure(f"timed-model-{cpus}", model, icount)
 
 
-def commands() -> Iterator[Row]:
+def commands(bench: Bench) -> Iterator[Figure]:
     """Time commands as whole processes, start of Python included."""
-    python = _median(lambda: _run("-c", "pass"))
-    show = _median(lambda: _numalab("topology", "show", "ring-4"))
-    yield Row("numalab topology show ring-4 / python -c pass", show, python, "<= 0.5 s")
+    rounds = bench.size(3, 9)
+    for key, words in (("help", ("--help",)), ("show", ("topology", "show", "ring-4"))):
+        pairs = [(_seconds(*boot.NUMALAB[1:], *words), _python()) for _ in range(rounds)]
+        ours, python = (median(side) for side in zip(*pairs, strict=True))
+        yield Figure(key, ours, python)
 
 
-def prediction() -> Iterator[Row]:
+def site(_: Bench) -> Iterator[Figure]:
+    """Build the site as `make site` does, without its check of the virtual environment."""
+    argv = ["make", "--old-file=setup", "site", f"BIN={Path(sys.executable).parent}"]
+    yield Figure("site", boot.cost(argv, cwd=shipped_dir()).wall)
+
+
+def prediction(_: Bench) -> Iterator[Figure]:
     """Predict the largest machine in every shape; the slowest counts."""
     sizes = topology.measure_all()
-    what = f"predict {topology.NODES} nodes, {topology.NODES * topology.CPUS_OF_NODE} CPUs"
-    seconds, mib = max(size.seconds for size in sizes), max(size.mib for size in sizes)
-    yield Row(what, seconds, None, f"<= {topology.LIMIT_SECONDS:.0f} s")
-    yield Row("memory of that", mib, None, f"<= {topology.LIMIT_MIB} MiB", "MiB")
+    yield Figure("predict", max(size.seconds for size in sizes))
+    yield Figure("predict-memory", max(size.mib for size in sizes))
 
 
-def reports(folder: Path) -> Iterator[Row]:
-    """Report 30 runs with a million events, and open the page."""
-    results = report.make_results(folder / "report")
+def reports(bench: Bench) -> Iterator[Figure]:
+    """Report many runs with a million events, and open the page."""
+    results = report.make_results(bench.folder / "report")
     seconds, mib = report.measure(results.path)
-    runs = f"{2 * report.SEEDS} runs, {report.EVENTS:,} events"
-    yield Row(f"report of {runs}", seconds, None, f"<= {report.LIMIT_SECONDS:.0f} s")
-    yield Row("memory of that", mib, None, f"<= {report.LIMIT_MIB} MiB", "MiB")
+    yield Figure("report", seconds)
+    yield Figure("report-memory", mib)
     if (ready := report.ready(results.html)) is not None:
-        yield Row("its page ready in Chromium", ready, None, f"<= {report.LIMIT_READY:.0f} s")
+        yield Figure("report-ready", ready)
 
 
-def _numalab(*words: str) -> None:
-    _run("-c", "from numalab.cli.entry import main; main()", *words)
+def suite(bench: Bench) -> Iterator[Figure]:
+    """Check and test on two CPUs, with warm caches and with none."""
+    argv = ["taskset", "--cpu-list", "0,1", "make", "check", "test"]
+    for key, folder in (("suite", None), ("suite-bare", bench.folder / "cache")):
+        cache = {} if folder is None else {"NUMALAB_CACHE": str(folder)}
+        spent = boot.cost(argv, cwd=shipped_dir(), env=cache, timeout=3 * 3600)
+        yield Figure(key, spent.wall / 60)
 
 
-def _run(*words: str) -> None:
-    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+@dataclass(frozen=True)
+class Part:
+    """A part of the benchmark, and the shortest form that has it."""
+
+    measure: Callable[[Bench], Iterator[Figure]]
+    form: Form = Form.SHORT
 
 
-def _median(measured: Callable[[], object]) -> float:
-    return median(_seconds(measured) for _ in range(ROUNDS))
+PARTS = {
+    "boots": Part(boots),
+    "starts": Part(starts),
+    "hunts": Part(hunts),
+    "decode": Part(decode),
+    "jobs": Part(jobs),
+    "commands": Part(commands),
+    "prediction": Part(prediction),
+    "queries": Part(queries),
+    "site": Part(site, Form.LONG),
+    "reports": Part(reports, Form.LONG),
+    "speeds": Part(speeds, Form.LONG),
+    "suite": Part(suite, Form.SUITE),
+}
 
 
-def _seconds(measured: Callable[[], object]) -> float:
-    began = time.monotonic()
-    measured()
-    return time.monotonic() - began
+def _python() -> float:
+    return _seconds("-c", "pass")
+
+
+def _seconds(*words: str) -> float:
+    """Return how long Python takes with these arguments."""
+    return boot.cost((sys.executable, *words)).wall
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,54 +1,54 @@
-"""How much two guests at once save, and how fast ten thousand runs are listed and asked about."""
+"""What several guests at once save, and how fast ten thousand runs are listed and queried."""
 
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from numalab.campaign.build import Builds, BuiltStudy, Setting, build
+from bench.boot import Cost
+from numalab.campaign.build import build_study
 from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.files import write_json
-from numalab.guest.kvm import Choice
 from numalab.results.layout import Results
 from numalab.results.query import MEASURES, RUNS, Catalogue, catalogue, query, store
 from numalab.study.plan import plan_study
 
+# As studies/group-construction.toml, with other seeds.
 STUDY = """
 question = "How long does it take?"
 topologies = ["ring-4"]
-seeds = [1, 2, 3, 4]
-[variants.one]
-kernel = "debian-6.12"
-[variants.two]
+seeds = {seeds}
+[variants.before]
+kernel = "debian-6.12-undo-group-construction"
+[variants.after]
 kernel = "debian-6.12"
 [[workloads]]
 name = "bound-hogs"
+parameters = {{ start_node = 1, allowed_nodes = "1,3", seconds = 3 }}
+[capture]
+sets = ["sched", "numa"]
 """
 RUNS_LISTED = 10_000
 MEASURES_OF_RUN = 40
 
 
-def run_all(prepared: Builds, folder: Path, jobs: int) -> tuple[float, float]:
-    """Run eight guests, `jobs` at once; return wall and CPU seconds, the start of workers included.
+def run_all(folder: Path, seeds: int, jobs: int) -> Cost:
+    """Run two guests for each seed, `jobs` at once, the start of workers included.
 
-    CPU seconds are those of the workers and of what they started, QEMU above all.
+    The CPU seconds are those of the workers and of what they started, QEMU above all.
     """
     path = folder / "bench.toml"
-    path.write_text(STUDY)
+    path.write_text(STUDY.format(seeds=list(range(1, seeds + 1))))
     results = Results(folder / f"jobs-{jobs}")
     results.path.mkdir()
-    setting = Setting(Choice("icount", "host", "asked for"))
-    plan = plan_study(path)
-    programs = build(plan.kernels.values(), plan.recipe, plan.workloads.values()).files
-    study = BuiltStudy(plan, replace(prepared, files=programs), results, setting)
+    study = build_study(plan_study(path), results, "icount")
     began, used = time.monotonic(), _used()
     failures = execute([study], jobs, _unwatched)
     if failures:
         raise RuntimeError(failures[0].ended.error)
-    return time.monotonic() - began, _used() - used
+    return Cost(time.monotonic() - began, _used() - used)
 
 
 def _used() -> float:
