@@ -20,6 +20,9 @@ from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
+from numalab.reach.counting import counting, read_reach
+from numalab.reach.line_table import LineTable
+from numalab.reach.model import RunReach
 from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
@@ -35,6 +38,7 @@ class Booted:
     outcome: Outcome
     differences: tuple[str, ...]
     kept: Path | None
+    reach: RunReach | None = None
 
 
 def guest(
@@ -64,17 +68,19 @@ def boot(
     allow_mismatch: bool = False,
     on_beat: Callable[[Beat], None] | None = None,
     limits: Limits | None = None,
+    table: LineTable | None = None,
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
     The run directory is removed, unless `keep` says where to leave it, or the guest was lost.
-    Raises what `run_guest` raises, and TopologyMismatch.
+    `table` lists the lines to count. Raises what `run_guest` raises, and TopologyMismatch.
     """
     job = Job(argv=argv, events=events)
     with _run_dir(keep) as directory:
-        outcome = run_guest(
-            machine, job, directory, connection=connection, limits=limits, on_beat=on_beat
-        )
+        with counting(machine, table, directory) as counted:
+            outcome = run_guest(
+                counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
+            )
         view = read_guest_view(directory)
         differences = check_topology(
             machine.topology,
@@ -86,7 +92,8 @@ def boot(
         unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
         outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
         stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
-    return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep)
+        reach = read_reach(directory)
+    return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep, reach)
 
 
 def shell(

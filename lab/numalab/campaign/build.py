@@ -14,8 +14,10 @@ from numalab.image.recipe import Recipe
 from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Machine
-from numalab.progress import Progress
+from numalab.progress import Progress, no_progress
 from numalab.qemu.hypervisor import EMBED
+from numalab.reach.counting import check_countable
+from numalab.reach.prepare import ReachPlan, plan_reach
 from numalab.results.layout import Results
 from numalab.workload.workload import BoundWorkload
 from numalab.workload.workload_files import build_workload
@@ -35,11 +37,12 @@ class Builds:
 
 @dataclass(frozen=True)
 class Setting:
-    """How runs are executed."""
+    """How runs are executed; `reach` is what their guests count."""
 
     choice: Choice
     connection: str = EMBED
     allow_mismatch: bool = False
+    reach: ReachPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,22 @@ def build_study(
     *,
     connection: str = EMBED,
     allow_mismatch: bool = False,
+    reach: str | None = None,
     on_progress: Progress | None = None,
 ) -> BuiltStudy:
     """Build what the runs of a plan need, and choose their mode.
 
-    Raises what `build` and `choose_mode` raise.
+    `reach` is a patch whose lines are counted. Raises what `build`, `choose_mode` and `plan_reach`
+    raise.
     """
     builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
     choice = choose_plan_mode(plan, mode, builds, connection, on_progress)
-    return BuiltStudy(plan, builds, results, Setting(choice, connection, allow_mismatch))
+    counted = None
+    if reach is not None:
+        check_countable(choice.mode)
+        counted = plan_reach(tuple(plan.kernels.values()), reach, on_progress or no_progress)
+    setting = Setting(choice, connection, allow_mismatch, counted)
+    return BuiltStudy(plan, builds, results, setting)
 
 
 def build(

@@ -23,6 +23,7 @@ from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.machine.model import DETERMINISTIC, Job, Machine
 from numalab.plugins import explain_fault
+from numalab.reach.counting import counting
 from numalab.results.manifest import (
     CacheFacts,
     HostFacts,
@@ -62,14 +63,15 @@ def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
         buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
     )
     limits = task.study.limits
-    return run_guest(
-        machine,
-        job,
-        task.directory,
-        connection=task.setting.connection,
-        limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
-        on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
-    )
+    with counting(machine, task.table, task.directory) as counted:
+        return run_guest(
+            counted,
+            job,
+            task.directory,
+            connection=task.setting.connection,
+            limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
+            on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
+        )
 
 
 def run_task(task: Task, on_phase: OnPhase, *, boot: Boot = boot_guest) -> Ended:

@@ -13,6 +13,7 @@ from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import SHIFTS, Mode
 from numalab.placement.admission import host_cpus
+from numalab.reach.line_table import LineTable
 from numalab.results.layout import Results
 from numalab.results.manifest import (
     EmulatorFacts,
@@ -64,6 +65,12 @@ class Task:
     def mode(self) -> Mode:
         """The mode that it runs in."""
         return self.setting.choice.mode
+
+    @property
+    def table(self) -> LineTable | None:
+        """The lines that its guest counts, None for none."""
+        reach = self.setting.reach
+        return reach.tables.get(self.built.digest) if reach else None
 
     @property
     def directory(self) -> RunDir:

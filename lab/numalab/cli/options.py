@@ -29,6 +29,10 @@ Image = Annotated[str, typer.Option(help="Name of an image from `numalab image l
 Cmdline = Annotated[list[str] | None, typer.Option(help="Kernel parameter to add; repeatable.")]
 Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
 Keep = Annotated[Path | None, typer.Option(help="Keep the run directory in this folder.")]
+Reach = Annotated[
+    str | None,
+    typer.Option(metavar="PATCH", help="Count executions of the lines that this patch changes."),
+]
 Mismatch = Annotated[bool, typer.Option(help="Continue if the guest differs from its topology.")]
 Studies = Annotated[list[str], typer.Argument(help="Names of studies, or study files.")]
 Preset = Annotated[str | None, typer.Option(help="Preset of the studies, such as quick or full.")]

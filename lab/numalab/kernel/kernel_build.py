@@ -3,7 +3,8 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -194,6 +195,38 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
         first_seconds=first_seconds,
     )
     KERNELS.write(work.entry, kernel)
+
+
+@dataclass(frozen=True)
+class BuildFolder:
+    """The folder in which a kernel was compiled, below its source tree."""
+
+    tree: Path
+    out: Path
+    make: Callable[[Sequence[str]], None]  # builds targets
+
+
+@contextmanager
+def opened_build(spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
+    """Give the build folder of a kernel, its sources patched and configured.
+
+    The caller holds `build_lock(spec)`. Raises what `ensure_kernel` raises.
+    """
+    inputs = read_inputs(spec)
+    tree = unpack(inputs.source)
+    switch_tree(tree, inputs.series)
+    out = _build_dir(tree, inputs)
+    with resumable_folder(out):
+        _configure(inputs, tree, work)
+        if not (out / "vmlinux").exists():
+            _compile(tree, out, len(os.sched_getaffinity(0)), work)
+        make = [*_make(tree, out), f"-j{len(os.sched_getaffinity(0))}"]
+        yield BuildFolder(tree, out, lambda targets: work.step([*make, *targets], env=ENVIRONMENT))
+
+
+def build_lock(spec: KernelSpec) -> Path:
+    """Return the lock of the source tree in which a kernel is built."""
+    return read_inputs(spec).source.folder / "lock"
 
 
 def _configure(inputs: KernelInputs, tree: Path, work: Work) -> Path:

@@ -15,6 +15,10 @@ from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.guest.run import RemarkKind
 from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED
+from numalab.reach.counting import check_countable
+from numalab.reach.merge import merged
+from numalab.reach.prepare import plan_reach
+from numalab.reach.text import reach_lines
 from numalab.topology.load import load_topology
 
 # `numalab place` and `numalab host show` print these remarks.
@@ -39,6 +43,7 @@ def command(
     keep: options.Keep = None,
     connection: options.Connect = EMBED,
     allow_mismatch: options.Mismatch = False,
+    reach: options.Reach = None,
     as_json: options.Json = False,
 ) -> None:
     """Run a command in a guest, print its output, and exit with its exit code.
@@ -53,6 +58,10 @@ def command(
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
+        table = None
+        if reach is not None:
+            check_countable(choice.mode)
+            table = plan_reach((spec,), reach, tell).tables[prepared.kernels[spec.name].digest]
         machine = replace(
             guest(model, spec.name, prepared, choice, trace_mib=32 if event else 0),
             seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
@@ -60,7 +69,7 @@ def command(
         )  # fmt: skip
         booted = boot(
             machine, spec, tuple(words), connection=connection, events=tuple(event or ()),
-            keep=keep, allow_mismatch=allow_mismatch,
+            keep=keep, allow_mismatch=allow_mismatch, table=table,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
     show_booted(booted, as_json)
@@ -81,8 +90,12 @@ def show_booted(booted: Booted, as_json: bool) -> None:
             "stderr": booted.stderr.decode("utf-8", "replace"),
             **picked(booted.outcome, "wall_seconds", "guest_seconds", "timing", "proof", "notes"),
             "kept": booted.kept,
+            "reach": booted.reach,
         }
         emit(value, True, "")
         return
     pass_on(booted.stdout, sys.stdout)
     pass_on(booted.stderr, sys.stderr)
+    if booted.reach is not None:
+        for line in reach_lines(merged([("", booted.reach)])):
+            say(line)

@@ -95,6 +95,7 @@ def command(
         bool,
         typer.Option("--allow-mismatch", help="Record a guest that differs from its prediction."),
     ] = False,
+    reach: options.Reach = None,
     fail_fast: Annotated[
         bool,
         typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails."),
@@ -133,6 +134,7 @@ def command(
                 mode or plan.study.mode,
                 connection=connection,
                 allow_mismatch=allow_mismatch,
+                reach=reach,
                 on_progress=on_progress,
             )
         say(f"mode {study.setting.choice.mode}: {study.setting.choice.reason}")

@@ -1,0 +1,112 @@
+"""Whether two kernels have the same code and data in an object. Pure.
+
+Two builds of one function differ in line numbers (`__LINE__` in might_sleep()), in places of
+strings and of the functions around it; none of these is a difference.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+_PLACE = re.compile(r"(inlined by )?/.*:(\d+)(?: \(.*\))?")
+_FUNCTION = re.compile(r"[0-9a-f]+ <(.+)>:")
+_INSTRUCTION = re.compile(r"\s*[0-9a-f]+:\t(.*)")
+_RELOCATION = re.compile(r"\s+[0-9a-f]+: (R_X86_64_\w+)\t(.*)")
+_ABSOLUTE = re.compile(r"\b[0-9a-f]+ (?=<)")  # je     45 <f+0x45>
+_COMMENT = re.compile(r"\s+#.*")
+_SHIFTING = re.compile(r"^(\.(?:rodata\.str|text|init\.text|exit\.text)[\w.]*)[+-]0x[0-9a-f]+")
+_IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
+_PADDING = re.compile(r"(data16 |cs )*(nop\w*|xchg +%ax,%ax)\b.*")
+_SECTION = re.compile(r"RELOCATION RECORDS FOR \[(.+)\]:")
+# Line numbers, and tables of addresses in code.
+_NO_DATA = ("__bug_table", "__jump_table", "__ex_table", ".altinstructions", ".smp_locks",
+            ".orc_unwind", "__mcount_loc", ".static_call_sites", ".retpoline_sites",
+            ".return_sites", ".discard", ".note", ".comment", ".eh_frame", ".init.setup",
+            ".ibt_endbr_seal", ".call_sites", "__patchable_function_entries")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The digests of an object's functions and of its sections of data."""
+
+    functions: Mapping[str, str]
+    data: Mapping[str, str]
+
+
+def parse_listing(text: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the instructions of each function, without what moves when others change.
+
+    `text` is of `objdump --disassemble --line-numbers --inlines --reloc`.
+    """
+    functions: dict[str, list[str]] = {}
+    here: list[str] = []
+    own, inliners = 0, set[int]()
+    for line in text.splitlines():
+        if match := _INSTRUCTION.fullmatch(line):
+            here.append(_plain(match[1], {own, *inliners}))
+            inliners = set()
+        elif match := _RELOCATION.fullmatch(line):
+            here.append(f"{match[1]} {_steady(match[2])}")
+        elif match := _PLACE.fullmatch(line):
+            if match[1]:
+                inliners.add(int(match[2]))
+            else:
+                own = int(match[2])
+        elif match := _FUNCTION.fullmatch(line):
+            here = functions.setdefault(match[1], [])
+    return {name: tuple(_unpadded(code)) for name, code in functions.items()}
+
+
+def _steady(value: str) -> str:
+    """Return a relocation's value without an offset that moves with other code."""
+    return _SHIFTING.sub(r"\1", value)
+
+
+def _plain(text: str, lines: Iterable[int]) -> str:
+    text = _ABSOLUTE.sub("", _COMMENT.sub("", text))
+    return _IMMEDIATE.sub(lambda match: "$LINE" if int(match[1], 16) in lines else match[0], text)
+
+
+def _unpadded(code: list[str]) -> Iterator[str]:
+    """Leave out nops behind the last instruction: they align the next function."""
+    last = max((at for at, text in enumerate(code) if not _PADDING.fullmatch(text)), default=-1)
+    yield from code[: last + 1]
+
+
+def fingerprint(
+    functions: Mapping[str, tuple[str, ...]], data: Mapping[str, bytes], relocations: str
+) -> Fingerprint:
+    """Hash functions and data; `relocations` is of `objdump --reloc`."""
+    moved: dict[str, list[str]] = {}
+    section = ""
+    for line in relocations.splitlines():
+        if match := _SECTION.fullmatch(line):
+            section = match[1]
+        elif " R_X86_64_" in line:
+            place, kind, value = line.split(maxsplit=2)
+            moved.setdefault(section, []).append(f"{place} {kind} {_steady(value)}")
+    return Fingerprint(
+        {name: _digest("\n".join(code).encode()) for name, code in functions.items()},
+        {
+            name: _digest(content + "\n".join(moved.get(name, [])).encode())
+            for name, content in data.items()
+            if not name.startswith(_NO_DATA)
+        },
+    )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def changed_functions(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return the functions whose code differs, in order, those of one kernel only included."""
+    names = {**before.functions, **after.functions}
+    return tuple(name for name in names if before.functions.get(name) != after.functions.get(name))
+
+
+def changed_data(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return the sections of data that differ."""
+    names = {**before.data, **after.data}
+    return tuple(name for name in names if before.data.get(name) != after.data.get(name))

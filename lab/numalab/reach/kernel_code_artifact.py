@@ -1,0 +1,297 @@
+"""Compiles the objects of some source files once more, with line numbers.
+
+The kernel that boots has no debug information. gcc makes the same code with -g, which is checked;
+each section lies in the kernel where all its functions have their names and sizes.
+"""
+
+import gzip
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from numalab.artifact.builder import Artifact, Work, build
+from numalab.artifact.digest import digest_of
+from numalab.artifact.kinds import Kind, register_kind
+from numalab.errors import UserError
+from numalab.kernel.kernel_artifact import BuiltKernel
+from numalab.kernel.kernel_build import ENVIRONMENT, BuildFolder, build_lock, opened_build
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.process import run
+from numalab.progress import Progress, no_progress
+from numalab.reach.fingerprint import Fingerprint, fingerprint, parse_listing
+from numalab.reach.lines import Code
+from numalab.reach.listing import (
+    Symbol,
+    parse_instructions,
+    parse_rows,
+    parse_static_jumps,
+    parse_symbols,
+    section_bases,
+)
+
+FORMAT = 1  # raise it when the content of an entry changes
+MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
+
+_SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
+_COMMAND = re.compile(r"(?:savedcmd|cmd)_\S+ := (.*)")
+_JIFFIES = "jiffies_64"
+
+
+@dataclass(frozen=True)
+class ObjectText:
+    """One object: what binutils print of it, at its addresses in the kernel.
+
+    `reason` is why its lines are unknown, "" if they are known.
+    """
+
+    name: str
+    rows: str
+    instructions: str
+    static_jumps: str
+    bases: Mapping[str, int]
+    fingerprint: Fingerprint
+    folder: str
+    tree: str
+    reason: str = ""
+
+    @cached_property
+    def code(self) -> Code:
+        """Rows and instructions."""
+        return Code(
+            parse_rows(self.rows, self.folder, self.tree),
+            parse_instructions(self.instructions, self.tree),
+            parse_static_jumps(self.static_jumps, self.bases),
+        )
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """The objects that some source files are part of.
+
+    `left_out` counts objects above MAX_OBJECTS. `jiffies` is the address of jiffies_64.
+    """
+
+    objects: tuple[ObjectText, ...]
+    left_out: int
+    jiffies: int
+
+
+def _read(entry: Path) -> KernelCode | None:
+    try:
+        with gzip.open(entry) as file:
+            return TypeAdapter(KernelCode).validate_json(file.read())
+    except (OSError, EOFError, ValidationError):
+        return None
+
+
+KERNEL_CODE = register_kind(Kind(name="line-table", folder="line-tables", files="*.json.gz"))
+
+
+def kernel_code(
+    spec: KernelSpec,
+    kernel: BuiltKernel,
+    sources: Collection[str],
+    functions: Collection[str] = (),
+    on_progress: Progress = no_progress,
+) -> KernelCode:
+    """Return the code of the objects that `sources` (files of the tree) are part of.
+
+    Of a header's objects, those whose sources name one of `functions` come first. Raises UserError
+    for a prebuilt kernel, BuildError and HostError as `ensure_kernel` does.
+    """
+    if spec.is_prebuilt or kernel.symbols is None:
+        raise UserError(f"{spec.name} is prebuilt: the lines of its code are unknown")
+    digest = digest_of([FORMAT, kernel.digest, sorted(sources), sorted(functions)])
+    return build(
+        Artifact(
+            KERNEL_CODE,
+            f"lines of {spec.name}",
+            KERNEL_CODE.entry(f"{digest[:32]}.json.gz"),
+            partial(_make, spec, kernel.symbols, tuple(sources), tuple(functions)),
+            _read,
+            lock=build_lock(spec),
+        ),
+        on_progress,
+    )
+
+
+def _make(
+    spec: KernelSpec,
+    symbols: Path,
+    sources: Sequence[str],
+    functions: Sequence[str],
+    work: Work,
+) -> None:
+    linked = parse_symbols(_readelf("--symbols", symbols))
+    with opened_build(spec, work) as folder:
+        names, left_out = _objects(folder, sources, functions)
+        if names:
+            folder.make(names)
+        done: list[str] = []
+
+        def compile_one(name: str) -> ObjectText:
+            scratch = work.entry.parent / f"{name.replace('/', '_')}.g"
+            text = _compile(folder, name, scratch, linked, work)
+            done.append(name)
+            work.tell(f"lines of {name}", len(done) / len(names))
+            return text
+
+        with ThreadPoolExecutor(4) as pool:
+            objects = tuple(pool.map(compile_one, names))
+    jiffies = [symbol.address for symbol in linked if symbol.name == _JIFFIES]
+    code = KernelCode(objects, left_out, jiffies[0] if jiffies else 0)
+    with gzip.open(work.entry, "wb") as file:
+        file.write(TypeAdapter(KernelCode).dump_json(code))
+
+
+def _objects(
+    folder: BuildFolder, sources: Sequence[str], functions: Sequence[str]
+) -> tuple[list[str], int]:
+    """Return the objects that files are part of, by kbuild's lists of dependencies."""
+    up = f"{'/'.join('..' for _ in folder.out.relative_to(folder.tree).parts)}/"
+    chosen: dict[str, None] = {}
+    included: dict[str, bool] = {}
+    wanted = {source: re.compile(rf"\s{re.escape(up + source)}\s") for source in sources}
+    own = {source: f"{source.removesuffix('.c')}.o" for source in sources}
+    for source, name in own.items():
+        if source.endswith(".c") and _command_file(folder, name).is_file():
+            chosen[name] = None
+    search = [pattern for source, pattern in wanted.items() if own[source] not in chosen]
+    for file in sorted(folder.out.rglob(".*.o.cmd")) if search else ():
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if any(pattern.search(text) for pattern in search):
+            name = file.relative_to(folder.out).with_name(file.name[1:-4]).as_posix()
+            if name not in chosen and _is_linked(name):
+                included[name] = _names_one(folder.tree / f"{name[:-2]}.c", functions)
+    ranked = sorted(included, key=lambda name: (not included[name], not _is_near(name), name))
+    most = max(MAX_OBJECTS - len(chosen), 0)
+    return [*chosen, *ranked[:most]], len(ranked[most:])
+
+
+def _is_linked(name: str) -> bool:
+    """Tell whether an object is part of vmlinux, not of the decompressor or a test of kbuild."""
+    return not name.startswith(("arch/x86/boot", "arch/x86/realmode", "scripts", "tools", ".tmp"))
+
+
+def _is_near(name: str) -> bool:
+    return name.startswith(("kernel/sched/", "mm/"))
+
+
+def _names_one(source: Path, functions: Iterable[str]) -> bool:
+    try:
+        text = source.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(name in text for name in functions)
+
+
+def _command_file(folder: BuildFolder, name: str) -> Path:
+    path = folder.out / name
+    return path.with_name(f".{path.name}.cmd")
+
+
+def _command(folder: BuildFolder, name: str, target: Path) -> str:
+    """Return kbuild's command for an object (scripts/Kbuild.include), with -g and a new target."""
+    text = _command_file(folder, name).read_text(encoding="utf-8")
+    match = _COMMAND.match(text)
+    if match is None:
+        raise UserError(f"kbuild has no command for {name}")
+    command = match[1].replace("$$", "$").replace("$(pound)", "#")
+    command = re.sub(r"-Wp,-M?MD,\S+", "", command)
+    command = re.sub(rf"(?<=\s){re.escape(name)}(?=\s|$)", str(target), command)
+    return command.replace(" -c -o ", " -g -c -o ", 1)
+
+
+def _compile(
+    folder: BuildFolder, name: str, target: Path, linked: Sequence[Symbol], work: Work
+) -> ObjectText:
+    """Compile an object with -g, link it to its addresses in the kernel, and print it."""
+    made = folder.out / name
+    work.step(["sh", "-c", _command(folder, name, target)], cwd=folder.out, env=ENVIRONMENT)
+    sections = _sections(target)
+    symbols = parse_symbols(_readelf("--symbols", target))
+    executed = {number: section for number, (section, flags) in sections.items() if "X" in flags}
+    bases = section_bases(symbols, executed, linked)
+    reason = _reason(made, target, executed, symbols, bases)
+    place = target.with_name(f"{target.name}.linked")
+    _link(target, place, bases)
+    option = ["--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn"]
+    data = [section for section, flags in sections.values() if "A" in flags and "X" not in flags]
+    tree, out = folder.tree, folder.out
+    return ObjectText(
+        name=name,
+        rows=_readelf("--debug-dump=decodedline", place),
+        instructions=_objdump([*option, *_chosen(bases)], place),
+        static_jumps=_objdump(["--reloc", "--section=__jump_table"], target),
+        bases=bases,
+        fingerprint=fingerprint(
+            parse_listing(_objdump([*option, "--reloc"], target)),
+            {section: _bytes(target, section) for section in data},
+            _objdump(["--reloc"], target),
+        ),
+        folder=str(out),
+        tree=str(tree),
+        reason=reason,
+    )
+
+
+def _reason(
+    made: Path,
+    target: Path,
+    executed: Mapping[str, str],
+    symbols: Iterable[Symbol],
+    bases: Mapping[str, int],
+) -> str:
+    """Return why the lines of an object are unknown, "" if they are known."""
+    for section in executed.values():
+        if _bytes(target, section) != _bytes(made, section):
+            return f"gcc -g makes other code in {section}"
+    for symbol in symbols:
+        section = executed.get(symbol.section, "")
+        if symbol.kind == "FUNC" and section and section not in bases:
+            return f"its section {section} is not in the kernel"
+    return ""
+
+
+def _chosen(sections: Iterable[str]) -> list[str]:
+    return [f"--section={section}" for section in sections]
+
+
+def _sections(path: Path) -> Mapping[str, tuple[str, str]]:
+    """Return name and flags of the sections of an object by number."""
+    matches = map(_SECTION.match, _readelf("--sections", path).splitlines())
+    return {match[1]: (match[2], match[3]) for match in matches if match}
+
+
+def _bytes(path: Path, section: str) -> bytes:
+    with tempfile.NamedTemporaryFile(prefix="numalab-section.") as file:
+        words = ["objcopy", "--output-target=binary", f"--only-section={section}"]
+        run([*words, "--set-section-flags", f"{section}=alloc,load,contents", path, file.name])
+        return Path(file.name).read_bytes()
+
+
+def _link(source: Path, target: Path, bases: Mapping[str, int]) -> None:
+    """Link an object so that each section of `bases` lies at its address.
+
+    Only the addresses in debug information and of jumps are used, so that references to other
+    objects may stay open.
+    """
+    script = target.with_suffix(".ld")
+    lines = [f" {name} {base:#x} : {{ *({name}) }}" for name, base in bases.items()]
+    script.write_text("\n".join(["SECTIONS {", *lines, "}", ""]), encoding="utf-8")
+    words = ["--unresolved-symbols=ignore-all", "--noinhibit-exec", "--no-check-sections"]
+    run(["ld", "-T", script, *words, "-e", "0", "-o", target, source], check=False)
+
+
+def _objdump(options: Sequence[str], path: Path) -> str:
+    return run(["objdump", *options, path], env={"LC_ALL": "C"}, check=False).stdout
+
+
+def _readelf(option: str, path: Path) -> str:
+    return run(["readelf", option, "--wide", path], env={"LC_ALL": "C"}).stdout

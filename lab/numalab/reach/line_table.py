@@ -1,0 +1,223 @@
+"""The changed lines of one kernel with their code: what a guest has to count. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.reach.counts import Counts
+from numalab.reach.lines import Code, Jump, LineCode, executions
+from numalab.reach.model import (
+    BranchReach,
+    CodeChange,
+    FunctionReach,
+    LineKind,
+    LineReach,
+    LineState,
+    RunReach,
+    Side,
+)
+from numalab.reach.source_text import SourceText
+from numalab.source.changes import FileChange
+
+_NEIGHBOURS = 8  # lines to search for code beside an insertion
+_MAX_JUMPS = 4096
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One line; `code` is None where it has none, and `reason` says why."""
+
+    file: str
+    number: int
+    kind: LineKind
+    text: str
+    code: LineCode | None
+    reason: str = ""
+    state: LineState = LineState.NO_CODE
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """A function whose code differs, and the address of its first instruction."""
+
+    name: str
+    file: str
+    address: int
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """What a guest with one kernel has to count for one patch.
+
+    `jiffies` is the address of jiffies_64, `hz` the ticks a second.
+    """
+
+    series: str
+    kernel: str
+    side: Side
+    change: CodeChange
+    lines: tuple[TableLine, ...]
+    functions: tuple[TableFunction, ...]
+    jiffies: int
+    hz: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> Iterator[int]:
+        """The addresses of all instructions to count."""
+        for line in self.lines:
+            for part in line.code.parts if line.code else ():
+                for point in part:
+                    yield from point
+        yield from (function.address for function in self.functions)
+
+    @property
+    def jumps(self) -> Iterator[Jump]:
+        """The jumps to follow."""
+        count = 0
+        for line in self.lines:
+            for jump in line.code.jumps if line.code else ():
+                if (count := count + 1) <= _MAX_JUMPS:
+                    yield jump
+
+
+def _with_neighbours(
+    change: FileChange, side: Side, name: str, codes: Sequence[Code]
+) -> Mapping[int, LineKind]:
+    """Return the changed lines of one side in order, and the lines with code beside them.
+
+    Neighbours are those of a place where the other side has lines and this one has none.
+    """
+    kinds: dict[int, LineKind] = {}
+    for part in change.changes:
+        lines = part.added if side == "patched" else part.removed
+        kinds |= {line.number: "added" if side == "patched" else "removed" for line in lines}
+        start = part.new_start if side == "patched" else part.old_start
+        for first, step in () if lines else ((start - 1, -1), (start, 1)):
+            near = range(first, first + step * _NEIGHBOURS, step)
+            number = next((at for at in near if at > 0 and line_code((name, at), codes)), None)
+            if number is not None:
+                kinds.setdefault(number, "context")
+    return dict(sorted(kinds.items()))
+
+
+def table_lines(
+    change: FileChange, side: Side, codes: Sequence[Code], source: SourceText
+) -> Iterator[TableLine]:
+    """Return the lines of one file with their code in all objects."""
+    name, text = (change.new, change.after) if side == "patched" else (change.old, change.before)
+    if name is None:
+        return
+    lines = text.split("\n")
+    for number, kind in _with_neighbours(change, side, name, codes).items():
+        content = lines[number - 1] if number <= len(lines) else ""
+        code = line_code((name, number), codes)
+        if code is not None:
+            yield TableLine(name, number, kind, content, code, state=LineState.NOT_REACHED)
+            continue
+        for first in source.statement(number):
+            if code := line_code((name, first), codes):
+                code = replace(code, jumps=())
+                reason = f"part of the statement in line {first}"
+                yield TableLine(
+                    name, number, kind, content, code, reason, state=LineState.NOT_REACHED
+                )
+                break
+        else:
+            why = source.reason(number)
+            state = LineState.COMPILED_OUT if why.compiled_out else LineState.NO_CODE
+            yield TableLine(name, number, kind, content, None, why.text, state)
+
+
+def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:
+    """Return the code of a line in all objects together, None for none."""
+    pieces = [piece for piece in (code.line(place) for code in codes) if piece is not None]
+    if not pieces:
+        return None
+    return LineCode(
+        tuple(part for code in pieces for part in code.parts),
+        tuple(jump for code in pieces for jump in code.jumps),
+        tuple(dict.fromkeys(name for code in pieces for name in code.functions)),
+    )
+
+
+def run_reach(table: LineTable, counts: Counts) -> RunReach:
+    """Return the reach of a run from its counts."""
+    totals = {address: site.total for address, site in counts.sites.items()}
+    return RunReach(
+        series=table.series,
+        kernel=table.kernel,
+        side=table.side,
+        code=table.change,
+        lines=tuple(_line_reach(line, table, counts, totals) for line in table.lines),
+        functions=tuple(
+            FunctionReach(
+                name=function.name,
+                file=function.file,
+                executions=totals.get(function.address, 0),
+            )
+            for function in table.functions
+        ),
+        notes=table.notes,
+    )
+
+
+def _line_reach(
+    line: TableLine, table: LineTable, counts: Counts, totals: Mapping[int, int]
+) -> LineReach:
+    plain = LineReach(
+        file=line.file,
+        number=line.number,
+        kind=line.kind,
+        text=line.text,
+        state=line.state,
+        reason=line.reason,
+        functions=line.code.functions if line.code else (),
+    )
+    if line.code is None:
+        return plain
+    count = executions(line.code, totals)
+    ran = [
+        counts.sites[address]
+        for part in line.code.parts
+        for point in part
+        if all(address in counts.sites for address in point)
+        for address in point
+    ]
+    firsts = [site.first for site in ran if site.first is not None]
+    return plain.model_copy(
+        update={
+            "state": LineState.REACHED if count else LineState.NOT_REACHED,
+            "executions": count,
+            "cpus": tuple(sorted({cpu for site in ran for cpu in _cpus(site.by_cpu)})),
+            "first_s": _uptime(min(firsts), table.hz) if firsts else None,
+            "branches": tuple(_branches(line.code.jumps, counts)),
+        }
+    )
+
+
+def _cpus(by_cpu: Sequence[int]) -> Iterable[int]:
+    return (cpu for cpu, count in enumerate(by_cpu) if count)
+
+
+def _branches(jumps: Iterable[Jump], counts: Counts) -> Iterator[BranchReach]:
+    """Return the ways of the jumps of a line, inlined copies with the same ways together."""
+    ways: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    for jump in jumps:
+        taken, other = counts.jumps.get(jump.address, (0, 0))
+        key = (jump.target_line, jump.next_line, jump.is_static)
+        before = ways.get(key, (0, 0))
+        ways[key] = (before[0] + taken, before[1] + other)
+    for (target, after, static), (taken, other) in ways.items():
+        yield BranchReach(
+            taken=taken,
+            taken_line=target,
+            not_taken=other,
+            not_taken_line=after,
+            is_static=static,
+        )
+
+
+def _uptime(jiffies: int, hz: int) -> float:
+    """Return seconds since the boot: jiffies begin at -300 s (include/linux/jiffies.h)."""
+    begin = (-300 * hz) & 0xFFFFFFFF
+    return round((jiffies - begin) / hz, 3)

@@ -1,0 +1,189 @@
+"""The instructions that show how often a line ran, and the jumps on it. Pure.
+
+The line table of optimized code has two kinds of rows: of instructions, which may have been moved
+out of a branch (a load before the test), and of the beginnings of statements (`is_stmt`, gcc's
+-gstatement-frontiers), which are at the right place but may have no instruction left. Where both
+are at one address, that address is exact. Otherwise the smaller of both counts is taken: each is an
+upper bound.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numalab.reach.listing import Instruction, Row, StaticJump
+
+# Clones that gcc makes of a function (ipa-cp, ipa-split, cold blocks).
+_COLD = re.compile(r"\.cold(\.\d+)?$")
+_CLONE = re.compile(r"\.(part|isra|constprop|cold)\b.*")
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A conditional jump or static branch: where it goes, and the lines there (0: unknown)."""
+
+    address: int
+    next: int
+    target: int
+    is_static: bool
+    next_line: int
+    target_line: int
+
+
+@dataclass(frozen=True)
+class LineCode:
+    """The code of a line in one object.
+
+    `parts` are the inlined copies. A part ran as often as the most frequent of its points; a point
+    as often as the rarest of its addresses. `functions` hold the line.
+    """
+
+    parts: tuple[tuple[tuple[int, ...], ...], ...]
+    jumps: tuple[Jump, ...]
+    functions: tuple[str, ...]
+
+
+@dataclass
+class Code:
+    """The code of one object at its addresses in the kernel."""
+
+    rows: Sequence[Row]
+    instructions: Sequence[Instruction]
+    static_jumps: Sequence[StaticJump]
+    _addresses: list[int] = field(init=False)
+    _by_place: dict[Place, list[Row]] = field(init=False, default_factory=dict)
+    _real: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
+    _leaders: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Index rows and instructions by line."""
+        self.instructions = sorted(self.instructions, key=lambda instruction: instruction.address)
+        self._addresses = [instruction.address for instruction in self.instructions]
+        for row in self.rows:
+            self._by_place.setdefault((row.file, row.line), []).append(row)
+        for instruction in self.instructions:
+            self._real.setdefault(instruction.places[0], []).append(instruction)
+        targets = (instruction.target for instruction in self.instructions)
+        plain = (_plain_target(instruction) for instruction in self.instructions)
+        static = (jump.target for jump in self.static_jumps)
+        self._leaders = {target for group in (targets, plain, static) for target in group if target}
+
+    def places(self) -> Iterable[Place]:
+        """Return all lines that have code."""
+        return self._by_place.keys() | self._real.keys()
+
+    def line(self, place: Place) -> LineCode | None:
+        """Return the code of a line, None for a line without code."""
+        rows, real = self._by_place.get(place, []), self._real.get(place, [])
+        if not rows and not real:
+            return None
+        by_function: dict[str, list[Row]] = {}
+        for row in rows:
+            if row.is_statement and (instruction := self._at(row.address)):
+                by_function.setdefault(_COLD.sub("", instruction.function), []).append(row)
+        for instruction in real:
+            by_function.setdefault(_COLD.sub("", instruction.function), [])
+        parts: list[tuple[tuple[int, ...], ...]] = []
+        for function, statements in by_function.items():
+            own = [
+                instruction
+                for instruction in real
+                if _COLD.sub("", instruction.function) == function
+            ]
+            parts += self._parts(place, statements, own)
+        names = tuple(dict.fromkeys(_CLONE.sub("", name) for name in by_function))
+        return LineCode(tuple(parts), tuple(self._jumps(real)), names) if parts else None
+
+    def _parts(
+        self, place: Place, statements: list[Row], real: list[Instruction]
+    ) -> Iterable[tuple[tuple[int, ...], ...]]:
+        """Return the copies of a line in one function."""
+        exact: dict[tuple[Place, ...], list[tuple[int, ...]]] = {}
+        markers: list[tuple[int, ...]] = []
+        for row in statements:
+            instruction = self._at(row.address)
+            assert instruction is not None
+            if place in instruction.places:
+                outer = instruction.places[instruction.places.index(place) + 1 :]
+                exact.setdefault(outer, []).append((row.address,))
+            else:
+                markers.append(self._marker(row.address))
+        copies: dict[tuple[Place, ...], list[Instruction]] = {}
+        for instruction in real:
+            copies.setdefault(instruction.places[1:], []).append(instruction)
+        loose = {outer: own for outer, own in copies.items() if outer not in exact}
+        yield from (tuple(dict.fromkeys(points)) for points in exact.values())
+        for own in loose.values():
+            # A jump is never moved out of its branch.
+            jumps = [instruction.address for instruction in own if instruction.target]
+            addresses = jumps or [instruction.address for instruction in own]
+            if markers and not jumps and len(loose) == 1:
+                yield tuple((address, *marker) for address in addresses for marker in markers)
+            else:
+                yield tuple((address,) for address in addresses)
+        if not exact and not loose and markers:
+            yield tuple(dict.fromkeys(markers))
+
+    def _marker(self, address: int) -> tuple[int, ...]:
+        """Return the addresses of a statement without instructions of its own.
+
+        Where other code jumps to the address, it may belong to the block before.
+        """
+        before = self._before(address)
+        if address in self._leaders and before is not None:
+            static = any(jump.address == before.address for jump in self.static_jumps)
+            if static or before.falls_through:
+                return (address, before.address)
+        return (address,)
+
+    def _jumps(self, real: Iterable[Instruction]) -> Iterable[Jump]:
+        static = {jump.address: jump.target for jump in self.static_jumps}
+        for instruction in real:
+            target = instruction.target or static.get(instruction.address)
+            after = self._after(instruction.address)
+            if target is None or after is None:
+                continue
+            yield Jump(
+                instruction.address, after.address, target, instruction.address in static,
+                self._line_at(after.address, instruction), self._line_at(target, instruction),
+            )  # fmt: skip
+
+    def _line_at(self, address: int, jump: Instruction) -> int:
+        """Return the line at an address in the function of a jump; 0 where it leaves the copy."""
+        instruction, outer = self._at(address), jump.places[1:]
+        if instruction is None:
+            return 0
+        depth = len(instruction.places) - len(outer)
+        inside = depth > 0 and instruction.places[depth:] == outer
+        file, line = instruction.places[depth - 1] if inside else ("", 0)
+        return line if file == jump.places[0][0] else 0
+
+    def _at(self, address: int) -> Instruction | None:
+        place = bisect_left(self._addresses, address)
+        if place < len(self._addresses) and self._addresses[place] == address:
+            return self.instructions[place]
+        return None
+
+    def _before(self, address: int) -> Instruction | None:
+        place = bisect_left(self._addresses, address)
+        return self.instructions[place - 1] if place else None
+
+    def _after(self, address: int) -> Instruction | None:
+        place = bisect_left(self._addresses, address) + 1
+        return self.instructions[place] if place < len(self._addresses) else None
+
+
+def executions(code: LineCode, counts: Mapping[int, int]) -> int:
+    """Return how often a line ran; `counts` are the executions by address."""
+    return sum(
+        max(min(counts.get(address, 0) for address in point) for point in part)
+        for part in code.parts
+    )
+
+
+def _plain_target(instruction: Instruction) -> int | None:
+    match = re.match(r"jmp\s+([0-9a-f]+)\b", instruction.text)
+    return int(match[1], 16) if match else None

@@ -1,0 +1,138 @@
+"""What reach reports: of a run, of a kernel, of a patch."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Side = Literal["baseline", "patched"]
+LineKind = Literal["added", "removed", "context"]
+
+
+class LineState(StrEnum):
+    """Whether a line ran, or why it cannot run."""
+
+    REACHED = "reached"
+    NOT_REACHED = "not reached"
+    NO_CODE = "no code"
+    COMPILED_OUT = "compiled out"
+    UNKNOWN = "unknown"  # its object could not be compiled with line numbers
+
+
+class CodeChange(StrEnum):
+    """What a patch changes in the objects that its files are part of."""
+
+    LINES = "lines"  # at least one changed line has code
+    FUNCTIONS = "functions"  # code of unchanged lines: macros, constants, layouts
+    DATA = "data"  # only initial values
+    NONE = "none"  # both kernels have the same code and data
+
+
+class Reached(StrEnum):
+    """The verdict of reach for a patch."""
+
+    ALL = "reached"
+    PARTLY = "partly reached"
+    NOT = "not reached"
+    NO_CODE = "no code"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BranchReach(_Record):
+    """A conditional jump or static branch: the line it goes to, and how often (line 0: unknown)."""
+
+    taken: int
+    taken_line: int
+    not_taken: int
+    not_taken_line: int
+    is_static: bool = False
+
+
+class LineReach(_Record):
+    """A changed line, or a neighbour of changed lines; `loads` are the cells that executed it.
+
+    `first_s` is the guest's uptime at the first execution, to a tick; None: unknown.
+    """
+
+    file: str
+    number: int
+    kind: LineKind
+    text: Annotated[str, Field(max_length=100_000)]
+    state: LineState
+    reason: str = ""
+    functions: tuple[str, ...] = ()
+    executions: int = 0
+    cpus: tuple[int, ...] = ()
+    first_s: float | None = None
+    branches: tuple[BranchReach, ...] = ()
+    loads: tuple[str, ...] = ()
+
+
+class FunctionReach(_Record):
+    """A function whose code differs between the kernels, and how often it was entered."""
+
+    name: str
+    file: str
+    executions: int = 0
+    loads: tuple[str, ...] = ()
+
+
+class RunReach(_Record):
+    """The reach of a patch in one run, or summed over runs of one kernel (`runs`)."""
+
+    series: str
+    kernel: str
+    side: Side
+    code: CodeChange
+    since: Literal["boot", "start"] = "boot"
+    runs: int = 1
+    lines: tuple[LineReach, ...] = ()
+    functions: tuple[FunctionReach, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> tuple[LineReach, ...]:
+        """The changed lines that have code."""
+        return tuple(
+            line
+            for line in self.lines
+            if line.kind != "context" and line.state in (LineState.REACHED, LineState.NOT_REACHED)
+        )
+
+
+class PatchReach(_Record):
+    """The reach of a patch in all runs of both kernels."""
+
+    series: str
+    code: CodeChange
+    baseline: RunReach | None = None
+    patched: RunReach | None = None
+
+    @property
+    def changed(self) -> tuple[LineReach, ...]:
+        """The changed lines with code: those added, and those removed."""
+        return tuple(
+            line for side in (self.patched, self.baseline) if side for line in side.changed
+        )
+
+    @property
+    def not_reached(self) -> tuple[LineReach, ...]:
+        """The changed lines with code that no run executed."""
+        return tuple(line for line in self.changed if line.state is LineState.NOT_REACHED)
+
+    @property
+    def verdict(self) -> Reached:
+        """Whether the changed code ran; of code without lines, the functions decide."""
+        if self.code is CodeChange.LINES and self.changed:
+            ran = [line.state is LineState.REACHED for line in self.changed]
+        elif self.code is CodeChange.FUNCTIONS or self.code is CodeChange.LINES:
+            sides = [side for side in (self.patched, self.baseline) if side]
+            ran = [function.executions > 0 for side in sides for function in side.functions]
+        else:
+            return Reached.NO_CODE
+        if not any(ran):
+            return Reached.NOT
+        return Reached.ALL if all(ran) else Reached.PARTLY

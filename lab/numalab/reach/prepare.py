@@ -1,0 +1,236 @@
+"""Prepares reach: what the guests of both kernels of a patch have to count."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.errors import UserError
+from numalab.kernel.kernel_artifact import BuiltKernel
+from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec, without_last_series
+from numalab.kernel.patch_base import files_of
+from numalab.kernel.patch_series import find_series, with_series
+from numalab.progress import Progress, no_progress
+from numalab.reach.fingerprint import changed_data, changed_functions
+from numalab.reach.kernel_code_artifact import KernelCode, ObjectText, kernel_code
+from numalab.reach.line_table import LineTable, TableFunction, TableLine, table_lines
+from numalab.reach.model import CodeChange, LineState, Side
+from numalab.reach.source_text import SourceText, enclosing_function, parse_config
+from numalab.source.changes import FileChange, line_changes
+from numalab.source.series import Series
+
+_COMPILED = (".c", ".h", ".S")
+
+
+@dataclass(frozen=True)
+class ReachPlan:
+    """What to count in the guests of a patch: a table for each kernel, by the kernel's digest."""
+
+    series: str
+    code: CodeChange
+    tables: Mapping[str, LineTable]
+
+
+@dataclass(frozen=True)
+class PatchSide:
+    """One of the two kernels of a patch."""
+
+    side: Side
+    spec: KernelSpec
+    kernel: BuiltKernel
+
+
+def prepare_reach(
+    series: str,
+    changes: Sequence[FileChange],
+    base: tuple[KernelSpec, BuiltKernel],
+    patched: tuple[KernelSpec, BuiltKernel],
+    on_progress: Progress = no_progress,
+) -> ReachPlan:
+    """Compile the objects that a patch touches with line numbers, and compare them.
+
+    `changes` are those between the sources of both kernels. Raises UserError for a prebuilt kernel,
+    BuildError and HostError as `ensure_kernel` does.
+    """
+    # The patched kernel first: its tree is usually the last one that was built.
+    sides = (PatchSide("patched", *patched), PatchSide("baseline", *base))
+    codes: dict[Side, KernelCode] = {}
+    for side in sides:
+        names = {name for change in changes if (name := _name(change, side.side))}
+        sources = sorted(name for name in names if name.endswith(_COMPILED))
+        functions = sorted(_functions(changes, side.side))
+        codes[side.side] = kernel_code(side.spec, side.kernel, sources, functions, on_progress)
+    before, after = codes["baseline"], codes["patched"]
+    differing = _differing(before, after)
+    lines = {side.side: _lines(changes, side, codes[side.side]) for side in sides}
+    change = _code_change(lines, differing, before, after)
+    tables = {}
+    for side in sides:
+        config = _config(side.kernel)
+        code, own = codes[side.side], lines[side.side]
+        covered = {name for line in own if line.code for name in line.code.functions}
+        tables[side.kernel.digest] = LineTable(
+            series=series,
+            kernel=side.spec.name,
+            side=side.side,
+            change=change,
+            lines=tuple(own),
+            functions=tuple(_entries(code, differing, covered)),
+            jiffies=code.jiffies,
+            hz=int(config.get("HZ", "250")),
+            notes=tuple(_notes(code)),
+        )
+    return ReachPlan(series, change, tables)
+
+
+def _name(change: FileChange, side: Side) -> str | None:
+    return change.new if side == "patched" else change.old
+
+
+def _functions(changes: Iterable[FileChange], side: Side) -> set[str]:
+    """Return the functions and macros around the changed lines of headers."""
+    names = set()
+    for change in changes:
+        name = _name(change, side)
+        if name is None or not name.endswith(".h"):
+            continue
+        text = change.after if side == "patched" else change.before
+        for part in change.changes:
+            lines = part.added if side == "patched" else part.removed
+            start = part.new_start if side == "patched" else part.old_start
+            numbers = [line.number for line in lines] or [start]
+            names |= {enclosing_function(text, number) for number in numbers}
+    return names - {""}
+
+
+def _config(kernel: BuiltKernel) -> Mapping[str, str]:
+    text = kernel.config.read_text(encoding="utf-8") if kernel.config else ""
+    return parse_config(text)
+
+
+def _lines(changes: Iterable[FileChange], side: PatchSide, code: KernelCode) -> list[TableLine]:
+    config = _config(side.kernel)
+    codes = [item.code for item in code.objects if not item.reason]
+    lines: list[TableLine] = []
+    for change in changes:
+        name = _name(change, side.side)
+        if name is None or not name.endswith(_COMPILED):
+            continue
+        text = change.after if side.side == "patched" else change.before
+        for line in table_lines(change, side.side, codes, SourceText(text, config)):
+            lines.append(_judged(line, code))
+    return lines
+
+
+def _judged(line: TableLine, code: KernelCode) -> TableLine:
+    """Return a line without code with the reason that its objects give."""
+    if line.code is not None or line.state is not LineState.NO_CODE:
+        return line
+    unknown = [item for item in code.objects if item.reason]
+    if unknown:
+        return _with(line, LineState.UNKNOWN, f"{unknown[0].name}: {unknown[0].reason}")
+    if not code.objects:
+        reason = f"no object of this configuration contains {line.file}"
+        return _with(line, LineState.COMPILED_OUT, reason)
+    return line
+
+
+def _with(line: TableLine, state: LineState, reason: str) -> TableLine:
+    return TableLine(line.file, line.number, line.kind, line.text, None, reason, state)
+
+
+def _pairs(before: KernelCode, after: KernelCode) -> Iterable[tuple[ObjectText, ObjectText]]:
+    old = {item.name: item for item in before.objects}
+    for item in after.objects:
+        if item.name in old:
+            yield old[item.name], item
+
+
+def _differing(before: KernelCode, after: KernelCode) -> Mapping[str, tuple[str, ...]]:
+    """Return the functions whose code differs, by object."""
+    return {
+        new.name: changed_functions(old.fingerprint, new.fingerprint)
+        for old, new in _pairs(before, after)
+    }
+
+
+def _code_change(
+    lines: Mapping[Side, Sequence[TableLine]],
+    differing: Mapping[str, tuple[str, ...]],
+    before: KernelCode,
+    after: KernelCode,
+) -> CodeChange:
+    """Return what a patch changes: code of its lines, other code, data, or nothing."""
+    pairs = list(_pairs(before, after))
+    same_objects = len(pairs) == len(before.objects) == len(after.objects)
+    same_code = same_objects and not any(differing.values())
+    data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)
+    changed = [line for side in lines.values() for line in side if line.kind != "context"]
+    if any(line.code or line.state is LineState.UNKNOWN for line in changed) and not same_code:
+        return CodeChange.LINES
+    if not same_code:
+        return CodeChange.FUNCTIONS
+    return CodeChange.DATA if data else CodeChange.NONE
+
+
+def _entries(
+    code: KernelCode, differing: Mapping[str, tuple[str, ...]], covered: set[str]
+) -> Iterable[TableFunction]:
+    """Return the functions whose code differs although none of their lines changed."""
+    for item in code.objects:
+        starts: dict[str, int] = {}
+        for instruction in item.code.instructions:
+            starts.setdefault(instruction.function, instruction.address)
+        for name in differing.get(item.name, ()):
+            plain = name.partition(".")[0]
+            if name in starts and plain not in covered and not name.endswith(".cold"):
+                yield TableFunction(plain, item.name, starts[name])
+
+
+def _notes(code: KernelCode) -> Iterable[str]:
+    if code.left_out:
+        yield f"{code.left_out} more objects include a changed header and are not counted"
+    for item in code.objects:
+        if item.reason:
+            yield f"the lines of {item.name} are unknown: {item.reason}"
+
+
+def plan_reach(
+    specs: Sequence[KernelSpec], patch: str, on_progress: Progress = no_progress
+) -> ReachPlan:
+    """Build what is needed to count the lines of a patch (an argument of `find_series`).
+
+    Those of `specs` whose last series is the patch are patched kernels, and what lies below it
+    their baselines. If there are none, all are baselines. Raises UserError for a patch that does
+    not apply or is not the last series, and what `prepare_reach` raises.
+    """
+    series = find_series(patch)
+    pairs = list(filter(None, (_patched_pair(spec, series) for spec in specs)))
+    if not pairs:
+        pairs = [(spec, with_series(spec, patch)) for spec in specs]
+    plans = [_plan_pair(*pair, series, on_progress) for pair in pairs]
+    return replace(
+        plans[0],
+        tables={digest: table for plan in plans[::-1] for digest, table in plan.tables.items()},
+    )
+
+
+def _patched_pair(spec: KernelSpec, series: Series) -> tuple[KernelSpec, KernelSpec] | None:
+    """Return the baseline of a patched kernel, and that kernel; None for another kernel."""
+    if spec.is_prebuilt:
+        raise UserError(f"{spec.name} is prebuilt: the lines of its code are unknown")
+    digests = [find_series(name).info.digest for name in spec.series]
+    if series.info.digest not in digests:
+        return None
+    if digests[-1] != series.info.digest:
+        raise UserError(f"{series.name} is not the last series of {spec.name}", key="--reach")
+    below = replace(spec, series=spec.series[:-1])
+    return without_last_series(spec) or replace(below, name=f"{spec.name} without it"), spec
+
+
+def _plan_pair(
+    base: KernelSpec, patched: KernelSpec, series: Series, on_progress: Progress
+) -> ReachPlan:
+    kernels = [ensure_kernel(side, on_progress=on_progress) for side in (base, patched)]
+    changes = line_changes([series], files_of(base, on_progress))
+    sides = ((base, kernels[0]), (patched, kernels[1]))
+    return prepare_reach(series.name, changes, *sides, on_progress)

@@ -1,0 +1,233 @@
+"""Why a line of C has no code: comments, directives, conditions of the configuration. Pure."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"\|\||&&|!(?!=)|[()]|defined\b|IS_(?:ENABLED|BUILTIN)\b|\w+|\S")
+_DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)")
+_COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+_OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
+_NEARBY = 40  # lines of a statement
+_MAX_TOKENS = 500
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a line has no code; `compiled_out`: the configuration leaves it out."""
+
+    text: str
+    compiled_out: bool = False
+
+
+@dataclass
+class _Branch:
+    """An open #if: whether this part is compiled (None: unknown), and its condition in words."""
+
+    value: bool | None
+    before: bool | None  # whether an earlier part was
+    condition: str
+
+
+class SourceText:
+    """A C file and the configuration of its kernel (option, without CONFIG_, to value)."""
+
+    def __init__(self, text: str, config: Mapping[str, str]) -> None:
+        self._lines = text.split("\n")
+        self._code = _COMMENT.sub(_blanked, text).split("\n")
+        self._config = config
+        self._macros = _macro_lines(self._code)
+        self._conditions = self._compiled_out()
+
+    def reason(self, number: int) -> Reason:
+        """Return why a line (from 1) without instructions has none."""
+        line, code = self._line(self._lines, number), self._line(self._code, number)
+        if condition := self._conditions.get(number):
+            return Reason(condition, compiled_out=True)
+        if not line.strip():
+            return Reason("blank line")
+        if not code.strip():
+            return Reason("comment")
+        if number in self._macros:
+            return Reason("macro: its code belongs to the lines that use it")
+        if _DIRECTIVE.match(code):
+            return Reason("preprocessor directive")
+        return Reason("no instructions of its own")
+
+    def statement(self, number: int) -> tuple[int, ...]:
+        """Return the other lines of a line's statement or function head, the first line first."""
+        code = [self._line(self._code, at).strip() for at in range(number + _NEARBY)]
+        first, opened = number, 0
+        if not code[number] or number in self._macros or _DIRECTIVE.match(code[number]):
+            return ()
+        for at in range(number - 1, max(number - _NEARBY, 0), -1):
+            text = code[at]
+            if _DIRECTIVE.match(text):
+                break
+            if not text:
+                continue
+            opened += text.count("(") - text.count(")")
+            goes_on = text.endswith(_OPERATORS) or code[first].startswith(_OPERATORS)
+            if opened > 0 or (goes_on and opened == 0):
+                first, opened = at, 0
+            elif text.endswith((";", "{", "}", ":")):
+                break
+        last = number
+        while last < len(code) - 1 and not code[last].endswith((";", "{", "}", ":")):
+            last += 1
+            if not code[last] or _DIRECTIVE.match(code[last]):
+                return tuple(range(first, number))
+            if code[last] == "{":
+                break
+        return (*range(first, number), *range(number + 1, last + 1))
+
+    def _line(self, lines: Sequence[str], number: int) -> str:
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def _compiled_out(self) -> Mapping[int, str]:
+        """Return the lines that the configuration leaves out, each with the condition."""
+        excluded: dict[int, str] = {}
+        stack: list[_Branch] = []
+        joined = ""
+        for number, code in enumerate(self._code, 1):
+            joined += code.rstrip("\\") if code.endswith("\\") else code
+            if code.endswith("\\") and number not in self._macros:
+                continue
+            match, joined = _DIRECTIVE.match(joined), ""
+            if match:
+                self._direct(stack, match[1], match[2].strip())
+            elif out := next((part for part in stack if part.value is False), None):
+                excluded[number] = out.condition
+        return excluded
+
+    def _direct(self, stack: list[_Branch], word: str, rest: str) -> None:
+        if word in ("if", "ifdef", "ifndef"):
+            text = {"if": rest, "ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}[word]
+            value = self._evaluate(text)
+            stack.append(_Branch(value, value, self._words(text, value)))
+        elif word in ("elif", "else") and stack:
+            top = stack[-1]
+            value = self._evaluate(rest) if word == "elif" else True
+            if top.before is not False:
+                value = None if top.before is None else False
+            if word == "elif" and not top.before:
+                top.condition = self._words(rest, value)
+            top.value = value
+            top.before = True if top.before or value else top.before
+        elif word == "endif" and stack:
+            stack.pop()
+
+    def _words(self, text: str, value: bool | None) -> str:
+        options = dict.fromkeys(re.findall(r"\bCONFIG_(\w+)", text))
+        if len(options) == 1 and re.fullmatch(r"[!\w\s()]+", text):
+            name = next(iter(options))
+            return f"CONFIG_{name} is {'set' if self._is_set(name) else 'not set'}"
+        state = "true" if value else "false"
+        return f"#if {' '.join(text.split())[:100]} is {state}"
+
+    def _is_set(self, name: str) -> bool:
+        return self._config.get(name, "n") != "n"
+
+    def _evaluate(self, text: str) -> bool | None:
+        tokens = _TOKEN.findall(text)
+        if len(tokens) > _MAX_TOKENS:
+            return None
+        parser = _Condition(tokens, self._is_set)
+        value = parser.either()
+        return value if not parser.tokens else None
+
+
+class _Condition:
+    """A preprocessor condition with three values: true, false and unknown (None)."""
+
+    def __init__(self, tokens: list[str], is_set: Callable[[str], bool]) -> None:
+        self.tokens = tokens[::-1]
+        self._is_set = is_set
+
+    def either(self) -> bool | None:
+        value = self._both()
+        while self._take("||"):
+            other = self._both()
+            value = True if value or other else None if None in (value, other) else False
+        return value
+
+    def _both(self) -> bool | None:
+        value = self._operand()
+        while self._take("&&"):
+            other = self._operand()
+            value = False if False in (value, other) else None if None in (value, other) else True
+        return value
+
+    def _operand(self) -> bool | None:
+        if self._take("!"):
+            value = self._operand()
+            return None if value is None else not value
+        if self._take("("):
+            value = self.either()
+            return value if self._take(")") else None
+        if not self.tokens:
+            return None
+        word = self.tokens.pop()
+        if word in ("defined", "IS_ENABLED", "IS_BUILTIN"):
+            is_open = self._take("(")
+            name = self.tokens.pop() if self.tokens else ""
+            if is_open:
+                self._take(")")
+            return self._is_set(name[7:]) if name.startswith("CONFIG_") else _predefined(name)
+        if word in ("0", "1"):
+            return word == "1"
+        return None
+
+    def _take(self, token: str) -> bool:
+        if self.tokens and self.tokens[-1] == token:
+            self.tokens.pop()
+            return True
+        return False
+
+
+def _predefined(name: str) -> bool | None:
+    return {"__KERNEL__": True, "__ASSEMBLY__": False, "__x86_64__": True, "MODULE": False}.get(
+        name
+    )
+
+
+def _blanked(match: "re.Match[str]") -> str:
+    """Return a comment as blanks, a string as it is without its text; lines stay lines."""
+    text = match[0]
+    if text[0] in "\"'":
+        return text[0] + text[0]
+    return "".join("\n" if char == "\n" else " " for char in text)
+
+
+def _macro_lines(code: Sequence[str]) -> frozenset[int]:
+    """Return the lines of #define, continued ones included."""
+    numbers: set[int] = set()
+    inside = False
+    for number, line in enumerate(code, 1):
+        match = _DIRECTIVE.match(line)
+        inside = inside or bool(match and match[1] == "define")
+        if inside:
+            numbers.add(number)
+        inside = inside and line.rstrip().endswith("\\")
+    return frozenset(numbers)
+
+
+def enclosing_function(text: str, number: int) -> str:
+    """Return the name of the function or macro around a line (from 1), "" for none."""
+    lines = text.split("\n")
+    for at in range(min(number, len(lines)) - 1, -1, -1):
+        line = lines[at]
+        if match := re.match(r"#\s*define\s+(\w+)", line):
+            ends = all(later.endswith("\\") for later in lines[at : number - 1])
+            if ends:
+                return match[1]
+        elif match := re.match(r"[A-Za-z_][\w\s*]*?\b(\w+)\s*\((?!.*;\s*$)", line):
+            return match[1]
+        elif line.startswith("}") and at < number - 1:
+            return ""
+    return ""
+
+
+def parse_config(text: str) -> Mapping[str, str]:
+    """Return the options of a `.config` that are set, without CONFIG_."""
+    return dict(re.findall(r"^CONFIG_(\w+)=(.*)$", text, re.MULTILINE))

@@ -1,0 +1,100 @@
+"""The reach of a patch as plain text. Pure."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from numalab.cpulist import format_cpulist
+from numalab.reach.model import (
+    BranchReach,
+    CodeChange,
+    LineReach,
+    LineState,
+    PatchReach,
+    Reached,
+    RunReach,
+)
+
+_WIDTH = 56  # of a source line
+_MOST = 40  # rows of one file
+_TAB = 4
+
+
+def verdict_text(reach: PatchReach) -> str:
+    """Return the verdict on one line."""
+    code, changed = reach.code, reach.changed
+    if code is CodeChange.NONE:
+        return f"{reach.series}: no changed line has code; both kernels have the same code"
+    if code is CodeChange.DATA:
+        return f"{reach.series}: no changed line has code; only initial data differs"
+    if not changed:
+        sides = [side for side in (reach.patched, reach.baseline) if side]
+        names = [function for side in sides for function in side.functions]
+        ran = sum(1 for function in names if function.executions)
+        return (
+            f"{reach.series}: no changed line has code, but the code of {len(names)} functions"
+            f" differs; {ran} of them ran"
+        )
+    ran = len(changed) - len(reach.not_reached)
+    count = f"{ran} of {len(changed)} changed lines with code ran"
+    return f"{reach.series}: {reach.verdict}, {count}"
+
+
+def reach_lines(reach: PatchReach) -> Iterator[str]:
+    """Return verdict and table, a line each."""
+    yield verdict_text(reach)
+    for side in (reach.patched, reach.baseline):
+        if side is not None:
+            yield from _side_lines(side)
+
+
+def _side_lines(side: RunReach) -> Iterator[str]:
+    rows = [line for line in side.lines if line.state is not LineState.NO_CODE]
+    since = "the boot" if side.since == "boot" else "the command's start"
+    runs = f"{side.runs} run{'s' * (side.runs > 1)}"
+    if rows:
+        yield ""
+        yield f"{side.kernel} ({side.side}), {runs}, counted from {since}"
+    for file, lines in groupby(rows, key=lambda line: line.file):
+        shown = list(lines)
+        yield f"  {file}"
+        yield f"  {'line':>6} {'executions':>12} {'CPUs':<10} {'first':>8}  source"
+        yield from map(_row, shown[:_MOST])
+        if len(shown) > _MOST:
+            yield f"  {len(shown) - _MOST} more lines"
+    silent = [line for line in side.lines if line.state is LineState.NO_CODE]
+    if silent and rows:
+        yield f"  without code: {_numbers(line.number for line in silent)}"
+    for function in side.functions:
+        count = f"{function.executions:,} executions" if function.executions else "not reached"
+        yield f"  {function.name}() differs, though none of its lines changed: {count}"
+    yield from (f"  {note}" for note in side.notes)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return format_cpulist(sorted(numbers))
+
+
+def _row(line: LineReach) -> str:
+    count = f"{line.executions:,}" if line.executions else str(line.state)
+    first = "" if line.first_s is None else f"{line.first_s:.2f} s"
+    sign = {"added": "+", "removed": "-", "context": " "}[line.kind]
+    text = f"{sign}{line.text.expandtabs(_TAB)}"[:_WIDTH].rstrip()
+    row = f"  {line.number:>6} {count:>12} {format_cpulist(line.cpus):<10} {first:>8}  {text}"
+    if line.reason and line.state is LineState.COMPILED_OUT:
+        row += f"  ({line.reason})"
+    ways = [branch_text(branch) for branch in line.branches[:3]]
+    return row.rstrip() + "".join(f"\n{'':41}  {way}" for way in ways)
+
+
+def branch_text(branch: BranchReach) -> str:
+    """Return how often each way of a branch was taken."""
+    ways = ((branch.taken, branch.taken_line), (branch.not_taken, branch.not_taken_line))
+    if not any(count for count, _ in ways):
+        return "branch: never executed"
+    words = [f"{count:,} to {f'line {line}' if line else 'elsewhere'}" for count, line in ways]
+    return f"{'static branch' if branch.is_static else 'branch'}: {', '.join(words)}"
+
+
+def is_silent(reach: PatchReach) -> bool:
+    """Tell whether runs cannot differ by the patch: nothing of it ran."""
+    return reach.verdict in (Reached.NOT, Reached.NO_CODE)

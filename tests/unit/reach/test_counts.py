@@ -1,0 +1,90 @@
+"""The file between numalab and the plugin, and the reach that follows from it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numalab.reach.counts import Counts, SiteCount, read_counts, write_sites
+from numalab.reach.line_table import LineTable, TableFunction, TableLine, run_reach
+from numalab.reach.lines import Jump, LineCode
+from numalab.reach.merge import merged
+from numalab.reach.model import CodeChange, LineState, Reached
+from numalab.reach.text import reach_lines, verdict_text
+
+JUMP = Jump(0x20, 0x22, 0x30, is_static=False, next_line=5, target_line=9)
+
+
+def table(change: CodeChange = CodeChange.LINES) -> LineTable:
+    inlined = LineCode((((0x10,),), ((0x20,), (0x30, 0x40))), (JUMP,), ("pick",))
+    lines = (
+        TableLine("a.c", 4, "added", "\tif (x)", inlined, state=LineState.NOT_REACHED),
+        TableLine("a.c", 5, "added", "/* why */", None, "comment"),
+        TableLine("a.c", 9, "added", "\ty();", LineCode((((0x50,),),), (), ("pick",))),
+    )
+    functions = (TableFunction("other", "a.o", 0x60),)
+    return LineTable("x", "k+x", "patched", change, lines, functions, jiffies=8, hz=250)
+
+
+def counts() -> Counts:
+    begin = (-300 * 250) & 0xFFFFFFFF
+    return Counts(
+        {
+            0x10: SiteCount((0, 4), begin + 500),
+            0x20: SiteCount((1, 0), begin + 250),
+            0x30: SiteCount((6, 6), begin),
+        },
+        {0x20: (7, 2)},
+    )
+
+
+def test_sites_and_jumps_come_back_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "counts"
+    write_sites(path, [0x30, 0x10, 0x30], [JUMP], cpus=2, jiffies=0xFFFFFFFF81A06980)
+    words = np.fromfile(path, "<u8")
+    assert words[1:5].tolist() == [2, 2, 1, 0xFFFFFFFF81A06980]
+    assert words[5:13].tolist() == [0x10, 0, 0, 0, 0x30, 0, 0, 0]
+    assert read_counts(path) == Counts({}, {0x20: (0, 0)})
+    words[[6, 8]] = 12, 3
+    words.tofile(path)
+    assert read_counts(path).sites == {0x10: SiteCount((0, 3), 12)}
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", bytes(400)])
+def test_another_file_holds_no_counts(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "counts"
+    path.write_bytes(damage)
+    with pytest.raises(ValueError):
+        read_counts(path)
+
+
+def test_a_line_ran_as_often_as_its_copies_together() -> None:
+    line, comment, unreached = run_reach(table(), counts()).lines
+    assert (line.executions, line.cpus, line.first_s) == (5, (0, 1), 1.0)
+    assert [(way.taken, way.not_taken) for way in line.branches] == [(7, 2)]
+    assert (comment.state, comment.reason) == (LineState.NO_CODE, "comment")
+    assert (unreached.state, unreached.executions) == (LineState.NOT_REACHED, 0)
+
+
+def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
+    run = run_reach(table(), counts())
+    nothing = run_reach(table(), Counts({}, {}))
+    reach = merged([("ring-4, a", run), ("ring-4, b", nothing), ("ring-8, a", run)])
+    assert reach.patched is not None
+    assert reach.patched.lines[0].executions == 10
+    assert reach.patched.lines[0].loads == ("ring-4, a", "ring-8, a")
+    assert reach.patched.lines[0].branches[0].taken == 14
+    assert reach.verdict is Reached.PARTLY
+    assert verdict_text(reach) == "x: partly reached, 1 of 2 changed lines with code ran"
+
+
+def test_a_patch_of_which_nothing_ran_is_not_reached() -> None:
+    reach = merged([("", run_reach(table(), Counts({}, {})))])
+    assert reach.verdict is Reached.NOT
+    assert "not reached" in "\n".join(reach_lines(reach))
+
+
+def test_a_patch_of_a_comment_has_no_code() -> None:
+    reach = merged([("", run_reach(table(CodeChange.NONE), Counts({}, {})))])
+    assert reach.verdict is Reached.NO_CODE
+    assert "no changed line has code" in verdict_text(reach)

@@ -1,0 +1,44 @@
+"""Two builds of a function: the same except for lines, places and strings."""
+
+from numalab.reach.fingerprint import (
+    Fingerprint,
+    changed_data,
+    changed_functions,
+    fingerprint,
+    parse_listing,
+)
+
+LISTING = """\
+0000000000000{place}0 <check>:
+check():
+/linux/kernel/a.c:{line}
+       {place}0:\tmov    $0x{line:x},%esi
+\t\t\t{place}1: R_X86_64_32S\t.rodata.str1.1+0x{string:x}
+       {place}5:\tje     {place}9 <check+0x9>
+       {place}7:\tadd    ${add:#x},%eax
+       {place}9:\tcall   7c0 <schedule>
+       {place}e:\tret
+{padding}"""
+
+
+def digests(
+    *, place: int = 1, line: int = 70, string: int = 4, add: int = 9, padding: str = ""
+) -> Fingerprint:
+    text = LISTING.format(place=place, line=line, string=string, add=add, padding=padding)
+    return fingerprint(parse_listing(text), {".data": b"1", "__bug_table": bytes([line])}, "")
+
+
+def test_line_numbers_places_strings_and_padding_do_not_count() -> None:
+    other = digests(place=2, line=75, string=90, padding="      2f:\tnopl   0x0(%rax)\n")
+    assert changed_functions(digests(), other) == ()
+    assert changed_data(digests(), other) == ()
+
+
+def test_a_constant_counts() -> None:
+    assert changed_functions(digests(), digests(add=10)) == ("check",)
+
+
+def test_data_counts_with_its_relocations() -> None:
+    moved = "RELOCATION RECORDS FOR [.data]:\n0000000000000000 R_X86_64_64 {}\n"
+    before, after = (fingerprint({}, {".data": b"\0" * 8}, moved.format(name)) for name in "ab")
+    assert changed_data(before, after) == (".data",)

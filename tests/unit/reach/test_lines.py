@@ -1,0 +1,154 @@
+"""The code of a line: parsed from binutils' listings, moved instructions, inlined copies."""
+
+from numalab.reach.lines import Code, executions
+from numalab.reach.listing import (
+    StaticJump,
+    Symbol,
+    parse_instructions,
+    parse_rows,
+    parse_static_jumps,
+    parse_symbols,
+    section_bases,
+)
+
+TREE = "/linux"
+FILE = "kernel/sched/fair.c"
+
+# vruntime_eligible() of Linux 6.12 by gcc 12.2 (shortened): the addition of line 773 was moved
+# before the test of line 772's block, and its statement was left where the branch of 769 ends.
+ROWS = """\
+CU: ../kernel/sched/fair.c:
+File name                            Line number    Starting address    View    Stmt
+fair.c                                       767  0x38               x
+fair.c                                       767  0x38       1
+fair.c                                       769  0x3c               x
+fair.c                                       571  0x3c       1
+fair.c                                       769  0x40       1
+fair.c                                       770  0x4b               x
+fair.c                                       770  0x4b       1       x
+fair.c                                       773  0x64       1
+fair.c                                       772  0x67       2       x
+
+../kernel/sched/sched.h:[++]
+sched.h                                       12  0x6b               x
+
+../kernel/sched/fair.c:
+fair.c                                       773  0x75               x
+fair.c                                       776  0x75       2       x
+fair.c                                       776  0x75       3
+fair.c                                         -  0x80
+"""
+LISTING = """\
+
+Disassembly of section .text:
+
+0000000000000038 <eligible>:
+eligible():
+/linux/build-0/../kernel/sched/fair.c:767
+      38:\tmov    0x30(%rdi),%rcx
+entity_key():
+/linux/build-0/../kernel/sched/fair.c:571
+inlined by /linux/build-0/../kernel/sched/fair.c:772 (eligible)
+      3c:\tmov    0x38(%rdi),%rdi
+eligible():
+/linux/build-0/../kernel/sched/fair.c:769 (discriminator 1)
+      40:\tje     75 <eligible+0x3d>
+/linux/build-0/../kernel/sched/fair.c:770
+      4b:\tmov    (%rax),%r8
+/linux/build-0/../kernel/sched/fair.c:773
+      64:\tadd    %r8,%rcx
+entity_key():
+/linux/build-0/../kernel/sched/fair.c:571
+inlined by /linux/build-0/../kernel/sched/fair.c:772 (eligible)
+      67:\tmov    0x70(%rax),%rax
+inlined by /linux/build-0/../kernel/sched/fair.c:772 (eligible)
+      6b:\tsub    %rdi,%rax
+eligible():
+/linux/build-0/../kernel/sched/fair.c:776
+      75:\tsub    %rdi,%rsi
+      78:\tret
+"""
+
+
+def code(static: tuple[StaticJump, ...] = ()) -> Code:
+    rows = parse_rows(ROWS, f"{TREE}/build-0", TREE)
+    return Code(rows, parse_instructions(LISTING, TREE), static)
+
+
+def count(line: int, counts: dict[int, int]) -> int:
+    code_of_line = code().line((FILE, line))
+    assert code_of_line is not None
+    return executions(code_of_line, counts)
+
+
+def test_rows_have_files_below_the_tree() -> None:
+    rows = parse_rows(ROWS, f"{TREE}/build-0", TREE)
+    assert [row.file for row in rows if row.line == 12] == ["kernel/sched/sched.h"]
+    assert [row.is_empty for row in rows if row.address == 0x75] == [True, True, False]
+
+
+def test_an_instruction_has_all_lines_that_inlined_it() -> None:
+    places = {
+        instruction.address: instruction.places for instruction in parse_instructions(LISTING, TREE)
+    }
+    assert places[0x6B] == ((FILE, 571), (FILE, 772))
+    assert places[0x75] == places[0x78] == ((FILE, 776),)
+
+
+def test_a_moved_instruction_does_not_count_for_its_line() -> None:
+    """Line 571's first instruction runs always, its statement 3 times."""
+    always = dict.fromkeys((0x38, 0x3C, 0x40, 0x75, 0x78), 10)
+    inside = dict.fromkeys((0x4B, 0x64, 0x67, 0x6B), 3)
+    counts = always | inside
+    assert count(769, counts) == 10
+    assert count(772, counts) == 3
+    assert count(776, counts) == 10
+
+
+def test_a_statement_left_at_the_end_of_a_block_belongs_to_the_block() -> None:
+    always = dict.fromkeys((0x38, 0x3C, 0x40, 0x75, 0x78), 10)
+    assert count(773, always) == 0
+    assert count(773, always | dict.fromkeys((0x4B, 0x64, 0x67, 0x6B), 3)) == 3
+
+
+def test_a_jump_knows_the_lines_of_both_ways() -> None:
+    line = code().line((FILE, 769))
+    assert line is not None
+    (jump,) = line.jumps
+    assert (jump.next, jump.next_line) == (0x4B, 770)
+    assert (jump.target, jump.target_line) == (0x75, 776)
+    assert not jump.is_static
+
+
+def test_a_static_branch_is_a_jump_of_its_line() -> None:
+    line = code((StaticJump(0x4B, 0x78),)).line((FILE, 770))
+    assert line is not None
+    assert [(jump.is_static, jump.target_line) for jump in line.jumps] == [(True, 776)]
+
+
+def test_a_line_without_rows_has_no_code() -> None:
+    assert code().line((FILE, 768)) is None
+
+
+def test_sections_lie_where_their_functions_are() -> None:
+    own = [Symbol(0, 8, "FUNC", "1", "a"), Symbol(8, 4, "FUNC", "1", "b"),
+           Symbol(0, 4, "FUNC", "2", "b")]  # fmt: skip
+    linked = [Symbol(100, 8, "FUNC", "1", "a"), Symbol(108, 4, "FUNC", "1", "b"),
+              Symbol(300, 4, "FUNC", "1", "other"), Symbol(900, 8, "OBJECT", "3", "a")]  # fmt: skip
+    assert section_bases(own, {"1": ".text"}, linked) == {".text": 100}
+    assert section_bases(own, {"3": ".text"}, linked) == {}
+
+
+def test_symbols_and_static_jumps_are_parsed() -> None:
+    text = "  4256: ffffffff81082e30    85 FUNC    LOCAL  DEFAULT    1 vruntime_eligible\n"
+    assert parse_symbols(text) == (
+        Symbol(0xFFFFFFFF81082E30, 85, "FUNC", "1", "vruntime_eligible"),
+    )
+    table = """\
+OFFSET           TYPE              VALUE
+0000000000000000 R_X86_64_PC32     .text+0x0000000000000301
+0000000000000004 R_X86_64_PC32     .text+0x0000000000000333
+0000000000000008 R_X86_64_PC64     sched_schedstats+0x0000000000000002
+0000000000000010 R_X86_64_PC32     .init.text
+"""
+    assert parse_static_jumps(table, {".text": 0x1000}) == (StaticJump(0x1301, 0x1333),)

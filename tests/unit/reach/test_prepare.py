@@ -1,0 +1,199 @@
+"""Objects compiled again with gcc and binutils of this host, and the change that a patch makes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from numalab.artifact.builder import Work
+from numalab.kernel.kernel_artifact import BuiltKernel
+from numalab.kernel.kernel_build import BuildFolder
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.process import run
+from numalab.progress import no_progress
+from numalab.reach import kernel_code_artifact, prepare
+from numalab.reach.kernel_code_artifact import KernelCode
+from numalab.reach.line_table import LineTable
+from numalab.reach.model import CodeChange, LineState
+from numalab.source.changes import Change, ChangedLine, FileChange
+
+HEADER = """\
+#define LIMIT 3
+static inline int twice(int value)
+{
+	return value * value + 2;
+}
+"""
+SOURCE = """\
+#include "a.h"
+extern void act(int);
+unsigned long jiffies_64;
+/* Decides. */
+int decide(int a, int b)
+{
+	if (a > LIMIT)
+		act(a);
+#ifdef CONFIG_EXTRA
+	act(b);
+#endif
+	if (b) {
+		act(twice(b));
+		return 1;
+	}
+	return twice(a);
+}
+int start = 5;
+"""
+BASE = 0xFFFFFFFF81000000
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree with one object, built as kbuild does it, and its linked kernel."""
+
+    path: Path
+    flags: str = ""
+
+    @property
+    def out(self) -> Path:
+        return self.path / "build-0"
+
+    def build(self) -> Path:
+        """Compile the object, and link it at BASE; return the kernel."""
+        name = "kernel/a.o"
+        (self.out / "kernel").mkdir(parents=True, exist_ok=True)
+        command = (
+            f"gcc -Wp,-MMD,kernel/.a.o.d -O2 -fno-pic -mcmodel=kernel {self.flags} -c -o {name}"
+            " ../kernel/a.c ; true"
+        )
+        deps = "deps_kernel/a.o := \\\n  ../kernel/a.c \\\n  ../kernel/a.h \\\n"
+        text = f"savedcmd_{name} := {command.replace('$', '$$')}\n\n{deps}\n"
+        (self.out / "kernel/.a.o.cmd").write_text(text, encoding="utf-8")
+        run(["sh", "-c", command], cwd=self.out)
+        kernel = self.out / "vmlinux"
+        words = ["--unresolved-symbols=ignore-all", "--noinhibit-exec", "-e", "0"]
+        run(["ld", *words, f"-Ttext={BASE:#x}", "-o", kernel, self.out / name], check=False)
+        return kernel
+
+
+def code_of(folder: Path, source: str, header: str, flags: str = "") -> KernelCode:
+    (folder / "kernel").mkdir(parents=True)
+    (folder / "kernel/a.c").write_text(source, encoding="utf-8")
+    (folder / "kernel/a.h").write_text(header, encoding="utf-8")
+    symbols = Tree(folder, flags).build()
+
+    @contextmanager
+    def opened(_spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
+        yield BuildFolder(folder, folder / "build-0", lambda _targets: None)
+
+    work = Work("test", folder / "entry", folder / "log", no_progress)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_code_artifact, "opened_build", opened)
+        kernel_code_artifact._make(
+            cast(KernelSpec, None), symbols, ["kernel/a.c", "kernel/a.h"], [], work
+        )
+    code = kernel_code_artifact._read(work.entry)
+    assert code is not None
+    return code
+
+
+def changes(before: tuple[str, str], after: tuple[str, str]) -> Sequence[FileChange]:
+    """Return the changes of both files, which have as many lines before as after."""
+    files = []
+    for name, old, new in zip(("kernel/a.c", "kernel/a.h"), before, after, strict=True):
+        pairs = zip(old.splitlines(), new.splitlines(), strict=True)
+        parts = [
+            Change(at, at, (ChangedLine(at, left),), (ChangedLine(at, right),))
+            for at, (left, right) in enumerate(pairs, 1)
+            if left != right
+        ]
+        if parts:
+            files.append(FileChange(name, name, old, new, tuple(parts)))
+    return files
+
+
+def prepared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: tuple[str, str],
+    before: tuple[str, str] = (SOURCE, HEADER),
+) -> tuple[CodeChange, LineTable]:
+    """Return the change between two versions, and the patched kernel's lines."""
+    codes = {"base": code_of(tmp_path / "base", *before), "new": code_of(tmp_path / "new", *after)}
+    config = tmp_path / "config"
+    config.write_text("CONFIG_HZ=1000\n", encoding="utf-8")
+
+    def built(digest: str) -> tuple[KernelSpec, BuiltKernel]:
+        kernel = BuiltKernel(digest, Path(), "6.12", config, "", digest, (), "", 0, "", "")
+        return KernelSpec(digest, "", "source", (), ()), kernel
+
+    monkeypatch.setattr(prepare, "kernel_code", lambda spec, *_: codes[spec.name])
+    plan = prepare.prepare_reach("x", changes(before, after), built("base"), built("new"))
+    assert {table.hz for table in plan.tables.values()} == {1000}
+    return plan.code, plan.tables["new"]
+
+
+def test_lines_have_the_addresses_of_the_linked_kernel(tmp_path: Path) -> None:
+    code = code_of(tmp_path / "tree", SOURCE, HEADER)
+    (item,) = code.objects
+    assert (item.name, item.reason, dict(item.bases)) == ("kernel/a.o", "", {".text": BASE})
+    first = item.code.line(("kernel/a.c", 6))
+    assert first is not None
+    assert first.parts == (((BASE,),),)
+    twice = item.code.line(("kernel/a.h", 4))
+    assert twice is not None
+    assert len(twice.parts) == 2  # two inlined copies
+    assert twice.functions == ("decide",)
+    (jump,) = item.code.line(("kernel/a.c", 7)).jumps  # type: ignore[union-attr]
+    assert {jump.next_line, jump.target_line} == {8, 12}
+    assert code.jiffies
+
+
+def test_an_object_that_g_changes_is_not_trusted(tmp_path: Path) -> None:
+    code = code_of(tmp_path / "tree", SOURCE, HEADER, flags="'-DLIMIT_=1'")
+    assert code.objects[0].reason == ""
+    other = code_of(tmp_path / "other", SOURCE, HEADER, flags="$(test -e vmlinux && echo -O0)")
+    assert other.objects[0].reason.startswith("gcc -g makes other code")
+
+
+def test_a_changed_line_with_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = SOURCE.replace("if (b) {", "if (b > 9) {")
+    change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
+    assert change is CodeChange.LINES
+    assert [(line.number, line.state) for line in table.lines] == [(12, LineState.NOT_REACHED)]
+    assert table.functions == ()
+
+
+def test_a_changed_comment_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = SOURCE.replace("Decides.", "Decides it.")
+    change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
+    assert change is CodeChange.NONE
+    assert [line.reason for line in table.lines] == ["comment"]
+
+
+def test_a_changed_macro_changes_its_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = HEADER.replace("LIMIT 3", "LIMIT 4")
+    change, table = prepared(tmp_path, monkeypatch, (SOURCE, after))
+    assert change is CodeChange.FUNCTIONS
+    assert [(item.name, item.address) for item in table.functions] == [("decide", BASE)]
+
+
+def test_a_changed_initial_value_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change, _ = prepared(tmp_path, monkeypatch, (SOURCE.replace("= 5", "= 6"), HEADER))
+    assert change is CodeChange.DATA
+
+
+def test_a_line_that_the_configuration_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = SOURCE.replace("act(b)", "act(b + 1)")
+    change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
+    assert change is CodeChange.NONE
+    assert [(line.state, line.reason) for line in table.lines] == [
+        (LineState.COMPILED_OUT, "CONFIG_EXTRA is not set")
+    ]

@@ -1,0 +1,83 @@
+"""Why a line of C has no code."""
+
+import pytest
+
+from numalab.reach.source_text import SourceText, enclosing_function, parse_config
+
+TEXT = """\
+/* A comment
+ * of two lines.
+ */
+#define TWICE(x) \\
+	((x) * 2)
+
+#ifdef CONFIG_SMP
+int on_smp(void);
+#else
+int on_up(void);
+#endif
+#if defined(CONFIG_NUMA) && !defined(CONFIG_SMP)
+int never(void);
+#elif IS_ENABLED(CONFIG_NUMA)
+int numa;
+#endif
+#if SOME_MACRO > 2
+int unknown;
+#endif
+static int both(int a,
+		int b)
+{
+	int sum; // comment
+	sum = a +
+		TWICE(b);
+	if (a) /* ( */
+		call("(;",
+			b);
+	return sum;
+}
+"""
+SOURCE = SourceText(TEXT, parse_config("CONFIG_SMP=y\nCONFIG_NUMA=y\n# CONFIG_X is not set\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "out"),
+    [
+        (2, "comment", False),
+        (4, "macro: its code belongs to the lines that use it", False),
+        (5, "macro: its code belongs to the lines that use it", False),
+        (6, "blank line", False),
+        (7, "preprocessor directive", False),
+        (8, "no instructions of its own", False),
+        (10, "CONFIG_SMP is set", True),
+        (13, "#if defined(CONFIG_NUMA) && !defined(CONFIG_SMP) is false", True),
+        (15, "no instructions of its own", False),
+        (18, "no instructions of its own", False),
+        (23, "no instructions of its own", False),
+    ],
+)
+def test_reason(line: int, reason: str, out: bool) -> None:
+    why = SOURCE.reason(line)
+    assert (why.text, why.compiled_out) == (reason, out)
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [(20, (21, 22)), (21, (20, 22)), (25, (24,)), (24, (25,)), (28, (27,)), (29, ()), (30, ())],
+)
+def test_a_continued_line_belongs_to_its_statement(line: int, rest: tuple[int, ...]) -> None:
+    assert SOURCE.statement(line) == rest
+
+
+def test_options_that_are_not_set_leave_lines_out() -> None:
+    source = SourceText("#ifdef CONFIG_SCHED_CORE\nint a;\n#endif\n", {})
+    assert source.reason(2).text == "CONFIG_SCHED_CORE is not set"
+
+
+@pytest.mark.parametrize("text", ["#if ((((", "#if && ||", "#if defined", "#endif\n#else", "#if"])
+def test_a_broken_directive_is_unknown(text: str) -> None:
+    assert not SourceText(f"{text}\nint a;\n", {}).reason(2).compiled_out
+
+
+@pytest.mark.parametrize(("line", "name"), [(24, "both"), (5, "TWICE"), (6, ""), (21, "both")])
+def test_enclosing_function(line: int, name: str) -> None:
+    assert enclosing_function(TEXT, line) == name
