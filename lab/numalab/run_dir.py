@@ -102,9 +102,9 @@ class RunDir:
     memory_traffic_table = FileIn("memory-traffic.parquet")
     """The memory model's traffic on the trace's clock, Parquet."""
     reach_counts = FileIn("reach.counts")
-    """Counts of the reach plugin, mapped while the guest runs."""
+    """Counts of the reach plugin."""
     reach = FileIn("reach.json")
-    """The changed lines that the guest executed: JSON, see `docs/reference/reach.md`."""
+    """Executions of changed lines, JSON."""
     qemu_log = FileIn("qemu.log")
     """Messages of QEMU and libvirt about a lost guest."""
     events = FileIn("events.parquet")

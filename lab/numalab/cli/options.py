@@ -31,7 +31,7 @@ Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
 Keep = Annotated[Path | None, typer.Option(help="Keep the run directory in this folder.")]
 Reach = Annotated[
     str | None,
-    typer.Option(metavar="PATCH", help="Count executions of the lines that this patch changes."),
+    typer.Option(metavar="PATCH", help="Count executions of the changed lines."),
 ]
 Mismatch = Annotated[bool, typer.Option(help="Continue if the guest differs from its topology.")]
 Studies = Annotated[list[str], typer.Argument(help="Names of studies, or study files.")]
