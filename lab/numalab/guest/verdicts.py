@@ -15,6 +15,7 @@ from numalab.places import cache_dir
 from numalab.process import find_program, run
 
 KVM_DEVICE = Path("/dev/kvm")
+LONGEST_BRIEF = 55  # characters
 _SLOW_KEPT = 600.0  # seconds: a host that was busy a while ago may be idle now
 
 
@@ -31,6 +32,13 @@ class Verdict:
     reason: str
     at: float = 0.0
     slow: bool = False
+
+    @property
+    def brief(self) -> str:
+        """The reason of the last trial on a short line; `reason` lists all CPU models tried."""
+        last = self.reason.splitlines()[0] if self.reason else ""
+        last = last.rpartition("; ")[2].partition(" (CPU model")[0]
+        return last if len(last) <= LONGEST_BRIEF else f"{last[: LONGEST_BRIEF - 3]}..."
 
     def age(self) -> str:
         """Return in words how long ago the trial was; empty without a trial."""

@@ -1,7 +1,7 @@
 """Several cells in one table: the labels of the cells, and the measures in the table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numalab.measure import MeasureInfo, SourceKind
 from numalab.report.comparisons import MeasureComparison
@@ -10,10 +10,14 @@ from numalab.report.document import CellReport
 
 @dataclass(frozen=True)
 class CellAxis:
-    """The labels that distinguish the cells of a study, and the title of their column."""
+    """The labels that distinguish the cells of a study, and the title of their column.
+
+    `shared` names what all cells share, such as `, on ring-4`; it is empty where nothing is.
+    """
 
     title: str
     labels: tuple[str, ...]
+    shared: str = ""
 
 
 def axis(reports: Sequence[CellReport]) -> CellAxis:
@@ -24,14 +28,15 @@ def axis(reports: Sequence[CellReport]) -> CellAxis:
     name of the machine, or both.
     """
     machines = {report.topology.name for report in reports}
+    where = f", on {reports[0].topology.name}"
     if len(machines) == 1 and (parameter := _parameter(reports)) is not None:
-        return parameter
+        return replace(parameter, shared=f", {reports[0].workload.name}{where}")
     if len(machines) == 1:
-        return CellAxis(
-            "Workload", tuple(report.workload.label or report.study for report in reports)
-        )
+        labels = tuple(report.workload.label or report.study for report in reports)
+        return CellAxis("Workload", labels, where)
     if len({report.workload.label for report in reports}) == 1:
-        return CellAxis("Machine", tuple(report.topology.name for report in reports))
+        names = tuple(report.topology.name for report in reports)
+        return CellAxis("Machine", names, f", {reports[0].workload.label}")
     return CellAxis("Cell", tuple(report.cell for report in reports))
 
 
@@ -92,45 +97,63 @@ def is_metric(info: MeasureInfo) -> bool:
     return info.comes_from(SourceKind.WORKLOAD)
 
 
-SHOWN = {"better", "worse", "different"}  # outcomes
 # The times of the workload's command, in the order and by the names of the 2018 mail.
 TIMES = {"elapsed_time": "Real", "system_time": "Sys", "user_time": "User"}
 
 
-def headlines(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons for a table of several cells.
+@dataclass(frozen=True)
+class Section:
+    """Comparisons of one cell that a table lists below one heading."""
 
-    These are the metrics of the workload and the key measures, else all with a better direction.
+    heading: str
+    rows: tuple[MeasureComparison, ...]
+
+
+def sections(report: CellReport) -> tuple[Section, ...]:
+    """Return what a table of one cell lists: key measures, what differs, then metrics.
+
+    What differs is in the order of `StudyResults.differences`. Of a single variant all measures are
+    listed but the counters of /proc/vmstat.
+    """
+    rows = {row.measure: row for row in report.comparisons}
+    metrics = [
+        name
+        for name in rows
+        if is_metric(report.measure(name)) and report.measure(name).direction != "none"
+    ]
+    differing = dict.fromkeys(item.measure for item in report.compared if item.shown)
+    named: dict[str, Sequence[str]] = {
+        "key measures": [name for name in rows if name in report.key_measures],
+        "differences": [name for name in differing if name in rows],
+        "metrics of the workload": metrics,
+    }
+    if len(report.variants) == 1:
+        named["other measures"] = [name for name in rows if not is_vm_counter(report.measure(name))]
+    listed: set[str] = set()
+    parts = []
+    for heading, names in named.items():
+        own = [name for name in names if name not in listed]
+        listed.update(own)
+        if own:
+            parts.append(Section(heading, tuple(rows[name] for name in own)))
+    return tuple(parts)
+
+
+def listed_comparisons(report: CellReport) -> list[MeasureComparison]:
+    """Return the comparisons of one cell that a table lists, in the order of `sections`."""
+    return [row for section in sections(report) for row in section.rows]
+
+
+def headlines(report: CellReport) -> list[MeasureComparison]:
+    """Return the comparisons for a table of several cells: those listed that have no other table.
+
     Times, counts and counters have tables of their own.
     """
-    rows = [row for row in report.comparisons if not has_a_table(report.measure(row.measure))]
-    chosen = [
-        row
-        for row in rows
-        if row.measure in report.key_measures or is_metric(report.measure(row.measure))
+    return [
+        row for row in listed_comparisons(report) if not has_a_table(report.measure(row.measure))
     ]
-    return chosen or [row for row in rows if report.measure(row.measure).direction != "none"]
 
 
 def has_a_table(info: MeasureInfo) -> bool:
     """Return whether a measure is shown among times, counts or counters, not among means."""
     return info.name in TIMES or is_event_count(info) or is_perf_count(info) or is_vm_counter(info)
-
-
-def listed_comparisons(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons of one cell that a table lists.
-
-    These are the key measures, the metrics of the workload, and every measure that differs between
-    the variants; of a single variant all but the counters of /proc/vmstat.
-    """
-    return [row for row in report.comparisons if _is_listed(report, row)]
-
-
-def _is_listed(report: CellReport, row: MeasureComparison) -> bool:
-    info = report.measure(row.measure)
-    if row.measure in report.key_measures or (is_metric(info) and info.direction != "none"):
-        return True
-    if len(report.variants) == 1:
-        return not is_vm_counter(info)
-    places = range(1, len(report.variants))
-    return any(row.outcome_of(index) in SHOWN for index in places)

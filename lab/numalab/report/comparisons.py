@@ -78,6 +78,10 @@ class MeasureComparison:
         """Return the comparison of variant `index` with the baseline, if it was made."""
         return self.versus[index] if index < len(self.versus) else None
 
+    def differs(self, index: int) -> bool:
+        """Return whether variant `index` differs from the baseline, in whichever direction."""
+        return index > 0 and self.outcome_of(index) in {"better", "worse", "different"}
+
     def outcome_of(self, index: int) -> Outcome:
         """Return the outcome of variant `index` against the baseline."""
         versus = self.versus_of(index)

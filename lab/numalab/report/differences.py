@@ -23,9 +23,9 @@ OUTCOMES: tuple[Outcome, ...] = (
 class MeasureDifference:
     """One measure of one variant against the baseline, in one cell.
 
-    `role` is `key` for a key measure or the measure of a claim, `metric` for what the workload
-    printed. `overall` is the p value corrected over all cells of the study: Holm's correction over
-    the key measures of all cells, or over all their other measures.
+    `role` is `key` for a key measure or the measure of a claim, `metric` for a number with a better
+    direction that the workload printed. `overall` is the p value corrected over all cells of the
+    study: Holm's correction over the key measures of all cells, or over all their other measures.
     """
 
     measure: str
@@ -92,7 +92,7 @@ def compared(
     every = [
         _difference(infos[row.measure], row.measure in key_measures, variant, versus)
         for row in comparisons
-        for variant, versus in zip(row.names, row.versus, strict=True)
+        for variant, versus in zip(row.names, row.versus, strict=False)
         if versus is not None
     ]
     return tuple(sorted(every, key=_importance))
@@ -101,7 +101,8 @@ def compared(
 def _difference(
     info: MeasureInfo, key: bool, variant: str, versus: Comparison
 ) -> MeasureDifference:
-    role: Role = "key" if key else "metric" if info.comes_from(SourceKind.WORKLOAD) else "other"
+    metric = info.comes_from(SourceKind.WORKLOAD) and info.direction is not Direction.NONE
+    role: Role = "key" if key else "metric" if metric else "other"
     return MeasureDifference(info.name, info.unit, info.direction, info.kind, role, variant, versus)
 
 

@@ -19,6 +19,7 @@ from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import (
     CellDifferences,
+    MeasureDifference,
     compared,
     in_cell,
     over_all_cells,
@@ -198,6 +199,11 @@ class CellReport:
         """The planned runs without a result."""
         return tuple(run for run in self.runs if not run.ok)
 
+    @cached_property
+    def compared(self) -> tuple[MeasureDifference, ...]:
+        """Every comparison with the baseline, most important first, corrected in this cell only."""
+        return compared(self.measures, self.key_measures, self.comparisons)
+
     def measure(self, name: str) -> MeasureInfo:
         """Return the definition of a measure. Raises KeyError for a measure the cell lacks."""
         for info in self.measures:
@@ -319,9 +325,7 @@ class StudyResults:
     @cached_property
     def differences(self) -> tuple[CellDifferences, ...]:
         """What differs, by cell: first the cells with something worse, then better, different."""
-        cells = over_all_cells(
-            [compared(cell.measures, cell.key_measures, cell.comparisons) for cell in self.reports]
-        )
+        cells = over_all_cells([report.compared for report in self.reports])
         return ranked(
             in_cell(report.cell, report.topology.name, report.workload.label, every)
             for report, every in zip(self.reports, cells, strict=True)

@@ -1,15 +1,15 @@
 """Writes numbers and names for people: decimals, changes, intervals, p values, notes."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from math import ceil, log10
 
 from numalab.measure import MeasureInfo
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.differences import MeasureDifference
-from numalab.report.document import CellReport
+from numalab.report.differences import OUTCOMES, MeasureDifference
+from numalab.report.document import CellReport, StudyResults
 from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
 from numalab.statistics.summary import Summary
 from numalab.units import runs_of
@@ -22,6 +22,8 @@ STATISTICS_NOTE = (
 )
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
+MOST_NAMED = 3  # differences of one outcome in a verdict
+MOST_CELLS, MOST_DIFFERENCES = 12, 4  # of a study of several cells, above its tables
 
 COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Record them again with"
 
@@ -78,6 +80,16 @@ def change(comparison: MeasureComparison, index: int) -> str:
     return _change(comparison.changes[index], comparison.summaries[0], comparison.summaries[index])
 
 
+def means(versus: Comparison) -> tuple[str, str]:
+    """Write the two means of a comparison with as many decimals."""
+    places = row_decimals([versus.before, versus.after])
+    before, after = (
+        number(side.mean if side else None, places, grouped=True)
+        for side in (versus.before, versus.after)
+    )
+    return before, after
+
+
 def change_of(versus: Comparison) -> str:
     """Write the change of one comparison, as `change` does."""
     return _change(versus.change, versus.before, versus.after)
@@ -115,15 +127,91 @@ def interval(comparison: Comparison | None) -> str:
 def difference_text(difference: MeasureDifference) -> str:
     """Write a difference in one line: `wait 12 to 16 ms, +33% (95 %: +30% .. +36%), worse`."""
     versus = difference.comparison
-    places = row_decimals([versus.before, versus.after])
-    means = (
-        number(side.mean if side else None, places, grouped=True)
-        for side in (versus.before, versus.after)
-    )
-    ends = interval(versus)
+    ends, change = interval(versus), change_of(versus)
+    size = f", {change}" if change != FROM_ZERO else ""
     return (
-        f"{difference.measure} {' to '.join(means)} {difference.unit}, {change_of(versus)}"
+        f"{difference.measure} {' to '.join(means(versus))} {difference.unit}{size}"
         f"{f' (95 %: {ends})' if ends else ''}, {difference.outcome}"
+    )
+
+
+def differences_title(study: StudyResults) -> str:
+    """Count the cells that differ; empty where nothing is compared."""
+    cells = study.differences
+    if all(len(report.variants) < 2 for report in study.reports):
+        return ""
+    of = f" in {len(cells)} cells" if len(cells) > 1 else ""
+    differing = [cell for cell in cells if cell.shown]
+    if not differing:
+        return f"no difference shown{of}"
+    if len(cells) == 1:
+        return f"differences: {_outcome_counts(cells[0].shown)}"
+    counts = [
+        f"{outcome} in {count}"
+        for outcome in OUTCOMES[:3]
+        if (count := sum(outcome in cell.outcomes for cell in differing))
+    ]
+    return f"{len(differing)} of {len(cells)} cells differ: {', '.join(counts)}"
+
+
+def differences_verdict(compared: Sequence[MeasureDifference]) -> str:
+    """Name the first differences of a cell by outcome: `Worse: wait +33%, and 2 more. Better: ...`.
+
+    With several variants each has its own in brackets.
+    """
+    several = len({difference.variant for difference in compared}) > 1
+    parts = []
+    for outcome in OUTCOMES[:3]:
+        texts = [
+            f"{item.measure} {_size(item)}{f' ({item.variant})' if several else ''}"
+            for item in compared
+            if item.outcome == outcome
+        ]
+        more = f", and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+        if texts:
+            parts.append(f"{outcome.capitalize()}: {', '.join(texts[:MOST_NAMED])}{more}")
+    return ". ".join(parts) or "No difference shown"
+
+
+def _size(difference: MeasureDifference) -> str:
+    """Write a change, or both means where it is no percentage: `+33%`, `0 to 12 ms`."""
+    change = change_of(difference.comparison)
+    if change != FROM_ZERO:
+        return change
+    return f"{' to '.join(means(difference.comparison))} {difference.unit}".rstrip()
+
+
+def difference_lines(study: StudyResults) -> list[str]:
+    """Write what differs, a line for each of the first differences of the first cells."""
+    title = differences_title(study)
+    if not title:
+        return []
+    differing = [cell for cell in study.differences if cell.shown]
+    lines = [title]
+    for cell in differing[:MOST_CELLS]:
+        lines.append(f"{cell.cell}:")
+        several = len({difference.variant for difference in cell.shown}) > 1
+        for item in cell.shown[:MOST_DIFFERENCES]:
+            lines.append(f"  {difference_text(item)}{f' in {item.variant}' if several else ''}")
+        if (more := len(cell.shown) - MOST_DIFFERENCES) > 0:
+            lines.append(f"  and {more} more")
+    if (more := len(differing) - MOST_CELLS) > 0:
+        lines.append(f"and {more} more cells")
+    return lines
+
+
+def claim_counts(reports: Iterable[CellReport]) -> str:
+    """Count the claims of some cells by verdict: `9 reproduced, 2 no difference shown`."""
+    verdicts = [
+        verdict_words(claim, claim.verdict_in_mode) for report in reports for claim in report.claims
+    ]
+    return ", ".join(f"{verdicts.count(words)} {words}" for words in dict.fromkeys(verdicts))
+
+
+def _outcome_counts(differences: Sequence[MeasureDifference]) -> str:
+    outcomes = [difference.outcome for difference in differences]
+    return ", ".join(
+        f"{count} {outcome}" for outcome in OUTCOMES if (count := outcomes.count(outcome))
     )
 
 
@@ -159,6 +247,16 @@ def cut(text: str, size: int) -> str:
     """Reduce any text to plain ASCII of at most `size` characters; `~` stands for a cut end."""
     plain = plain_ascii(text)
     return plain if len(plain) <= size else f"{plain[: size - 1]}~"
+
+
+def shortened_name(name: str, size: int, mark: str = "…") -> str:
+    """Leave out the middle of a name that is longer than `size`; both of its ends identify it."""
+    if len(name) <= size:
+        return name
+    head = size // 2
+    return (
+        f"{name[:head]}{mark}{name[len(name) - (size - head - 1) :]}" if size > 2 else name[:size]
+    )
 
 
 def printable(text: str) -> str:

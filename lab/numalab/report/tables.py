@@ -7,6 +7,7 @@ where the counts are what `perf stat -r` prints.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 from textwrap import wrap
 
@@ -24,13 +25,26 @@ ELAPSED, ELAPSED_PLACES = "seconds time elapsed", 9  # the last line of perf sta
 TIME_TITLES = ("Min", "Max", "Avg", "StdDev")
 
 
+@dataclass(frozen=True)
+class MeansTable:
+    """A table of means: the lines of its head, and those of each row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines of the table."""
+        return [*self.head, *(line for row in self.rows for line in row)]
+
+
 def table_of_means(
     head: tuple[str, str, str], rows: Sequence[tuple[str, MeasureComparison]], index: int = 1
-) -> list[str]:
+) -> MeansTable:
     """Lay out the `mean stddev  mean stddev  %` table: titles, then labelled comparisons.
 
     `head` has the titles of the first column and the two variants. Figures are right-aligned; a
-    long label continues on lines of its own, so no line is wider than 75 columns.
+    long label has lines of its own, so no line is wider than 75 columns.
     """
     cells = [_cells(comparison, index) for _, comparison in rows]
     titles = ("mean", "stddev", "mean", "stddev", "%")
@@ -54,16 +68,26 @@ def right(texts: Sequence[str], sizes: Sequence[int], gap: str = GAP) -> str:
 
 def _labelled(
     heads: Sequence[tuple[str, str]], rows: Sequence[tuple[str, str]], room: int
-) -> list[str]:
-    """Put labels before figures; a label wider than `room` continues on lines of its own."""
-    labels = [wrap(formatting.plain_ascii(label), room) or [""] for label, _ in rows]
-    width = max(
-        len(line) for lines in [*([label] for label, _ in heads), *labels] for line in lines
-    )
-    lines = [f"{label.ljust(width)}{GAP}{values}" for label, values in heads]
-    for (first, *rest), (_, values) in zip(labels, rows, strict=True):
-        lines += [f"{first.ljust(width)}{GAP}{values}", *(f"  {line}" for line in rest)]
-    return [line.rstrip() for line in lines]
+) -> MeansTable:
+    """Put labels before figures; a label wider than `room` is above its figures.
+
+    No name is broken: one that is wider than a mail is cut in its middle.
+    """
+    labels = [
+        [formatting.shortened_name(line, WIDTH, "~")
+         for line in wrap(formatting.plain_ascii(label), max(room, WIDTH - len(GAP)),
+                          break_long_words=False, break_on_hyphens=False)] or [""]
+        for label, _ in rows
+    ]  # fmt: skip
+    short = [lines[0] for lines in labels if len(lines) == 1 and len(lines[0]) <= room]
+    width = max(len(label) for label in [*(label for label, _ in heads), *short])
+    texts = []
+    for lines, (_, values) in zip(labels, rows, strict=True):
+        beside = lines[0] if len(lines) == 1 and len(lines[0]) <= room else ""
+        above = () if beside or lines == [""] else tuple(lines)
+        texts.append((*above, f"{beside.ljust(width)}{GAP}{values}".rstrip()))
+    head = tuple(f"{label.ljust(width)}{GAP}{values}".rstrip() for label, values in heads)
+    return MeansTable(head, tuple(texts))
 
 
 def relative_error(summary: Summary) -> float | None:
@@ -116,7 +140,7 @@ def _two_columns(
     heads = [formatting.plain_ascii(text) for text in head]
     sizes = [max(len(text), *map(len, column)) for text, column in zip(heads, cells, strict=True)]
     rows = [(name, right(row, sizes)) for name, *row in zip(names, *cells, strict=True)]
-    return _labelled([("", right(heads, sizes))], rows, WIDEST - sum(sizes) - 2 * len(GAP))
+    return _labelled([("", right(heads, sizes))], rows, WIDEST - sum(sizes) - 2 * len(GAP)).lines
 
 
 def _cells(comparison: MeasureComparison, index: int) -> tuple[str, str, str, str, str]:

@@ -95,14 +95,20 @@ def unfinished_lines(study: StudyResults, most: int = MOST_CAUSES) -> list[str]:
 
 def plain_block(study: StudyResults) -> list[str]:
     """Return `unfinished_lines` as a block of plain ASCII for a mail; [] if all finished."""
-    lines = [
-        line
-        for text in unfinished_lines(study)
-        for line in wrap(
-            plain_ascii(text), WIDTH, initial_indent=_indent(text), subsequent_indent="      "
+    return wrapped_block(unfinished_lines(study))
+
+
+def wrapped_block(lines: Sequence[str]) -> list[str]:
+    """Return lines as a block of plain ASCII for a mail, each wrapped; [] for no lines."""
+    wrapped = [
+        part
+        for line in lines
+        for part in wrap(
+            plain_ascii(line.lstrip()), WIDTH, initial_indent=_indent(line),
+            subsequent_indent="      ", break_long_words=False, break_on_hyphens=False,
         )
-    ]
-    return ["".join(f"{line}\n" for line in lines)] if lines else []
+    ]  # fmt: skip
+    return ["".join(f"{line}\n" for line in wrapped)] if wrapped else []
 
 
 def _indent(text: str) -> str:

@@ -2,7 +2,16 @@
 
 from dataclasses import replace
 
-from numalab.report.cell_tables import CellAxis, alike, axis, headlines, listed_comparisons
+from numalab.measure import Direction
+from numalab.report.cell_tables import (
+    CellAxis,
+    alike,
+    axis,
+    headlines,
+    listed_comparisons,
+    sections,
+)
+from numalab.report.comparisons import compare_variants
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
@@ -20,18 +29,18 @@ def with_(report: CellReport, label: str, **parameters: int) -> CellReport:
 
 def test_one_parameter_that_differs_names_the_cells() -> None:
     cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=7) for n in (1, 8)]
-    assert axis(cells) == CellAxis("Threads", ("1", "8"))
+    assert axis(cells) == CellAxis("Threads", ("1", "8"), ", w, on ring-4")
 
 
 def test_two_parameters_that_differ_do_not() -> None:
     cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=n) for n in (1, 8)]
-    assert axis(cells) == CellAxis("Workload", ("w-1", "w-8"))
+    assert axis(cells) == CellAxis("Workload", ("w-1", "w-8"), ", on ring-4")
 
 
 def test_other_machines_name_the_cells_of_one_use_and_both_name_the_rest() -> None:
     on_ring = with_(sample_report(), "w")
     on_mesh = replace(on_ring, topology=replace(on_ring.topology, name="mesh-8"), cell="mesh-8, w")
-    assert axis([on_ring, on_mesh]) == CellAxis("Machine", (on_ring.topology.name, "mesh-8"))
+    assert axis([on_ring, on_mesh]) == CellAxis("Machine", (on_ring.topology.name, "mesh-8"), ", w")
     other = replace(on_mesh, workload=replace(on_mesh.workload, label="v"), cell="mesh-8, v")
     assert axis([on_ring, other]) == CellAxis("Cell", ("ring-4, w", "mesh-8, v"))
 
@@ -42,26 +51,55 @@ def test_a_short_table_has_the_key_measures_and_what_was_printed() -> None:
     assert [row.measure for row in headlines(report)] == ["throughput", "wakeup_p99_5"]
 
 
-def test_what_differs_is_told_of_two_variants() -> None:
+def test_a_table_lists_the_key_measures_then_what_differs_then_the_metrics() -> None:
     report = replace(sample_report(), key_measures=("sched_swap_numa",))
-    assert [row.measure for row in listed_comparisons(report)] == [
-        "idle_while_overloaded",
-        "task_time_share_node1",
-        "task_time_share_node3",
-        "task_migrations_node1_node3",
-        "sched_stick_numa",
-        "sched_swap_numa",  # a key measure, the same in both
-        "vmstat_numa_pages_migrated",
+    assert {
+        section.heading: [row.measure for row in section.rows] for section in sections(report)
+    } == {
+        "key measures": ["sched_swap_numa"],  # the same in both
+        "differences": [
+            "idle_while_overloaded",
+            "task_time_share_node1",
+            "task_time_share_node3",
+            "sched_stick_numa",
+            "vmstat_numa_pages_migrated",
+            "task_migrations_node1_node3",
+        ],
+    }
+
+
+def test_without_key_measures_what_differs_comes_first_then_the_metrics_of_the_workload() -> None:
+    same = replace(thread_cells()[0].measure("throughput"), name="rate", direction=Direction.HIGHER)
+    whole = replace(thread_cells()[0], key_measures=())
+    rate = compare_variants(
+        [same], (), {"before": {"rate": [1.0, 2.0, 3.0]}, "after": {"rate": [1.0, 2.0, 3.0]}}
+    )
+    report = replace(
+        whole, measures=(same, *whole.measures), comparisons=(*rate, *whole.comparisons)
+    )
+    assert [
+        (section.heading, [row.measure for row in section.rows]) for section in sections(report)
+    ] == [
+        ("differences", ["throughput", "wakeup_p99_5"]),
+        ("metrics of the workload", ["rate"]),
     ]
+    changelog = render_changelog(StudyResults.of(report))
+    assert changelog.index("throughput") < changelog.index("wakeup_p99_5") < changelog.index("rate")
 
 
-def test_of_one_variant_all_but_counters_is_told() -> None:
+def test_of_a_single_variant_a_table_lists_all_measures_but_counters() -> None:
     report = sample_report()
-    listed = [
-        row.measure for row in listed_comparisons(replace(report, variants=report.variants[:1]))
-    ]
-    every = [row.measure for row in report.comparisons]
-    assert listed == [name for name in every if name != "vmstat_numa_pages_migrated"]
+    alone = replace(
+        report,
+        variants=report.variants[:1],
+        comparisons=tuple(
+            replace(row, summaries=row.summaries[:1], changes=(None,), versus=(None,))
+            for row in report.comparisons
+        ),
+    )
+    listed = {row.measure for row in listed_comparisons(alone)}
+    every = {row.measure for row in report.comparisons}
+    assert listed == every - {"vmstat_numa_pages_migrated"}
 
 
 def test_cells_of_different_variants_have_tables_of_their_own() -> None:
@@ -77,7 +115,8 @@ def test_cells_of_different_variants_have_tables_of_their_own() -> None:
         ),
     )
     assert alike([part, whole, part]) == [[part, part], [whole]]
-    for render in (render_changelog, render_mmtests, render_threads):
-        text = render(StudyResults.of(part, whole))
-        assert render(StudyResults.of(whole)) in text
-        assert render(StudyResults.of(part)) in text
+    study = StudyResults.of(part, whole)
+    assert render_changelog(study).count("Machine:") == 2
+    assert render_mmtests(study).count(" -- ") == 2
+    table = render_threads(StudyResults.of(whole)).partition("\n\n")[2]
+    assert table in render_threads(study)

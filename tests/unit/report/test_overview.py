@@ -36,7 +36,8 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
     assert "+19%" in claims[0].text_content()
     assert "cannot be seen in this mode" in claims[0].text_content()
     rows = tree.xpath("//table[@id='keys-0']/tbody/tr")
-    assert len(rows) == 4  # the key measure of each cell
+    assert len(rows) == 8  # the key measure of each cell, and a metric that differs
+    assert tree.xpath("string(//p[@class='verdict'])") == "4 of 4 cells differ: better in 4"
     assert "ring-4, warehouse-48" in rows[-1].text_content()
     assert tree.xpath("string(//h1)") == sample_report().question
     assert len(tree.xpath("//figure")) == 1

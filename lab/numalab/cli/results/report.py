@@ -62,5 +62,8 @@ def command(
 
 
 def show(study: StudyResults, results: Results, *, as_json: bool) -> None:
-    """Print a study's report: a table for each cell and the path of the page, or one document."""
-    emit(report_document(study), as_json, TableFormat().write(study, results))
+    """Print a study's report: a table for each cell and the path of the page, or one document.
+
+    Without the reason of the mode, which `numalab run` printed before the first boot.
+    """
+    emit(report_document(study), as_json, TableFormat(why_mode=False).write(study, results))

@@ -122,7 +122,7 @@ def command(
     plans = _plans(studies, preset, pages, emulator)
     limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)
-    built = []
+    built, said = [], ""
     for plan in plans:
         results = _results(plan, output, several=len(plans) > 1, resume=resume)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
@@ -137,7 +137,11 @@ def command(
                 reach=reach,
                 on_progress=on_progress,
             )
-        say(f"mode {study.setting.choice.mode}: {study.setting.choice.reason}")
+        if (
+            mode_line := f"mode {study.setting.choice.mode}: {study.setting.choice.reason}"
+        ) != said:
+            say(mode_line)
+            said = mode_line
         built.append(study)
     executor = make_executor(ExecutorRequest(address, say, run_task))
     places = jobs if executor is None else max(1, getattr(executor, "places", 1))

@@ -14,7 +14,7 @@ from numalab.report.formats.annotations import (
     render_lines,
 )
 from numalab.report.formats.junit import render_junit_suites
-from numalab.report.formats.markdown import escaped, render_markdown
+from numalab.report.formats.markdown import MOST_CHARACTERS, escaped, markdown
 from numalab.results.layout import Results
 
 MOST_LINES = 20  # problems that a summary names
@@ -37,7 +37,7 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
 
 
 def summary(studies: Sequence[StudyResults]) -> str:
-    """Render the problems and the reports as Markdown."""
+    """Render the problems and the reports as Markdown, of a length that fits into a comment."""
     faults = problems(studies)
     lines = [f"- {escaped(problem.title)}\n" for problem in faults[:MOST_LINES]]
     if len(faults) > MOST_LINES:
@@ -47,7 +47,8 @@ def summary(studies: Sequence[StudyResults]) -> str:
         if faults
         else ""
     )
-    return head + "\n".join(map(render_markdown, studies))
+    room = (MOST_CHARACTERS - len(head)) // max(1, len(studies)) - 1
+    return head + "\n".join(markdown(study, room) for study in studies)
 
 
 def _copy(results: Results, target: Path) -> None:

@@ -12,6 +12,8 @@ from numalab.report.build.runs import described, unfinished_by_cell
 from numalab.report.build.verdicts import family_size, judge
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
+from numalab.report.differences import MeasureDifference, compared
+from numalab.report.formatting import differences_verdict
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
 from numalab.results.layout import Results
@@ -29,6 +31,8 @@ from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import stored_study, stored_topology
 from numalab.units import runs_of
+
+MOST_TEXTS = 6  # claims that a list quotes
 
 
 def gather(results: Results, errors: Mapping[str, str] | None = None) -> document.StudyResults:
@@ -99,10 +103,13 @@ def _gather(
     whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
     sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
+    comparisons = compare_variants(infos, keys, sides)
     return document.CellReport(
         study=plan.study,
         question=study.question,
-        verdict=_verdict(claims, len(runs), len(runs) + len(unfinished)),
+        verdict=_verdict(
+            claims, compared(infos, keys, comparisons), len(runs), len(runs) + len(unfinished)
+        ),
         reference=study.source,
         axis="kernel",
         mode=RunMode(
@@ -121,7 +128,7 @@ def _gather(
         measures=infos,
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
-        comparisons=compare_variants(infos, keys, sides),
+        comparisons=comparisons,
         sched_domains=tuple(_domains(name, whole) for name in variants if of_variant(whole, name)),
         timelines=tuple(_timelines(study.variants, whole)),
         claims=claims,
@@ -203,22 +210,39 @@ def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
         yield document.RunFindings(run.manifest.variant, run.id, load_findings(run.directory))
 
 
-def _verdict(claims: Sequence[ClaimOutcome], finished: int, planned: int) -> str:
-    """Write whether the required claims hold, else the verdicts on the claims."""
+def _verdict(
+    claims: Sequence[ClaimOutcome],
+    compared: Sequence[MeasureDifference],
+    finished: int,
+    planned: int,
+) -> str:
+    """Write whether the required claims hold, else the verdicts on the claims, else what differs.
+
+    Each list quotes at most `MOST_TEXTS` claims.
+    """
     required = [claim for claim in claims if claim.required]
     broken = [claim.text for claim in required if not claim.holds]
     lacking = planned - finished
     missing = f"; {runs_of(lacking)} gave no result" if lacking > 0 else ""
     if broken:
-        return f"Not seen in every run: {'; '.join(broken)}{missing}."
+        return f"Not seen in every run: {_named(broken)}{missing}."
     if required:
-        texts = "; ".join(claim.text for claim in required)
         where = f"{finished} of" if lacking > 0 else "all"
+        texts = _named([claim.text for claim in required])
         return f"Seen in {where} {runs_of(planned)}: {texts}{missing}."
     if claims:
         texts_of: dict[str, list[str]] = {}
         for claim in claims:
             texts_of.setdefault(claim.verdict_text, []).append(claim.text)
-        parts = [f"{said[:1].upper()}{said[1:]}: {'; '.join(of)}" for said, of in texts_of.items()]
+        parts = [
+            f"{verdict[:1].upper()}{verdict[1:]}: {_named(texts)}"
+            for verdict, texts in texts_of.items()
+        ]
         return f"{'. '.join(parts)}{missing}."
-    return f"{finished} of {runs_of(planned)} finished{missing}."
+    runs = f"{finished} of {runs_of(planned)} finished{missing}."
+    return f"{differences_verdict(compared)}; {runs}" if compared else runs
+
+
+def _named(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - MOST_TEXTS} more" if len(texts) > MOST_TEXTS else ""
+    return f"{'; '.join(texts[:MOST_TEXTS])}{more}"

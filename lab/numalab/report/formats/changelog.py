@@ -1,7 +1,8 @@
 """`changelog.txt`: the before/after tables that kernel changelogs use, ready for a mail.
 
-Plain ASCII, at most 75 columns; the shapes are those of `numalab.report.tables`. Several cells
-share one header, one table of times and one of means, and each has its own blocks of counts.
+Plain ASCII, at most 75 columns and `MOST_LINES` lines; the shapes are those of
+`numalab.report.tables`. Several cells share one header, one table of times and one of means, and
+each has its own blocks of counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from numalab.report import cell_tables, formatting
 from numalab.report.cell_tables import TIMES, is_event_count, is_perf_count, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
+from numalab.report.fitting import KEPT, ReportPart, fit
 from numalab.report.formats.format import register_format
 from numalab.report.modes import MODELLED_NOTE
 from numalab.report.tables import (
@@ -25,8 +27,13 @@ from numalab.report.tables import (
 from numalab.report.unfinished import finished_of_cell, plain_block
 
 INDENT = " " * 10
+MOST_LINES = 120
 
 _STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
+# What goes first where the text is too long: the highest.
+_BROKEN, _DIFFERENCE, _CLAIM, _FIELD, _SAME = 10, 20, 28, 60, 65
+_TIMES, _PERF, _EVENTS, _COUNTERS = 70, 75, 80, 85
+_LEAST_DIFFERENCE = 30  # ranks of differences in a cell
 
 
 @register_format("changelog")
@@ -34,36 +41,54 @@ def render_changelog(study: StudyResults) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 
     With more than two variants there is one table for each against the first. Cells of different
-    variants have a text each. Runs without a result come first.
+    variants have a text each, those that differ most first. Runs without a result come first. The
+    text has at most 120 lines: the least important parts are left out, and named at the end.
     """
-    texts = "\n\n".join(map(_text, cell_tables.alike(study.reports)))
-    return "\n".join(filter(None, [*plain_block(study), texts]))
+    order = {cell.cell: place for place, cell in enumerate(study.differences)}
+    parts = [ReportPart(tuple(block.split("\n"))) for block in plain_block(study)]
+    title = formatting.differences_title(study)
+    for number, group in enumerate(cell_tables.alike(study.reports)):
+        reports = sorted(group, key=lambda report: order[report.cell])
+        parts += [ReportPart(("", ""))] * (number > 0) + [*_parts(reports, title)]
+    lines = fit(parts, MOST_LINES, _left_out)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _text(reports: Sequence[CellReport]) -> str:
-    blocks = [_header(reports), _claims(reports)]
-    for index in range(1, len(reports[0].variants)):
-        blocks.extend(_pair(reports, index))
-    blocks.append(_footer(reports))
-    text = "\n\n".join("\n".join(block) for block in blocks if block)
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+def _left_out(text: str) -> list[str]:
+    return ["", *wrap(f"Left out here, see report.json or index.html: {text}.", WIDTH)]
 
 
-def _header(reports: Sequence[CellReport]) -> list[str]:
+def _parts(reports: Sequence[CellReport], title: str) -> Iterator[ReportPart]:
+    """Yield the parts of a text about cells that compare the same variants."""
+    patched = range(1, len(reports[0].variants))
+    yield from _header(reports, title)
+    for index in patched:
+        yield from _means(reports, index)
+    yield from _claims(reports)
+    for index in patched:
+        yield from _times(reports, index)
+        for report in reports:
+            yield from _counts(report, index)
+    yield ReportPart(("", *_footer(reports)))
+
+
+def _header(reports: Sequence[CellReport], title: str) -> Iterator[ReportPart]:
     first = reports[0]
-    lines = [*wrap(formatting.plain_ascii(first.question), WIDTH), ""]
-    for report in reports:
-        cell = f"{report.cell}: " if len(reports) > 1 else ""
-        lines += _field("Verdict", f"{cell}{report.verdict}")
-    lines.append("")
-    lines += _fields(
+    yield ReportPart((*wrap(formatting.plain_ascii(first.question), WIDTH), ""))
+    verdict = first.verdict if len(reports) == 1 else f"{title}." if title else ""
+    if verdict:
+        yield ReportPart(tuple(_field("Verdict", verdict)))
+    if len(reports) > 1 and (counts := formatting.claim_counts(reports)):
+        yield ReportPart(tuple(_field("Claims", f"{counts}.")))
+    yield ReportPart(("",))
+    yield from _fields(
         "Machine", (f"{formatting.machine_line(report)} (virtual)" for report in reports)
     )
-    lines += _field("Mode", first.mode.title)
+    yield from _fields("Mode", [first.mode.title])
     for variant in first.variants:
-        lines += _field(variant.name.capitalize(), _kernel(variant))
-    lines += _fields("Workload", (report.workload.command for report in reports))
-    return [*lines, *_fields("Runs", map(_runs_line, reports))]
+        yield from _fields(variant.name.capitalize(), [_kernel(variant)])
+    yield from _fields("Workload", (report.workload.command for report in reports))
+    yield from _fields("Runs", map(_runs_line, reports))
 
 
 def _runs_line(report: CellReport) -> str:
@@ -71,9 +96,10 @@ def _runs_line(report: CellReport) -> str:
     return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
 
-def _fields(name: str, texts: Iterable[str]) -> list[str]:
-    """Write a field for each different text."""
-    return [line for text in dict.fromkeys(texts) for line in _field(name, text)]
+def _fields(name: str, texts: Iterable[str]) -> Iterator[ReportPart]:
+    """Write a field for each different text; the first one stays."""
+    for place, text in enumerate(dict.fromkeys(texts)):
+        yield ReportPart(tuple(_field(name, text)), _FIELD if place else KEPT, f"line `{name}`")
 
 
 def _kernel(variant: VariantInfo) -> str:
@@ -93,36 +119,58 @@ def _field(name: str, text: str) -> list[str]:
     ) or [first.rstrip()]
 
 
-def _claims(reports: Sequence[CellReport]) -> list[str]:
-    """Write the claims that compare variants, the published figures and the verdicts."""
-    lines = []
-    for report in reports:
-        for claim in report.claims:
-            if not claim.verdict:
-                continue
-            cell = f"{report.cell}: " if len(reports) > 1 else ""
-            published = f" (published: {claim.published})" if claim.published else ""
-            words = f"{formatting.verdict_words(claim)}; measured {claim.measured}"
-            lines += _field("Claim", f"{cell}{claim.text}{published}: {words}")
-    return lines
-
-
-def _pair(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
+def _means(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
+    """Write one table of means; of several cells, the rows of each are below its name."""
     first = reports[0]
-    names = (
-        formatting.cut(first.variants[0].name, 15),
-        formatting.cut(first.variants[index].name, 15),
-    )
-    yield from _times(reports, index)
-    rows = _mean_rows(reports)
-    if rows:
-        yield table_of_means(("Measure (unit)", *names), rows, index)
-    labels = cell_tables.axis(reports).labels
-    for report, label in zip(reports, labels, strict=True):
-        yield from _counts(report, index, names, label if len(reports) > 1 else "")
+    names = [formatting.cut(first.variants[place].name, 15) for place in (0, index)]
+    listed = [(report, _mean_rows(report, index)) for report in reports]
+    rows = [(_title(report, row), row) for report, own in listed for row in own]
+    if not rows:
+        return
+    table = table_of_means(("Measure (unit)", names[0], names[1]), rows, index)
+    yield ReportPart(("", *table.head), _DIFFERENCE)
+    lines = iter(table.rows)
+    for report, own in listed:
+        spares = [_spare(row, index, place) for place, row in enumerate(own)]
+        if len(reports) > 1 and own:
+            yield ReportPart((f"{formatting.plain_ascii(report.cell)}:",), min(spares))
+        for spare in spares:
+            yield ReportPart(next(lines), spare, "row of measures")
 
 
-def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
+def _mean_rows(report: CellReport, index: int) -> list[MeasureComparison]:
+    """Return the rows of one cell: what is listed, but counts and times only if they differ."""
+    return [
+        row
+        for row in cell_tables.listed_comparisons(report)
+        if row.differs(index) or not cell_tables.has_a_table(report.measure(row.measure))
+    ]
+
+
+def _spare(row: MeasureComparison, index: int, place: int) -> int:
+    return _DIFFERENCE + min(place, _LEAST_DIFFERENCE) if row.differs(index) else _SAME
+
+
+def _title(report: CellReport, row: MeasureComparison) -> str:
+    info = report.measure(row.measure)
+    return f"{info.name} ({info.unit}){_STARS.get(info.kind, '')}"
+
+
+def _claims(reports: Sequence[CellReport]) -> Iterator[ReportPart]:
+    """Write the claims that compare variants, the published figures and the verdicts."""
+    compared = [(report, claim) for report in reports for claim in report.claims if claim.verdict]
+    if compared:
+        broken = any(not claim.holds for _, claim in compared)
+        yield ReportPart(("",), _BROKEN if broken else _CLAIM)
+    for report, claim in compared:
+        cell = f"{report.cell}: " if len(reports) > 1 else ""
+        published = f" (published: {claim.published})" if claim.published else ""
+        words = f"{formatting.verdict_words(claim)}; measured {claim.measured}"
+        lines = _field("Claim", f"{cell}{claim.text}{published}: {words}")
+        yield ReportPart(tuple(lines), _CLAIM if claim.holds else _BROKEN, "claim")
+
+
+def _times(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
     rows = []
     for report, label in zip(reports, cell_tables.axis(reports).labels, strict=True):
         summaries = {row.measure: row.summaries for row in report.comparisons}
@@ -133,39 +181,23 @@ def _times(reports: Sequence[CellReport], index: int) -> Iterator[list[str]]:
         ]
     if not any(before or after for _, _, before, after in rows):
         return
-    base, other = (reports[0].variants[place].name for place in (0, index))
-    if index == 1:
-        yield table_of_times(f"{base} [s]*", [(*row[:3], None) for row in rows])
-    yield table_of_times(f"{other} [s]*", [(case, which, b, a) for case, which, a, b in rows])
+    machines = dict.fromkeys(report.topology.name for report in reports)
+    where = f" on {next(iter(machines))}" if len(machines) == 1 else ""
+    base, other = (f"{reports[0].variants[place].name} [s]*{where}" for place in (0, index))
+    first = table_of_times(base, [(*row[:3], None) for row in rows]) if index == 1 else []
+    second = table_of_times(other, [(case, which, b, a) for case, which, a, b in rows])
+    yield ReportPart(("", *first, *([""] if first else []), *second), _TIMES, "table of times")
+    if index == len(reports[0].variants) - 1:
+        note = "StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1."
+        yield ReportPart(("", note), _TIMES)
 
 
-def _mean_rows(reports: Sequence[CellReport]) -> list[tuple[str, MeasureComparison]]:
-    """Return the rows of the table of means: the listed measures of one cell, or headlines."""
-    if len(reports) == 1:
-        return [
-            (_title(reports[0], row), row)
-            for row in cell_tables.listed_comparisons(reports[0])
-            if not cell_tables.has_a_table(reports[0].measure(row.measure))
-        ]
-    labels = cell_tables.axis(reports).labels
-    rows = [
-        (row.measure, f"{label}: {_title(report, row)}", row)
-        for report, label in zip(reports, labels, strict=True)
-        for row in cell_tables.headlines(report)
-    ]
-    order = list(dict.fromkeys(name for name, _, _ in rows))
-    rows.sort(key=lambda row: order.index(row[0]))
-    return [(title, row) for _, title, row in rows]
-
-
-def _title(report: CellReport, row: MeasureComparison) -> str:
-    info = report.measure(row.measure)
-    return f"{info.name} ({info.unit}){_STARS.get(info.kind, '')}"
-
-
-def _counts(
-    report: CellReport, index: int, names: tuple[str, str], label: str
-) -> Iterator[list[str]]:
+def _counts(report: CellReport, index: int) -> Iterator[ReportPart]:
+    """Write the counts of one cell: perf's, those of the trace, and those of /proc/vmstat."""
+    names = (
+        formatting.cut(report.variants[0].name, 15),
+        formatting.cut(report.variants[index].name, 15),
+    )
     perf, counts, sums, elapsed = [], [], [], []
     for row in report.comparisons:
         info = report.measure(row.measure)
@@ -179,19 +211,21 @@ def _counts(
         elif info.name == "elapsed_time":
             elapsed = [(ELAPSED, *pair)]
     runs = _runs(report, index)
-    of = f": {formatting.plain_ascii(label)}" if label else ""
+    of = f": {formatting.plain_ascii(report.cell)}" if report.cell else ""
     if perf:
-        title = f"Performance counter stats for 'system wide' ({runs} runs){of}"
+        title = wrap(f"Performance counter stats for 'system wide' ({runs} runs){of}", WIDTH)
         # Below it as perf prints it, with columns of its own: it has nine decimals.
         seconds = table_of_counts(names, elapsed)[1:] if elapsed else []
-        yield [*wrap(title, WIDTH), *table_of_counts(names, perf), *seconds]
+        lines = ("", *title, *table_of_counts(names, perf), *seconds)
+        yield ReportPart(lines, _PERF, "table of perf counters")
     if counts:
-        yield [
-            *wrap(f"Trace events, mean of {runs} runs{of}", WIDTH),
-            *table_of_counts(names, counts),
-        ]
+        title = wrap(f"Trace events, mean of {runs} runs{of}", WIDTH)
+        yield ReportPart(
+            ("", *title, *table_of_counts(names, counts)), _EVENTS, "table of trace events"
+        )
     if sums:
-        yield [*wrap(f"vmstat, sum of {runs} runs{of}", WIDTH), *table_of_sums(names, sums)]
+        title = wrap(f"vmstat, sum of {runs} runs{of}", WIDTH)
+        yield ReportPart(("", *title, *table_of_sums(names, sums)), _COUNTERS, "table of vmstat")
 
 
 def _runs(report: CellReport, index: int) -> str:
@@ -218,8 +252,6 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"* {reports[0].mode.timing}.")
     if any(report.measure(row.measure).kind == "modelled" for report, row in every):
         notes.append(f"+ {MODELLED_NOTE}.")
-    if any(row.measure in TIMES for _, row in every):
-        notes.append("StdDev of the times divides by n, as in the mail of 2018; stddev by n - 1.")
     if any(None in row.summaries for _, row in every):
         notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0).")
     if len(reports) == 1 and (hidden := _hidden(reports[0])):

@@ -1,38 +1,101 @@
-"""The report as Markdown, for an issue or a merge request: verdict, claims, every comparison."""
+"""The report as Markdown, for an issue or a merge request: differences, claims, comparisons."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from numalab.report import formatting
-from numalab.report.cell_tables import is_vm_counter
+from numalab.report.cell_tables import is_vm_counter, listed_comparisons
 from numalab.report.comparisons import MeasureComparison
+from numalab.report.differences import CellDifferences
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.fitting import KEPT, ReportPart, characters, fit
 from numalab.report.formats.format import register_format
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
+MOST_CHARACTERS = 60_000  # a comment on GitHub has at most 65,536
+LONGEST_QUESTION = 300
+# What goes first where the text is too long: the highest.
+_BROKEN, _DIFFERENCE, _VERDICT, _CLAIM, _FACTS, _NOTES = 5, 10, 30, 40, 50, 55
+_LISTED, _OTHER, _COUNTERS = 60, 80, 90
+_LEAST_DIFFERENCE = 19  # ranks of differences in a cell
 
 
 @register_format("markdown")
 def render_markdown(study: StudyResults) -> str:
     """Render a study as Markdown (CommonMark with tables). Every text is escaped, whoever wrote it.
 
-    Runs without a result come first. Of several cells, each has a section. The counters of
-    /proc/vmstat fold away below the rest.
+    Runs without a result come first, then what differs. Of several cells, each has a section. The
+    measures without a difference fold away. The text has at most 60,000 characters: the least
+    important parts are left out, and named at the end.
     """
-    reports = study.reports
-    blocks = [[f"# {escaped(study.study)}: {escaped(study.question)}"], *_unfinished(study)]
-    if len(reports) > 1:
-        blocks.append(
-            [f"- {escaped(report.cell)}: **{escaped(report.verdict)}**" for report in reports]
-        )
-    for report in reports:
-        if len(reports) > 1:
-            blocks.append([f"## {escaped(report.cell)}"])
-        blocks += _cell(report)
-    notes = dict.fromkeys(note for report in reports for note in formatting.notes(report))
-    blocks.append([f"- {escaped(note)}" for note in notes])
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return markdown(study, MOST_CHARACTERS)
+
+
+def markdown(study: StudyResults, most: int) -> str:
+    """Render a study as Markdown of at most `most` characters."""
+    lines = fit(list(_parts(study)), most, _left_out, characters)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _left_out(text: str) -> list[str]:
+    return ["", f"Left out here, see index.html or report.json: {text}."]
+
+
+def _parts(study: StudyResults) -> Iterator[ReportPart]:
+    question = formatting.shortened_name(study.question, LONGEST_QUESTION)
+    yield ReportPart((f"# {escaped(study.study)}: {escaped(question)}",))
+    for block in _unfinished(study):
+        yield _block(block)
+    several = len(study.reports) > 1
+    if title := formatting.differences_title(study):
+        yield _block([f"**{escaped(title)}**"])
+    if several:
+        yield from _differences(study.differences)
+        yield _block([], _VERDICT)
+        for report in study.reports:
+            line = f"- {escaped(report.cell)}: {escaped(report.verdict)}"
+            yield ReportPart((line,), _VERDICT, "verdict")
+    for report in study.reports:
+        yield from _cell(report, several=several)
+    notes = dict.fromkeys(note for report in study.reports for note in formatting.notes(report))
+    yield _block([f"- {escaped(note)}" for note in notes], _NOTES, "note")
+
+
+def _block(lines: Iterable[str], spare: int = KEPT, what: str = "") -> ReportPart:
+    return ReportPart(("", *lines), spare, what)
+
+
+def _rows(table: Sequence[str], spares: Sequence[int], what: str) -> Iterator[ReportPart]:
+    """Make a part of each row of a table; its two lines of titles stay as long as a row does."""
+    if spares:
+        yield _block(table[:2], min(spares))
+    for line, spare in zip(table[2:], spares, strict=True):
+        yield ReportPart((line,), spare, what)
+
+
+def _differences(cells: Sequence[CellDifferences]) -> Iterator[ReportPart]:
+    """Write one table of what differs, cell by cell."""
+    rows, spares = [], []
+    for cell in cells:
+        for place, item in enumerate(cell.shown):
+            before, after = formatting.means(item.comparison)
+            measure = f"{item.measure} [{item.unit}]" if item.unit else item.measure
+            texts = (
+                cell.cell,
+                measure,
+                before,
+                item.variant,
+                after,
+                formatting.change_of(item.comparison),
+                formatting.interval(item.comparison),
+                item.outcome,
+            )
+            rows.append([escaped(text) for text in texts])
+            spares.append(_DIFFERENCE + min(place, _LEAST_DIFFERENCE))
+    heads = ("cell", "measure", "baseline:", "variant", "mean:", "change:", "95 %:", "outcome")
+    table = _table(heads, rows)
+    yield from _rows(table, spares, "difference")
 
 
 def _unfinished(study: StudyResults) -> list[list[str]]:
@@ -48,16 +111,31 @@ def _unfinished(study: StudyResults) -> list[list[str]]:
     return [[f"**{escaped(finished_text(study))}**"], _table(("runs", "reason", "where"), rows)]
 
 
-def _cell(report: CellReport) -> list[list[str]]:
-    counters = [c for c in report.comparisons if is_vm_counter(report.measure(c.measure))]
-    kept = [row for row in report.comparisons if row not in counters]
-    return [
-        [f"**{escaped(report.verdict)}**"],
-        _facts(report),
-        _claims(report),
-        _table(_heads(report), [_cells(report, row) for row in kept]),
-        _folded(report, counters),
+def _cell(report: CellReport, *, several: bool) -> Iterator[ReportPart]:
+    listed = listed_comparisons(report)
+    counters = [row for row in report.comparisons if row not in listed and _is_counter(report, row)]
+    rest = [row for row in report.comparisons if row not in listed and row not in counters]
+    claims = [_CLAIM if claim.holds else _BROKEN for claim in report.claims]
+    if several:
+        yield _block([f"## {escaped(report.cell)}"], min([_FACTS, *claims]))
+    yield _block([f"**{escaped(report.verdict)}**"], _FACTS)
+    table = _table(_heads(report), [_cells(report, row) for row in listed])
+    spares = [
+        _LISTED if several else _DIFFERENCE + min(n, _LEAST_DIFFERENCE) for n in range(len(listed))
     ]
+    yield from _rows(table, spares, "row of measures")
+    yield from _rows(_claims(report), claims, "claim")
+    yield _block(_facts(report), _FACTS, "description of a cell")
+    for rows, spare, title in (
+        (rest, _OTHER, "measures without a difference"),
+        (counters, _COUNTERS, "counters of /proc/vmstat without a difference"),
+    ):
+        if rows:
+            yield _block(_folded(report, rows, title), spare, f"table of {title}")
+
+
+def _is_counter(report: CellReport, row: MeasureComparison) -> bool:
+    return is_vm_counter(report.measure(row.measure))
 
 
 def escaped(text: str) -> str:
@@ -94,7 +172,7 @@ def _claims(report: CellReport) -> list[str]:
         for claim in report.claims
         for words in [formatting.verdict_words(claim)]
     ]
-    return _table(("claim", "published", "expected", "measured", "verdict"), rows) if rows else []
+    return _table(("claim", "published", "expected", "measured", "verdict"), rows)
 
 
 def _heads(report: CellReport) -> list[str]:
@@ -120,9 +198,7 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     return [*cells, formatting.samples(row), row.outcome, info.kind]
 
 
-def _folded(report: CellReport, counters: Sequence[MeasureComparison]) -> list[str]:
-    if not counters:
-        return []
-    table = _table(_heads(report), [_cells(report, row) for row in counters])
-    title = f"<summary>{len(counters)} counters of /proc/vmstat</summary>"
-    return ["<details>", title, "", *table, "", "</details>"]
+def _folded(report: CellReport, rows: Sequence[MeasureComparison], title: str) -> list[str]:
+    table = _table(_heads(report), [_cells(report, row) for row in rows])
+    summary = f"<summary>{len(rows)} {title}</summary>"
+    return ["<details>", summary, "", *table, "", "</details>"]

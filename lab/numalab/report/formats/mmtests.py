@@ -20,12 +20,12 @@ from numalab.analysis.measures.numa_balancing import (
 )
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cell_tables, formatting
-from numalab.report.cell_tables import SHOWN, TIMES, is_vm_counter
+from numalab.report.cell_tables import TIMES, is_vm_counter
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.tables import WIDTH, gain_percent, right
-from numalab.report.unfinished import plain_block
+from numalab.report.unfinished import plain_block, wrapped_block
 
 VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
 DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
@@ -52,7 +52,8 @@ class MmtestsRow:
 
 @register_format("mmtests")
 def render_mmtests(study: StudyResults) -> str:
-    """Render a study as mmtests' tables, plain ASCII; runs without a result come first.
+    """Render a study as mmtests' tables, plain ASCII; runs without a result and what differs come
+    first.
 
     Of several cells, their headline measures are the operations, as
     message sizes or numbers of workers are in mmtests. Measures that have no better direction come
@@ -60,7 +61,8 @@ def render_mmtests(study: StudyResults) -> str:
     counters of /proc/vmstat, added up over the cells, as mmtests counts over a whole benchmark.
     Cells of different variants have tables of their own.
     """
-    return "\n".join([*plain_block(study), *map(_text, cell_tables.alike(study.reports))])
+    first = [*plain_block(study), *wrapped_block(formatting.difference_lines(study))]
+    return "\n".join([*first, *map(_text, cell_tables.alike(study.reports))])
 
 
 def _text(reports: Sequence[CellReport]) -> str:
@@ -69,7 +71,9 @@ def _text(reports: Sequence[CellReport]) -> str:
     what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
     alone = _only_headline(reports)
     of = f": {formatting.label(alone)}" if alone else ""
-    head = formatting.plain_ascii(f"{reports[0].study} -- {what}{of}")
+    machines = dict.fromkeys(report.topology.name for report in reports)
+    where = f" on {next(iter(machines))}" if len(machines) == 1 else ""
+    head = formatting.plain_ascii(f"{reports[0].study}{where} -- {what}{of}")
     blocks = [wrap(head, WIDTH, subsequent_indent="  ")]
     if rows := mmtests_rows(reports):
         blocks.append(table_of_values(names, rows))
@@ -185,9 +189,7 @@ def _rows_of(report: CellReport, row: MeasureComparison, name: str) -> list[Mmte
     info = report.measure(row.measure)
     way = info.direction
     plain = (False,) * len(row.summaries)
-    starred = tuple(
-        index > 0 and row.outcome_of(index) in SHOWN for index in range(len(row.summaries))
-    )
+    starred = tuple(row.differs(index) for index in range(len(row.summaries)))
     means = _of(row, "mean")
     if info.name in TIMES or PERCENTILE.fullmatch(info.name):
         return [MmtestsRow("Time" if info.name in TIMES else "Lat", name, means, way, starred)]

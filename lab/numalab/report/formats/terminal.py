@@ -1,6 +1,7 @@
 """The report on a terminal: unfinished runs, a table of measures, verdicts and claims."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -9,16 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.report import formatting
-from numalab.report.cell_tables import SHOWN, listed_comparisons
+from numalab.report.cell_tables import Section, sections
 from numalab.report.claim_outcome import ClaimOutcome, Standing
 from numalab.report.comparisons import MeasureComparison
+from numalab.report.differences import MeasureDifference
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
+from numalab.report.formatting import MOST_CELLS, MOST_DIFFERENCES, shortened_name
+from numalab.report.named_rows import LONGEST_GROUP, Column, NamedRow, NamedRows
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 from numalab.statistics.comparison import Outcome
 
-MOST_BROKEN, FEWER_CAUSES, MOST_CELLS = 5, 3, 8  # in a summary that a screen of 25 lines holds
+MOST_BROKEN, FEWER_CAUSES = 5, 3  # in a summary that a screen of 25 lines holds
+MOST_ROWS = 10  # that differ, of one of several cells
 # Blue and orange stay apart for every kind of colour vision; the word carries the meaning.
 OUTCOME_STYLES: dict[Outcome, str] = {
     "better": "bold blue",
@@ -37,15 +42,19 @@ _STANDING_STYLES: Mapping[Standing, str] = {
 
 
 @register_format("table")
+@dataclass(frozen=True)
 class TableFormat:
     """Failures and differences first, then a table for each cell, and the path of the page."""
+
+    why_mode: bool = True
 
     def write(self, study: StudyResults, results: Results) -> Group:
         """Return the summary and the tables; the last table has the notes."""
         page = Text.assemble("page: ", str(results.html.absolute()))
-        last = study.reports[-1] if study.reports else None
-        tables = (render_terminal(report, notes=report is last) for report in study.reports)
-        return Group(*render_first(study), *tables, page)
+        several = study.cells > 1
+        tables = (render_cell(report, several=several) for report in study.reports)
+        notes = _notes(study.reports, why_mode=self.why_mode)
+        return Group(*render_first(study), *tables, *notes, page)
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:
@@ -66,35 +75,53 @@ def render_first(study: StudyResults) -> list[RenderableType]:
         parts += [_cut_line(line) for line in broken[:MOST_BROKEN]]
         if len(broken) > MOST_BROKEN:
             parts.append(Text(f"  and {len(broken) - MOST_BROKEN} more"))
-    parts += [_cut_line(line) for line in _differences(study)]
+    if study.cells > 1:
+        parts += [*([Text()] if parts else []), *_differences(study)]
     return [*parts, Text()] if parts else []
 
 
-def _differences(study: StudyResults) -> list[str]:
-    """Return a line for each of the first cells with a measure that differs; nothing for a study
-    of one cell."""
-    if study.cells < 2:
-        return []
-    lines = []
-    for report in study.reports:
-        changes = [
-            f"{row.measure} {formatting.change(row, index)} {row.outcome_of(index)}"
-            + (f" in {variant.name}" if len(report.variants) > 2 else "")
-            for row in _listed(report)
-            for index, variant in enumerate(report.variants)
-            if index and row.outcome_of(index) in SHOWN
-        ]
-        if changes:
-            lines.append(f"  {report.cell}: {'; '.join(changes)}")
-    more = [f"  and {len(lines) - MOST_CELLS} more cells"] if len(lines) > MOST_CELLS else []
-    title = f"measures differ in {len(lines)} of {study.cells} cells"
-    return [title, *lines[:MOST_CELLS], *more]
+def _differences(study: StudyResults) -> list[RenderableType]:
+    """Render the first differences of the first cells, each below the name of its cell."""
+    question = _line(study.study, study.question)
+    title = formatting.differences_title(study)
+    differing = [cell for cell in study.differences if cell.shown]
+    rows: list[NamedRow] = []
+    for cell in differing[:MOST_CELLS]:
+        rows.append(NamedRow(cell.cell))
+        rows += [_difference_row(difference) for difference in cell.shown[:MOST_DIFFERENCES]]
+        if more := len(cell.shown) - MOST_DIFFERENCES:
+            rows += [NamedRow(f"  and {more} more, in the table of this cell")] * (more > 0)
+    if more := len(differing) - MOST_CELLS:
+        rows += [NamedRow(f"and {more} more cells that differ, in their tables")] * (more > 0)
+    table = NamedRows("Measure", DIFFERENCE_COLUMNS, rows)
+    return [question, Text(title, "bold"), *([table] if rows else [])]
 
 
-def _listed(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons to list, the key measures first."""
-    rows = listed_comparisons(report)
-    return sorted(rows, key=lambda row: row.measure not in report.key_measures)
+DIFFERENCE_COLUMNS = (
+    Column("baseline"),
+    Column("variant", spare=3, left=True),
+    Column("mean"),
+    Column("change"),
+    Column("95 %", spare=2),
+    Column("outcome", spare=1, left=True),
+)
+
+
+def _difference_row(difference: MeasureDifference) -> NamedRow:
+    versus, style = difference.comparison, OUTCOME_STYLES[difference.outcome]
+    before, after = formatting.means(versus)
+    return NamedRow(
+        f"  {difference.measure}",
+        difference.unit,
+        (
+            before,
+            shortened_name(formatting.printable(difference.variant), LONGEST_GROUP),
+            after,
+            Text(formatting.change_of(versus), style),
+            formatting.interval(versus),
+            Text(difference.outcome, style),
+        ),
+    )
 
 
 def _cut_line(line: str) -> Text:
@@ -111,36 +138,57 @@ def render_lines(lines: Iterable[str]) -> list[RenderableType]:
     ]
 
 
-def render_terminal(report: CellReport, *, notes: bool = True) -> RenderableType:
-    """Render a study for a terminal of 100 columns or more; it reads the same without colour.
+def render_terminal(report: CellReport) -> RenderableType:
+    """Render a study of one cell for a terminal; it reads the same without colour."""
+    return Group(render_cell(report, several=False), *_notes([report], why_mode=True))
 
-    The key measures come first, then the metrics of the workload and every measure that differs;
-    all other measures are counted. The machine, the mode and its notes are at the end.
+
+def render_cell(report: CellReport, *, several: bool) -> RenderableType:
+    """Render one cell: its verdict, machine and workload, its table and its claims.
+
+    The key measures come first, then what differs, then the metrics of the workload; all other
+    measures are counted. One of several cells has its name instead of the question, and at most
+    `MOST_ROWS` rows that differ.
     """
-    listed = _listed(report)
-    keys = [row for row in listed if row.measure in report.key_measures]
-    hidden = len(report.comparisons) - len(listed)
-    parts: list[RenderableType] = [
-        _line(report.study, report.question),
+    parts = sections(report)
+    keys = [row for row in report.comparisons if row.measure in report.key_measures]
+    listed = sum(len(section.rows) for section in parts)
+    title = _line("cell", report.cell, "bold") if several else _line(report.study, report.question)
+    lines: list[RenderableType] = [
+        title,
         _line("verdict", report.verdict, "bold"),
+        _line("machine", formatting.machine_line(report)),
+        _line("workload", report.workload.command),
         _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
-        *_measures(report, listed),
-        *[_verdict(comparison) for comparison in keys],
+        Text(),
+        *_measures(report, parts, MOST_ROWS if several else listed),
     ]
+    if not several:
+        lines += [_verdict(comparison) for comparison in keys]
     if report.claims:
-        parts.extend([Text(), *_claims(report)])
-    parts += [Text(), _line("machine", formatting.machine_line(report))]
-    if report.recreate:
-        parts.append(_line("compact", f"{formatting.COMPACT_NOTE} {report.recreate}"))
-    reason = f" ({report.mode.reason})" if report.mode.reason else ""
-    parts.append(_line("mode", f"{report.mode.title}{reason}"))
-    parts += [_line("" if place else "model", text) for place, text in enumerate(report.mode.model)]
-    if notes:
-        parts += [Text(note, "dim") for note in formatting.notes(report)]
-    if hidden:
+        lines.extend([Text(), *_claims(report)])
+    if hidden := len(report.comparisons) - listed:
         text = f"{hidden} more measures, no difference shown: see the page or report.json"
-        parts.append(Text(text, "dim"))
-    return Group(*parts, Text())
+        lines.append(Text(text, "dim"))
+    return Group(*lines, Text())
+
+
+def _notes(reports: Sequence[CellReport], *, why_mode: bool) -> list[RenderableType]:
+    """Render each mode and memory model once, and what the figures are valid for.
+
+    The reason of a mode is one line.
+    """
+    lines: list[RenderableType] = []
+    for title, reason in {report.mode.title: report.mode.reason for report in reports}.items():
+        lines.append(_cut_line(f"mode {title}{f': {reason}' if reason and why_mode else ''}"))
+    models = {report.mode.model: report.topology.name for report in reports if report.mode.model}
+    for model, machine in models.items():
+        title = f"model of {machine}" if len(models) > 1 else "model"
+        lines += [_line("" if place else title, text) for place, text in enumerate(model)]
+    for command in dict.fromkeys(report.recreate for report in reports if report.recreate):
+        lines.append(_line("compact", f"{formatting.COMPACT_NOTE} {command}"))
+    texts = dict.fromkeys(note for report in reports for note in formatting.notes(report))
+    return [*lines, *(Text(note, "dim") for note in texts), Text()]
 
 
 def _line(name: str, text: str, style: str = "") -> RenderableType:
@@ -156,41 +204,37 @@ def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
     return grid
 
 
-def _measures(report: CellReport, comparisons: Sequence[MeasureComparison]) -> list[RenderableType]:
+def _measures(report: CellReport, parts: Sequence[Section], most: int) -> Iterator[RenderableType]:
     """Lay out one table for each variant beside the first, so that three or more have room."""
     patched = range(1, len(report.variants))
     sides: list[tuple[int, ...]] = [(0, index) for index in patched] or [(0,)]
-    return [part for side in sides for part in (_table(report, comparisons, side), Text())]
+    for side in sides:
+        rows: list[NamedRow] = []
+        for section in parts:
+            if len(parts) > 1:
+                rows.append(NamedRow(section.heading))
+            shown = section.rows[:most]
+            rows += [_row(report, comparison, side) for comparison in shown]
+            if more := len(section.rows) - len(shown):
+                rows.append(NamedRow(f"and {more} more {section.heading}, on the page"))
+        if rows:
+            yield NamedRows("Measure", _columns(report, side), rows)
+            yield Text()
 
 
-def _table(
-    report: CellReport, comparisons: Sequence[MeasureComparison], side: tuple[int, ...]
-) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
-    table.add_column("\nMeasure", overflow="fold")
-    table.add_column("\nunit", overflow="fold", max_width=14)
+def _columns(report: CellReport, side: Sequence[int]) -> list[Column]:
+    columns = []
     for index in side:
-        name = formatting.printable(report.variants[index].name)
-        table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
-        table.add_column("\nstddev", justify="right", no_wrap=True)
-    table.add_column("\nn", justify="right", no_wrap=True)
-    for _ in side[1:]:
-        table.add_column("\nchange", justify="right", no_wrap=True)
-    table.add_column("\nkind", no_wrap=True)
-    for comparison in comparisons:
-        table.add_row(*_cells(report, comparison, side))
-    return table
+        name = report.variants[index].name
+        columns += [Column("mean", name), Column("stddev", name, spare=2)]
+    changes = [Column("change") for _ in side[1:]]
+    return [*columns, Column("n", spare=3), *changes, Column("kind", spare=4, left=True)]
 
 
-def _cells(
-    report: CellReport, comparison: MeasureComparison, side: tuple[int, ...]
-) -> list[RenderableType]:
+def _row(report: CellReport, comparison: MeasureComparison, side: Sequence[int]) -> NamedRow:
     info = report.measure(comparison.measure)
     places = formatting.row_decimals(comparison.summaries)
-    cells: list[RenderableType] = [
-        Text(formatting.printable(info.name)),
-        Text(formatting.printable(info.unit)),
-    ]
+    cells: list[Text | str] = []
     for index in side:
         cells += formatting.mean_and_stddev(comparison.summaries[index], places)
     cells.append(formatting.samples(comparison))
@@ -198,7 +242,7 @@ def _cells(
         style = OUTCOME_STYLES[comparison.outcome_of(index)]
         cells.append(Text(formatting.change(comparison, index), style))
     cells.append(info.kind)
-    return cells
+    return NamedRow(info.name, info.unit, cells)
 
 
 def _verdict(comparison: MeasureComparison) -> RenderableType:

@@ -11,9 +11,10 @@ from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.tables import table_of_means
-from numalab.report.unfinished import plain_block
+from numalab.report.unfinished import plain_block, wrapped_block
 
 Rows = list[tuple[str, MeasureComparison]]
+MOST_TABLES = 20
 
 
 @register_format("threads")
@@ -25,9 +26,11 @@ def render_threads(study: StudyResults) -> str:
     each of the measures that they share, with a line for each cell: in the mail the cells are
     numbers of threads. With more than two variants there is one table for each against the first.
     The percentage is plain: of a time, `+` is worse. Cells of different variants have tables of
-    their own. Runs without a result come first.
+    their own. Runs without a result and what differs come first; of the measures that differ, the
+    first `MOST_TABLES` have a table.
     """
-    return "\n".join([*plain_block(study), *map(_text, cell_tables.alike(study.reports))])
+    first = [*plain_block(study), *wrapped_block(formatting.difference_lines(study))]
+    return "\n".join([*first, *map(_text, cell_tables.alike(study.reports))])
 
 
 def _text(reports: Sequence[CellReport]) -> str:
@@ -36,7 +39,7 @@ def _text(reports: Sequence[CellReport]) -> str:
         [title, *table] if title else table
         for index in range(1, len(names))
         for title, head, rows in _tables(reports)
-        for table in [table_of_means((head, names[0], names[index]), rows, index)]
+        for table in [table_of_means((head, names[0], names[index]), rows, index).lines]
     ]
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
 
@@ -57,5 +60,5 @@ def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
         for row in cell_tables.headlines(report):
             title = formatting.plain_ascii(formatting.label(report.measure(row.measure)))
             tables.setdefault(title, []).append((label, row))
-    for title, rows in tables.items():
-        yield title, axis.title, rows
+    for title, rows in list(tables.items())[:MOST_TABLES]:
+        yield f"{title}{axis.shared}", axis.title, rows

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from numalab.cpulist import format_cpulist
 from numalab.report import formatting
+from numalab.report.cell_tables import Section, sections
 from numalab.report.document import CellReport, Run, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page import charts
@@ -36,6 +37,7 @@ from numalab.report.page.traffic import (
 from numalab.topology.view.drawing import is_wide, render_svg
 
 MOST_BYTES = 3 << 20
+MOST_ROWS = 12  # of a table at the top
 Json = dict[str, Any]
 
 
@@ -46,8 +48,6 @@ def render_html(report: CellReport) -> str:
     """
     study = StudyResults.of(report)
     lines = [on_cpus(timeline) for timeline in report.timelines]
-    by_measure = {comparison.measure: comparison for comparison in report.comparisons}
-    keys = [by_measure[name] for name in report.key_measures if name in by_measure]
     booted = [run for run in report.runs if run.provenance.image]
     kinds, series = traffic(report), curves(report)
     scripts = (charts.chart_library(), own("table.js"), own("charts.js"))
@@ -56,7 +56,7 @@ def render_html(report: CellReport) -> str:
         "unfinished": unfinished_facts(study),
         "drawings": _drawings(report, kinds),
         "wide": is_wide(report.topology),
-        "keys": [measure_row(report, row) for row in keys],
+        "sections": [_section(report, section) for section in sections(report)],
         "rows": [measure_row(report, row) for row in report.comparisons],
         "last_domains": last_domain_rows(report),
         "all_domains": all_domain_rows(report),
@@ -86,6 +86,17 @@ def render_html(report: CellReport) -> str:
         "domain_text": domain_text,
     }
     return render_template("index.html", scripts, values)
+
+
+def _section(report: CellReport, section: Section) -> Json:
+    """Return the first measures of a section, and how many more it has."""
+    rows = section.rows if section.heading == "key measures" else section.rows[:MOST_ROWS]
+    return {
+        "id": "keys" if section.heading == "key measures" else section.heading.replace(" ", "-"),
+        "heading": section.heading,
+        "rows": [measure_row(report, row) for row in rows],
+        "more": len(section.rows) - len(rows),
+    }
 
 
 def _drawings(report: CellReport, kinds: Sequence[Traffic]) -> list[Json]:

@@ -1,6 +1,6 @@
 """One page over many cells or results: questions, claims, figures, and links to the cells."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from numalab.report import formatting
 from numalab.report.cell_tables import alike, headlines
-from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page.measures import measure_row
@@ -18,6 +17,7 @@ from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
 
 Json = dict[str, Any]
+MOST_ROWS = 6  # differences of a cell
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,27 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     return render_template("overview.html", (own("table.js"),), values)
 
 
-def _key_rows(report: CellReport) -> list[MeasureComparison]:
-    """Return the comparisons of a cell in the overview: its key measures, or headlines."""
-    keys = [row for row in report.comparisons if row.measure in report.key_measures]
-    return keys or headlines(report)
+def _table(reports: Sequence[CellReport], order: Mapping[str, int]) -> Json:
+    """Return one table of measures, of cells that compare the same variants, by `order`.
 
-
-def _table(reports: Sequence[CellReport]) -> Json:
-    """Return one table of measures, of cells that compare the same variants."""
-    rows = [
-        (report.cell, measure_row(report, row)) for report in reports for row in _key_rows(report)
-    ]
+    A cell has the first measures that differ and its other key measures, else the metrics of its
+    workload.
+    """
+    rows, more = [], 0
+    for report in sorted(reports, key=lambda report: order[report.cell]):
+        by_measure = {row.measure: row for row in report.comparisons}
+        shown = tuple(dict.fromkeys(item.measure for item in report.compared if item.shown))
+        names = dict.fromkeys((*shown[:MOST_ROWS], *report.key_measures))
+        chosen = [by_measure[name] for name in names if name in by_measure]
+        chosen = chosen or headlines(report)[:MOST_ROWS]
+        more += len(shown) - sum(name in names for name in shown)
+        rows += [(report.cell, measure_row(report, row)) for row in chosen]
     return {
         "variants": reports[0].variants,
         "last": len(reports[0].variants) - 1,
         "rows": [row for _, row in rows],
         "cells": [cell for cell, _ in rows],
+        "more": more,
     }
 
 
@@ -81,16 +86,21 @@ def _variants(reports: Sequence[CellReport]) -> list[tuple[int, VariantInfo]]:
 
 def _study(place: int, study: OverviewStudy) -> Json:
     results, reports = study.results, study.results.reports
+    order = {cell.cell: place for place, cell in enumerate(results.differences)}
     drawings = {report.topology.name: report for report in reports}
     return {
         "place": place,
         "about": results,
         "first": reports[0] if reports else None,
-        "entries": list(zip(reports, map(finished_of_cell, reports), study.links, strict=True)),
+        "entries": sorted(
+            zip(reports, map(finished_of_cell, reports), study.links, strict=True),
+            key=lambda entry: order[entry[0].cell],
+        ),
+        "differences": formatting.differences_title(results),
         "unfinished": unfinished_facts(results),
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
         "variants": _variants(reports),
-        "tables": [_table(group) for group in alike(reports)],
+        "tables": [_table(group, order) for group in alike(reports)],
         "drawings": [
             (data_uri(render_svg(report.topology)), formatting.machine_line(report))
             for report in drawings.values()
