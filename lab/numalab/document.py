@@ -22,9 +22,12 @@ MOST_ERRORS = 100  # that are explained
 
 
 class Document(BaseModel):
-    """A table of a TOML file: immutable, without unknown keys."""
+    """A table of a TOML file: immutable, without unknown keys.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    A schema is built when it is first used: most commands use few of them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 D = TypeVar("D", bound=Document)

@@ -256,7 +256,7 @@ def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
     raise HostError(f"{meminfo} has no MemAvailable")
 
 
-_WORK, _ORDINARY = 300_000, 0.02  # squares, and their CPU seconds (Python 3.11 at 3 GHz)
+_WORK, _ORDINARY = 60_000, 0.004  # squares, and their CPU seconds (Python 3.11 at 3 GHz)
 
 
 def slowness() -> float:

@@ -7,7 +7,7 @@ from numalab.host.read import slowness
 
 
 @pytest.mark.parametrize(
-    ("load", "work", "times"), [(0, 0.01, 1), (8, 0.01, 4), (0, 0.2, 10), (4, 0.2, 20)]
+    ("load", "work", "times"), [(0, 0.002, 1), (8, 0.002, 4), (0, 0.04, 10), (4, 0.04, 20)]
 )
 def test_slowness_is_of_the_cpu_and_of_the_crowd(
     monkeypatch: pytest.MonkeyPatch, load: float, work: float, times: float
