@@ -69,6 +69,7 @@ class LineTable:
                 for point in part:
                     yield from point
         yield from (function.address for function in self.functions)
+        yield from (jump.address for jump in self.jumps)  # the plugin follows jumps of sites only
 
     @property
     def jumps(self) -> Iterator[Jump]:

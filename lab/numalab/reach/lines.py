@@ -152,14 +152,16 @@ class Code:
             )  # fmt: skip
 
     def _line_at(self, address: int, jump: Instruction) -> int:
-        """Return the line at an address in the function of a jump; 0 where it leaves the copy."""
+        """Return the line at an address in the function of a jump, or where that was inlined."""
         instruction, outer = self._at(address), jump.places[1:]
         if instruction is None:
             return 0
-        depth = len(instruction.places) - len(outer)
-        inside = depth > 0 and instruction.places[depth:] == outer
-        file, line = instruction.places[depth - 1] if inside else ("", 0)
-        return line if file == jump.places[0][0] else 0
+        for callers in (outer[level:] for level in range(len(outer) + 1)):
+            depth = len(instruction.places) - len(callers)
+            if depth > 0 and instruction.places[depth:] == callers:
+                file, line = instruction.places[depth - 1]
+                return line if file == jump.places[0][0] else 0
+        return 0
 
     def _at(self, address: int) -> Instruction | None:
         place = bisect_left(self._addresses, address)

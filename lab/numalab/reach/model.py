@@ -70,6 +70,17 @@ class LineReach(_Record):
     branches: tuple[BranchReach, ...] = ()
     loads: tuple[str, ...] = ()
 
+    @property
+    def executed_branches(self) -> tuple[BranchReach, ...]:
+        """The branches that were executed, the most frequent first."""
+        ran = [branch for branch in self.branches if branch.taken or branch.not_taken]
+        return tuple(sorted(ran, key=lambda branch: -branch.taken - branch.not_taken))
+
+    @property
+    def executable(self) -> bool:
+        """Whether it has code."""
+        return self.state in (LineState.REACHED, LineState.NOT_REACHED)
+
 
 class FunctionReach(_Record):
     """A function whose code differs between the kernels, and how often it was entered."""
@@ -96,11 +107,7 @@ class RunReach(_Record):
     @property
     def changed(self) -> tuple[LineReach, ...]:
         """The changed lines that have code."""
-        return tuple(
-            line
-            for line in self.lines
-            if line.kind != "context" and line.state in (LineState.REACHED, LineState.NOT_REACHED)
-        )
+        return tuple(line for line in self.lines if line.kind != "context" and line.executable)
 
 
 class PatchReach(_Record):
@@ -113,10 +120,15 @@ class PatchReach(_Record):
 
     @property
     def changed(self) -> tuple[LineReach, ...]:
-        """The changed lines with code: those added, and those removed."""
-        return tuple(
-            line for side in (self.patched, self.baseline) if side for line in side.changed
-        )
+        """The changed lines with code: those added, and those removed.
+
+        Where only one kernel ran, and the patch has lines only in the other one: their neighbours.
+        """
+        sides = [side for side in (self.patched, self.baseline) if side]
+        changed = tuple(line for side in sides for line in side.changed)
+        if changed or len(sides) == 2:
+            return changed
+        return tuple(line for side in sides for line in side.lines if line.executable)
 
     @property
     def not_reached(self) -> tuple[LineReach, ...]:

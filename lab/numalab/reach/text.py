@@ -16,6 +16,7 @@ from numalab.reach.model import (
 
 _WIDTH = 56  # of a source line
 _MOST = 40  # rows of one file
+_MOST_BRANCHES = 3  # of a line
 _TAB = 4
 
 
@@ -35,7 +36,8 @@ def verdict_text(reach: PatchReach) -> str:
             f" differs; {ran} of them ran"
         )
     ran = len(changed) - len(reach.not_reached)
-    count = f"{ran} of {len(changed)} changed lines with code ran"
+    kind = "changed lines with code" if changed[0].kind != "context" else "lines beside the change"
+    count = f"{ran} of {len(changed)} {kind} ran"
     return f"{reach.series}: {reach.verdict}, {count}"
 
 
@@ -82,15 +84,13 @@ def _row(line: LineReach) -> str:
     row = f"  {line.number:>6} {count:>12} {format_cpulist(line.cpus):<10} {first:>8}  {text}"
     if line.reason and line.state is LineState.COMPILED_OUT:
         row += f"  ({line.reason})"
-    ways = [branch_text(branch) for branch in line.branches[:3]]
+    ways = [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
     return row.rstrip() + "".join(f"\n{'':41}  {way}" for way in ways)
 
 
 def branch_text(branch: BranchReach) -> str:
     """Return how often each way of a branch was taken."""
     ways = ((branch.taken, branch.taken_line), (branch.not_taken, branch.not_taken_line))
-    if not any(count for count, _ in ways):
-        return "branch: never executed"
     words = [f"{count:,} to {f'line {line}' if line else 'elsewhere'}" for count, line in ways]
     return f"{'static branch' if branch.is_static else 'branch'}: {', '.join(words)}"
 

@@ -90,7 +90,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
             "stderr": booted.stderr.decode("utf-8", "replace"),
             **picked(booted.outcome, "wall_seconds", "guest_seconds", "timing", "proof", "notes"),
             "kept": booted.kept,
-            "reach": booted.reach,
+            "reach": booted.reach and booted.reach.model_dump(mode="json"),
         }
         emit(value, True, "")
         return
