@@ -29,6 +29,7 @@ class UserError(LabError):
         choices: Iterable[str] = (),
     ) -> None:
         self.file, self.key, self.choices = file, key, tuple(choices)
+        self.message = message
         where = ": ".join(_bounded(shown(part)) for part in (file, key) if part is not None)
         text = f"{where}: {_bounded(message)}" if where else _bounded(message)
         if self.choices:

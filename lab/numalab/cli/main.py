@@ -23,6 +23,7 @@ _UNWRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # The package below numalab.cli and the summary of each command. Its module has `app` (a group) or
 # `command`.
 COMMANDS = {
+    "patch": ("study", "Judge a patch: what improves, what regresses, what does not change."),
     "run": ("study", "Run studies: build, boot, record, measure and report."),
     "plan": ("study", "List the runs of a study and estimate their time."),
     "status": ("study", "Show the progress of a study."),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -136,7 +136,41 @@ class RepetitionsRemark(Stored):
         return "; ".join([rule, *map(str, self.decided)])
 
 
-Remark = Annotated[BudgetRemark | TimeOverRemark | RepetitionsRemark, Field(discriminator="kind")]
+class LeftOutRemark(Stored):
+    """A cell has no runs because its workload does not fit its machine."""
+
+    LONGEST: ClassVar[int] = 500
+
+    kind: Literal["left out"] = "left out"
+    cell: str
+    why: Annotated[str, Field(max_length=LONGEST)]
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        return f"left out: {self.cell}: {self.why}"
+
+
+class AddedRemark(Stored):
+    """Fresh runs were added to cells in which the first runs seemed to differ."""
+
+    kind: Literal["added"] = "added"
+    first: Count
+    level: float
+    looks: tuple[Count, ...]
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        return (
+            f"runs of each variant after the first {self.first} were added where these seemed to"
+            f" differ; only the added runs decide, at {' and '.join(map(str, self.looks))} runs,"
+            f" with an error rate of {self.level:g} for all decisions together"
+        )
+
+
+Remark = Annotated[
+    BudgetRemark | TimeOverRemark | RepetitionsRemark | LeftOutRemark | AddedRemark,
+    Field(discriminator="kind"),
+]
 
 
 class StoredPlan(Stored):

@@ -138,6 +138,12 @@ def smallest_effect(before: Values, after: Values, *, runs: int, family: int = 1
     return sqrt(sum(parts)) * _reach(parts, [runs, runs], family)
 
 
+def rank_p(before: Values, after: Values) -> float:
+    """Return the two-sided p of the rank sum test; 1 if a side is empty or nothing varies."""
+    first, second = numbers(before), numbers(after)
+    return _mann_whitney(first, second) if _varies(first, second) else 1.0
+
+
 def _varies(before: Values, after: Values) -> bool:
     first, second = numbers(before), numbers(after)
     return bool(first and second) and len({*first, *second}) > 1

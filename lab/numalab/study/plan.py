@@ -18,9 +18,9 @@ from numalab.kernel.patched_kernel import find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
-from numalab.results.plan import Cell, PlannedRun, Remark, by_cell, planned_run
+from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
 from numalab.study.guest import changed, check_guests
-from numalab.study.model import Study, load_study, study_table
+from numalab.study.model import Study, WorkloadUse, load_study, study_table
 from numalab.topology.file_rules import build_topology
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology
@@ -113,15 +113,20 @@ def plan_study(
     return make_plan(study, path, preset or "")
 
 
-def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
-    """Load all inputs of a study from the file `path`, and list its runs."""
+def make_plan(
+    study: Study, path: Path, preset: str = "", kernels: Mapping[str, KernelSpec] | None = None
+) -> Plan:
+    """Load all inputs of a study from the file `path`, and list its runs.
+
+    A workload that fits some of the machines is left out on the others, with a remark. `kernels`
+    are kernels that the caller has found, by name.
+    """
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
     capture = load_capture(study.capture, path)
-    workloads = {
-        cell: _with_sampler(bound, capture)
-        for cell, bound in _workloads(study, topologies, runs, path).items()
-    }
+    fitting, remarks = _workloads(study, topologies, runs, path)
+    runs = tuple(run for run in runs if run.cell in fitting)
+    workloads = {cell: _with_sampler(bound, capture) for cell, bound in fitting.items()}
     names = {study.variants[run.variant].kernel for run in runs}
     recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
@@ -137,12 +142,13 @@ def make_plan(study: Study, path: Path, preset: str = "") -> Plan:
         preset=preset,
         study=study,
         topologies=topologies,
-        kernels={name: find_kernel(name) for name in sorted(names)},
+        kernels={name: (kernels or {}).get(name) or find_kernel(name) for name in sorted(names)},
         workloads=workloads,
         recipe=recipe,
         capture=capture,
         runs=runs,
         digest=_digest(study),
+        remarks=remarks,
     )
 
 
@@ -206,27 +212,39 @@ def machine_of_table(study: Study, name: str, path: Path) -> Topology | None:
 
 def _workloads(
     study: Study, topologies: Mapping[str, Topology], runs: tuple[PlannedRun, ...], path: Path
-) -> dict[Cell, BoundWorkload]:
-    """Fit each workload to its topologies; cells without runs are skipped."""
+) -> tuple[dict[Cell, BoundWorkload], tuple[Remark, ...]]:
+    """Fit each workload to its topologies; cells without runs are skipped.
+
+    Raises UserError for a workload that fits none of its machines; on some of them, a remark says
+    why it does not fit.
+    """
     used = {run.cell for run in runs}
-    return {
-        cell: changed(
-            resolve(
-                load_workload(use.name),
-                use.parameters,
-                topology,
-                file=path,
-                key=f"workloads[{place}].parameters",
-            ),
-            use.guest,
-            topology,
-            path,
-            f"workloads.{use.label}.guest",
-        )
-        for name, topology in topologies.items()
-        for place, use in enumerate(study.workloads)
-        if (cell := Cell(name, use.label)) in used
-    }
+    fitting: dict[Cell, BoundWorkload] = {}
+    unfit: dict[Cell, UserError] = {}
+    for name, topology in topologies.items():
+        for place, use in enumerate(study.workloads):
+            if (cell := Cell(name, use.label)) not in used:
+                continue
+            try:
+                fitting[cell] = _fitted(use, topology, path, place)
+            except UserError as error:
+                unfit[cell] = error
+    labels = {cell.label for cell in fitting}
+    for cell, refusal in unfit.items():
+        if cell.label not in labels:
+            raise refusal
+    remarks = (LeftOutRemark(cell=str(cell), why=_reason(why)) for cell, why in unfit.items())
+    return fitting, tuple(remarks)
+
+
+def _fitted(use: WorkloadUse, topology: Topology, path: Path, place: int) -> BoundWorkload:
+    key = f"workloads[{place}].parameters"
+    bound = resolve(load_workload(use.name), use.parameters, topology, file=path, key=key)
+    return changed(bound, use.guest, topology, path, f"workloads.{use.label}.guest")
+
+
+def _reason(error: UserError) -> str:
+    return " ".join(error.message.split())[: LeftOutRemark.LONGEST]
 
 
 def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
@@ -237,7 +255,7 @@ def _with_sampler(bound: BoundWorkload, capture: CaptureSpec) -> BoundWorkload:
     what = [word for source in capture.added for word in (source.name, source.path)]
     period = str(capture.sample_ms)
     argv = (f"{IN_GUEST}/{program.stem}", SAMPLED_IN_GUEST, period, *what, "--", *bound.argv)
-    return replace(bound, argv=argv, programs=(program,))
+    return replace(bound, argv=argv, programs=(*bound.programs, program))
 
 
 def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, path: Path) -> None:

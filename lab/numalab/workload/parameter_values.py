@@ -33,6 +33,7 @@ class ParameterValues:
             "machine.nodes": len(self.topology.nodes),
             "machine.memory_mib": self.topology.memory_mib,
         }
+        self.texts["machine.cpulist"] = format_cpulist(self.cpus_of(None))
 
     def add(self, name: str, table: ParameterTable, value: Value) -> None:
         """Add a parameter. Raises ValueError with the reason for a bad value."""

@@ -130,7 +130,15 @@ def resolve(
         parser=table.parser,
         memory_mib=memory_mib,
         packages=table.packages,
+        programs=tuple(_program(workload, name) for name in table.programs),
     )
+
+
+def _program(workload: Workload, name: str) -> Path:
+    """Return a C file of another workload. Raises UserError for one that does not exist."""
+    if path := find_input("workloads", name):
+        return path
+    raise UserError(f"no such file: workloads/{name}", file=workload.file, key="programs")
 
 
 def _refuse_unknown(

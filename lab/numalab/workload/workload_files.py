@@ -14,6 +14,7 @@ TABLE = "workload.toml"
 MOST_BYTES = 32 << 20  # of all files together; the job disk has to hold the results as well
 _CODE = (".c", ".h")
 _SAMPLER = "numalab-sample.c"  # reads the sampled sources of plug-ins
+_SHAKER = "numalab-shake.c"
 
 
 def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
@@ -42,6 +43,11 @@ def shared_headers() -> list[Path]:
     """Return the headers that the C files of any workload may include."""
     names = (("images", "src/numalab.h"), ("workloads", "shared.h"))
     return [find_input(kind, name) or shipped_dir() / kind / name for kind, name in names]
+
+
+def shaker() -> Path:
+    """Return the source of the program that shakes the machine by the seed before a command."""
+    return shipped_dir() / "workloads" / _SHAKER
 
 
 def sampler() -> Path:

@@ -116,6 +116,8 @@ class WorkloadTable(Document):
     """Debian packages that the image must have."""
     allowed_nodes: str | None = None
     """The node parameter that holds the nodes the tasks may run on."""
+    programs: tuple[Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+\.c$")], ...] = ()
+    """C files of other workloads' folders, such as `hunt/hunt.c`, that the command needs too."""
     parameters: dict[Identifier, ParameterTable] = Field(default_factory=dict)
     """Parameters by name."""
     derived: dict[Identifier, str] = Field(default_factory=dict)
@@ -147,7 +149,7 @@ class WorkloadTable(Document):
         _check_expression(self.seconds, numbers, "seconds")
         if self.memory_mib is not None:
             _check_expression(self.memory_mib, numbers, "memory_mib")
-        texts = {"folder", *self.parameters, *self.derived, *numbers}
+        texts = {"folder", "machine.cpulist", *self.parameters, *self.derived, *numbers}
         texts |= {f"{name}.cpulist" for name, p in self.parameters.items() if "node" in p.type}
         for word in self.command:
             _check_names(PLACEHOLDER.findall(word), texts, f"command: {word!r}")

@@ -16,6 +16,7 @@ from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
 from numalab.cli.study.bisect import command as bisect
 from numalab.errors import BuildError, UserError
+from numalab.hunt import store_case
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import read_case
 from numalab.hunt.finding import BootResult, Finding
@@ -67,7 +68,7 @@ class Bench:
         self.broken: set[str] = set()
         for module in (hunt_command, bisect_command):
             self._put(monkeypatch, module)
-        monkeypatch.setattr(hunt_command, "write_reproducer", self._write)
+        monkeypatch.setattr(store_case, "write_reproducer", self._write)
         monkeypatch.setattr(bisect_command, "bench_like", self._like)
 
     def _put(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:

@@ -23,7 +23,7 @@ def values() -> ParameterValues:
 def test_nodes_give_their_cpus_to_expressions_and_commands(values: ParameterValues) -> None:
     values.add("allowed", table("nodes"), "1,3")
     assert values.nodes == {"allowed": (1, 3)}
-    assert values.texts == {"allowed.cpulist": "2-3,6-7"}
+    assert values.texts == {"machine.cpulist": "0-7", "allowed.cpulist": "2-3,6-7"}
     assert (values.numbers["allowed.cpus"], values.numbers["allowed.nodes"]) == (4, 2)
     assert values.cpus_of("allowed") == (2, 3, 6, 7)
     assert values.cpus_of(None) == tuple(range(8))

@@ -4,7 +4,8 @@ import pytest
 
 from numalab.errors import BuildError, UserError
 from numalab.process import run
-from numalab.workload.workload import list_workloads, load_workload
+from numalab.topology.load import load_topology
+from numalab.workload.workload import list_workloads, load_workload, resolve
 from numalab.workload.workload_files import build_workload
 
 
@@ -63,6 +64,7 @@ def test_a_program_and_a_script_of_one_name_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize("name", list_workloads())
 def test_the_files_of_each_workload_build(name: str) -> None:
     workload = load_workload(name)
-    built = build_workload(workload.file.parent)
+    bound = resolve(workload, {}, load_topology("full-4"))
+    built = build_workload(workload.file.parent, *bound.programs)
     wanted = {word.split("/")[-1] for word in workload.table.command if "{folder}/" in word}
     assert wanted <= set(built)

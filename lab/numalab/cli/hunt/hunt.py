@@ -15,12 +15,12 @@ from numalab.errors import UserError
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
-from numalab.hunt.case_file import find_cases, read_case, render_case
+from numalab.hunt.case_file import find_cases, read_case
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, property_names
-from numalab.hunt.replay import Replayed, render_replay_junit, replay, verdict
-from numalab.hunt.reproducer import write_reproducer
+from numalab.hunt.replay import Replayed, render_replay_junit, replay
+from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, without_last_series
 from numalab.kernel.patched_kernel import named_kernel
@@ -145,17 +145,10 @@ def command(
         workers(store, jobs or host_jobs(), report_error) as crew,
     ):
         progress = Hunter(aim, bench, crew, say, references[0] if references else None).run()
-        files = []
-        for violation in progress.violations:
-            violates: list[str] = [spec.name]
-            holds: list[str] = []
-            for reference in references:
-                boots = crew.boot([(violation.case, reference, at) for at in violation.seeds])
-                bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
-                (violates if bad else holds).append(reference.kernel.name)
-            files.append(_write(folder, violation, violates, holds, emulator))
-            place = files[-1].with_suffix("")
-            write_reproducer(place, violation.case, violation.finding, bench, violation.seeds[0])
+        files = [
+            store_case(folder, violation, [bench, *references], crew, emulator=emulator)
+            for violation in progress.violations
+        ]
         booted = crew.booted
     value = {
         "kernel": spec.name,
@@ -279,26 +272,6 @@ def _seconds(text: str) -> float:
     if not match or not int(match[1]):
         raise UserError(f"{text!r} is no time", key="--budget", choices=["90s", "20m", "2h"])
     return int(match[1]) * _UNITS[match[2]]
-
-
-def _write(
-    folder: Path,
-    violation: ConfirmedViolation,
-    violates: list[str],
-    holds: list[str],
-    emulator: str | None,
-) -> Path:
-    name = f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
-    text = render_case(
-        violation.case,
-        violation.finding,
-        seeds=violation.seeds,
-        violated_by=violates,
-        holds_on=holds,
-        emulator=emulator,
-    )
-    write_text(folder / name, text)
-    return folder / name
 
 
 def _violation_row(violation: ConfirmedViolation, file: Path) -> dict[str, object]:

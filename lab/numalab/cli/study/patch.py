@@ -1,0 +1,104 @@
+"""`numalab patch`."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from numalab.cli import options
+from numalab.cli.live import live_runs
+from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say, say_waiting
+from numalab.errors import shown
+from numalab.kernel.patched_kernel import patched_kernel
+from numalab.patch.judge import PatchListener, Request, judge, prepare
+from numalab.patch.standard import LOADS, MACHINES, SCREENED, Experiment
+from numalab.patch.text import render_verdict
+from numalab.plugins import require_plugins
+from numalab.qemu.hypervisor import EMBED, connect
+from numalab.units import parse_seconds
+
+
+def command(
+    series: Annotated[
+        list[str],
+        typer.Argument(
+            help="Patches, mailboxes, folders, ranges FROM..TO or series, applied in order."
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(help="Baseline kernel; default: the newest that the patch applies to."),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="Wall time of experiment and hunt, such as 20m.")
+    ] = "12m",
+    seeds: Annotated[
+        int, typer.Option(min=3, max=1000, help="First runs of each kernel in each cell.")
+    ] = SCREENED,
+    topologies: Annotated[
+        str | None,
+        typer.Option(help=f"Topologies, with commas; default: {','.join(MACHINES)}."),
+    ] = None,
+    workloads: Annotated[
+        str | None, typer.Option(help=f"Workloads, with commas; default: {','.join(LOADS)}.")
+    ] = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
+    ] = "icount",
+    jobs: options.Guests = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the results (default: reports/patch-SERIES/DIGEST)."),
+    ] = None,
+    connection: options.Connect = EMBED,
+    as_json: options.Json = False,
+) -> None:
+    """Judge a patch: what improves, what regresses, what does not change.
+
+    Applies the patch, builds both kernels, runs standard loads on both, adds runs where a decision
+    is close, and hunts for a regression. After Ctrl-C, the same command continues.
+
+    Exits with 1 for a regression.
+    """
+    require_plugins()
+    seconds = options.parsed(parse_seconds, budget, "--budget")
+    with progress_lines("apply") as tell:
+        kernel = patched_kernel(series, base, tell)
+    if kernel.note:
+        say(f"{kernel.patched.name}: {kernel.note}")
+    experiment = Experiment(
+        kernel.series.name,
+        kernel.base,
+        kernel.patched,
+        _names(topologies) or MACHINES,
+        _names(workloads) or LOADS,
+        seeds,
+    )
+    request = Request(
+        kernel,
+        experiment,
+        mode,
+        seconds,
+        command=shlex.join(["numalab", "patch", *series]),
+        jobs=jobs,
+        connection=connection,
+        output=output,
+    )
+    connect(connection)
+    with (
+        continued_by("the same command"),
+        progress_lines("prepare") as tell,
+        live_runs() as watch,
+    ):
+        listener = PatchListener(say, tell, watch, say_waiting)
+        study = prepare(request, listener)
+        say(f"{kernel.patched.name}: results in {shown(study.results.path)}")
+        judged = judge(request, study, listener)
+    emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
+    if judged.verdict.exit_code:
+        raise typer.Exit(judged.verdict.exit_code)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, (text or "").split(","))))

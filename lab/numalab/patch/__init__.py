@@ -1,0 +1,1 @@
+"""What a patch changes: experiment, hunt and verdict of `numalab patch`."""

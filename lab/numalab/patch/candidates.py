@@ -1,0 +1,119 @@
+"""Which measures of which cells seem to differ in the first runs, and what counts as a change."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numalab.measure import Direction, MeasureInfo
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.results.plan import Cell
+from numalab.results.reader import StoredRun
+from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
+from numalab.statistics.sequential import FreshSample
+from numalab.statistics.summary import numbers
+
+Went = Literal["improved", "regressed", "changed"]
+
+LEAST_PERCENT = 10.0  # of the larger mean: smaller changes are not reported
+_LEAST_POINTS = 2.0  # of measures in percent
+_LEAST_COUNT = 1.0  # of measures that are whole numbers
+_MOST, _MOST_IN_CELL = 12, 3  # candidates: each more makes the others need more runs
+_CLEAR = 1.3  # differences by the half width of their 95 % interval
+# The number of a CPU or a node is arbitrary: a task that moves elsewhere is no change. Counters of
+# allocations depend on the memory that the boot left, which the seed hardly changes.
+_ARBITRARY = re.compile(
+    r"_(cpu|node)\d|_last_cpu|_done$|^unknown_time$|^schedstat_wait_time$"
+    r"|^vmstat_numa_(foreign|hit|interleave|local|miss|other)$|^vmstat_pg(maj)?fault$"
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A measure of a cell that seems to differ; `clear` is how clearly, above 1."""
+
+    cell: Cell
+    info: MeasureInfo
+    clear: float
+
+
+def compare(sample: FreshSample) -> Comparison:
+    """Compare the two sides; directions are judged by `went`."""
+    return compare_samples(sample.before, sample.after, direction=Direction.NONE)
+
+
+def went(info: MeasureInfo, difference: float) -> Went:
+    """Return what a shown difference of the means is: better, worse, or neither."""
+    if info.direction is Direction.NONE:
+        return "changed"
+    return "improved" if (difference > 0) == (info.direction is Direction.HIGHER) else "regressed"
+
+
+def is_notable(comparison: Comparison, unit: str) -> bool:
+    """Return whether a difference of the means is large enough to be reported."""
+    least = least_effect(comparison, unit)
+    return comparison.difference is not None and abs(comparison.difference) >= least
+
+
+def least_effect(comparison: Comparison, unit: str) -> float:
+    """Return the smallest difference that is reported, in the measure's unit."""
+    sides = [side for side in (comparison.before, comparison.after) if side is not None]
+    share = LEAST_PERCENT / 100 * max((abs(side.mean) for side in sides), default=0.0)
+    if unit == "%":
+        return max(share, _LEAST_POINTS)
+    whole = all(value.is_integer() for side in sides for value in (side.minimum, side.maximum))
+    return max(share, _LEAST_COUNT) if whole else share
+
+
+def judged(runs: Iterable[StoredRun]) -> tuple[MeasureInfo, ...]:
+    """Return the measures that a verdict may be about, in the order of measurement."""
+    infos: dict[str, MeasureInfo] = {}
+    for run in runs:
+        for name, measure in run.measures.items():
+            if not (_ARBITRARY.search(name) or measure.info.is_identifier):
+                infos.setdefault(name, measure.info)
+    return tuple(infos.values())
+
+
+def sample(runs: Iterable[StoredRun], cell: Cell, measure: str) -> FreshSample:
+    """Return the values of a measure in the runs of a cell, by seed."""
+    mine = sorted((run for run in runs if run.cell == cell), key=lambda run: run.manifest.seed)
+    before, after = (
+        [run.value(measure) for run in mine if run.manifest.variant == variant]
+        for variant in (BASELINE, PATCHED)
+    )
+    return FreshSample(before, after)
+
+
+def find_candidates(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> tuple[Candidate, ...]:
+    """Return the measures that seem to differ most, at most 12, and 3 of a cell.
+
+    Measures with a better direction come first. This is a choice and no test: only fresh runs
+    decide (`numalab.statistics.sequential`).
+    """
+    chosen: list[Candidate] = []
+    for cell in cells:
+        mine = [run for run in runs if run.cell == cell]
+        inside = [
+            Candidate(cell, info, clear)
+            for info in judged(mine)
+            if (clear := _clearness(sample(mine, cell, info.name), info.unit)) >= _CLEAR
+        ]
+        chosen += sorted(inside, key=_rank)[:_MOST_IN_CELL]
+    return tuple(sorted(chosen, key=_rank)[:_MOST])
+
+
+def _rank(candidate: Candidate) -> tuple[bool, float, str]:
+    return candidate.info.direction is Direction.NONE, -candidate.clear, candidate.info.name
+
+
+def _clearness(sides: FreshSample, unit: str) -> float:
+    """Return a difference by the half width of its interval; 0 for one that is too small."""
+    if min(len(numbers(sides.before)), len(numbers(sides.after))) < FEWEST:
+        return 0.0
+    comparison = compare(sides)
+    if comparison.interval is None or not is_notable(comparison, unit):
+        return 0.0
+    low, high = comparison.interval
+    half = (high - low) / 2
+    return abs(comparison.difference or 0.0) / half if half else 1e9

@@ -1,0 +1,154 @@
+"""Runs the experiment of a patch: the first runs, then fresh runs where they seem to differ."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
+from numalab.campaign.resume import OnWait, missing_tasks
+from numalab.patch.candidates import Candidate, find_candidates, sample
+from numalab.patch.standard import PATCHED
+from numalab.results.plan import AddedRemark, PlannedRun, planned_run
+from numalab.results.reader import StoredRun, load_runs
+from numalab.statistics.comparison import FEWEST
+from numalab.statistics.sequential import (
+    LEVEL,
+    LOOKS,
+    FreshDecision,
+    FreshSample,
+    decide,
+    share_of_look,
+)
+from numalab.study.plan import select
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DecidedCandidate:
+    """A candidate with its fresh runs, and the decision about it; None without enough runs."""
+
+    candidate: Candidate
+    sample: FreshSample
+    decision: FreshDecision | None
+
+
+@dataclass(frozen=True)
+class ExperimentOutcome:
+    """What an experiment gave: finished runs, decisions, failed runs, and whether time was over."""
+
+    runs: tuple[StoredRun, ...]
+    screened: int
+    decided: tuple[DecidedCandidate, ...]
+    failures: tuple[Failure, ...]
+    time_over: bool
+
+    def first_runs(self) -> tuple[StoredRun, ...]:
+        """Return the runs that were planned from the start."""
+        return tuple(run for run in self.runs if run.manifest.seed <= self.screened)
+
+
+@dataclass
+class Conductor:
+    """Runs an experiment until every candidate is decided.
+
+    The first runs end at `screen_until`, fresh runs at `decide_until`, both monotonic time.
+    """
+
+    study: BuiltStudy
+    watch: Callable[[Schedule], OnEvent]
+    tell: Tell
+    screen_until: float
+    decide_until: float
+    jobs: int | None = None
+    on_wait: OnWait | None = None
+
+    def run(self) -> ExperimentOutcome:
+        """Run what is missing and decide. Raises what `execute` raises."""
+        plan = self.study.plan
+        screened = max(plan.study.seeds)
+        first = [run for run in plan.runs if run.seed == min(plan.study.seeds)]
+        failures = self._execute(first, self.screen_until)
+        patched = {run.id for run in first if run.variant == PATCHED}
+        if not patched <= failures.keys():
+            failures |= self._execute(plan.runs, self.screen_until)
+        chosen = find_candidates(self._finished(), plan.cells)
+        decided, more = self._confirm(chosen, screened)
+        failures |= more
+        return ExperimentOutcome(
+            tuple(self._finished()), screened, decided, tuple(failures.values()), self._is_over()
+        )
+
+    def _confirm(
+        self, chosen: Sequence[Candidate], screened: int
+    ) -> tuple[tuple[DecidedCandidate, ...], dict[str, Failure]]:
+        """Add fresh runs to the cells of open candidates, and decide at each look."""
+        settled: dict[Candidate, DecidedCandidate] = {}
+        failures: dict[str, Failure] = {}
+        spent = 0.0
+        for look, count in enumerate(LOOKS):
+            waiting = [candidate for candidate in chosen if candidate not in settled]
+            if not waiting:
+                break
+            if not look:
+                self.tell(f"{len(waiting)} measures seem to differ; fresh runs decide")
+            seeds = range(screened + 1, screened + count + 1)
+            cells = dict.fromkeys(candidate.cell for candidate in waiting)
+            fresh = [
+                planned_run(cell, variant, seed)
+                for seed in seeds
+                for cell in cells
+                for variant in self.study.plan.study.variants
+            ]
+            failures |= self._execute(fresh, self.decide_until)
+            over = self._is_over() or look == len(LOOKS) - 1
+            share = LEVEL - spent if over else share_of_look(look)
+            spent += share
+            settled |= self._look(waiting, seeds, share, len(chosen), last=over)
+            if over:
+                break
+        return tuple(settled[candidate] for candidate in chosen if candidate in settled), failures
+
+    def _look(
+        self, waiting: Sequence[Candidate], seeds: range, share: float, family: int, *, last: bool
+    ) -> dict[Candidate, DecidedCandidate]:
+        """Return the candidates that this look settles."""
+        fresh = [run for run in self._finished() if run.manifest.seed in seeds]
+        samples = {
+            candidate: sample(fresh, candidate.cell, candidate.info.name) for candidate in waiting
+        }
+        enough = [candidate for candidate in waiting if samples[candidate].fewest >= FEWEST]
+        decisions = decide([samples[candidate] for candidate in enough], share, family)
+        settled = {
+            candidate: DecidedCandidate(candidate, samples[candidate], decision)
+            for candidate, decision in zip(enough, decisions, strict=True)
+            if last or not decision.open
+        }
+        if last:
+            short = (candidate for candidate in waiting if candidate not in enough)
+            settled |= {
+                candidate: DecidedCandidate(candidate, samples[candidate], None)
+                for candidate in short
+            }
+        return settled
+
+    def _execute(self, runs: Sequence[PlannedRun], deadline: float) -> dict[str, Failure]:
+        """Run what the results lack of some runs; return the failures by run."""
+        plan = self.study.plan
+        fresh = tuple(run for run in runs if run.seed not in plan.study.seeds)
+        if fresh:
+            remark = AddedRemark(first=max(plan.study.seeds), level=LEVEL, looks=LOOKS)
+            chosen = select(plan, (*plan.runs, *fresh), remark)
+        else:
+            chosen = select(plan, runs)
+        if not missing_tasks(study := replace(self.study, plan=chosen)):
+            return {}
+        failures = execute([study], self.jobs, self.watch, on_wait=self.on_wait, deadline=deadline)
+        return {failure.ended.run: failure for failure in failures}
+
+    def _finished(self) -> list[StoredRun]:
+        return [run for run in load_runs(self.study.results)[1] if run.manifest.status == "ok"]
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self.decide_until

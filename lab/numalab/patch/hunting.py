@@ -1,0 +1,117 @@
+"""The hunt for a case in which the patched kernel is worse than the baseline."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.finding import APART
+from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
+from numalab.hunt.property import property_names
+from numalab.hunt.store_case import store_case
+from numalab.hunt.workers import CaseWorkers
+from numalab.statistics.sequential import LEVEL, LOOKS, FreshSample, decide
+
+ATTEMPTS = 3  # violations to test with fresh seeds, at most
+_FRESH = 1001  # the first seed of the final test: no hunt uses it
+_RESERVED = 0.15  # of the time, for the final test
+
+
+@dataclass(frozen=True)
+class FoundCase:
+    """A small case in which the patched kernel is worse, in fresh boots of both kernels.
+
+    `before` and `after` are the values of the property; a larger value is worse.
+    """
+
+    prop: str
+    sentence: str
+    file: Path
+    nodes: int
+    cpus: int
+    tasks: int
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class HuntOutcome:
+    """The case that was found, if any, and how much was searched."""
+
+    case: FoundCase | None = None
+    machines: int = 0
+    loads: int = 0
+    boots: int = 0
+
+
+@dataclass(frozen=True)
+class PatchHunt:
+    """The inputs of the hunt: both kernels, the workers, and the folder for cases."""
+
+    bench: HuntBench
+    baseline: HuntBench
+    crew: CaseWorkers
+    folder: Path
+    tell: Callable[[str], None]
+
+    def run(self, deadline: float) -> HuntOutcome:
+        """Hunt until a case is confirmed by fresh seeds, or until `deadline` (monotonic time).
+
+        The final test of each of at most three violations may spend a third of the level, so that
+        the whole hunt keeps it.
+        """
+        machines = loads = 0
+        case = None
+        for attempt in range(1, ATTEMPTS + 1):
+            left = deadline - time.monotonic()
+            if left <= 0 or case is not None:
+                break
+            hunt = self._hunt(attempt, left * (1 - _RESERVED))
+            machines, loads = machines + hunt.machines, loads + hunt.loads
+            for violation in hunt.violations[:1]:
+                case = self._tested(violation)
+        return HuntOutcome(case, machines, loads, self.crew.booted)
+
+    def _hunt(self, seed: int, seconds: float) -> Hunt:
+        aim = Aim(seed, frozenset(property_names()), seconds, first_only=True)
+        return Hunter(aim, self.bench, self.crew, self.tell, self.baseline).run()
+
+    def _tested(self, violation: ConfirmedViolation) -> FoundCase | None:
+        """Test a violation with fresh seeds; None if the patched kernel is not worse."""
+        before, after = (self._values(violation, bench) for bench in (self.baseline, self.bench))
+        if not _is_worse(before, after, invariant=violation.finding.most <= 0):
+            self.tell(f"not confirmed by fresh seeds: {violation.finding.text}")
+            return None
+        file = store_case(self.folder, violation, [self.bench, self.baseline], self.crew)
+        machine = violation.case.machine
+        return FoundCase(
+            violation.finding.prop,
+            violation.finding.text,
+            file,
+            len(machine.nodes),
+            machine.cpu_count,
+            sum(load.tasks for load in violation.case.loads),
+            tuple(before),
+            tuple(after),
+        )
+
+    def _values(self, violation: ConfirmedViolation, bench: HuntBench) -> Sequence[float]:
+        seeds = range(_FRESH, _FRESH + LOOKS[0])
+        boots = self.crew.boot([(violation.case, bench, seed) for seed in seeds])
+        place = None if violation.finding.load is None else 0
+        values = (result.of(violation.finding.prop, place) for result in boots)
+        return [finding.value for finding in values if finding is not None]
+
+
+def _is_worse(before: Sequence[float], after: Sequence[float], *, invariant: bool) -> bool:
+    """Return whether fresh boots show that the second side is worse.
+
+    An invariant has the limit 0, and no boot of a sound kernel violates it: two of them are enough.
+    """
+    if invariant:
+        return sum(value > 0 for value in after) >= 2 and not any(before)
+    if not (before and after):
+        return False
+    decision = decide([FreshSample(before, after)], LEVEL / ATTEMPTS)[0]
+    return decision.shown and sum(after) / len(after) >= APART * sum(before) / len(before)

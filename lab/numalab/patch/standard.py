@@ -1,0 +1,67 @@
+"""The experiment of a patch as an ordinary study: standard loads on standard machines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.study.model import Study, Variant, WorkloadUse
+from numalab.study.plan import Plan, make_plan
+from numalab.workload.workload import IN_GUEST, BoundWorkload
+from numalab.workload.workload_files import shaker
+
+BASELINE, PATCHED = "baseline", "patched"
+# Two large nodes, four nodes in a ring, and eight that are unevenly linked.
+MACHINES = ("full-2", "ring-4", "opteron-8")
+LOADS = ("hogs", "few-hogs", "sleepers", "wake-ups", "forks", "memory-users", "mixed-server")
+# Uses of a workload with other parameters than its own, by label.
+_USES = {
+    "few-hogs": WorkloadUse(
+        name="hogs", label="few-hogs", parameters={"count": "max(1, machine.cpus // 2)"}
+    )
+}
+SCREENED = 4  # runs of each kernel in each cell, before any is added
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The inputs of an experiment: kernels, machines, loads, and the first seeds."""
+
+    name: str
+    baseline: KernelSpec
+    patched: KernelSpec
+    machines: Sequence[str] = MACHINES
+    loads: Sequence[str] = LOADS
+    screened: int = SCREENED
+
+    @property
+    def kernels(self) -> Mapping[str, KernelSpec]:
+        """Both kernels by name."""
+        return {spec.name: spec for spec in (self.baseline, self.patched)}
+
+
+def plan_experiment(experiment: Experiment, path: Path) -> Plan:
+    """Return the plan of an experiment; `path` is only named in messages. Raises UserError."""
+    study = Study(
+        question=f"What does {experiment.name} change?",
+        topologies=tuple(experiment.machines),
+        seeds=tuple(range(1, experiment.screened + 1)),
+        variants={
+            BASELINE: Variant(kernel=experiment.baseline.name),
+            PATCHED: Variant(kernel=experiment.patched.name),
+        },
+        workloads=tuple(
+            _USES.get(name) or WorkloadUse(name=name, label=name) for name in experiment.loads
+        ),
+        capture={"sets": ["sched", "numa"]},
+    )
+    plan = make_plan(study, path, kernels=experiment.kernels)
+    shaken = {cell: _shaken(bound) for cell, bound in plan.workloads.items()}
+    return replace(plan, workloads=shaken)
+
+
+def _shaken(bound: BoundWorkload) -> BoundWorkload:
+    """Return a workload that starts from a state of the machine that the seed decides."""
+    program = shaker()
+    argv = (f"{IN_GUEST}/{program.stem}", *bound.argv)
+    return replace(bound, argv=argv, programs=(*bound.programs, program))

@@ -1,0 +1,106 @@
+"""The verdict as text for a terminal and the top of a report: at most 25 lines."""
+
+from collections.abc import Iterator
+from shlex import quote
+
+from numalab.errors import shown
+from numalab.patch.hunting import FoundCase
+from numalab.patch.verdict import MeasureChange, PatchVerdict, Unchanged, Word
+from numalab.units import counted, format_seconds, runs_of
+
+MOST_LINES = 25
+_MOST_OF_A_KIND = 5
+_HEADLINES: dict[Word, str] = {
+    "regressed": "regression found",
+    "improved": "improvement, no regression found",
+    "changed": "behaviour changed, neither better nor worse",
+    "no change found": "no change found",
+    "not reached": "not reached: no changed line ran",
+    "no code": "no changed line has code: both kernels are the same",
+    "undecided": "undecided: the time was over before enough runs had finished",
+}
+_TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}
+
+
+def render_verdict(verdict: PatchVerdict) -> str:
+    """Return the verdict in at most 25 lines, each with its line break."""
+    lines = [line for block in _blocks(verdict) for line in block]
+    return "".join(f"{shown(line)}\n" for line in lines[:MOST_LINES])
+
+
+def headline(verdict: PatchVerdict) -> str:
+    """Return the verdict as one sentence."""
+    return _HEADLINES[verdict.word]
+
+
+def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
+    yield [f"verdict    {headline(verdict)}", f"patch      {_title(verdict)}"]
+    yield [f"baseline   {verdict.baseline}, {verdict.release}; {_effort(verdict)}"]
+    if verdict.lost is not None:
+        runs = runs_of(len(verdict.lost.runs))
+        yield [f"LOST       {runs} of the patched kernel, none of the baseline:"]
+        yield [f"  {verdict.lost.reason}", f"  first: {verdict.lost.runs[0]}"]
+    for kind, title in _TITLES.items():
+        changes = [change for change in verdict.changes if change.went == kind]
+        if changes:
+            more = len(changes) - _MOST_OF_A_KIND
+            rest = [f"  and {counted(more, 'more change')}"] if more > 0 else []
+            yield [title, *map(change_line, changes[:_MOST_OF_A_KIND]), *rest]
+    if verdict.hunt.case is not None:
+        yield ["CASE", *case_lines(verdict.hunt.case)]
+    if verdict.unchanged:
+        yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
+        yield [unchanged_line(row) for row in verdict.unchanged[:4]]
+    yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
+
+
+def _title(verdict: PatchVerdict) -> str:
+    first = verdict.subjects[0] if verdict.subjects else verdict.name
+    more = len(verdict.subjects) - 1
+    return f"{first} and {counted(more, 'more patch')[:-1]}es" if more > 1 else first
+
+
+def _effort(verdict: PatchVerdict) -> str:
+    parts = [f"mode {verdict.mode}", counted(verdict.cells, "cell"), runs_of(verdict.runs)]
+    if verdict.hunt.machines:
+        parts.append(f"{verdict.hunt.machines} machines hunted")
+    return f"{', '.join(parts)} in {format_seconds(verdict.seconds)}"
+
+
+def change_line(change: MeasureChange) -> str:
+    """Return a change on a line: measure, means, interval, and where."""
+    star = "*" if change.simulated else ""
+    means = f"{figure(change.before)} to {figure(change.after)} {change.unit}"
+    interval = ""
+    if change.interval is not None:
+        low, high = change.interval
+        interval = f" ({_signed(low)} to {_signed(high)})"
+    return f"  {change.measure}{star}  {means}{interval}  {change.machine}, {change.load}"
+
+
+def unchanged_line(row: Unchanged) -> str:
+    """Return a measure without a change on a line, with the smallest change in brackets."""
+    size = f"{figure(row.smallest)} {row.unit}"
+    most = f", at most {figure(row.largest)}" if row.largest > row.smallest else ""
+    return f"  {row.measure} in {counted(row.cells, 'cell')} ({size} in the median cell{most})"
+
+
+def case_lines(case: FoundCase) -> list[str]:
+    """Return the smallest case: its machine, what happens, and the command that repeats it."""
+    size = f"{counted(case.nodes, 'node')}, {case.cpus} CPUs, {counted(case.tasks, 'task')}"
+    means = " to ".join(figure(sum(side) / len(side)) for side in (case.before, case.after))
+    return [
+        f"  {case.prop} {means} on {size}: {case.sentence}",
+        f"  numalab run {quote(str(case.file))}",
+    ]
+
+
+def figure(value: float) -> str:
+    """Write three digits; large numbers whole."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else ''}{figure(value)}"

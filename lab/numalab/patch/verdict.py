@@ -1,0 +1,197 @@
+"""The verdict on a patch: what improved, regressed or changed, and what would have been seen."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from numalab.measure import MeasureKind
+from numalab.patch.candidates import Went, compare, is_notable, judged, least_effect, sample, went
+from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
+from numalab.patch.hunting import HuntOutcome
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.results.plan import Cell
+from numalab.results.reader import StoredRun
+from numalab.statistics.comparison import smallest_effect
+
+Word = Literal[
+    "regressed", "improved", "changed", "no change found", "not reached", "no code", "undecided"
+]
+
+# Measures that a verdict names although they did not change, the most telling first.
+HEADLINES = (
+    "idle_while_overloaded",
+    "task_busy_share_min",
+    "queue_imbalance",
+    "schedstat_wait_mean",
+    "numa_local_faults",
+    "task_node_migrations",
+)
+_FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
+_FEWEST_LOST = 2  # runs of the patched kernel that are lost, and none of the baseline
+
+
+@dataclass(frozen=True)
+class MeasureChange:
+    """A shown difference of a measure in a cell, from fresh runs only.
+
+    `difference` is the mean after - the mean before with its 95 % `interval`; `percent` is of the
+    mean before, None where that is 0. `simulated` times are not those of hardware.
+    """
+
+    machine: str
+    load: str
+    measure: str
+    unit: str
+    went: Went
+    before: float
+    after: float
+    difference: float
+    interval: tuple[float, float] | None
+    percent: float | None
+    p_value: float
+    runs: int
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A measure that shows no change in `cells` cells.
+
+    `smallest` is the change that four of five such experiments would have seen in the median cell,
+    `largest` the same in the cell with the largest spread, both in the unit of the measure.
+    """
+
+    measure: str
+    unit: str
+    cells: int
+    smallest: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class LostRuns:
+    """Runs of the patched kernel that failed in a cell in which no run of the baseline failed."""
+
+    runs: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class PatchVerdict:
+    """Everything that is known about a patch. `subjects` are those of its patches."""
+
+    name: str
+    subjects: tuple[str, ...]
+    baseline: str
+    patched: str
+    release: str
+    mode: str
+    word: Word
+    changes: tuple[MeasureChange, ...] = ()
+    unchanged: tuple[Unchanged, ...] = ()
+    lost: LostRuns | None = None
+    hunt: HuntOutcome = field(default_factory=HuntOutcome)
+    cells: int = 0
+    runs: int = 0
+    time_over: bool = False
+    remarks: tuple[str, ...] = ()
+    seconds: float = 0.0
+    versions: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command: 1 for a regression."""
+        return 1 if self.word == "regressed" else 0
+
+    def of(self, kind: Went) -> tuple[MeasureChange, ...]:
+        """Return the changes of one kind, the largest first."""
+        return tuple(change for change in self.changes if change.went == kind)
+
+
+def changes_of(outcome: ExperimentOutcome) -> tuple[MeasureChange, ...]:
+    """Return the shown changes of an experiment that are large enough, by kind and size."""
+    changes = [change for decided in outcome.decided if (change := _change(decided)) is not None]
+    order = {"regressed": 0, "improved": 1, "changed": 2}
+    return tuple(sorted(changes, key=lambda change: (order[change.went], change.p_value)))
+
+
+def _change(decided: DecidedCandidate) -> MeasureChange | None:
+    info, cell = decided.candidate.info, decided.candidate.cell
+    comparison = compare(decided.sample)
+    before, after, difference = comparison.before, comparison.after, comparison.difference
+    if decided.decision is None or not decided.decision.shown:
+        return None
+    if before is None or after is None or difference is None:
+        return None
+    if not is_notable(comparison, info.unit):
+        return None
+    return MeasureChange(
+        cell.topology,
+        cell.label,
+        info.name,
+        info.unit,
+        went(info, difference),
+        before.mean,
+        after.mean,
+        difference,
+        comparison.interval,
+        comparison.change,
+        decided.decision.p_value,
+        min(before.n, after.n),
+        info.kind is not MeasureKind.PLACEMENT,
+    )
+
+
+def unchanged_of(
+    outcome: ExperimentOutcome, cells: Sequence[Cell], changes: Sequence[MeasureChange]
+) -> tuple[Unchanged, ...]:
+    """Return the headline measures without a shown change, and what would have been seen."""
+    shown = {(change.machine, change.load, change.measure) for change in changes}
+    return tuple(_unchanged(outcome.first_runs(), cells, shown))
+
+
+def _unchanged(
+    runs: Sequence[StoredRun], cells: Sequence[Cell], shown: set[tuple[str, str, str]]
+) -> Iterator[Unchanged]:
+    infos = {info.name: info for info in judged(runs)}
+    for name in HEADLINES:
+        if name not in infos:
+            continue
+        effects = []
+        for cell in cells:
+            sides = sample(runs, cell, name)
+            effect = smallest_effect(sides.before, sides.after, runs=sides.fewest, family=_FAMILY)
+            if effect is None or (cell.topology, cell.label, name) in shown:
+                continue
+            effects.append(max(effect, least_effect(compare(sides), infos[name].unit)))
+        if effects:
+            yield Unchanged(name, infos[name].unit, len(effects), median(effects), max(effects))
+
+
+def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
+    """Return the lost runs of the patched kernel, if the baseline lost none."""
+    failed = [failure.ended for failure in outcome.failures if not failure.ended.by_host]
+    patched = [ended for ended in failed if f"_{PATCHED}_" in ended.run]
+    if len(patched) < _FEWEST_LOST or any(f"_{BASELINE}_" in ended.run for ended in failed):
+        return None
+    reason = patched[0].error.partition("\n")[0]
+    return LostRuns(tuple(ended.run for ended in patched), reason)
+
+
+def word_of(
+    changes: Sequence[MeasureChange],
+    lost: LostRuns | None,
+    hunt: HuntOutcome,
+    *,
+    judged_cells: int,
+) -> Word:
+    """Return the verdict in a word; a regression counts more than an improvement."""
+    kinds = {change.went for change in changes}
+    if lost is not None or hunt.case is not None or "regressed" in kinds:
+        return "regressed"
+    if "improved" in kinds:
+        return "improved"
+    if "changed" in kinds:
+        return "changed"
+    return "no change found" if judged_cells else "undecided"

@@ -1,0 +1,163 @@
+"""The choice of candidates, what counts as a change, and the text of a verdict."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numalab.campaign.execute import Failure
+from numalab.campaign.task import Ended
+from numalab.measure import Direction
+from numalab.patch.candidates import Candidate, compare, find_candidates, is_notable, went
+from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
+from numalab.patch.hunting import FoundCase, HuntOutcome
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.text import MOST_LINES, render_verdict
+from numalab.patch.verdict import PatchVerdict, changes_of, lost_of, unchanged_of, word_of
+from numalab.results.layout import Results
+from numalab.results.plan import Cell
+from numalab.results.reader import StoredRun
+from numalab.statistics.sequential import FreshDecision, FreshSample
+from numalab.statistics.summary import Values
+from support.stored_run import stored_manifest, stored_run
+
+CELL = Cell("ring-2", "w")
+
+
+def runs(before: Sequence[float], after: Sequence[float], **about: str) -> list[StoredRun]:
+    """Return runs of both kernels that measured `m`, a percentage that should be small."""
+    words = {"unit": "%", "direction": "lower", **about}
+    return [
+        stored_run(
+            stored_manifest(run=f"ring-2_w_{variant}_{seed}", variant=variant, seed=seed),
+            value,
+            **words,
+        )
+        for variant, values in ((BASELINE, before), (PATCHED, after))
+        for seed, value in enumerate(values, 1)
+    ]
+
+
+def candidate(stored: Sequence[StoredRun]) -> Candidate:
+    """Return the only candidate of some runs."""
+    (only,) = find_candidates(stored, [CELL])
+    return only
+
+
+def outcome(stored: Sequence[StoredRun], *, shown: bool = True) -> ExperimentOutcome:
+    """Return an experiment whose candidate has the same values in its fresh runs."""
+    values: Callable[[str], Values] = lambda side: [  # noqa: E731
+        run.value("m") for run in stored if run.manifest.variant == side
+    ]
+    decision = FreshDecision(0.0001, 0.001 if shown else 0.5, 0.0025, not shown)
+    decided = DecidedCandidate(
+        candidate(stored), FreshSample(values(BASELINE), values(PATCHED)), decision
+    )
+    return ExperimentOutcome(tuple(stored), 4, (decided,), (), time_over=False)
+
+
+def verdict(stored: Sequence[StoredRun], **changes: object) -> PatchVerdict:
+    """Return the verdict on an experiment with these runs."""
+    changes_shown = changes_of(outcome(stored))
+    word = word_of(changes_shown, None, HuntOutcome(), judged_cells=1)
+    whole = PatchVerdict(
+        "x", ("sched/fair: Do it",), "debian-6.12", "debian-6.12+x", "6.12.1", "icount", word,
+        changes_shown,
+    )  # fmt: skip
+    return PatchVerdict(**{**vars(whole), **changes})
+
+
+def test_clear_difference_is_a_candidate_and_a_vague_one_is_not() -> None:
+    assert candidate(runs([10, 11, 9, 10], [40, 41, 39, 42])).info.name == "m"
+    assert find_candidates(runs([10, 30, 9, 50], [20, 11, 40, 12]), [CELL]) == ()
+
+
+def test_difference_below_a_tenth_is_never_a_change() -> None:
+    small = compare(FreshSample([50.0, 50.1, 49.9], [54.0, 54.1, 53.9]))
+    large = compare(FreshSample([50.0, 50.1, 49.9], [57.0, 57.1, 56.9]))
+    assert not is_notable(small, "ms")
+    assert is_notable(large, "ms")
+
+
+def test_whole_numbers_change_by_one_at_least() -> None:
+    assert not is_notable(compare(FreshSample([0, 0, 1, 0], [0, 1, 1, 0])), "moves")
+
+
+@pytest.mark.parametrize(
+    ("direction", "difference", "word"),
+    [
+        (Direction.LOWER, 1.0, "regressed"),
+        (Direction.LOWER, -1.0, "improved"),
+        (Direction.HIGHER, 1.0, "improved"),
+        (Direction.NONE, 1.0, "changed"),
+    ],
+)
+def test_direction_of_the_measure_decides(
+    direction: Direction, difference: float, word: str
+) -> None:
+    info = candidate(runs([10, 11, 9, 10], [40, 41, 39, 42], direction=direction)).info
+    assert went(info, difference) == word
+
+
+def test_only_what_fresh_runs_show_is_a_change() -> None:
+    stored = runs([10, 11, 9, 10], [40, 41, 39, 42])
+    assert [change.went for change in changes_of(outcome(stored))] == ["regressed"]
+    assert changes_of(outcome(stored, shown=False)) == ()
+
+
+def test_regression_gives_exit_code_1_and_improvement_0() -> None:
+    assert verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).exit_code == 1
+    better = verdict(runs([40, 41, 39, 42], [10, 11, 9, 10]))
+    assert (better.word, better.exit_code) == ("improved", 0)
+
+
+def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
+    def lost(*names: str) -> ExperimentOutcome:
+        failures = tuple(
+            Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest's kernel panicked"))
+            for name in names
+        )
+        return ExperimentOutcome((), 4, (), failures, time_over=False)
+
+    twice = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2"))
+    assert twice is not None
+    assert word_of((), twice, HuntOutcome(), judged_cells=0) == "regressed"
+    assert lost_of(lost("ring-2_w_patched_1")) is None
+    assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
+
+
+def test_unchanged_measure_names_the_smallest_change() -> None:
+    rng = random.Random(1)
+    before, after = ([rng.gauss(50, 4) for _ in range(8)] for _ in range(2))
+    stored = [
+        StoredRun(
+            run.directory,
+            run.manifest,
+            {"queue_imbalance": replace(m, info=replace(m.info, name="queue_imbalance"))},
+        )
+        for run in runs(before, after)
+        for m in run.measures.values()
+    ]
+    (row,) = unchanged_of(ExperimentOutcome(tuple(stored), 8, (), (), time_over=False), [CELL], ())
+    assert row.cells == 1
+    assert 5 < row.smallest < 15
+
+
+def test_text_is_short_and_begins_with_the_verdict() -> None:
+    case = FoundCase("fairness", "a hog got little", Path("c.toml"), 2, 4, 3, (0.1,), (2.0,))
+    change = verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).changes[0]
+    text = render_verdict(
+        verdict(
+            runs([10, 11, 9, 10], [40, 41, 39, 42]),
+            changes=(change,) * 30,
+            hunt=HuntOutcome(case, 3, 12, 9),
+            remarks=("left out: a", "left out: b"),
+        )
+    )
+    lines = text.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert lines[0] == "verdict    regression found"
+    assert "  m  10 to 40.5 % (+28.5 to +32.5)  ring-2, w" in lines
+    assert "  numalab run c.toml" in lines
