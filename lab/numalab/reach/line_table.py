@@ -18,6 +18,7 @@ from numalab.reach.model import (
 from numalab.reach.source_text import SourceText
 from numalab.source.changes import FileChange
 
+_CONTEXT = 3  # lines of a patch around changed ones
 _NEIGHBOURS = 8  # lines to search for code beside an insertion
 _MAX_JUMPS = 4096
 
@@ -84,11 +85,14 @@ class LineTable:
 def _with_neighbours(
     change: FileChange, side: Side, name: str, codes: Sequence[Code]
 ) -> Mapping[int, LineKind]:
-    """Return the changed lines of one side in order, and the lines with code beside them.
+    """Return the changed lines of one side in order, and lines beside them.
 
-    Neighbours are those of a place where the other side has lines and this one has none.
+    Beside them are three lines of the patched file, as in a patch, and the next lines with code
+    where the other side has lines and this one has none.
     """
     kinds: dict[int, LineKind] = {}
+    around: set[int] = set()
+    count = change.after.count("\n") if side == "patched" else 0
     for part in change.changes:
         lines = part.added if side == "patched" else part.removed
         kinds |= {line.number: "added" if side == "patched" else "removed" for line in lines}
@@ -98,6 +102,10 @@ def _with_neighbours(
             number = next((at for at in near if at > 0 and line_code((name, at), codes)), None)
             if number is not None:
                 kinds.setdefault(number, "context")
+        near = range(start - _CONTEXT, start + len(lines) + _CONTEXT)
+        around |= {number for number in near if 0 < number <= count}
+    for number in around:
+        kinds.setdefault(number, "context")
     return dict(sorted(kinds.items()))
 
 

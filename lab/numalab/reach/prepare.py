@@ -63,11 +63,12 @@ def prepare_reach(
     differing = _differing(before, after)
     lines = {side.side: _lines(changes, side, codes[side.side]) for side in sides}
     change = _code_change(lines, differing, before, after)
+    changed = [line for own in lines.values() for line in own if line.kind != "context"]
+    covered = {name for line in changed if line.code for name in line.code.functions}
     tables = {}
     for side in sides:
         config = _config(side.kernel)
         code, own = codes[side.side], lines[side.side]
-        covered = {name for line in own if line.code for name in line.code.functions}
         tables[side.kernel.digest] = LineTable(
             series=series,
             kernel=side.spec.name,

@@ -50,20 +50,22 @@ def reach_lines(reach: PatchReach) -> Iterator[str]:
 
 
 def _side_lines(side: RunReach) -> Iterator[str]:
-    rows = [line for line in side.lines if line.state is not LineState.NO_CODE]
+    changed = [line for line in side.lines if line.kind != "context"]
+    shown = changed if any(line.executable for line in changed) else side.lines
+    rows = [line for line in shown if line.state is not LineState.NO_CODE]
     since = "the boot" if side.since == "boot" else "the command's start"
     runs = f"{side.runs} run{'s' * (side.runs > 1)}"
     if rows:
         yield ""
         yield f"{side.kernel} ({side.side}), {runs}, counted from {since}"
     for file, lines in groupby(rows, key=lambda line: line.file):
-        shown = list(lines)
+        group = list(lines)
         yield f"  {file}"
         yield f"  {'line':>6} {'executions':>12} {'CPUs':<10} {'first':>8}  source"
-        yield from map(_row, shown[:_MOST])
-        if len(shown) > _MOST:
-            yield f"  {len(shown) - _MOST} more lines"
-    silent = [line for line in side.lines if line.state is LineState.NO_CODE]
+        yield from map(_row, group[:_MOST])
+        if len(group) > _MOST:
+            yield f"  {len(group) - _MOST} more lines"
+    silent = [line for line in changed if line.state is LineState.NO_CODE]
     if silent and rows:
         yield f"  without code: {_numbers(line.number for line in silent)}"
     for function in side.functions:

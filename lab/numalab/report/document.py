@@ -15,6 +15,7 @@ from pydantic import Field, computed_field
 
 from numalab.analysis.findings import Findings
 from numalab.measure import MeasureInfo
+from numalab.reach.model import PatchReach
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import (
@@ -266,7 +267,8 @@ class Unfinished:
 class StudyResults:
     """The report of a study: the reports of its cells, and the planned cells without a report.
 
-    Both are in the order of the plan. `commands` repeat the study.
+    Both are in the order of the plan. `commands` repeat the study. `reach` has the executions of
+    changed lines, if they were counted.
     """
 
     study: str
@@ -275,6 +277,7 @@ class StudyResults:
     commands: Annotated[tuple[str, ...], Field(serialization_alias="again")]
     reports: Annotated[tuple[CellReport, ...], Field(serialization_alias="cells")]
     unreported: NotInJson[tuple[UnreportedCell, ...]] = ()
+    reach: NotInJson[PatchReach | None] = None
 
     @classmethod
     def of(cls, *reports: CellReport) -> "StudyResults":

@@ -28,6 +28,12 @@ class Results:
     """The report for a browser."""
     changelog = FileIn("changelog.txt")
     """The report for a mail or a commit message."""
+    reach_page = FileIn("reach.html")
+    """The patch with the executions of each line."""
+    reach = FileIn("reach.json")
+    """The executions of changed lines, JSON."""
+    reach_lcov = FileIn("reach.info")
+    """The executions of changed lines for lcov."""
     document = FileIn("report.json")
     """The report for programs."""
     picture = FileIn("picture.png")

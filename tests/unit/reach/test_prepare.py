@@ -163,7 +163,10 @@ def test_a_changed_line_with_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     after = SOURCE.replace("if (b) {", "if (b > 9) {")
     change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
     assert change is CodeChange.LINES
-    assert [(line.number, line.state) for line in table.lines] == [(12, LineState.NOT_REACHED)]
+    states = {line.number: line.state for line in table.lines}
+    assert list(states) == [9, 10, 11, 12, 13, 14, 15]
+    assert states[12] is LineState.NOT_REACHED
+    assert states[10] is LineState.COMPILED_OUT
     assert table.functions == ()
 
 
@@ -171,7 +174,7 @@ def test_a_changed_comment_is_no_change(tmp_path: Path, monkeypatch: pytest.Monk
     after = SOURCE.replace("Decides.", "Decides it.")
     change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
     assert change is CodeChange.NONE
-    assert [line.reason for line in table.lines] == ["comment"]
+    assert [line.reason for line in table.lines if line.kind == "added"] == ["comment"]
 
 
 def test_a_changed_macro_changes_its_functions(
@@ -194,6 +197,6 @@ def test_a_line_that_the_configuration_leaves_out(
     after = SOURCE.replace("act(b)", "act(b + 1)")
     change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
     assert change is CodeChange.NONE
-    assert [(line.state, line.reason) for line in table.lines] == [
+    assert [(line.state, line.reason) for line in table.lines if line.kind == "added"] == [
         (LineState.COMPILED_OUT, "CONFIG_EXTRA is not set")
     ]

@@ -7,12 +7,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from numalab.files import replacing, write_text
+from numalab.reach.lcov import render_lcov
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
 from numalab.report.page.cell_page import render_html
 from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.report.page.picture import render_picture_png
+from numalab.report.page.reach import render_reach
 from numalab.results.layout import Results, no_link
 
 
@@ -24,6 +26,10 @@ def publish(study: StudyResults, results: Results) -> None:
     """
     write_text(results.changelog, render_changelog(study))
     write_text(results.document, render_document(study))
+    if study.reach is not None:
+        write_text(results.reach_page, render_reach(study.reach))
+        write_text(results.reach, study.reach.model_dump_json(indent=1) + "\n")
+        write_text(results.reach_lcov, render_lcov(study.reach))
     if _is_one_page(study):
         _publish(study.reports[0], results)
         return

@@ -6,6 +6,9 @@ from shlex import quote
 
 from numalab.errors import UserError
 from numalab.measure import MeasureInfo
+from numalab.reach.counting import read_reach
+from numalab.reach.merge import merged
+from numalab.reach.model import PatchReach
 from numalab.report import document
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
@@ -69,7 +72,19 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         commands=tuple(commands) or (_command(plan),),
         reports=tuple(reports),
         unreported=tuple(unreported),
+        reach=_reach(stored),
     )
+
+
+def _reach(stored: Iterable[StoredRun]) -> PatchReach | None:
+    """Return the executions of changed lines in all runs, None where none were counted."""
+    runs = [
+        (f"{run.manifest.topology}, {run.manifest.workload.label}", reach)
+        for run in stored
+        if not run.compact and (reach := read_reach(run.directory)) is not None
+    ]
+    latest = runs[-1][1].series if runs else ""
+    return merged((label, run) for label, run in runs if run.series == latest) if runs else None
 
 
 def _check(plan: StoredPlan, study: Study, stored: Sequence[StoredRun]) -> None:

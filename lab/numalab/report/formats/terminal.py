@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from numalab.reach.text import reach_lines
 from numalab.report import formatting
 from numalab.report.cell_tables import Section, sections
 from numalab.report.claim_outcome import ClaimOutcome, Standing
@@ -54,7 +55,8 @@ class TableFormat:
         several = study.cells > 1
         tables = (render_cell(report, several=several) for report in study.reports)
         notes = _notes(study.reports, why_mode=self.why_mode)
-        return Group(*render_first(study), *tables, *notes, page)
+        reach = [Text(line) for line in reach_lines(study.reach)] if study.reach else []
+        return Group(*render_first(study), *tables, *reach, *notes, page)
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:

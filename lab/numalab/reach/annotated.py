@@ -1,0 +1,97 @@
+"""The rows of an annotated patch: the lines of both kernels in the order of a patch. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numalab.reach.model import LineReach, LineState, PatchReach
+from numalab.reach.text import branch_text
+
+Tone = Literal["reached", "missed", "silent"]
+_MOST_BRANCHES = 3
+
+
+@dataclass(frozen=True)
+class PatchRow:
+    """A line of a patch: its sign, its numbers, its count in words and the details."""
+
+    sign: Literal["+", "-", " "]
+    number: int
+    count: str
+    details: str
+    text: str
+    tone: Tone
+    begins: bool  # whether lines are left out before it
+
+
+@dataclass(frozen=True)
+class PatchFile:
+    """The rows of one file."""
+
+    name: str
+    rows: tuple[PatchRow, ...]
+
+
+def annotated_files(reach: PatchReach) -> tuple[PatchFile, ...]:
+    """Return the lines of a patch by file, removed lines before the lines that replace them."""
+    old = reach.baseline.lines if reach.baseline else ()
+    new = reach.patched.lines if reach.patched else ()
+    if new:  # the context of a patch is that of the patched file
+        old = tuple(line for line in old if line.kind == "removed")
+    else:
+        old, new = (), old
+    names = dict.fromkeys(line.file for line in (*new, *old))
+    return tuple(
+        PatchFile(
+            name,
+            tuple(
+                _rows(
+                    [line for line in old if line.file == name],
+                    [line for line in new if line.file == name],
+                )
+            ),
+        )
+        for name in names
+    )
+
+
+def _rows(old: Sequence[LineReach], new: Sequence[LineReach]) -> Iterator[PatchRow]:
+    """Merge removed lines with those of the patched file by their places in it."""
+    removed, shift, last = list(old), 0, 0
+    for line in new:
+        while removed and removed[0].number + shift <= line.number:
+            row, shift, last = removed.pop(0), shift - 1, line.number
+            yield _row(row, begins=False)
+        yield _row(line, begins=bool(last) and line.number > last + 1)
+        shift += line.kind == "added"
+        last = line.number
+    for line in removed:
+        yield _row(line, begins=False)
+
+
+def _row(line: LineReach, *, begins: bool) -> PatchRow:
+    tones: dict[LineState, Tone] = {
+        LineState.REACHED: "reached",
+        LineState.NOT_REACHED: "missed",
+    }
+    details = [line.reason] if line.reason else []
+    if line.first_s is not None:
+        details.append(f"first after {line.first_s:.2f} s")
+    if line.cpus:
+        details.append(f"{len(line.cpus)} CPU{'s' * (len(line.cpus) > 1)}")
+    details += [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
+    if line.loads:
+        details.append(f"by {', '.join(line.loads)}")
+    return PatchRow(
+        sign={"added": "+", "removed": "-", "context": " "}[line.kind],  # type: ignore[arg-type]
+        number=line.number,
+        count=f"{line.executions:,}" if line.executions else _silence(line),
+        details="; ".join(details),
+        text=line.text,
+        tone=tones.get(line.state, "silent"),
+        begins=begins,
+    )
+
+
+def _silence(line: LineReach) -> str:
+    return "" if line.state is LineState.NO_CODE else str(line.state)
