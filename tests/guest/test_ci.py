@@ -34,6 +34,6 @@ def test_a_documented_job_runs(
         assert done.returncode == 0, done.stderr
         assert "::error" not in done.stderr
     suites = ET.parse(tmp_path / "numalab" / "junit.xml").getroot()
-    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("2", "0", "0")
+    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("8", "0", "0")
     assert (tmp_path / "numalab" / "group-construction" / "index.html").stat().st_size > 1000
     assert summary.exists() == ("GitHub" in title)

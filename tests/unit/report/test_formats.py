@@ -140,10 +140,10 @@ def test_a_claim_that_does_not_hold_is_a_failure() -> None:
     report = sample_report()
     claims = (replace(report.claims[0], holds=False), report.claims[1])
     root = ET.fromstring(render_junit(StudyResults.of(replace(report, claims=claims))))
-    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("8", "1", "0")
     cases = root.findall("testsuite/testcase")
-    assert [case.find("failure") is not None for case in cases] == [True, False]
-    failure = cases[0].find("failure")
+    assert [case.find("failure") is not None for case in cases] == [False] * 6 + [True, False]
+    failure = cases[6].find("failure")
     assert failure is not None
     assert failure.get("message") == "expected 0 % in all seeds, measured 0 % in 3 of 3"
 
@@ -152,10 +152,61 @@ def test_a_run_that_failed_is_an_error() -> None:
     report = sample_report()
     runs = (replace(report.runs[0], status=RunStatus.LOST), *report.runs[1:])
     root = ET.fromstring(render_junit(StudyResults.of(replace(report, runs=runs))))
-    assert (root.get("tests"), root.get("errors")) == ("3", "1")
+    assert (root.get("tests"), root.get("errors")) == ("8", "1")
     error = root.find("testsuite/testcase/error")
     assert error is not None
     assert error.get("message") == "lost"
+
+
+def test_junit_has_a_case_for_each_run_also_without_claims() -> None:
+    report = replace(sample_report(), claims=())
+    root = ET.fromstring(render_junit(StudyResults.of(report)))
+    cases = root.findall("testsuite/testcase")
+    assert root.get("tests") == str(len(report.runs))
+    assert [case.get("name") for case in cases] == [f"run {run.id}" for run in report.runs]
+    assert [case.get("time") for case in cases] == [f"{run.seconds:.3f}" for run in report.runs]
+
+
+# What junit-10.xsd of Jenkins' xunit plug-in allows: attributes (the required ones with `!`),
+# and children. https://github.com/jenkinsci/xunit-plugin
+JUNIT = {
+    "testsuites": ("name time tests failures errors", "testsuite"),
+    "testsuite": (
+        "name! tests! failures! errors! group time skipped timestamp hostname id package file log",
+        "testsuite properties testcase system-out system-err",
+    ),
+    "properties": ("", "property"),
+    "property": ("name! value!", ""),
+    "testcase": ("name! time classname group", "skipped error failure system-out system-err"),
+    "skipped": ("type message", ""),
+    "error": ("type message", ""),
+    "failure": ("type message", ""),
+    "system-out": ("", ""),
+}
+
+
+def assert_valid_junit(element: ET.Element) -> None:
+    attributes, children = (words.split() for words in JUNIT[element.tag])
+    assert set(element.keys()) <= {name.rstrip("!") for name in attributes}, element.tag
+    assert {name.rstrip("!") for name in attributes if name.endswith("!")} <= set(element.keys())
+    assert {child.tag for child in element} <= set(children), element.tag
+    assert re.fullmatch(r"\d+\.\d*", element.get("time", "0.0"))
+    for child in element:
+        assert_valid_junit(child)
+
+
+@pytest.mark.parametrize("ending", list(RunStatus))
+def test_junit_is_valid_for_each_way_in_which_a_run_ends(ending: RunStatus) -> None:
+    report = sample_report()
+    runs = (
+        replace(report.runs[0], status=ending, reason="line\nline"),
+        replace(report.runs[1], status=None),
+        *report.runs[2:],
+    )
+    study = StudyResults.of(
+        replace(report, runs=runs), replace(hostile_report(), cell="ring-4, other"), *thread_cells()
+    )
+    assert_valid_junit(ET.fromstring(render_junit(study)))
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "\ufffe\uffff"])

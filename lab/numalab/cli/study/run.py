@@ -101,7 +101,7 @@ def command(
         typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails."),
     ] = False,
     junit_file: Annotated[
-        Path | None, typer.Option("--junit", help="Write claims and failed runs to a JUnit file.")
+        Path | None, typer.Option("--junit", help="Write runs and claims to a JUnit file.")
     ] = None,
     artifacts: Annotated[
         Path | None, typer.Option(help="Write reports for a CI system to this folder.")

@@ -1,4 +1,8 @@
-"""The claims of a study, and its runs without a result, as JUnit test cases for a CI system."""
+"""The runs and claims of a study as JUnit test cases for a CI system.
+
+The schema is that of Jenkins (`junit-10.xsd` of its xunit plug-in), which GitLab and GitHub actions
+read too.
+"""
 
 import re
 import xml.etree.ElementTree as ET
@@ -6,7 +10,7 @@ from collections.abc import Sequence
 
 from numalab.report import formatting
 from numalab.report.claim_outcome import ClaimOutcome
-from numalab.report.document import CellReport, StudyResults, UnreportedCell
+from numalab.report.document import CellReport, Run, StudyResults, UnreportedCell
 from numalab.report.formats.format import register_format
 
 # Characters that XML 1.0 cannot hold, even escaped (section 2.2, Char).
@@ -16,7 +20,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 @register_format("junit")
 def render_junit(study: StudyResults) -> str:
     """Render a study as JUnit XML: a suite for each cell, in it a test case for each planned run
-    without a result, and one for each claim.
+    and each claim.
 
     A claim that does not hold is a failure, a run that failed or was interrupted an error, and a
     run that was never started is skipped. Cells without a report come first.
@@ -35,7 +39,7 @@ def render_junit_suites(studies: Sequence[StudyResults]) -> str:
             part = f"{report.study}.{report.cell_name}" if report.cell else report.study
             name = f"{report.study}: {report.cell}" if report.cell else report.study
             _suite(suites, name, part, report)
-    for key in ("tests", "failures", "errors", "skipped"):
+    for key in ("tests", "failures", "errors"):
         suites.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
     suites.set("name", _text(studies[0].study if studies else "numalab"))
     ET.indent(suites)
@@ -51,7 +55,7 @@ def _suite(
     skipped = sum(run.status is None for run in missing)
     counts = {
         "name": _text(name),
-        "tests": str(len(claims) + len(missing)),
+        "tests": str(len(claims) + len(cell.runs)),
         "failures": str(sum(not claim.holds for claim in claims)),
         "errors": str(len(missing) - skipped),
         "skipped": str(skipped),
@@ -62,13 +66,8 @@ def _suite(
     finished = f"{len(cell.runs) - len(missing)} of {len(cell.runs)}"
     for key, value in (*(_properties(report) if report else ()), ("runs finished", finished)):
         ET.SubElement(properties, "property", {"name": _text(key), "value": _text(value)})
-    for run in missing:
-        case = _case(suite, classname, f"run {run.id}")
-        about = {"message": _text(run.ending), "type": "run"}
-        if run.status is None:
-            ET.SubElement(case, "skipped", {"message": about["message"]})
-        else:
-            ET.SubElement(case, "error", about)
+    for run in cell.runs:
+        _run(_case(suite, classname, f"run {run.id}", run.seconds), run)
     for claim in claims:
         _claim(_case(suite, classname, claim.text), claim)
     verdict = report.verdict if report else f"{finished} runs finished."
@@ -86,18 +85,29 @@ def _properties(report: CellReport) -> list[tuple[str, str]]:
     ]
 
 
+def _run(case: ET.Element, run: Run) -> None:
+    """Describe the end of a run that has no result. GitLab shows the text, not the message."""
+    if run.ok:
+        return
+    lines = [_text(line) for line in run.ending.splitlines()] or [""]
+    about = {"message": lines[0], "type": "run"}
+    ending = ET.SubElement(case, "skipped" if run.status is None else "error", about)
+    ending.text = "\n".join(lines)
+
+
 def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
     text = f"expected {claim.expected}, measured {claim.measured}"
-    if claim.verdict:
-        text = f"{text}: {claim.verdict_text}"
+    text = _text(f"{text}: {claim.verdict_text}" if claim.verdict else text)
     if claim.holds:
-        ET.SubElement(case, "system-out").text = _text(text)
+        ET.SubElement(case, "system-out").text = text
     else:
-        ET.SubElement(case, "failure", {"message": _text(text), "type": "claim"})
+        ET.SubElement(case, "failure", {"message": text, "type": "claim"}).text = text
 
 
-def _case(suite: ET.Element, classname: str, name: str) -> ET.Element:
+def _case(suite: ET.Element, classname: str, name: str, seconds: float | None = None) -> ET.Element:
     about = {"classname": _text(f"numalab.{classname}"), "name": _text(name)}
+    if seconds is not None:
+        about["time"] = f"{seconds:.3f}"
     return ET.SubElement(suite, "testcase", about)
 
 

@@ -99,13 +99,15 @@ def test_the_page_of_a_cell_shows_its_failures_first(tmp_path: Path) -> None:
 
 def test_junit_has_a_case_for_each_run_without_a_result(mixed: Path) -> None:
     root = ET.fromstring(report(mixed, "junit").stdout)
-    assert (root.get("errors"), root.get("skipped"), root.get("failures")) == ("41", "7", "0")
+    assert (root.get("errors"), root.get("failures")) == ("41", "0")
+    assert root.get("tests") == str(len(list(root.iter("testcase"))))
+    assert sum(int(suite.get("skipped", "0")) for suite in root) == 7
     cases = {case.get("name", ""): case for case in root.iter("testcase")}
-    assert {f"run {name}" for name in planned_runs(mixed)[2:]} <= cases.keys()
+    assert {f"run {name}" for name in planned_runs(mixed)} <= cases.keys()
     last = next(reversed(planned_runs(mixed)))
     assert cases[f"run {last}"].find("skipped") is not None
     error = cases[f"run {planned_runs(mixed)[2]}"].find("error")
-    assert error is not None and "its console" in error.get("message", "")
+    assert error is not None and "its console" in (error.text or "")
 
 
 def test_the_document_has_numbers_and_every_run_before_the_cells(mixed: Path) -> None:
