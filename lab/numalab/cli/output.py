@@ -139,6 +139,8 @@ def _plain(value: object) -> object:
         return {name: getattr(value, name) for name in names}
     if isinstance(value, Path):
         return str(value)
+    if hasattr(value, "model_dump"):  # pydantic, which a short command need not import
+        return value.model_dump(mode="json")
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")

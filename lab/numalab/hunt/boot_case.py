@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
@@ -28,12 +29,14 @@ from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
+from numalab.reach.counting import counting, read_reach
+from numalab.reach.line_table import LineTable
 from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
 from numalab.workload.workload import IN_GUEST, load_workload
-from numalab.workload.workload_files import build_workload
+from numalab.workload.workload_files import build_workload, shaker
 
 WORKLOAD = "hunt"
 EVENTS = (
@@ -57,7 +60,8 @@ class HuntBench:
     """The setup of boots: a kernel, the build results, the mode, and the host CPUs.
 
     `wall` is the limit of one boot in seconds of wall time. Loads are judged by `properties`
-    (None: all).
+    (None: all). `reach` are the changed lines of a patch to count. A driver that comes with
+    `shaker` starts each boot in a state that the seed decides.
     """
 
     kernel: KernelSpec
@@ -67,6 +71,7 @@ class HuntBench:
     host_cpus: tuple[int, ...] = ()
     wall: float = 600.0
     properties: frozenset[str] | None = None
+    reach: LineTable | None = None
 
     @property
     def selected(self) -> frozenset[str]:
@@ -99,25 +104,30 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
         name="hunt",
         host_cpus=bench.host_cpus,
     )
+    files = bench.builds.files[WORKLOAD]
+    shaken = [f"{IN_GUEST}/{shaker().stem}"] if shaker().stem in files else []
     job = Job(
-        argv=(f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads)),
+        argv=(*shaken, f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads)),
         events=EVENTS,
-        files=bench.builds.files[WORKLOAD],
+        files=files,
         buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
     )
     deadline = time.monotonic() + bench.wall
     while True:
         try:
             limits = Limits(total=bench.wall, uptime=_most_seconds(case))
-            outcome = run_guest(
-                machine, job, directory, connection=bench.connection, limits=limits, rescue=False
-            )
+            with counting(machine, bench.reach, directory) as counted:
+                outcome = run_guest(
+                    counted, job, directory, connection=bench.connection, limits=limits,
+                    rescue=False,
+                )  # fmt: skip
             break
         except HostBusy:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_WAIT)
-    return _judged(case, bench, directory, outcome, machine.trace_memory_mib)
+    result = _judged(case, bench, directory, outcome, machine.trace_memory_mib)
+    return replace(result, reach=read_reach(directory))
 
 
 def _most_seconds(case: Case) -> float:
@@ -211,6 +221,6 @@ def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None)
     return HuntBench(spec, replace(builds, files=driver()), choice, other.connection)
 
 
-def driver() -> dict[str, dict[str, bytes]]:
-    """Return the files of the driver in the guest, by its workload."""
-    return {WORKLOAD: build_workload(load_workload(WORKLOAD).file.parent)}
+def driver(*beside: Path) -> dict[str, dict[str, bytes]]:
+    """Return the files of the driver in the guest, by its workload, with further C files."""
+    return {WORKLOAD: build_workload(load_workload(WORKLOAD).file.parent, *beside)}

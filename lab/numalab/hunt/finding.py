@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from numalab.guest.console import printable
+from numalab.reach.model import RunReach
 
 APART = 1.5  # smallest ratio to the reference kernel that exceeds the spread of seeds
 
@@ -75,13 +76,15 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
 class BootResult:
     """The result of one boot: findings, or the `error` of this host or of numalab.
 
-    `failures` explains, by property, which properties of plug-ins failed.
+    `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
+    boot counted the changed lines of a patch.
     """
 
     findings: tuple[Finding, ...]
     seconds: float
     error: str = ""
     failures: Mapping[str, str] = field(default_factory=dict)
+    reach: RunReach | None = None
 
     @property
     def violations(self) -> tuple[Finding, ...]:

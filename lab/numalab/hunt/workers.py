@@ -57,8 +57,9 @@ class Store:
         driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
         emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
         key = case.key(
-            kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench)
-        )
+            kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench),
+            *(["reach"] if bench.reach else []),
+        )  # fmt: skip
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
 
 
@@ -77,7 +78,10 @@ Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 @dataclass
 class CaseWorkers:
-    """Boots cases. `requested` counts all boots, `booted` those that were not stored."""
+    """Boots cases. `requested` counts all boots, `booted` those that were not stored.
+
+    `on_result` receives each result, stored ones too.
+    """
 
     store: Store
     pool: Pool
@@ -90,6 +94,9 @@ class CaseWorkers:
         """Boot cases in parallel, one per worker; return the results in order."""
         self.requested += len(boots)
         results = [self.store.find(*boot) for boot in boots]
+        for boot, stored in zip(boots, results, strict=True):
+            if stored is not None:
+                self.on_result(boot[0], stored)
         missing = [place for place, stored in enumerate(results) if stored is None]
         jobs = [(place, boots[place]) for place in missing]
         pending = self.pool.imap_unordered(_boot_job, jobs)

@@ -47,10 +47,15 @@ class HuntOutcome:
 
 @dataclass(frozen=True)
 class PatchHunt:
-    """The inputs of the hunt: both kernels, the workers, and the folder for cases."""
+    """The inputs of the hunt: both kernels, the workers, and the folder for cases.
+
+    `shaken` are benches of baseline and patched kernel whose boots start in a state that the seed
+    decides: two kernels differ a little after any boot, by whatever was changed.
+    """
 
     bench: HuntBench
     baseline: HuntBench
+    shaken: tuple[HuntBench, HuntBench]
     crew: CaseWorkers
     folder: Path
     tell: Callable[[str], None]
@@ -79,7 +84,7 @@ class PatchHunt:
 
     def _tested(self, violation: ConfirmedViolation) -> FoundCase | None:
         """Test a violation with fresh seeds; None if the patched kernel is not worse."""
-        before, after = (self._values(violation, bench) for bench in (self.baseline, self.bench))
+        before, after = (self._values(violation, bench) for bench in self.shaken)
         if not _is_worse(before, after, invariant=violation.finding.most <= 0):
             self.tell(f"not confirmed by fresh seeds: {violation.finding.text}")
             return None

@@ -1,18 +1,21 @@
 """Judges a patch: builds both kernels, runs the experiment, hunts, and gives the verdict."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of
-from numalab.campaign.build import Builds, BuiltStudy, Setting, build, choose_plan_mode
+from numalab.campaign.build import BuiltStudy, Setting, build, choose_plan_mode
 from numalab.campaign.execute import OnEvent, Schedule
 from numalab.campaign.resume import OnWait
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, driver
+from numalab.hunt.case import Case
+from numalab.hunt.finding import BootResult
 from numalab.hunt.workers import Store, host_jobs, workers
-from numalab.kernel.patched_kernel import PatchedKernel
+from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
 from numalab.patch.standard import Experiment, plan_experiment
@@ -21,9 +24,14 @@ from numalab.patch.verdict import PatchVerdict, changes_of, lost_of, unchanged_o
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
+from numalab.reach.counting import read_reach
+from numalab.reach.merge import merged
+from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
+from numalab.reach.prepare import prepare_reach
 from numalab.results.layout import Results
 from numalab.results.plan import texts
-from numalab.study.plan import Plan
+from numalab.source.changes import FileChange
+from numalab.workload.workload_files import shaker
 
 _SCREEN, _DECIDE = 0.45, 0.7  # of the budget, from its start; the hunt takes the rest
 VERDICT_FILE = "verdict.txt"
@@ -75,8 +83,18 @@ def prepare(request: Request, listener: PatchListener) -> BuiltStudy:
     kernels = request.experiment.kernels.values()
     builds = build(kernels, plan.recipe, plan.workloads.values(), listener.progress)
     choice = choose_plan_mode(plan, request.mode, builds, request.connection, listener.progress)
+    reach = None
+    if choice.mode != "kvm":
+        kernel, built = request.kernel, builds.kernels
+        reach = prepare_reach(
+            kernel.series.name,
+            patch_changes(kernel, listener.progress),
+            (kernel.base, built[kernel.base.name]),
+            (kernel.patched, built[kernel.patched.name]),
+            listener.progress,
+        )
     # A patch of topology.c may build other sched domains than predicted.
-    setting = Setting(choice, request.connection, allow_mismatch=True)
+    setting = Setting(choice, request.connection, allow_mismatch=True, reach=reach)
     emulator = choice.emulator.digest if choice.emulator else ""
     digests = [built.digest for built in builds.kernels.values()]
     parts = [plan.digest, *digests, builds.image.digest, choice.mode, emulator]
@@ -88,6 +106,10 @@ def prepare(request: Request, listener: PatchListener) -> BuiltStudy:
 def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judged:
     """Run experiment and hunt, and return the verdict. Raises what `execute` raises."""
     began = time.monotonic()
+    planned = study.setting.reach
+    if planned is not None and planned.code is CodeChange.NONE:
+        verdict = replace(_verdict(request, study), word="no code")
+        return _written(replace(verdict, seconds=time.monotonic() - began), study)
     conductor = Conductor(
         study,
         listener.watch,
@@ -98,55 +120,123 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
         listener.on_wait,
     )
     outcome = conductor.run()
-    hunted = HuntOutcome()
+    hunted, counted = HuntOutcome(), list[RunReach]()
     if lost_of(outcome) is None:
-        hunted = _hunt(request, study, listener, began + request.seconds)
-    verdict = _verdict(request, study, outcome, hunted)
-    verdict = replace(verdict, seconds=time.monotonic() - began)
+        hunted, counted = _hunt(request, study, listener, began + request.seconds)
+    reach = _reach(study, outcome, counted)
+    verdict = _judged(_verdict(request, study), study, outcome, hunted, reach)
+    return _written(replace(verdict, seconds=time.monotonic() - began), study)
+
+
+def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:
     write_text(study.results.path / VERDICT_FILE, render_verdict(verdict))
     return Judged(verdict, study.results)
 
 
 def _hunt(
     request: Request, study: BuiltStudy, listener: PatchListener, deadline: float
-) -> HuntOutcome:
+) -> tuple[HuntOutcome, list[RunReach]]:
+    """Hunt until the deadline; also return the reach of each boot."""
     folder = study.results.path / "hunt"
     make_dir(folder)
-    benches = [_bench(study, spec.name) for spec in request.experiment.kernels.values()]
-    baseline, patched = benches
-    with workers(Store(folder), request.jobs or host_jobs(), lambda *_: None) as crew:
-        return PatchHunt(patched, baseline, crew, folder, listener.tell).run(deadline)
+    counted: list[RunReach] = []
+
+    def note(_: Case, result: BootResult) -> None:
+        if result.reach is not None:
+            counted.append(result.reach)
+
+    names = (request.kernel.base.name, request.kernel.patched.name)
+    baseline, patched = (_bench(study, name, driver()) for name in names)
+    shaken = driver(shaker())
+    before, after = (_bench(study, name, shaken) for name in names)
+    with workers(Store(folder), request.jobs or host_jobs(), note) as crew:
+        hunt = PatchHunt(patched, baseline, (before, after), crew, folder, listener.tell)
+        return hunt.run(deadline), counted
 
 
-def _bench(study: BuiltStudy, kernel: str) -> HuntBench:
-    builds: Builds = replace(study.builds, files=driver())
-    setting, plan = study.setting, study.plan
-    return HuntBench(plan.kernels[kernel], builds, setting.choice, setting.connection)
+def _bench(study: BuiltStudy, kernel: str, files: dict[str, dict[str, bytes]]) -> HuntBench:
+    setting, builds = study.setting, study.builds
+    tables = setting.reach.tables if setting.reach is not None else {}
+    return HuntBench(
+        study.plan.kernels[kernel],
+        replace(builds, files=files),
+        setting.choice,
+        setting.connection,
+        reach=tables.get(builds.kernels[kernel].digest),
+    )
 
 
-def _verdict(
-    request: Request, study: BuiltStudy, outcome: ExperimentOutcome, hunted: HuntOutcome
-) -> PatchVerdict:
-    plan: Plan = study.plan
-    changes, lost = changes_of(outcome), lost_of(outcome)
-    unchanged = unchanged_of(outcome, plan.cells, changes)
-    built = study.builds.kernels[request.experiment.baseline.name]
+def _verdict(request: Request, study: BuiltStudy) -> PatchVerdict:
+    """Return what is known of a patch before anything has run."""
+    kernel = request.kernel
+    built = study.builds.kernels[kernel.base.name]
     return PatchVerdict(
-        name=request.kernel.series.name,
-        subjects=tuple(patch.subject for patch in request.kernel.series.patches),
-        baseline=request.experiment.baseline.name,
-        patched=request.experiment.patched.name,
+        name=kernel.series.name,
+        subjects=tuple(patch.subject for patch in kernel.series.patches),
+        baseline=kernel.base.name,
+        patched=kernel.patched.name,
         release=built.release,
         mode=study.setting.choice.mode,
-        word=word_of(
-            changes, lost, hunted, judged_cells=max((u.cells for u in unchanged), default=0)
-        ),
+        word="undecided",
+        cells=len(study.plan.cells),
+        remarks=texts(study.plan.remarks),
+        command=request.command,
+        versions=_versions(study),
+        place=_place(patch_changes(kernel)),
+    )
+
+
+def _versions(study: BuiltStudy) -> tuple[str, ...]:
+    emulator = study.setting.choice.emulator
+    qemu = f"QEMU: {emulator.name}." if emulator is not None else "QEMU: the host's."
+    image = study.builds.image
+    return (f"numalab {version('numalab')}.", qemu, f"Image: {image.name} {image.digest[:12]}.")
+
+
+def _place(changes: Sequence[FileChange]) -> tuple[str, int]:
+    """Return file and line of the first change of C code, else of any file."""
+    ordered = sorted(changes, key=lambda change: not (change.new or "").endswith((".c", ".h")))
+    for file in ordered:
+        for change in file.changes:
+            line = change.added[0].number if change.added else change.new_start
+            return file.new or file.old or "", line
+    return "", 1
+
+
+def _judged(
+    verdict: PatchVerdict,
+    study: BuiltStudy,
+    outcome: ExperimentOutcome,
+    hunted: HuntOutcome,
+    reach: PatchReach | None,
+) -> PatchVerdict:
+    """Return the verdict on what ran."""
+    changes, lost = changes_of(outcome), lost_of(outcome)
+    unchanged = unchanged_of(outcome, study.plan.cells, changes)
+    judged_cells = max((row.cells for row in unchanged), default=0)
+    word = word_of(changes, lost, hunted, judged_cells=judged_cells)
+    if reach is not None and reach.verdict is Reached.NOT and lost is None:
+        word, changes = "not reached", ()  # what did not run did not change anything
+    return replace(
+        verdict,
+        word=word,
         changes=changes,
         unchanged=unchanged,
         lost=lost,
         hunt=hunted,
-        cells=len(plan.cells),
         runs=len(outcome.runs),
         time_over=outcome.time_over,
-        remarks=texts(plan.remarks),
+        reach=reach,
     )
+
+
+def _reach(
+    study: BuiltStudy, outcome: ExperimentOutcome, hunted: Sequence[RunReach]
+) -> PatchReach | None:
+    """Return which changed lines ran; None if nothing counted."""
+    if study.setting.reach is None:
+        return None
+    read = ((str(run.cell), read_reach(run.directory)) for run in outcome.runs)
+    runs = [(cell, reach) for cell, reach in read if reach is not None]
+    every = [*runs, *(("hunt", reach) for reach in hunted)]
+    return merged(every) if every else None

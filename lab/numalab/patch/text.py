@@ -6,10 +6,13 @@ from shlex import quote
 from numalab.errors import shown
 from numalab.patch.hunting import FoundCase
 from numalab.patch.verdict import MeasureChange, PatchVerdict, Unchanged, Word
+from numalab.reach.model import PatchReach
+from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of
 
 MOST_LINES = 25
-_MOST_OF_A_KIND = 5
+_MOST_OF_A_KIND = 4
+_MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
     "regressed": "regression found",
     "improved": "improvement, no regression found",
@@ -36,6 +39,8 @@ def headline(verdict: PatchVerdict) -> str:
 def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     yield [f"verdict    {headline(verdict)}", f"patch      {_title(verdict)}"]
     yield [f"baseline   {verdict.baseline}, {verdict.release}; {_effort(verdict)}"]
+    if verdict.reach is not None:
+        yield reach_summary(verdict.reach)
     if verdict.lost is not None:
         runs = runs_of(len(verdict.lost.runs))
         yield [f"LOST       {runs} of the patched kernel, none of the baseline:"]
@@ -52,6 +57,17 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
         yield [unchanged_line(row) for row in verdict.unchanged[:4]]
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
+
+
+def reach_summary(reach: PatchReach) -> list[str]:
+    """Return how many changed lines ran, and the first ones that did not."""
+    text = verdict_text(reach).removeprefix(f"{reach.series}: ")
+    lines = [f"reach      {text}"]
+    for line in reach.not_reached[:_MOST_LINES_OF_REACH]:
+        name = f" in {line.functions[0]}()" if line.functions else ""
+        lines.append(f"  not reached: {line.file}:{line.number}{name}")
+    more = len(reach.not_reached) - _MOST_LINES_OF_REACH
+    return [*lines, f"  and {counted(more, 'more line')}"] if more > 0 else lines
 
 
 def _title(verdict: PatchVerdict) -> str:

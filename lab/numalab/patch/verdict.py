@@ -10,6 +10,7 @@ from numalab.patch.candidates import Went, compare, is_notable, judged, least_ef
 from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.reach.model import PatchReach
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import smallest_effect
@@ -79,7 +80,11 @@ class LostRuns:
 
 @dataclass(frozen=True)
 class PatchVerdict:
-    """Everything that is known about a patch. `subjects` are those of its patches."""
+    """Everything that is known about a patch.
+
+    `subjects` are those of its patches, `place` file and line of the first change, `versions` those
+    of the programs that took part.
+    """
 
     name: str
     subjects: tuple[str, ...]
@@ -97,7 +102,10 @@ class PatchVerdict:
     time_over: bool = False
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
-    versions: tuple[str, ...] = field(default=())
+    command: str = ""
+    versions: tuple[str, ...] = ()
+    place: tuple[str, int] = ("", 1)
+    reach: PatchReach | None = None
 
     @property
     def exit_code(self) -> int:

@@ -25,6 +25,7 @@ BENCH = cast(
         kernel=SimpleNamespace(name="k"),
         builds=SimpleNamespace(files={WORKLOAD: {}}),
         choice=SimpleNamespace(mode="icount"),
+        reach=None,
         connection="",
         host_cpus=(),
         wall=60.0,

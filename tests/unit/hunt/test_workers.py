@@ -83,7 +83,7 @@ def test_results_come_in_the_order_of_the_boots(drawn_case: Case) -> None:
     assert store.stored == {n: result(n) for n in (1, 2, 3)}
 
 
-def test_what_is_stored_is_not_booted(drawn_case: Case) -> None:
+def test_what_is_stored_is_reported_and_not_booted(drawn_case: Case) -> None:
     store = MemoryStore({2: result(20)})
     case_workers, reported = crew(store, LastFirst(result))
     assert case_workers.boot(boots(drawn_case, [1, 2, 3])) == [
@@ -91,7 +91,7 @@ def test_what_is_stored_is_not_booted(drawn_case: Case) -> None:
         result(20),
         result(3),
     ]
-    assert (case_workers.requested, case_workers.booted, len(reported)) == (3, 2, 2)
+    assert (case_workers.requested, case_workers.booted, len(reported)) == (3, 2, 3)
     assert case_workers.boot(boots(drawn_case, [1, 2])) == [result(1), result(20)]
     assert (case_workers.requested, case_workers.booted) == (5, 2)
 

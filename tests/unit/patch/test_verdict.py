@@ -1,6 +1,8 @@
 """The choice of candidates, what counts as a change, and the text of a verdict."""
 
+import json
 import random
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +13,21 @@ from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.measure import Direction
 from numalab.patch.candidates import Candidate, compare, find_candidates, is_notable, went
+from numalab.patch.ci import patch_problems, render_patch_junit
 from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
+from numalab.patch.reply import WIDTH, render_reply
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.text import MOST_LINES, render_verdict
-from numalab.patch.verdict import PatchVerdict, changes_of, lost_of, unchanged_of, word_of
+from numalab.patch.verdict import (
+    PatchVerdict,
+    Unchanged,
+    changes_of,
+    lost_of,
+    unchanged_of,
+    word_of,
+)
+from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.results.layout import Results
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
@@ -60,7 +72,7 @@ def outcome(stored: Sequence[StoredRun], *, shown: bool = True) -> ExperimentOut
 
 def verdict(stored: Sequence[StoredRun], **changes: object) -> PatchVerdict:
     """Return the verdict on an experiment with these runs."""
-    changes_shown = changes_of(outcome(stored))
+    changes_shown = changes_of(outcome(stored)) if stored else ()
     word = word_of(changes_shown, None, HuntOutcome(), judged_cells=1)
     whole = PatchVerdict(
         "x", ("sched/fair: Do it",), "debian-6.12", "debian-6.12+x", "6.12.1", "icount", word,
@@ -161,3 +173,46 @@ def test_text_is_short_and_begins_with_the_verdict() -> None:
     assert lines[0] == "verdict    regression found"
     assert "  m  10 to 40.5 % (+28.5 to +32.5)  ring-2, w" in lines
     assert "  numalab run c.toml" in lines
+
+
+def whole() -> PatchVerdict:
+    """Return a verdict with a regression, a case, and an unchanged measure."""
+    case = FoundCase("fairness", "a hog got little", Path("c.toml"), 2, 4, 3, (0.1,), (2.0,))
+    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5)
+    return verdict(
+        runs([10, 11, 9, 10], [40, 41, 39, 42]),
+        hunt=HuntOutcome(case, 3, 12, 9),
+        unchanged=(row,),
+        command="numalab patch x.mbox",
+        place=("kernel/sched/fair.c", 1437),
+    )
+
+
+def test_reply_is_ascii_of_72_columns() -> None:
+    text = render_reply(whole())
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "> sched/fair: Do it\n" in text
+    assert "  $ numalab patch x.mbox\n" in text
+    assert "95% interval of the difference: +28.5 .. +32.5\n" in text
+
+
+def test_junit_counts_every_test_and_failure() -> None:
+    suite = ET.fromstring(render_patch_junit(whole()))[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
+    names = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert names == ["ring-2, w: m regressed", "hunt: fairness violated"]
+
+
+def test_patch_that_was_not_reached_is_a_skipped_test() -> None:
+    suite = ET.fromstring(render_patch_junit(verdict([], word="not reached", changes=())))[0]
+    assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
+
+
+def test_annotations_are_beside_the_changed_line() -> None:
+    first, _ = render_github(patch_problems(whole())).splitlines()
+    assert first.startswith(
+        "::error file=kernel/sched/fair.c,line=1437,title=x%3A ring-2%2C w%3A m regressed::"
+    )
+    (issue, _) = json.loads(render_code_quality(patch_problems(whole())))
+    assert issue["location"] == {"path": "kernel/sched/fair.c", "lines": {"begin": 1437}}

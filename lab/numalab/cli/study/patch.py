@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,13 +10,21 @@ from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say, say_waiting
 from numalab.errors import shown
+from numalab.files import write_text
 from numalab.kernel.patched_kernel import patched_kernel
+from numalab.patch.ci import patch_problems, render_patch_junit
 from numalab.patch.judge import PatchListener, Request, judge, prepare
+from numalab.patch.reply import render_reply
 from numalab.patch.standard import LOADS, MACHINES, SCREENED, Experiment
 from numalab.patch.text import render_verdict
+from numalab.patch.verdict import PatchVerdict
 from numalab.plugins import require_plugins
 from numalab.qemu.hypervisor import EMBED, connect
+from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.units import parse_seconds
+
+Annotations = Literal["github", "gitlab"]
+_CODE_QUALITY = Path("gl-code-quality-report.json")
 
 
 def command(
@@ -50,6 +58,17 @@ def command(
     output: Annotated[
         Path | None,
         typer.Option(help="Folder of the results (default: reports/patch-SERIES/DIGEST)."),
+    ] = None,
+    reply: Annotated[
+        Path | None, typer.Option(help="Write a plain-text mail for the list to this file.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
+    annotations: Annotated[
+        Annotations | None,
+        typer.Option(
+            help="Show regressions beside the changed lines: github prints workflow commands,"
+            f" gitlab writes {_CODE_QUALITY}."
+        ),
     ] = None,
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
@@ -95,9 +114,27 @@ def command(
         study = prepare(request, listener)
         say(f"{kernel.patched.name}: results in {shown(study.results.path)}")
         judged = judge(request, study, listener)
+    _write(judged.verdict, reply, junit, annotations)
     emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
     if judged.verdict.exit_code:
         raise typer.Exit(judged.verdict.exit_code)
+
+
+def _write(
+    verdict: PatchVerdict,
+    reply: Path | None,
+    junit: Path | None,
+    annotations: Annotations | None,
+) -> None:
+    if reply is not None:
+        write_text(reply, render_reply(verdict))
+    if junit is not None:
+        write_text(junit, render_patch_junit(verdict))
+    problems = patch_problems(verdict)
+    if annotations == "gitlab":
+        write_text(_CODE_QUALITY, render_code_quality(problems))
+    elif annotations == "github" and problems:
+        say(render_github(problems).rstrip("\n"))
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -12,11 +12,21 @@ from numalab.report.unfinished import causes_of, finished_text
 
 @dataclass(frozen=True)
 class Problem:
-    """A claim that does not hold, or runs that gave no result; `study` is the name of its file."""
+    """A claim that does not hold, runs that gave no result, or a regression.
+
+    `study` is the name of its file, unless `file` is another one.
+    """
 
     study: str
     title: str
     text: str
+    file: str = ""
+    line: int = 1
+
+    @property
+    def path(self) -> str:
+        """The file beside which the problem is shown, relative to the repository."""
+        return self.file or f"studies/{self.study}.toml"
 
 
 def problems(studies: Sequence[StudyResults]) -> tuple[Problem, ...]:
@@ -49,8 +59,9 @@ def render_github(problems: Sequence[Problem]) -> str:
     Source: "Workflow commands for GitHub Actions", and their escapes in actions/toolkit.
     """
     return "".join(
-        f"::error file=studies/{_property(problem.study)}.toml,title={_property(problem.title)}"
-        f"::{_data(problem.text)}\n"
+        f"::error file={_property(problem.path)}"
+        f"{f',line={problem.line}' if problem.file else ''}"
+        f",title={_property(problem.title)}::{_data(problem.text)}\n"
         for problem in problems
     )
 
@@ -88,7 +99,7 @@ def render_code_quality(problems: Sequence[Problem]) -> str:
             "check_name": "numalab",
             "fingerprint": hashlib.sha256(_identity(problem)).hexdigest(),
             "severity": "major",
-            "location": {"path": f"studies/{problem.study}.toml", "lines": {"begin": 1}},
+            "location": {"path": problem.path, "lines": {"begin": problem.line}},
         }
         for problem in problems
     ]

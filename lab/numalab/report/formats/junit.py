@@ -41,7 +41,7 @@ def render_junit_suites(studies: Sequence[StudyResults]) -> str:
             _suite(suites, name, part, report)
     for key in ("tests", "failures", "errors"):
         suites.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
-    suites.set("name", _text(studies[0].study if studies else "numalab"))
+    suites.set("name", xml_text(studies[0].study if studies else "numalab"))
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
@@ -54,7 +54,7 @@ def _suite(
     missing = [run for run in cell.runs if not run.ok]
     skipped = sum(run.status is None for run in missing)
     counts = {
-        "name": _text(name),
+        "name": xml_text(name),
         "tests": str(len(claims) + len(cell.runs)),
         "failures": str(sum(not claim.holds for claim in claims)),
         "errors": str(len(missing) - skipped),
@@ -65,13 +65,13 @@ def _suite(
     properties = ET.SubElement(suite, "properties")
     finished = f"{len(cell.runs) - len(missing)} of {len(cell.runs)}"
     for key, value in (*(_properties(report) if report else ()), ("runs finished", finished)):
-        ET.SubElement(properties, "property", {"name": _text(key), "value": _text(value)})
+        ET.SubElement(properties, "property", {"name": xml_text(key), "value": xml_text(value)})
     for run in cell.runs:
         _run(_case(suite, classname, f"run {run.id}", run.seconds), run)
     for claim in claims:
         _claim(_case(suite, classname, claim.text), claim)
     verdict = report.verdict if report else f"{finished} runs finished."
-    ET.SubElement(suite, "system-out").text = _text(verdict)
+    ET.SubElement(suite, "system-out").text = xml_text(verdict)
 
 
 def _properties(report: CellReport) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _run(case: ET.Element, run: Run) -> None:
     """Describe the end of a run that has no result. GitLab shows the text, not the message."""
     if run.ok:
         return
-    lines = [_text(line) for line in run.ending.splitlines()] or [""]
+    lines = [xml_text(line) for line in run.ending.splitlines()] or [""]
     about = {"message": lines[0], "type": "run"}
     ending = ET.SubElement(case, "skipped" if run.status is None else "error", about)
     ending.text = "\n".join(lines)
@@ -97,7 +97,7 @@ def _run(case: ET.Element, run: Run) -> None:
 
 def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
     text = f"expected {claim.expected}, measured {claim.measured}"
-    text = _text(f"{text}: {claim.verdict_text}" if claim.verdict else text)
+    text = xml_text(f"{text}: {claim.verdict_text}" if claim.verdict else text)
     if claim.holds:
         ET.SubElement(case, "system-out").text = text
     else:
@@ -105,11 +105,12 @@ def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
 
 
 def _case(suite: ET.Element, classname: str, name: str, seconds: float | None = None) -> ET.Element:
-    about = {"classname": _text(f"numalab.{classname}"), "name": _text(name)}
+    about = {"classname": xml_text(f"numalab.{classname}"), "name": xml_text(name)}
     if seconds is not None:
         about["time"] = f"{seconds:.3f}"
     return ET.SubElement(suite, "testcase", about)
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """Return a text without characters that XML cannot hold."""
     return _NO_XML.sub("?", formatting.printable(text))

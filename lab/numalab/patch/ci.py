@@ -1,0 +1,71 @@
+"""The verdict for a CI system: JUnit XML, and annotations beside the changed lines."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from numalab.patch.text import case_lines, change_line, headline, reach_summary
+from numalab.patch.verdict import PatchVerdict
+from numalab.report.formats.annotations import Problem
+from numalab.report.formats.junit import xml_text
+
+
+def render_patch_junit(verdict: PatchVerdict) -> str:
+    """Render a verdict as JUnit XML: a test for each measure and cell that was decided.
+
+    Regressions, lost runs and a found case are failures. A patch that was not reached is skipped.
+    """
+    suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
+    failures = dict(_failures(verdict))
+    _case(suite, verdict, "verdict", failures.get("verdict", ""), headline(verdict))
+    if verdict.word in ("not reached", "no code", "undecided"):
+        ET.SubElement(suite[0], "skipped", {"message": xml_text(headline(verdict))})
+    for name, text in failures.items():
+        if name != "verdict":
+            _case(suite, verdict, name, text, "")
+    for change in verdict.changes:
+        if change.went != "regressed":
+            name = f"{change.machine}, {change.load}: {change.measure}"
+            _case(suite, verdict, name, "", change_line(change).strip())
+    for row in verdict.unchanged:
+        _case(suite, verdict, f"{row.measure} in {row.cells} cells", "", "no change found")
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(sum(case.find("failure") is not None for case in suite)))
+    suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite)))
+    suite.set("errors", "0")
+    suite.set("time", f"{verdict.seconds:.3f}")
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def patch_problems(verdict: PatchVerdict) -> tuple[Problem, ...]:
+    """Return the regressions as problems of the first changed line that ran, else of the first."""
+    file, line = verdict.place
+    return tuple(
+        Problem(verdict.name, f"{verdict.name}: {name}", text, file, line)
+        for name, text in _failures(verdict)
+    )
+
+
+def _failures(verdict: PatchVerdict) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each regression."""
+    reach = f"\n{reach_summary(verdict.reach)[0]}" if verdict.reach is not None else ""
+    if verdict.lost is not None:
+        yield "verdict", f"{verdict.lost.reason}; lost runs: {', '.join(verdict.lost.runs)}"
+    for change in verdict.of("regressed"):
+        name = f"{change.machine}, {change.load}: {change.measure} regressed"
+        yield name, f"{change_line(change).strip()}{reach}"
+    if verdict.hunt.case is not None:
+        text = "\n".join(line.strip() for line in case_lines(verdict.hunt.case))
+        yield f"hunt: {verdict.hunt.case.prop} violated", f"{text}{reach}"
+
+
+def _case(suite: ET.Element, verdict: PatchVerdict, name: str, failure: str, output: str) -> None:
+    about = {"classname": xml_text(f"numalab.patch.{verdict.name}"), "name": xml_text(name)}
+    case = ET.SubElement(suite, "testcase", about)
+    if failure:
+        about = {"message": xml_text(failure), "type": "regression"}
+        ET.SubElement(case, "failure", about).text = xml_text(failure)
+    elif output:
+        ET.SubElement(case, "system-out").text = xml_text(output)

@@ -1,0 +1,109 @@
+"""The verdict as a plain-text mail for the list: 72 columns, ASCII, tables as in changelogs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from numalab.patch.hunting import FoundCase
+from numalab.patch.text import figure, headline, reach_summary
+from numalab.patch.verdict import MeasureChange, PatchVerdict
+from numalab.report.formatting import plain_ascii
+from numalab.units import counted, runs_of
+
+WIDTH = 72
+_TITLES = {"regressed": "Regressed:", "improved": "Improved:", "changed": "Changed:"}
+
+
+def render_reply(verdict: PatchVerdict) -> str:
+    """Return the body of a reply, in lines of at most 72 columns without trailing blanks.
+
+    Only a command is longer where it has to be: a wrapped command would not run.
+    """
+    blocks = [block for block in _blocks(verdict) if block]
+    lines = [line for block in blocks for line in [*block, ""]]
+    return "".join(f"{_ascii(line)}\n" for line in lines[:-1])
+
+
+def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
+    yield [f"> {subject}"[:WIDTH] for subject in verdict.subjects]
+    yield _wrapped(
+        f"I compared {verdict.baseline} ({verdict.release}) with and without this patch on"
+        f" virtual NUMA machines with numalab. Result: {headline(verdict)}."
+    )
+    if verdict.lost is not None:
+        runs = runs_of(len(verdict.lost.runs))
+        yield _wrapped(f"{runs} of the patched kernel failed, none of the baseline:")
+        yield _indented(verdict.lost.reason)
+    for kind, title in _TITLES.items():
+        if changes := [change for change in verdict.changes if change.went == kind]:
+            yield [title, "", *_table(changes)]
+    if verdict.changes:
+        yield _wrapped(_table_note(verdict.changes))
+    if verdict.hunt.case is not None:
+        yield _case(verdict.hunt.case)
+    if verdict.unchanged:
+        yield ["No change found in (largest change that may have gone unseen):", ""] + [
+            f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.smallest)}"
+            f" {row.unit}"
+            for row in verdict.unchanged
+        ]
+    if verdict.reach is not None:
+        yield [line for text in reach_summary(verdict.reach) for line in _wrapped(text)]
+    yield ["To reproduce:", "", f"  $ {verdict.command}"]
+    yield _wrapped(" ".join(_versions(verdict)))
+
+
+def _versions(verdict: PatchVerdict) -> Iterator[str]:
+    yield f"Kernel {verdict.release}; mode {verdict.mode};"
+    yield f"{counted(verdict.cells, 'cell')}, {runs_of(verdict.runs)},"
+    yield f"{counted(verdict.hunt.machines, 'machine')} hunted."
+    yield from verdict.versions
+
+
+def _ascii(line: str) -> str:
+    """Return a line in plain ASCII, with its columns."""
+    return re.sub(r"\S+", lambda word: plain_ascii(word[0]), line).rstrip()
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _indented(text: str) -> list[str]:
+    return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _table(changes: Sequence[MeasureChange]) -> list[str]:
+    """Return a table as changelogs have it: a row for each measure and cell."""
+    rows = [f"{'':30} {'before':>9} {'after':>9}  {'change':>7}  where"]
+    for change in changes:
+        name = f"{change.measure}{'*' if change.simulated else ''} ({change.unit})"
+        percent = "from 0" if change.percent is None else f"{change.percent:+.0f}%"
+        means = f"{figure(change.before):>9} {figure(change.after):>9}"
+        row = f"{name[:30]:30} {means}  {percent:>7}"
+        where = f"{change.machine}, {change.load}"
+        if len(row) + 2 + len(where) <= WIDTH:
+            rows.append(f"{row}  {where}")
+        else:
+            rows += [row, f"{where:>{WIDTH}}"]
+        if change.interval is not None:
+            low, high = (f"{'+' if end >= 0 else ''}{figure(end)}" for end in change.interval)
+            rows.append(f"{'':18}95% interval of the difference: {low} .. {high}")
+    return rows
+
+
+def _table_note(changes: Sequence[MeasureChange]) -> str:
+    fewest = min(change.runs for change in changes)
+    star = " * times are simulated." if any(change.simulated for change in changes) else ""
+    return (
+        f"Means of {fewest} or more runs of each kernel with other seeds than those that suggested"
+        f" the measure (rank sum test, corrected for all of them).{star}"
+    )
+
+
+def _case(case: FoundCase) -> list[str]:
+    size = f"{counted(case.nodes, 'node')}, {case.cpus} CPUs, {counted(case.tasks, 'task')}"
+    before, after = (sum(side) / len(side) for side in (case.before, case.after))
+    text = f"The smallest case that I found ({size}): {case.sentence}."
+    means = f"{case.prop}: {figure(before)} before, {figure(after)} after (more is worse)."
+    return [*_wrapped(text), *_wrapped(means), "", f"  $ numalab run {case.file}"]
