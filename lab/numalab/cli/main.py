@@ -39,6 +39,7 @@ COMMANDS = {
     "init": ("study", "Create a lab folder with an example study."),
     "trace": ("results", "Measure a trace.dat file."),
     "measures": ("inputs", "List the measures and their definitions."),
+    "reach": ("study", "Map the lines that the lab's loads reach; choose loads for a patch."),
     "boot": ("guest", "Run a command in a guest."),
     "shell": ("guest", "Open a shell in a guest."),
     "place": ("guest", "Predict the placement of a guest on a host."),
