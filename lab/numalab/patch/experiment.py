@@ -21,6 +21,7 @@ from numalab.statistics.sequential import (
     share_of_look,
 )
 from numalab.study.plan import select
+from numalab.units import counted
 
 Tell = Callable[[str], None]
 
@@ -92,7 +93,7 @@ class Conductor:
             if not waiting:
                 break
             if not look:
-                self.tell(f"{len(waiting)} measures seem to differ; fresh runs decide")
+                self.tell(f"{counted(len(waiting), 'measure')} may differ; fresh runs decide")
             seeds = range(screened + 1, screened + count + 1)
             cells = dict.fromkeys(candidate.cell for candidate in waiting)
             fresh = [
@@ -138,8 +139,10 @@ class Conductor:
         plan = self.study.plan
         fresh = tuple(run for run in runs if run.seed not in plan.study.seeds)
         if fresh:
+            finished = self.study.results.finished()
+            done = (run for run in plan.runs if run.id in finished)
             remark = AddedRemark(first=max(plan.study.seeds), level=LEVEL, looks=LOOKS)
-            chosen = select(plan, (*plan.runs, *fresh), remark)
+            chosen = select(plan, (*done, *fresh), remark)
         else:
             chosen = select(plan, runs)
         if not missing_tasks(study := replace(self.study, plan=chosen)):

@@ -28,13 +28,14 @@ from numalab.reach.counting import read_reach
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
 from numalab.reach.prepare import prepare_reach
+from numalab.report.build.publish import publish
+from numalab.report.build.study import gather
 from numalab.results.layout import Results
 from numalab.results.plan import texts
 from numalab.source.changes import FileChange
 from numalab.workload.workload_files import shaker
 
-_SCREEN, _DECIDE = 0.45, 0.7  # of the budget, from its start; the hunt takes the rest
-VERDICT_FILE = "verdict.txt"
+_SCREEN, _DECIDE = 0.55, 0.75  # of the budget, from its start; the hunt takes the rest
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,10 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
 
 
 def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:
-    write_text(study.results.path / VERDICT_FILE, render_verdict(verdict))
+    write_text(study.results.verdict, render_verdict(verdict))
+    if study.results.finished():
+        outcome = gather(study.results)
+        publish(replace(outcome, commands=(verdict.command,)), study.results)
     return Judged(verdict, study.results)
 
 

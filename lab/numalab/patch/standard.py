@@ -13,14 +13,8 @@ from numalab.workload.workload_files import shaker
 BASELINE, PATCHED = "baseline", "patched"
 # Two large nodes, four nodes in a ring, and eight that are unevenly linked.
 MACHINES = ("full-2", "ring-4", "opteron-8")
-LOADS = ("hogs", "few-hogs", "sleepers", "wake-ups", "forks", "memory-users", "mixed-server")
-# Uses of a workload with other parameters than its own, by label.
-_USES = {
-    "few-hogs": WorkloadUse(
-        name="hogs", label="few-hogs", parameters={"count": "max(1, machine.cpus // 2)"}
-    )
-}
-SCREENED = 4  # runs of each kernel in each cell, before any is added
+LOADS = ("hogs", "sleepers", "wake-ups", "forks", "memory-users", "mixed-server")
+SCREENED = 3  # runs of each kernel in each cell, before any is added
 
 
 @dataclass(frozen=True)
@@ -50,9 +44,7 @@ def plan_experiment(experiment: Experiment, path: Path) -> Plan:
             BASELINE: Variant(kernel=experiment.baseline.name),
             PATCHED: Variant(kernel=experiment.patched.name),
         },
-        workloads=tuple(
-            _USES.get(name) or WorkloadUse(name=name, label=name) for name in experiment.loads
-        ),
+        workloads=tuple(WorkloadUse(name=name, label=name) for name in experiment.loads),
         capture={"sets": ["sched", "numa"]},
     )
     plan = make_plan(study, path, kernels=experiment.kernels)

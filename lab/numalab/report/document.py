@@ -268,7 +268,7 @@ class StudyResults:
     """The report of a study: the reports of its cells, and the planned cells without a report.
 
     Both are in the order of the plan. `commands` repeat the study. `reach` has the executions of
-    changed lines, if they were counted.
+    changed lines, if they were counted. `verdict` is the text of the verdict on a patch, or empty.
     """
 
     study: str
@@ -278,6 +278,7 @@ class StudyResults:
     reports: Annotated[tuple[CellReport, ...], Field(serialization_alias="cells")]
     unreported: NotInJson[tuple[UnreportedCell, ...]] = ()
     reach: NotInJson[PatchReach | None] = None
+    verdict: NotInJson[str] = ""
 
     @classmethod
     def of(cls, *reports: CellReport) -> "StudyResults":

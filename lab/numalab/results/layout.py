@@ -28,6 +28,8 @@ class Results:
     """The report for a browser."""
     changelog = FileIn("changelog.txt")
     """The report for a mail or a commit message."""
+    verdict = FileIn("verdict.txt")
+    """The verdict of `numalab patch`, which reports show first."""
     reach_page = FileIn("reach.html")
     """The patch with the executions of each line."""
     reach = FileIn("reach.json")

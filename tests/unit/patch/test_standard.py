@@ -30,10 +30,10 @@ def test_loads_start_from_a_state_that_the_seed_decides() -> None:
         assert {path.name for path in bound.programs} == {"hunt.c", "numalab-shake.c"}
 
 
-def test_few_hogs_leave_half_of_the_cpus_idle() -> None:
-    plan = plan_experiment(experiment(machines=["ring-4"], loads=["few-hogs"]), Path("x.toml"))
+def test_hogs_leave_a_quarter_of_the_cpus_idle() -> None:
+    plan = plan_experiment(experiment(machines=["ring-4"], loads=["hogs"]), Path("x.toml"))
     (bound,) = plan.workloads.values()
-    assert bound.argv[-1] == "time ms=2000;hog n=4 start=0-1 cpus=0-7"
+    assert bound.argv[-1] == "time ms=2000;hog n=6 start=0-1 cpus=0-7"
 
 
 def test_workload_that_does_not_fit_one_machine_is_left_out_there() -> None:

@@ -115,6 +115,8 @@ def command(
         say(f"{kernel.patched.name}: results in {shown(study.results.path)}")
         judged = judge(request, study, listener)
     _write(judged.verdict, reply, junit, annotations)
+    if judged.results.html.exists():
+        say(f"page: {shown(judged.results.html.absolute())}")
     emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
     if judged.verdict.exit_code:
         raise typer.Exit(judged.verdict.exit_code)

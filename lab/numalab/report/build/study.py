@@ -5,6 +5,7 @@ from dataclasses import replace
 from shlex import quote
 
 from numalab.errors import UserError
+from numalab.files import read_bounded
 from numalab.measure import MeasureInfo
 from numalab.reach.counting import read_reach
 from numalab.reach.merge import merged
@@ -16,7 +17,7 @@ from numalab.report.build.verdicts import family_size, judge
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
 from numalab.report.differences import MeasureDifference, compared
-from numalab.report.formatting import differences_verdict
+from numalab.report.formatting import differences_verdict, printable
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
 from numalab.results.layout import Results
@@ -36,6 +37,9 @@ from numalab.study.stored import stored_study, stored_topology
 from numalab.units import runs_of
 
 MOST_TEXTS = 6  # claims that a list quotes
+
+_MOST_OF_VERDICT = 64 << 10  # bytes
+_EACH_ALONE = "The tables below test each cell alone, so some measures differ by chance."
 
 
 def gather(results: Results, errors: Mapping[str, str] | None = None) -> document.StudyResults:
@@ -73,7 +77,17 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         reports=tuple(reports),
         unreported=tuple(unreported),
         reach=_reach(stored),
+        verdict=_patch_verdict(results),
     )
+
+
+def _patch_verdict(results: Results) -> str:
+    """Return the stored verdict on a patch without control characters; empty for other studies."""
+    if not results.verdict.exists():
+        return ""
+    data = read_bounded(results.verdict, _MOST_OF_VERDICT)
+    lines = [printable(line) for line in data.decode("utf-8", "replace").splitlines()]
+    return "\n".join([*lines, _EACH_ALONE])
 
 
 def _reach(stored: Iterable[StoredRun]) -> PatchReach | None:

@@ -68,9 +68,9 @@ def render_first(study: StudyResults) -> list[RenderableType]:
         if not claim.holds
     ]
     first, *causes = unfinished_lines(study, FEWER_CAUSES if broken else MOST_CAUSES) or [""]
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(f"{study.verdict}\n")] if study.verdict else []
     if first:
-        parts = [_line(study.study, first, "bold dark_orange"), *render_lines(causes)]
+        parts += [_line(study.study, first, "bold dark_orange"), *render_lines(causes)]
     if broken and study.cells > 1:
         title = f"{len(broken)} claims do not hold" if len(broken) > 1 else "1 claim does not hold"
         parts += [Text(title, "bold dark_orange")]

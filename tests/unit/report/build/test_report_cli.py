@@ -73,3 +73,11 @@ def test_a_plug_in_adds_a_format_with_one_file(
     (lab / "plugins" / "verdicts.py").write_text(PLUGIN)
     monkeypatch.setenv("NUMALAB_PATH", str(lab))
     assert report(copied, "--format", "verdicts").stdout.startswith("Seen in all 6 runs")
+
+
+def test_verdict_on_a_patch_comes_first(copied: Path) -> None:
+    (copied / "verdict.txt").write_text("verdict    no \x1b[31mchange found\n")
+    text = report(copied).stdout
+    assert text.startswith("verdict    no ")
+    assert "\x1b" not in text
+    assert "The tables below test each cell alone" in text
