@@ -9,6 +9,7 @@ from numalab.reach.text import branch_text
 
 Tone = Literal["reached", "missed", "silent"]
 _MOST_BRANCHES = 3
+_TAB = 8
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
         number=line.number,
         count=f"{line.executions:,}" if line.executions else _silence(line),
         details="; ".join(details),
-        text=line.text,
+        text=line.text.expandtabs(_TAB),
         tone=tones.get(line.state, "silent"),
         begins=begins,
     )

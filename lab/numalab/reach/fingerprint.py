@@ -18,7 +18,10 @@ _COMMENT = re.compile(r"\s+#.*")
 _SHIFTING = re.compile(r"^(\.(?:rodata\.str|text|init\.text|exit\.text)[\w.]*)[+-]0x[0-9a-f]+")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
 _PADDING = re.compile(r"(data16 |cs )*(nop\w*|xchg +%ax,%ax)\b.*")
+_NUMBER = re.compile(r"\.\d+$")
 _SECTION = re.compile(r"RELOCATION RECORDS FOR \[(.+)\]:")
+# Names of functions, which the compiler writes.
+_NO_VALUE = ("__func__", "__already_done")
 # Line numbers, and tables of addresses in code.
 _NO_DATA = ("__bug_table", "__jump_table", "__ex_table", ".altinstructions", ".smp_locks",
             ".orc_unwind", "__mcount_loc", ".static_call_sites", ".retpoline_sites",
@@ -27,11 +30,25 @@ _NO_DATA = ("__bug_table", "__jump_table", "__ex_table", ".altinstructions", ".s
 
 
 @dataclass(frozen=True)
+class Variable:
+    """A variable in a section of data."""
+
+    name: str
+    section: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Fingerprint:
-    """The digests of an object's functions and of its sections of data."""
+    """The digests of an object's functions, of its sections of data, and of its variables.
+
+    Local variables of one name (`count.1`, `count.2`) are listed together.
+    """
 
     functions: Mapping[str, str]
     data: Mapping[str, str]
+    variables: Mapping[str, tuple[str, ...]]
 
 
 def parse_listing(text: str) -> Mapping[str, tuple[str, ...]]:
@@ -75,24 +92,37 @@ def _unpadded(code: list[str]) -> Iterator[str]:
 
 
 def fingerprint(
-    functions: Mapping[str, tuple[str, ...]], data: Mapping[str, bytes], relocations: str
+    functions: Mapping[str, tuple[str, ...]],
+    data: Mapping[str, bytes],
+    relocations: str,
+    variables: Iterable[Variable] = (),
 ) -> Fingerprint:
     """Hash functions and data; `relocations` is of `objdump --reloc`."""
-    moved: dict[str, list[str]] = {}
+    moved: dict[str, list[tuple[int, str]]] = {}
     section = ""
     for line in relocations.splitlines():
         if match := _SECTION.fullmatch(line):
             section = match[1]
         elif " R_X86_64_" in line:
             place, kind, value = line.split(maxsplit=2)
-            moved.setdefault(section, []).append(f"{place} {kind} {_steady(value)}")
+            moved.setdefault(section, []).append((int(place, 16), f"{kind} {_steady(value)}"))
+    contents: dict[str, list[str]] = {}
+    for variable in variables:
+        begin, end = variable.address, variable.address + variable.size
+        own = data.get(variable.section, b"")[begin:end]
+        values = [
+            (at - begin, text) for at, text in moved.get(variable.section, ()) if begin <= at < end
+        ]
+        name = _NUMBER.sub("", variable.name)
+        contents.setdefault(name, []).append(_digest(own + repr(values).encode()))
     return Fingerprint(
         {name: _digest("\n".join(code).encode()) for name, code in functions.items()},
         {
-            name: _digest(content + "\n".join(moved.get(name, [])).encode())
+            name: _digest(content + repr(moved.get(name, [])).encode())
             for name, content in data.items()
             if not name.startswith(_NO_DATA)
         },
+        {name: tuple(sorted(digests)) for name, digests in contents.items()},
     )
 
 
@@ -110,3 +140,14 @@ def changed_data(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
     """Return the sections of data that differ."""
     names = {**before.data, **after.data}
     return tuple(name for name in names if before.data.get(name) != after.data.get(name))
+
+
+def changed_variables(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return the variables of both kernels whose initial value differs; new ones are left out."""
+    return tuple(
+        name
+        for name, digests in before.variables.items()
+        if name in after.variables
+        and name not in _NO_VALUE
+        and not set(digests) <= set(after.variables[name])
+    )

@@ -24,7 +24,7 @@ from numalab.kernel.kernel_build import ENVIRONMENT, BuildFolder, build_lock, op
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.process import run
 from numalab.progress import Progress, no_progress
-from numalab.reach.fingerprint import Fingerprint, fingerprint, parse_listing
+from numalab.reach.fingerprint import Fingerprint, Variable, fingerprint, parse_listing
 from numalab.reach.lines import Code
 from numalab.reach.listing import (
     Symbol,
@@ -35,7 +35,7 @@ from numalab.reach.listing import (
     section_bases,
 )
 
-FORMAT = 1  # raise it when the content of an entry changes
+FORMAT = 2  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
@@ -234,6 +234,11 @@ def _compile(
             parse_listing(_objdump([*option, "--reloc"], target)),
             {section: _bytes(target, section) for section in data},
             _objdump(["--reloc"], target),
+            [
+                Variable(symbol.name, sections[symbol.section][0], symbol.address, symbol.size)
+                for symbol in symbols
+                if symbol.kind == "OBJECT" and symbol.section in sections
+            ],
         ),
         folder=str(out),
         tree=str(tree),

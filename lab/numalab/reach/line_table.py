@@ -49,7 +49,8 @@ class TableFunction:
 class LineTable:
     """What a guest with one kernel has to count for one patch.
 
-    `jiffies` is the address of jiffies_64, `hz` the ticks a second.
+    `jiffies` is the address of jiffies_64, `hz` the ticks a second. `data`: the patch also changes
+    initial data.
     """
 
     series: str
@@ -61,6 +62,7 @@ class LineTable:
     jiffies: int
     hz: int
     notes: tuple[str, ...] = ()
+    data: bool = False
 
     @property
     def addresses(self) -> Iterator[int]:
@@ -157,6 +159,7 @@ def run_reach(table: LineTable, counts: Counts) -> RunReach:
         kernel=table.kernel,
         side=table.side,
         code=table.change,
+        data=table.data,
         lines=tuple(_line_reach(line, table, counts, totals) for line in table.lines),
         functions=tuple(
             FunctionReach(

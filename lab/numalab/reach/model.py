@@ -10,7 +10,7 @@ LineKind = Literal["added", "removed", "context"]
 
 
 class LineState(StrEnum):
-    """Whether a line ran, or why it cannot run."""
+    """Whether a line ran, or why it has no count."""
 
     REACHED = "reached"
     NOT_REACHED = "not reached"
@@ -35,6 +35,7 @@ class Reached(StrEnum):
     PARTLY = "partly reached"
     NOT = "not reached"
     NO_CODE = "no code"
+    UNKNOWN = "unknown"  # no counted line ran, but other changes may have an effect
 
 
 class _Record(BaseModel):
@@ -98,6 +99,7 @@ class RunReach(_Record):
     kernel: str
     side: Side
     code: CodeChange
+    data: bool = False  # whether initial data differs, too
     since: Literal["boot", "start"] = "boot"
     runs: int = 1
     lines: tuple[LineReach, ...] = ()
@@ -137,14 +139,15 @@ class PatchReach(_Record):
 
     @property
     def verdict(self) -> Reached:
-        """Whether the changed code ran; of code without lines, the functions decide."""
-        if self.code is CodeChange.LINES and self.changed:
-            ran = [line.state is LineState.REACHED for line in self.changed]
-        elif self.code is CodeChange.FUNCTIONS or self.code is CodeChange.LINES:
-            sides = [side for side in (self.patched, self.baseline) if side]
-            ran = [function.executions > 0 for side in sides for function in side.functions]
-        else:
+        """Whether the changed code ran: lines, and functions that differ without them."""
+        if self.code in (CodeChange.NONE, CodeChange.DATA):
             return Reached.NO_CODE
-        if not any(ran):
-            return Reached.NOT
-        return Reached.ALL if all(ran) else Reached.PARTLY
+        sides = [side for side in (self.patched, self.baseline) if side]
+        lines = [line.state is LineState.REACHED for line in self.changed]
+        functions = [item.executions > 0 for side in sides for item in side.functions]
+        if any(lines) or any(functions):
+            return Reached.ALL if all(lines or functions) else Reached.PARTLY
+        unknown = any(line.state is LineState.UNKNOWN for side in sides for line in side.lines)
+        if unknown or any(side.data for side in sides) or not (lines or functions):
+            return Reached.UNKNOWN
+        return Reached.NOT

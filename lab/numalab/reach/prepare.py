@@ -10,7 +10,7 @@ from numalab.kernel.kernel_specs import KernelSpec, without_last_series
 from numalab.kernel.patch_base import files_of
 from numalab.kernel.patch_series import find_series, with_series
 from numalab.progress import Progress, no_progress
-from numalab.reach.fingerprint import changed_data, changed_functions
+from numalab.reach.fingerprint import changed_data, changed_functions, changed_variables
 from numalab.reach.kernel_code_artifact import KernelCode, ObjectText, kernel_code
 from numalab.reach.line_table import LineTable, TableFunction, TableLine, table_lines
 from numalab.reach.model import CodeChange, LineState, Side
@@ -65,6 +65,8 @@ def prepare_reach(
     change = _code_change(lines, differing, before, after)
     changed = [line for own in lines.values() for line in own if line.kind != "context"]
     covered = {name for line in changed if line.code for name in line.code.functions}
+    pairs = _pairs(before, after)
+    data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
     tables = {}
     for side in sides:
         config = _config(side.kernel)
@@ -79,6 +81,7 @@ def prepare_reach(
             jiffies=code.jiffies,
             hz=int(config.get("HZ", "250")),
             notes=tuple(_notes(code)),
+            data=data,
         )
     return ReachPlan(series, change, tables)
 
@@ -164,12 +167,12 @@ def _code_change(
     pairs = list(_pairs(before, after))
     same_objects = len(pairs) == len(before.objects) == len(after.objects)
     same_code = same_objects and not any(differing.values())
-    data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)
     changed = [line for side in lines.values() for line in side if line.kind != "context"]
     if any(line.code or line.state is LineState.UNKNOWN for line in changed) and not same_code:
         return CodeChange.LINES
     if not same_code:
         return CodeChange.FUNCTIONS
+    data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)
     return CodeChange.DATA if data else CodeChange.NONE
 
 
@@ -177,7 +180,7 @@ def _entries(
     code: KernelCode, differing: Mapping[str, tuple[str, ...]], covered: set[str]
 ) -> Iterable[TableFunction]:
     """Return the functions whose code differs although none of their lines changed."""
-    for item in code.objects:
+    for item in (item for item in code.objects if not item.reason):
         starts: dict[str, int] = {}
         for instruction in item.code.instructions:
             starts.setdefault(instruction.function, instruction.address)

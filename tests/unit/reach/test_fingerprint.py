@@ -2,8 +2,10 @@
 
 from numalab.reach.fingerprint import (
     Fingerprint,
+    Variable,
     changed_data,
     changed_functions,
+    changed_variables,
     fingerprint,
     parse_listing,
 )
@@ -36,6 +38,17 @@ def test_line_numbers_places_strings_and_padding_do_not_count() -> None:
 
 def test_a_constant_counts() -> None:
     assert changed_functions(digests(), digests(add=10)) == ("check",)
+
+
+def test_a_variable_counts_where_its_value_differs() -> None:
+    def value(*variables: tuple[str, int]) -> Fingerprint:
+        data = b"".join(number.to_bytes(4, "little") for _, number in variables)
+        named = [Variable(name, ".data", 4 * at, 4) for at, (name, _) in enumerate(variables)]
+        return fingerprint({}, {".data": data}, "", named)
+
+    before = value(("slice", 3), ("flag.1", 0))
+    assert changed_variables(before, value(("new", 1), ("slice", 3), ("flag.7", 0))) == ()
+    assert changed_variables(before, value(("slice", 4), ("flag.1", 0))) == ("slice",)
 
 
 def test_data_counts_with_its_relocations() -> None:
