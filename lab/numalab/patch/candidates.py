@@ -18,7 +18,7 @@ Went = Literal["improved", "regressed", "changed"]
 LEAST_PERCENT = 10.0  # of the larger mean: smaller changes are not reported
 _LEAST_POINTS = 2.0  # of measures in percent
 _LEAST_COUNT = 1.0  # of measures that are whole numbers
-_MOST, _MOST_IN_CELL = 12, 3  # candidates: each more makes the others need more runs
+_MOST, _MOST_IN_CELL = 8, 2  # candidates: each more makes the others need more runs
 _CLEAR = 1.3  # differences by the half width of their 95 % interval
 # The number of a CPU or a node is arbitrary: a task that moves elsewhere is no change. Counters of
 # allocations depend on the memory that the boot left, which the seed hardly changes.
@@ -86,7 +86,7 @@ def sample(runs: Iterable[StoredRun], cell: Cell, measure: str) -> FreshSample:
 
 
 def find_candidates(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> tuple[Candidate, ...]:
-    """Return the measures that seem to differ most, at most 12, and 3 of a cell.
+    """Return the measures that seem to differ most, at most 8, and 2 of a cell.
 
     Measures with a better direction come first. This is a choice and no test: only fresh runs
     decide (`numalab.statistics.sequential`).

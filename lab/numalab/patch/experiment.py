@@ -98,8 +98,8 @@ class Conductor:
             cells = dict.fromkeys(candidate.cell for candidate in waiting)
             fresh = [
                 planned_run(cell, variant, seed)
+                for cell in cells  # the clearest first: time may end
                 for seed in seeds
-                for cell in cells
                 for variant in self.study.plan.study.variants
             ]
             failures |= self._execute(fresh, self.decide_until)

@@ -20,7 +20,14 @@ from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
 from numalab.patch.standard import Experiment, plan_experiment
 from numalab.patch.text import render_verdict
-from numalab.patch.verdict import PatchVerdict, changes_of, lost_of, unchanged_of, word_of
+from numalab.patch.verdict import (
+    PatchVerdict,
+    changes_of,
+    lost_of,
+    unchanged_of,
+    undecided_of,
+    word_of,
+)
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
@@ -218,7 +225,8 @@ def _judged(
     changes, lost = changes_of(outcome), lost_of(outcome)
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     judged_cells = max((row.cells for row in unchanged), default=0)
-    word = word_of(changes, lost, hunted, judged_cells=judged_cells)
+    undecided = undecided_of(outcome)
+    word = word_of(changes, lost, hunted, judged_cells=judged_cells, undecided=undecided)
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
         word, changes = "not reached", ()  # what did not run did not change anything
     return replace(
@@ -230,6 +238,7 @@ def _judged(
         hunt=hunted,
         runs=len(outcome.runs),
         time_over=outcome.time_over,
+        undecided=undecided,
         reach=reach,
     )
 

@@ -20,7 +20,7 @@ _HEADLINES: dict[Word, str] = {
     "no change found": "no change found",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
-    "undecided": "undecided: the time was over before enough runs had finished",
+    "undecided": "undecided: the time was over; the same command continues",
 }
 _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}
 
@@ -53,6 +53,10 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
             yield [title, *map(change_line, changes[:_MOST_OF_A_KIND]), *rest]
     if verdict.hunt.case is not None:
         yield ["CASE", *case_lines(verdict.hunt.case)]
+    if verdict.undecided:
+        rest = [f"and {len(verdict.undecided) - 3} more"] if len(verdict.undecided) > 3 else []
+        names = "; ".join([*verdict.undecided[:3], *rest])
+        yield [f"UNDECIDED (the same command adds runs)  {names}"]
     if verdict.unchanged:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
         yield [unchanged_line(row) for row in verdict.unchanged[:4]]

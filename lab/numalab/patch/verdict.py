@@ -28,6 +28,7 @@ HEADLINES = (
     "numa_local_faults",
     "task_node_migrations",
 )
+_CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
 _FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
 _FEWEST_LOST = 2  # runs of the patched kernel that are lost, and none of the baseline
 
@@ -100,6 +101,7 @@ class PatchVerdict:
     cells: int = 0
     runs: int = 0
     time_over: bool = False
+    undecided: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
     command: str = ""
@@ -193,6 +195,7 @@ def word_of(
     hunt: HuntOutcome,
     *,
     judged_cells: int,
+    undecided: Sequence[str] = (),
 ) -> Word:
     """Return the verdict in a word; a regression counts more than an improvement."""
     kinds = {change.went for change in changes}
@@ -202,4 +205,16 @@ def word_of(
         return "improved"
     if "changed" in kinds:
         return "changed"
-    return "no change found" if judged_cells else "undecided"
+    return "no change found" if judged_cells and not undecided else "undecided"
+
+
+def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:
+    """Return the measures that may differ, and for which the time was over."""
+    if not outcome.time_over:
+        return ()
+    return tuple(
+        f"{decided.candidate.info.name} in {decided.candidate.cell}"
+        for decided in outcome.decided
+        if decided.decision is None
+        or (not decided.decision.shown and decided.decision.p_value < _CLOSE)
+    )

@@ -25,6 +25,7 @@ from numalab.patch.verdict import (
     changes_of,
     lost_of,
     unchanged_of,
+    undecided_of,
     word_of,
 )
 from numalab.report.formats.annotations import render_code_quality, render_github
@@ -216,3 +217,11 @@ def test_annotations_are_beside_the_changed_line() -> None:
     )
     (issue, _) = json.loads(render_code_quality(patch_problems(whole())))
     assert issue["location"] == {"path": "kernel/sched/fair.c", "lines": {"begin": 1437}}
+
+
+def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
+    decided = outcome(runs([10, 11, 9, 10], [40, 41, 39, 42]), shown=False)
+    assert undecided_of(decided) == ()
+    names = undecided_of(replace(decided, time_over=True))
+    assert names == ("m in ring-2, w",)
+    assert word_of((), None, HuntOutcome(), judged_cells=3, undecided=names) == "undecided"
