@@ -17,21 +17,31 @@ from numalab.reach.model import (
 def merged(runs: Iterable[tuple[str, RunReach]]) -> PatchReach:
     """Return the reach of all runs; each comes with the label of its cell ("" for none).
 
-    The runs are of left patch: ValueError for none.
+    Runs that counted other lines than the last one of their kernel are left out: their patch was
+    another version. Raises ValueError without a run.
     """
     sides: dict[Side, list[RunReach]] = {}
     for label, run in runs:
         sides.setdefault(run.side, []).append(_labelled(run, label))
     if not sides:
         raise ValueError("no run to sum")
-    first = next(iter(sides.values()))[0]
-    totals = {side: reduce(_sum, group) for side, group in sides.items()}
+    first = next(iter(sides.values()))[-1]
+    totals = {
+        side: reduce(_sum, [run for run in group if _counted(run) == _counted(group[-1])])
+        for side, group in sides.items()
+    }
     return PatchReach(
         series=first.series,
         code=first.code,
         baseline=totals.get("baseline"),
         patched=totals.get("patched"),
     )
+
+
+def _counted(run: RunReach) -> list[tuple[object, ...]]:
+    """Return what a run counted: lines with their branches, and functions."""
+    lines = [(line.file, line.number, line.text, len(line.branches)) for line in run.lines]
+    return [*lines, *((item.file, item.name) for item in run.functions)]
 
 
 def _labelled(run: RunReach, label: str) -> RunReach:

@@ -78,6 +78,14 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     assert verdict_text(reach) == "x: partly reached, 1 of 2 changed lines with code ran"
 
 
+def test_runs_of_an_older_version_of_the_patch_are_left_out() -> None:
+    run = run_reach(table(), counts())
+    older = run.model_copy(update={"lines": run.lines[:1]})
+    reach = merged([("a", older), ("b", run)])
+    assert reach.patched is not None
+    assert (reach.patched.runs, len(reach.patched.lines)) == (1, 3)
+
+
 def test_a_patch_of_which_nothing_ran_is_not_reached() -> None:
     reach = merged([("", run_reach(table(), Counts({}, {})))])
     assert reach.verdict is Reached.NOT
