@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md",
          "kernel-configs/series/*/README.md", "reports/examples/README.md",
          "workloads/README.md", "kernel-configs/README.md", "images/README.md")  # fmt: skip
-FILES = ("docs/site/site.css", "docs/img/**/*.svg", "docs/results/*.svg",
+FILES = ("docs/site/site.css", "docs/img/**/*.svg", "docs/img/*.png", "docs/results/*.svg",
          "docs/results/*.jsonl", "docs/*.json", "LICENSE",
          "reports/examples/*/changelog.txt", "studies/experiments/**/*.*",
          "reports/examples/group-construction/picture.png")  # fmt: skip

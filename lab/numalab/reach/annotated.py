@@ -75,7 +75,8 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
         LineState.REACHED: "reached",
         LineState.NOT_REACHED: "missed",
     }
-    details = [line.reason] if line.reason else []
+    is_silent = line.kind == "context" and line.state is LineState.NO_CODE
+    details = [line.reason] if line.reason and not is_silent else []
     if line.first_s is not None:
         details.append(f"first after {line.first_s:.2f} s")
     if line.cpus:
