@@ -23,6 +23,8 @@ _TAB = 4
 def verdict_text(reach: PatchReach) -> str:
     """Return the verdict on one line."""
     code, changed = reach.code, reach.changed
+    if code is CodeChange.NONE and any(line.kind != "context" for line in changed):
+        return f"{reach.series}: the change compiles to the same code in both kernels"
     if code is CodeChange.NONE:
         return f"{reach.series}: no changed line has code; both kernels have the same code"
     if code is CodeChange.DATA:

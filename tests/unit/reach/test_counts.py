@@ -1,5 +1,6 @@
 """The file between numalab and the plugin, and the reach that follows from it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,4 +96,8 @@ def test_a_patch_of_which_nothing_ran_is_not_reached() -> None:
 def test_a_patch_of_a_comment_has_no_code() -> None:
     reach = merged([("", run_reach(table(CodeChange.NONE), Counts({}, {})))])
     assert reach.verdict is Reached.NO_CODE
+    assert "compiles to the same code" in verdict_text(reach)
+    comment = table(CodeChange.NONE)
+    comment = replace(comment, lines=comment.lines[1:2])
+    reach = merged([("", run_reach(comment, Counts({}, {})))])
     assert "no changed line has code" in verdict_text(reach)
