@@ -6,8 +6,10 @@ folder (numalab.places) is imported once, in the order of the names, and adds fu
 plug-in runs with the privileges of the user, so a file that another user can change is not run.
 """
 
+import hashlib
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 import traceback
@@ -202,7 +204,9 @@ def _load(path: Path) -> None:
     if path in _imported:
         return
     _imported.add(path)  # at once: a plug-in may read a registry itself
-    module = ModuleType(f"{_PREFIX}{len(_imported)}_{path.stem}")
+    # The same name in every process, so that workers can unpickle objects of its classes.
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+    module = ModuleType(f"{_PREFIX}{digest}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pydantic look up their module
     try:

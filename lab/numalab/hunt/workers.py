@@ -18,6 +18,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import BOOT_RESULT, BootResult
 from numalab.hunt.property import OF_BOOT, PROPERTIES
 from numalab.places import skip_input
+from numalab.plugins import load_plugins
 
 # Increase it when the judgement of a boot changes: stored results are then not used.
 _JUDGEMENT = "13"
@@ -138,7 +139,11 @@ class _Worker:
 
 
 def _prepare() -> None:
-    """Ignore Ctrl-C, which the parent handles; SIGTERM ends the guest."""
+    """Ignore Ctrl-C, which the parent handles; SIGTERM ends the guest.
+
+    Cases may have shapes of plug-ins, so these are imported before the first one arrives.
+    """
+    load_plugins()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
 

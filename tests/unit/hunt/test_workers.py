@@ -18,6 +18,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
+from numalab.topology.shapes.shape import SHAPES
 from support.hunt_kernels import EndlessKernel, NoKernel
 
 BAD = BootResult((), 1.0, "no QEMU")
@@ -192,3 +193,26 @@ def test_a_boot_ends_with_the_hunt(drawn_case: Case, cache: Path) -> None:
 def test_there_is_a_process_for_each_cpu_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9})
     assert host_jobs() == 3
+
+
+PLUGIN = """
+from numalab.api import Shape, register_shape
+@register_shape("plain")
+class Plain(Shape):
+    'Nodes without links.'
+    def links(self, nodes):
+        return ()
+"""
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_a_worker_receives_machines_with_the_shape_of_a_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "broken.py").write_text("1 / 0")
+    (tmp_path / "plugins" / "shapes.py").write_text(PLUGIN)
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    shape = SHAPES.find("plain")(kind="plain", distances=(10, 20))
+    with workers(Store(tmp_path), 1, lambda *_: None) as crew:
+        assert crew.pool.apply_async(repr, (shape,)).get(timeout=60) == repr(shape)

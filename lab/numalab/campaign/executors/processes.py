@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from numalab.campaign.schedule import Capacity
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError
-from numalab.plugins import Registry
+from numalab.plugins import Registry, load_plugins
 
 # Not fork: the child would inherit the locks of libvirt's and polars' threads, but no threads.
 _CONTEXT = get_context("spawn")
@@ -229,6 +229,7 @@ def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.handle)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
+    load_plugins()  # a task may have a shape of a plug-in
 
     def report(text: str) -> None:
         with suppress(OSError):  # the parent is gone; `_watch` ends the run
