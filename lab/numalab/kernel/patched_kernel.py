@@ -96,9 +96,14 @@ def find_kernel(text: str, tell: Progress = no_progress) -> KernelSpec:
 
 
 def list_all_kernels() -> dict[str, KernelSpec]:
-    """Return the kernels of kernels.toml and of saved patches; broken ones are left out."""
-    kernels = list_kernels()
+    """Return the kernels of kernels.toml and of saved patches; broken ones are left out.
+
+    So are patches with the name of a series that only another lab folder has.
+    """
+    kernels, names = list_kernels(), set(list_series())
     for saved in saved_patches():
+        if not saved.is_copy and saved.series not in names:
+            continue
         try:
             kernels.setdefault(saved.kernel, _saved_kernel(saved, find_kernel(saved.base)))
         except UserError as error:
