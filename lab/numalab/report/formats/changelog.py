@@ -1,8 +1,8 @@
 """`changelog.txt`: the before/after tables that kernel changelogs use, ready for a mail.
 
-Plain ASCII, at most 75 columns and `MOST_LINES` lines; the shapes are those of
-`numalab.report.tables`. Several cells share one header, one table of times and one of means, and
-each has its own blocks of counts.
+Plain ASCII in at most 75 columns; the shapes are those of `numalab.report.tables`. Several cells
+share one header, one table of times and one of means, and each has its own blocks of counts. They
+fit `MOST_LINES` lines; a text about one cell has all its tables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,8 +41,9 @@ def render_changelog(study: StudyResults) -> str:
     """Render a study as text for a changelog or a mail, in lines without trailing blanks.
 
     With more than two variants there is one table for each against the first. Cells of different
-    variants have a text each, those that differ most first. Runs without a result come first. The
-    text has at most 120 lines: the least important parts are left out, and named at the end.
+    variants have a text each, those that differ most first. Runs without a result come first. A
+    text about several cells has at most 120 lines: the least important parts are left out, and
+    named at the end.
     """
     order = {cell.cell: place for place, cell in enumerate(study.differences)}
     parts = [ReportPart(tuple(block.split("\n"))) for block in plain_block(study)]
@@ -50,7 +51,10 @@ def render_changelog(study: StudyResults) -> str:
     for number, group in enumerate(cell_tables.alike(study.reports)):
         reports = sorted(group, key=lambda report: order[report.cell])
         parts += [ReportPart(("", ""))] * (number > 0) + [*_parts(reports, title)]
-    lines = fit(parts, MOST_LINES, _left_out)
+    if len(study.reports) > 1:
+        lines = fit(parts, MOST_LINES, _left_out)
+    else:
+        lines = [line for part in parts for line in part.lines]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
