@@ -168,7 +168,7 @@ def main() -> None:
         built = SimpleNamespace(digest="0" * 32)
         builds = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
         return SimpleNamespace(kernel=spec, choice=choice, wall=9.0, builds=builds,
-                               selected=frozenset())  # fmt: skip
+                               selected=frozenset(), reach=None)  # fmt: skip
 
     def benches(specs: Any, *_: object, **__: object) -> list[Any]:
         return [bench(spec) for spec in specs]
