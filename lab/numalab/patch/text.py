@@ -111,7 +111,7 @@ def case_lines(case: FoundCase) -> list[str]:
     means = " to ".join(figure(sum(side) / len(side)) for side in (case.before, case.after))
     return [
         f"  {case.prop} {means} on {size}: {case.sentence}",
-        f"  numalab run {quote(str(case.file))}",
+        f"  repeat it: numalab run {quote(str(case.file))}",
     ]
 
 

@@ -173,7 +173,7 @@ def test_text_is_short_and_begins_with_the_verdict() -> None:
     assert len(lines) <= MOST_LINES
     assert lines[0] == "verdict    regression found"
     assert "  m  10 to 40.5 % (+28.5 to +32.5)  ring-2, w" in lines
-    assert "  numalab run c.toml" in lines
+    assert "  repeat it: numalab run c.toml" in lines
 
 
 def whole() -> PatchVerdict:

@@ -1,6 +1,7 @@
 """`numalab patch`."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +26,8 @@ from numalab.units import parse_seconds
 
 Annotations = Literal["github", "gitlab"]
 _CODE_QUALITY = Path("gl-code-quality-report.json")
+_BUDGET = "12m"
+_MODE: ModeName = "icount"
 
 
 def command(
@@ -40,7 +43,7 @@ def command(
     ] = None,
     budget: Annotated[
         str, typer.Option(help="Wall time of experiment and hunt, such as 20m.")
-    ] = "12m",
+    ] = _BUDGET,
     seeds: Annotated[
         int, typer.Option(min=3, max=1000, help="First runs of each kernel in each cell.")
     ] = SCREENED,
@@ -53,7 +56,7 @@ def command(
     ] = None,
     mode: Annotated[
         ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
-    ] = "icount",
+    ] = _MODE,
     jobs: options.Guests = None,
     output: Annotated[
         Path | None,
@@ -99,7 +102,7 @@ def command(
         experiment,
         mode,
         seconds,
-        command=shlex.join(["numalab", "patch", *series]),
+        command=_command(series, base, budget, seeds, topologies, workloads, mode),
         jobs=jobs,
         connection=connection,
         output=output,
@@ -120,6 +123,28 @@ def command(
     emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
     if judged.verdict.exit_code:
         raise typer.Exit(judged.verdict.exit_code)
+
+
+def _command(
+    series: Sequence[str],
+    base: str | None,
+    budget: str,
+    seeds: int,
+    topologies: str | None,
+    workloads: str | None,
+    mode: str,
+) -> str:
+    """Return the command that repeats the experiment, without options that have their default."""
+    options = {
+        "--base": base,
+        "--budget": None if budget == _BUDGET else budget,
+        "--seeds": None if seeds == SCREENED else str(seeds),
+        "--topologies": topologies,
+        "--workloads": workloads,
+        "--mode": None if mode == _MODE else mode,
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return shlex.join(["numalab", "patch", *series, *words])
 
 
 def _write(
