@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from numalab.cli import completion
 from numalab.cli.output import ModeName
 from numalab.cpulist import parse_cpu_order
 from numalab.errors import UserError
@@ -22,10 +23,25 @@ Compilers = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, help="Number of compilers at once; default: CPUs."),
 ]
-Topology = Annotated[str, typer.Argument(help="Name of a topology, or a topology file.")]
+Topology = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a topology, or a topology file.", autocompletion=completion.topologies
+    ),
+]
 Results = Annotated[Path, typer.Argument(help="Folder of results, as printed by `numalab run`.")]
-Kernel = Annotated[str, typer.Option(help="Name of a kernel from `numalab kernel list`.")]
-Image = Annotated[str, typer.Option(help="Name of an image from `numalab image list`.")]
+Kernel = Annotated[
+    str,
+    typer.Option(
+        help="Name of a kernel from `numalab kernel list`.", autocompletion=completion.kernels
+    ),
+]
+Image = Annotated[
+    str,
+    typer.Option(
+        help="Name of an image from `numalab image list`.", autocompletion=completion.images
+    ),
+]
 Cmdline = Annotated[list[str] | None, typer.Option(help="Kernel parameter to add; repeatable.")]
 Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
 Keep = Annotated[Path | None, typer.Option(help="Keep the run directory in this folder.")]
@@ -34,7 +50,10 @@ Reach = Annotated[
     typer.Option(metavar="PATCH", help="Count executions of the changed lines."),
 ]
 Mismatch = Annotated[bool, typer.Option(help="Continue if the guest differs from its topology.")]
-Studies = Annotated[list[str], typer.Argument(help="Names of studies, or study files.")]
+Studies = Annotated[
+    list[str],
+    typer.Argument(help="Names of studies, or study files.", autocompletion=completion.studies),
+]
 Preset = Annotated[str | None, typer.Option(help="Preset of the studies, such as quick or full.")]
 StudyMode = Annotated[ModeName | None, typer.Option(help="Override the mode of the study.")]
 Mode = Annotated[ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.errors import UserError
@@ -39,7 +39,8 @@ def command(
         list[str] | None,
         typer.Option(
             help="Kernel to test (default: debian-6.12). With --replay: repeatable; default: the"
-            " kernels of the case."
+            " kernels of the case.",
+            autocompletion=completion.kernels,
         ),
     ] = None,
     properties: Annotated[

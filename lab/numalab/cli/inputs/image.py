@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.output import emit, picked, progress_lines
 from numalab.errors import UserError
@@ -16,7 +16,9 @@ from numalab.units import format_size
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name from `numalab image list`.")]
+Name = Annotated[
+    str, typer.Argument(help="Name from `numalab image list`.", autocompletion=completion.images)
+]
 
 
 @app.command("list")

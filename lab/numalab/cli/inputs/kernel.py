@@ -9,7 +9,7 @@ from rich.table import Table
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.build import build as build_inputs
 from numalab.campaign.build import choose_mode
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.guest.boot import show_booted
 from numalab.cli.kernel_choice import chosen_kernel, say_bases
 from numalab.cli.output import emit, picked, progress_lines, say
@@ -25,7 +25,9 @@ from numalab.topology.load import load_topology
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name from `numalab kernel list`.")]
+Name = Annotated[
+    str, typer.Argument(help="Name from `numalab kernel list`.", autocompletion=completion.kernels)
+]
 
 
 @app.command("list")
@@ -66,7 +68,8 @@ def show(name: Name, as_json: options.Json = False) -> None:
 @app.command()
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names from `numalab kernel list`.")
+        list[str] | None,
+        typer.Argument(help="Names from `numalab kernel list`.", autocompletion=completion.kernels),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Build every named kernel.")] = False,
     source: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.output import emit, say
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
@@ -36,7 +36,12 @@ app = typer.Typer(no_args_is_help=True)
 MAX_ERRORS = 25  # of each file that `check` shows
 
 Format = Literal["text", "json", "svg", "dot", "xml", "qemu", "vng", "numactl", "toml"]
-Name = Annotated[str, typer.Argument(help="Name from `numalab topology list`, or a file.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name from `numalab topology list`, or a file.", autocompletion=completion.topologies
+    ),
+]
 Kernel = Annotated[str, typer.Option("--kernel-version", help="Kernel version, 5.10 or later.")]
 VendorOption = Annotated[
     Vendor, typer.Option(help="Vendor of guest CPUs: amd (qemu64, max under TCG), zen or intel.")

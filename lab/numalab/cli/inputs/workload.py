@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.output import emit, picked
 from numalab.places import load_usable
 from numalab.topology.load import load_topology
@@ -36,7 +36,12 @@ def list_all(as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Name from `numalab workload list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name from `numalab workload list`.", autocompletion=completion.workloads
+        ),
+    ],
     topology: Annotated[str, typer.Option(help="Topology that sets its values.")] = "ring-4",
     as_json: options.Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from numalab.cli import options
+from numalab.cli import completion, options
 from numalab.cli.live import live_runs
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say, say_waiting
 from numalab.errors import shown
@@ -39,7 +39,10 @@ def command(
     ],
     base: Annotated[
         str | None,
-        typer.Option(help="Baseline kernel; default: the newest that the patch applies to."),
+        typer.Option(
+            help="Baseline kernel; default: the newest that the patch applies to.",
+            autocompletion=completion.kernels,
+        ),
     ] = None,
     budget: Annotated[
         str, typer.Option(help="Wall time of experiment and hunt, such as 20m.")
