@@ -1,6 +1,6 @@
 """The outlook of a study before anything is built: its runs, their cost, and its claims."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
 from numalab.host.read import available_mib
 from numalab.image.image_artifact import built_image
 from numalab.kernel.kernel_build import built_kernel
-from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec, load_kernels
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
 from numalab.results.layout import Results
@@ -24,8 +24,8 @@ from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
-# Measured on 2 CPUs, first build; a second kernel of the same source reuses its tree.
-KERNEL_SECONDS, IMAGE_SECONDS, EMULATOR_SECONDS = 270.0, 60.0, 480.0
+# Measured on 2 CPUs. A kernel that differs only in its series reuses the built tree of the first.
+KERNEL_SECONDS, PATCHED_SECONDS, IMAGE_SECONDS, EMULATOR_SECONDS = 270.0, 15.0, 60.0, 480.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         needs[cell.topology, cell.label] = cpus, memory, cost
     runs = [RunOutlook(run, *needs[run.topology, run.workload]) for run in plan.runs]
     lacks = [f"kernel {name}" for name, spec in plan.kernels.items() if _to_build(spec)]
-    seconds = KERNEL_SECONDS * len(lacks)
+    seconds = _kernel_seconds(plan.kernels.values())
     emulator = emulator_for(chosen, plan.study.machine.emulator)
     if emulator is not None and built_emulator(emulator) is None:
         lacks.append(f"emulator {emulator.name}")
@@ -95,6 +95,27 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     return StudyOutlook(
         plan.name, chosen, reason, tuple(runs), tuple(lacks), seconds, available_mib(), jobs
     )
+
+
+def _kernel_seconds(specs: Iterable[KernelSpec]) -> float:
+    """Return the estimated wall seconds to build the kernels that the cache lacks.
+
+    The first kernel of a source and a configuration takes minutes, all others seconds. Built ones
+    may be of this study or of `kernels.toml`.
+    """
+    lacking = [spec for spec in specs if _to_build(spec)]
+    if not lacking:
+        return 0.0
+    trees = {_tree(spec) for spec in load_kernels().values() if built_kernel(spec) is not None}
+    seconds = 0.0
+    for spec in lacking:
+        seconds += PATCHED_SECONDS if _tree(spec) in trees else KERNEL_SECONDS
+        trees.add(_tree(spec))
+    return seconds
+
+
+def _tree(spec: KernelSpec) -> tuple[str, tuple[str, ...]]:
+    return spec.source, tuple(spec.fragments)
 
 
 def _to_build(spec: KernelSpec) -> bool:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from numalab.campaign.cost_model import Cost, Costs, estimate
 from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.outlook import look_ahead, total_seconds
 from numalab.cli.live import Overview, ending_line
+from numalab.cli.study.plan import command as plan_command
 from numalab.errors import UserError
 from numalab.files import write_json
 from numalab.locks import locked
@@ -64,6 +66,9 @@ def test_a_study_is_looked_at_without_a_build(
         "kernel debian-6.12-undo-group-construction",
         "image base",
     )
+    # The second kernel has the source and the configuration of the first: only its series differs.
+    times = (outlook.KERNEL_SECONDS, outlook.PATCHED_SECONDS, outlook.IMAGE_SECONDS)
+    assert forecast.build_seconds == sum(times)
     serial, parallel = forecast.seconds(1), forecast.seconds(2)
     assert serial == pytest.approx(sum(run.cost.seconds for run in forecast.runs))
     assert 0.49 * serial < parallel < 0.6 * serial
@@ -82,6 +87,26 @@ def test_a_kernel_named_by_its_file_is_not_to_be_built(
     (tmp_path / "tried.toml").write_text(study)
     forecast = look_ahead(plan_study(tmp_path / "tried.toml"), "icount")
     assert forecast.to_build == ("kernel deb:linux-image-amd64", "image base")
+
+
+def test_plan_lists_the_runs_that_fit_into_a_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "tried.toml"
+    study.write_text(MATRIX)
+
+    def planned(**words: str) -> dict[str, Any]:
+        plan_command([str(study)], mode="icount", jobs=1, as_json=True, **words)
+        return dict(json.loads(capsys.readouterr().out))
+
+    whole = planned()
+    seconds = whole["seconds"] / 3 + sum(entry["build_seconds"] for entry in whole["studies"])
+    part = planned(budget=f"{seconds:.0f}s")
+    assert 0 < part["seconds"] <= whole["seconds"] / 3
+    runs = [run["run"]["id"] for run in part["studies"][0]["runs"]]
+    assert 0 < len(runs) < len(whole["studies"][0]["runs"])
+    with pytest.raises(UserError, match="no comparison of tried fits into"):
+        planned(budget="1s")
 
 
 def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

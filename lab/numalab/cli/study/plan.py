@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,12 +17,13 @@ from numalab.campaign.outlook import (
     look_at_claims,
     total_seconds,
 )
+from numalab.campaign.schedule import within_budget
 from numalab.cli import options
 from numalab.cli.output import emit, picked
 from numalab.places import project_dir
 from numalab.study.model import find_study
-from numalab.study.plan import plan_study
-from numalab.units import format_seconds, format_size, runs_of
+from numalab.study.plan import Plan, plan_study
+from numalab.units import format_seconds, format_size, parse_seconds, runs_of
 
 MOST_ROWS = 1000  # runs of a study that are shown
 
@@ -31,6 +33,9 @@ def command(
     preset: options.Preset = None,
     mode: options.StudyMode = None,
     jobs: options.Guests = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Wall time such as 20m: list only the runs that fit.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """List the runs of studies and estimate their time, without a build or boot.
@@ -42,12 +47,26 @@ def command(
     plans = [plan_study(find_study(study), preset) for study in studies]
     outlooks = [look_ahead(plan, mode) for plan in plans]
     wanted = jobs or min(outlook.jobs for outlook in outlooks)
+    if budget is not None:
+        seconds = options.parsed(parse_seconds, budget, "--budget")
+        plans = _within(plans, outlooks, seconds, wanted)
+        outlooks = [look_ahead(plan, mode) for plan in plans]
     reports = project_dir() / "reports"
     claims = [
         look_at_claims(plan, outlook.mode, reports)
         for plan, outlook in zip(plans, outlooks, strict=True)
     ]
     emit(_document(outlooks, claims, wanted), as_json, _text(outlooks, claims, wanted))
+
+
+def _within(
+    plans: Sequence[Plan], outlooks: Sequence[StudyOutlook], seconds: float, jobs: int
+) -> list[Plan]:
+    """Return what `numalab run --budget` runs: each study has the same share of the time."""
+    builds = sum(outlook.build_seconds for outlook in outlooks)
+    share = max(0.0, seconds - builds) / len(plans)
+    costs = {run.run: run.cost.seconds for outlook in outlooks for run in outlook.runs}
+    return [within_budget(plan, share, costs.__getitem__, jobs) for plan in plans]
 
 
 Claims = Sequence[Sequence[ClaimOutlook]]
