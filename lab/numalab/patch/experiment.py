@@ -1,15 +1,20 @@
 """Runs the experiment of a patch: the first runs, then fresh runs where they seem to differ."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 from numalab.campaign.build import BuiltStudy
+from numalab.campaign.cost_model import Costs
 from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
 from numalab.campaign.resume import OnWait, missing_tasks
+from numalab.campaign.schedule import at_once
 from numalab.patch.candidates import Candidate, find_candidates, sample
-from numalab.patch.standard import PATCHED
-from numalab.results.plan import AddedRemark, PlannedRun, planned_run
+from numalab.patch.screening import choose_cells, fitting, spread
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.results.plan import AddedRemark, Cell, PlannedRun, planned_run
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.comparison import FEWEST
 from numalab.statistics.sequential import (
@@ -37,13 +42,25 @@ class DecidedCandidate:
 
 @dataclass(frozen=True)
 class ExperimentOutcome:
-    """What an experiment gave: finished runs, decisions, failed runs, and whether time was over."""
+    """What an experiment gave: finished runs, decisions, failed runs, and whether time was over.
+
+    No changed code ran in the cells `unreached`, so they got one run of each kernel only.
+    """
 
     runs: tuple[StoredRun, ...]
     screened: int
     decided: tuple[DecidedCandidate, ...]
     failures: tuple[Failure, ...]
     time_over: bool
+    unreached: tuple[Cell, ...] = ()
+
+    def compared(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Return the cells with enough first runs of both kernels for a comparison."""
+        finished = Counter((run.cell, run.manifest.variant) for run in self.first_runs())
+        sides = (BASELINE, PATCHED)
+        return tuple(
+            cell for cell in cells if min(finished[cell, side] for side in sides) >= FEWEST
+        )
 
     def first_runs(self) -> tuple[StoredRun, ...]:
         """Return the runs that were planned from the start."""
@@ -69,17 +86,74 @@ class Conductor:
         """Run what is missing and decide. Raises what `execute` raises."""
         plan = self.study.plan
         screened = max(plan.study.seeds)
-        first = [run for run in plan.runs if run.seed == min(plan.study.seeds)]
+        cells = self._first_cells()
+        first = [
+            run for run in plan.runs if run.seed == min(plan.study.seeds) and run.cell in cells
+        ]
         failures = self._execute(first, self.screen_until)
         patched = {run.id for run in first if run.variant == PATCHED}
         if not patched <= failures.keys():
-            failures |= self._execute(plan.runs, self.screen_until)
+            failures |= self._screen(cells)
         chosen = find_candidates(self._finished(), plan.cells)
         decided, more = self._confirm(chosen, screened)
         failures |= more
         return ExperimentOutcome(
-            tuple(self._finished()), screened, decided, tuple(failures.values()), self._is_over()
+            tuple(self._finished()),
+            screened,
+            decided,
+            tuple(failures.values()),
+            self._is_over(),
+            choose_cells(self._finished(), cells).unreached,
         )
+
+    def _first_cells(self) -> list[Cell]:
+        """Return the cells whose first runs take at most half of the time of all first seeds."""
+        plan, setting, costs = self.study.plan, self.study.setting, Costs()
+        cells = spread(plan.cells)
+        seconds = [
+            costs.of(
+                plan.topologies[cell.topology],
+                plan.workloads[cell],
+                setting.choice.mode,
+                plan.study.machine.slow_motion,
+            ).seconds
+            for cell in cells
+        ]
+        one_seed = [len(plan.study.variants) * cost / self._places() for cost in seconds]
+        count = fitting(one_seed, (self.screen_until - time.monotonic()) / 2)
+        return cells[: max(1, count)]
+
+    def _places(self) -> int:
+        """Return how many guests run at once."""
+        plan, mode = self.study.plan, self.study.setting.choice.mode
+        return self.jobs or at_once(plan.study, mode, plan.topologies.values())
+
+    def _screen(self, cells: Sequence[Cell]) -> dict[str, Failure]:
+        """Run the other first seeds of cells in which changed code ran, as many as the time allows.
+
+        Each cell gets all its seeds, because one with fewer cannot have a candidate.
+        """
+        plan, failures = self.study.plan, dict[str, Failure]()
+        choice = choose_cells(self._finished(), cells)
+        if choice.unreached:
+            self.tell(f"no changed line ran in {counted(len(choice.unreached), 'cell')}")
+        waiting = list(choice.reached)
+        while waiting:
+            costs = [self._seconds(cell) for cell in waiting]
+            count = fitting(costs, self.screen_until - time.monotonic())
+            if not count:
+                break
+            batch, waiting = waiting[:count], waiting[count:]
+            runs = [run for run in plan.runs if run.cell in batch]
+            failures |= self._execute(runs, self.screen_until)
+        return failures
+
+    def _seconds(self, cell: Cell) -> float:
+        """Return the wall seconds of what a cell lacks of its first seeds, by its finished runs."""
+        finished = [run for run in self._finished() if run.cell == cell]
+        planned = sum(run.cell == cell for run in self.study.plan.runs)
+        mean = fsum(run.manifest.seconds or 0.0 for run in finished) / max(1, len(finished))
+        return mean * max(0, planned - len(finished)) / self._places()
 
     def _confirm(
         self, chosen: Sequence[Candidate], screened: int

@@ -1,7 +1,7 @@
 """Judges a patch: builds both kernels, runs the experiment, hunts, and gives the verdict."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -38,8 +38,9 @@ from numalab.reach.prepare import prepare_reach
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
-from numalab.results.plan import texts
+from numalab.results.plan import Cell, texts
 from numalab.source.changes import FileChange
+from numalab.units import counted
 from numalab.workload.workload_files import shaker
 
 _SCREEN, _DECIDE = 0.55, 0.75  # of the budget, from its start; the hunt takes the rest
@@ -240,7 +241,18 @@ def _judged(
         time_over=outcome.time_over,
         undecided=undecided,
         reach=reach,
+        remarks=(*verdict.remarks, *_cell_remarks(outcome, study.plan.cells)),
     )
+
+
+def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield why some cells were not compared."""
+    if outcome.unreached:
+        skipped = counted(len(outcome.unreached), "cell")
+        yield f"no changed line ran in {skipped}; one run of each kernel there"
+    short = len(cells) - len(outcome.unreached) - len(outcome.compared(cells))
+    if short > 0:
+        yield f"the time was too short for {short} of {len(cells)} cells; more with --budget"
 
 
 def _reach(

@@ -1,0 +1,78 @@
+"""Which cells run: as many as the time allows, then those in which the changed code ran."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from numalab.reach.counting import read_reach
+from numalab.reach.model import CodeChange, RunReach
+from numalab.results.plan import Cell
+from numalab.results.reader import StoredRun
+
+_SLOWER = 1.1  # the host may become slower while the runs last
+
+
+@dataclass(frozen=True)
+class CellChoice:
+    """Cells in which changed code ran, the most executions first; and those in which none ran."""
+
+    reached: tuple[Cell, ...]
+    unreached: tuple[Cell, ...] = ()
+
+
+def choose_cells(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> CellChoice:
+    """Choose cells by the reach of their finished runs.
+
+    All cells are chosen, in their order, where reach cannot tell: nothing was counted, or the patch
+    changes initial data, whose readers are not counted.
+    """
+    counted: dict[Cell, list[RunReach]] = {}
+    for run in runs:
+        if (reach := read_reach(run.directory)) is not None:
+            counted.setdefault(run.cell, []).append(reach)
+    return sort_cells(counted, cells)
+
+
+def sort_cells(counted: Mapping[Cell, Sequence[RunReach]], cells: Sequence[Cell]) -> CellChoice:
+    """Sort cells by the executions of changed code in their runs; pure."""
+    every = [reach for cell in cells for reach in counted.get(cell, ())]
+    if not every or any(reach.data or reach.code is CodeChange.DATA for reach in every):
+        return CellChoice(tuple(cells))
+    executions = {
+        cell: sum(map(_executions, counted[cell])) if cell in counted else 1 for cell in cells
+    }
+    reached = sorted(
+        (cell for cell in cells if executions[cell]), key=lambda cell: -executions[cell]
+    )
+    return CellChoice(tuple(reached), tuple(cell for cell in cells if not executions[cell]))
+
+
+def _executions(reach: RunReach) -> int:
+    """Count executions of changed code; 1 where some of it could not be counted."""
+    lines = [line for line in reach.lines if line.kind != "context"]
+    if not reach.functions and not any(line.executable for line in lines):
+        return 1 if any(line.state == "unknown" for line in lines) else 0
+    return sum(line.executions for line in lines) + sum(
+        function.executions for function in reach.functions
+    )
+
+
+def spread(cells: Sequence[Cell]) -> list[Cell]:
+    """Sort cells so that any first part of them has many loads and all machines."""
+    machines = list(dict.fromkeys(cell.topology for cell in cells))
+    loads = list(dict.fromkeys(cell.label for cell in cells))
+
+    def place(cell: Cell) -> tuple[int, int]:
+        load, machine = loads.index(cell.label), machines.index(cell.topology)
+        return (machine - load) % len(machines), load
+
+    return sorted(cells, key=place)
+
+
+def fitting(costs: Sequence[float], seconds: float) -> int:
+    """Return how many of the first cells fit into a time, by the wall seconds of each."""
+    total = 0.0
+    for count, cost in enumerate(costs):
+        total += cost * _SLOWER
+        if total > seconds:
+            return count
+    return len(costs)
