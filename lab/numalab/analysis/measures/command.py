@@ -118,7 +118,9 @@ USER = _time(
 SYSTEM = _time(
     "system_time",
     "getrusage",
-    f"CPU time in the kernel {_COMMAND}, and of its descendants that were waited for.",
+    f"CPU time in the kernel {_COMMAND}, and of its descendants that were waited for."
+    # docs/results/cpu-time.md: ticks of all CPUs fall together, and each CPU waits for the others.
+    " Too high in mode icount, whose CPUs share one clock.",
 )
 
 _PERF = (MeasureSource(SourceKind.PERF),)
