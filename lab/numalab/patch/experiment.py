@@ -85,15 +85,20 @@ class Conductor:
     def run(self) -> ExperimentOutcome:
         """Run what is missing and decide. Raises what `execute` raises."""
         plan = self.study.plan
-        screened = max(plan.study.seeds)
-        cells = self._first_cells()
-        first = [
-            run for run in plan.runs if run.seed == min(plan.study.seeds) and run.cell in cells
-        ]
-        failures = self._execute(first, self.screen_until)
-        patched = {run.id for run in first if run.variant == PATCHED}
-        if not patched <= failures.keys():
-            failures |= self._screen(cells)
+        seed, screened = min(plan.study.seeds), max(plan.study.seeds)
+        failures, tried = dict[str, Failure](), list[Cell]()
+        waiting = spread(plan.cells)
+        while waiting:
+            count = self._fitting(waiting) or (0 if tried else 1)
+            batch, waiting = waiting[:count], waiting[count:]
+            if not batch:
+                break
+            tried += batch
+            first = [run for run in plan.runs if run.cell in batch and run.seed == seed]
+            failures |= self._execute(first, self.screen_until)
+            if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
+                break
+            failures |= self._screen(batch)
         chosen = find_candidates(self._finished(), plan.cells)
         decided, more = self._confirm(chosen, screened)
         failures |= more
@@ -103,13 +108,12 @@ class Conductor:
             decided,
             tuple(failures.values()),
             self._is_over(),
-            choose_cells(self._finished(), cells).unreached,
+            choose_cells(self._finished(), tried).unreached,
         )
 
-    def _first_cells(self) -> list[Cell]:
-        """Return the cells whose first runs take at most half of the time of all first seeds."""
+    def _fitting(self, cells: Sequence[Cell]) -> int:
+        """Return for how many cells one seed takes at most half of the time for first seeds."""
         plan, setting, costs = self.study.plan, self.study.setting, Costs()
-        cells = spread(plan.cells)
         seconds = [
             costs.of(
                 plan.topologies[cell.topology],
@@ -120,8 +124,7 @@ class Conductor:
             for cell in cells
         ]
         one_seed = [len(plan.study.variants) * cost / self._places() for cost in seconds]
-        count = fitting(one_seed, (self.screen_until - time.monotonic()) / 2)
-        return cells[: max(1, count)]
+        return fitting(one_seed, (self.screen_until - time.monotonic()) / 2)
 
     def _places(self) -> int:
         """Return how many guests run at once."""

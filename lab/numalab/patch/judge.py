@@ -227,7 +227,14 @@ def _judged(
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     judged_cells = max((row.cells for row in unchanged), default=0)
     undecided = undecided_of(outcome)
-    word = word_of(changes, lost, hunted, judged_cells=judged_cells, undecided=undecided)
+    word = word_of(
+        changes,
+        lost,
+        hunted,
+        judged_cells=judged_cells,
+        undecided=undecided,
+        only_hunted=bool(outcome.unreached) and not outcome.compared(study.plan.cells),
+    )
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
         word, changes = "not reached", ()  # what did not run did not change anything
     return replace(
@@ -241,7 +248,7 @@ def _judged(
         time_over=outcome.time_over,
         undecided=undecided,
         reach=reach,
-        remarks=(*verdict.remarks, *_cell_remarks(outcome, study.plan.cells)),
+        remarks=(*_cell_remarks(outcome, study.plan.cells), *verdict.remarks),
     )
 
 

@@ -12,14 +12,14 @@ _SLOWER = 1.1  # the host may become slower while the runs last
 
 
 @dataclass(frozen=True)
-class CellChoice:
+class ScreenedCells:
     """Cells in which changed code ran, the most executions first; and those in which none ran."""
 
     reached: tuple[Cell, ...]
     unreached: tuple[Cell, ...] = ()
 
 
-def choose_cells(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> CellChoice:
+def choose_cells(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> ScreenedCells:
     """Choose cells by the reach of their finished runs.
 
     All cells are chosen, in their order, where reach cannot tell: nothing was counted, or the patch
@@ -32,18 +32,18 @@ def choose_cells(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> CellChoice
     return sort_cells(counted, cells)
 
 
-def sort_cells(counted: Mapping[Cell, Sequence[RunReach]], cells: Sequence[Cell]) -> CellChoice:
+def sort_cells(counted: Mapping[Cell, Sequence[RunReach]], cells: Sequence[Cell]) -> ScreenedCells:
     """Sort cells by the executions of changed code in their runs; pure."""
     every = [reach for cell in cells for reach in counted.get(cell, ())]
     if not every or any(reach.data or reach.code is CodeChange.DATA for reach in every):
-        return CellChoice(tuple(cells))
+        return ScreenedCells(tuple(cells))
     executions = {
         cell: sum(map(_executions, counted[cell])) if cell in counted else 1 for cell in cells
     }
     reached = sorted(
         (cell for cell in cells if executions[cell]), key=lambda cell: -executions[cell]
     )
-    return CellChoice(tuple(reached), tuple(cell for cell in cells if not executions[cell]))
+    return ScreenedCells(tuple(reached), tuple(cell for cell in cells if not executions[cell]))
 
 
 def _executions(reach: RunReach) -> int:

@@ -6,7 +6,8 @@ from shlex import quote
 from numalab.errors import shown
 from numalab.patch.hunting import FoundCase
 from numalab.patch.verdict import MeasureChange, PatchVerdict, Unchanged, Word
-from numalab.reach.model import PatchReach
+from numalab.reach.model import LineReach, PatchReach
+from numalab.reach.reach_map import UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of
 
@@ -18,6 +19,7 @@ _HEADLINES: dict[Word, str] = {
     "improved": "improvement, no regression found",
     "changed": "behaviour changed, neither better nor worse",
     "no change found": "no change found",
+    "only hunted": "no regression found; only the hunt ran changed lines, so no load is compared",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
     "undecided": "undecided: the time was over; the same command continues",
@@ -68,10 +70,18 @@ def reach_summary(reach: PatchReach) -> list[str]:
     text = verdict_text(reach).removeprefix(f"{reach.series}: ")
     lines = [f"reach      {text}"]
     for line in reach.not_reached[:_MOST_LINES_OF_REACH]:
-        name = f" in {line.functions[0]}()" if line.functions else ""
-        lines.append(f"  not reached: {line.file}:{line.number}{name}")
+        lines.append(f"  not reached: {line.file}:{line.number}{_function(line)}")
     more = len(reach.not_reached) - _MOST_LINES_OF_REACH
     return [*lines, f"  and {counted(more, 'more line')}"] if more > 0 else lines
+
+
+def _function(line: LineReach) -> str:
+    """Return the function of a line, and what a guest must have so that it runs."""
+    if not line.functions:
+        return ""
+    feature = needed_feature(line.file, line.functions[0])
+    needs = "" if feature == UNKNOWN else f"; needs {feature}"
+    return f" in {line.functions[0]}(){needs}"
 
 
 def _title(verdict: PatchVerdict) -> str:

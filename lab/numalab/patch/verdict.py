@@ -16,7 +16,14 @@ from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import smallest_effect
 
 Word = Literal[
-    "regressed", "improved", "changed", "no change found", "not reached", "no code", "undecided"
+    "regressed",
+    "improved",
+    "changed",
+    "no change found",
+    "only hunted",
+    "not reached",
+    "no code",
+    "undecided",
 ]
 
 # Measures that a verdict names although they did not change, the most telling first.
@@ -196,8 +203,12 @@ def word_of(
     *,
     judged_cells: int,
     undecided: Sequence[str] = (),
+    only_hunted: bool = False,
 ) -> Word:
-    """Return the verdict in a word; a regression counts more than an improvement."""
+    """Return the verdict in a word; a regression counts more than an improvement.
+
+    `only_hunted`: no load of the experiment executed a changed line.
+    """
     kinds = {change.went for change in changes}
     if lost is not None or hunt.case is not None or "regressed" in kinds:
         return "regressed"
@@ -205,6 +216,8 @@ def word_of(
         return "improved"
     if "changed" in kinds:
         return "changed"
+    if only_hunted and hunt.machines:
+        return "only hunted"
     return "no change found" if judged_cells and not undecided else "undecided"
 
 

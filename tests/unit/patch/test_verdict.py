@@ -18,7 +18,7 @@ from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
 from numalab.patch.reply import WIDTH, render_reply
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.patch.text import MOST_LINES, render_verdict
+from numalab.patch.text import MOST_LINES, reach_summary, render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
     Unchanged,
@@ -28,6 +28,7 @@ from numalab.patch.verdict import (
     undecided_of,
     word_of,
 )
+from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.results.layout import Results
 from numalab.results.plan import Cell
@@ -225,3 +226,31 @@ def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
     names = undecided_of(replace(decided, time_over=True))
     assert names == ("m in ring-2, w",)
     assert word_of((), None, HuntOutcome(), judged_cells=3, undecided=names) == "undecided"
+
+
+def test_a_patch_that_only_the_hunt_executed_is_not_called_unchanged() -> None:
+    hunted = HuntOutcome(None, 3, 12, 9)
+    word = word_of((), None, hunted, judged_cells=0, only_hunted=True)
+    assert word == "only hunted"
+    assert word_of((), None, HuntOutcome(), judged_cells=0, only_hunted=True) == "undecided"
+    text = render_verdict(verdict([], word=word, hunt=hunted))
+    assert text.startswith("verdict    no regression found; only the hunt ran changed lines")
+    suite = ET.fromstring(render_patch_junit(verdict([], word=word, hunt=hunted)))[0]
+    assert suite.get("skipped") == "1"
+
+
+def test_a_line_that_did_not_run_has_the_feature_that_it_needs() -> None:
+    line = LineReach(
+        file="kernel/sched/fair.c",
+        number=7761,
+        kind="added",
+        text="x",
+        state=LineState.NOT_REACHED,
+        functions=("select_idle_smt",),
+    )
+    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(line,))
+    patch = PatchReach(series="s", code=CodeChange.LINES, patched=side)
+    assert reach_summary(patch)[1:] == [
+        "  not reached: kernel/sched/fair.c:7761 in select_idle_smt();"
+        " needs SMT, or CPUs of different capacity"
+    ]
