@@ -163,7 +163,11 @@ def _hunt(
     before, after = (_bench(study, name, shaken) for name in names)
     with workers(Store(folder), request.jobs or host_jobs(), note) as crew:
         hunt = PatchHunt(patched, baseline, (before, after), crew, folder, listener.tell)
-        return hunt.run(deadline), counted
+        outcome = hunt.run(deadline)
+    if counted:
+        reach = merged(("hunt", boot) for boot in counted)
+        write_text(study.results.hunt_reach, reach.model_dump_json(indent=1) + "\n")
+    return outcome, counted
 
 
 def _bench(study: BuiltStudy, kernel: str, files: dict[str, dict[str, bytes]]) -> HuntBench:

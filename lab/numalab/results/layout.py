@@ -34,6 +34,8 @@ class Results:
     """The patch with the executions of each line."""
     reach = FileIn("reach.json")
     """The executions of changed lines, JSON."""
+    hunt_reach = FileIn("hunt-reach.json")
+    """The executions of changed lines in the hunt of `numalab patch`, JSON."""
     reach_lcov = FileIn("reach.info")
     """The executions of changed lines for lcov."""
     document = FileIn("report.json")

@@ -60,6 +60,15 @@ def test_studies_stay_apart() -> None:
     assert tree.xpath("//table[@id='cells-1']//a/@href") == ["other/index.html"]
 
 
+def test_the_verdict_on_a_patch_keeps_its_lines() -> None:
+    text = "verdict    no change found\npatch      <sched>\x1b: Do it"
+    study = replace(cells(), results=replace(cells().results, verdict=text))
+    (block,) = parsed(render_overview([study])).xpath("//pre")[:1]
+    first, second = block.text.rstrip("\n").splitlines()
+    assert first == "verdict    no change found"
+    assert second == "patch      <sched>\\x1b: Do it"
+
+
 def test_the_overview_asks_nothing_of_a_network_and_is_small() -> None:
     page = render_overview([cells()])
     assert len(page) < 300_000

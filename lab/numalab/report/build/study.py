@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
+from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import read_bounded
 from numalab.measure import MeasureInfo
@@ -76,7 +77,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         commands=tuple(commands) or (_command(plan),),
         reports=tuple(reports),
         unreported=tuple(unreported),
-        reach=_reach(stored),
+        reach=_reach(stored, read_record(results.hunt_reach, PatchReach)),
         verdict=_patch_verdict(results),
     )
 
@@ -90,13 +91,19 @@ def _patch_verdict(results: Results) -> str:
     return "\n".join([*lines, _EACH_ALONE])
 
 
-def _reach(stored: Iterable[StoredRun]) -> PatchReach | None:
-    """Return the executions of changed lines in all runs, None where none were counted."""
+def _reach(stored: Iterable[StoredRun], hunted: PatchReach | None) -> PatchReach | None:
+    """Return the executions of changed lines in all runs, and in those of a patch's hunt.
+
+    None where none were counted.
+    """
     runs = [
         (f"{run.manifest.topology}, {run.manifest.workload.label}", reach)
         for run in stored
         if not run.compact and (reach := read_reach(run.directory)) is not None
     ]
+    if hunted is not None:
+        sides = (hunted.baseline, hunted.patched)
+        runs = [*(("hunt", side) for side in sides if side is not None), *runs]
     latest = runs[-1][1].series if runs else ""
     return merged((label, run) for label, run in runs if run.series == latest) if runs else None
 

@@ -9,7 +9,11 @@ from typer.testing import Result
 from numalab.cli.results.report import command
 from numalab.errors import UserError
 from numalab.places import project_dir
+from numalab.reach.merge import merged
+from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
+from numalab.report.build.study import gather
 from numalab.report.formats.format import FORMATS
+from numalab.results.layout import Results
 from support.one_command import invoke
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
@@ -81,3 +85,23 @@ def test_verdict_on_a_patch_comes_first(copied: Path) -> None:
     assert text.startswith("verdict    no ")
     assert "\x1b" not in text
     assert "The tables below test each cell alone" in text
+
+
+def test_executions_in_a_hunt_are_part_of_the_patch_s_reach(copied: Path) -> None:
+    line = LineReach(
+        file="f.c",
+        number=1,
+        kind="added",
+        text="x",
+        state=LineState.REACHED,
+        executions=3,
+    )
+    hunted = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(line,))
+    results = Results(copied)
+    results.hunt_reach.write_text(merged([("hunt", hunted)]).model_dump_json())
+    reach = gather(results).reach
+    assert reach is not None and reach.patched is not None
+    assert reach.patched.lines[0].executions == 3
+    assert reach.patched.lines[0].loads == ("hunt",)
+    results.hunt_reach.write_text("{}")
+    assert gather(results).reach is None
