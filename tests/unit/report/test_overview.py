@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from lxml import html as lxml_html
 
+from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.build.publish import links
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.page.overview import OverviewStudy, render_overview
@@ -67,6 +68,22 @@ def test_the_verdict_on_a_patch_keeps_its_lines() -> None:
     first, second = block.text.rstrip("\n").splitlines()
     assert first == "verdict    no change found"
     assert second == "patch      <sched>\\x1b: Do it"
+
+
+def test_the_page_of_a_patch_has_the_executions_of_each_line() -> None:
+    line = LineReach(
+        file="kernel/sched/fair.c",
+        number=1437,
+        kind="added",
+        text="if (a < b)",
+        state=LineState.REACHED,
+        executions=2600,
+    )
+    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(line,))
+    patch = PatchReach(series="s", code=CodeChange.LINES, patched=side)
+    study = replace(cells(), results=replace(cells().results, reach=patch))
+    (row,) = parsed(render_overview([study])).xpath("//table[@class='patch']/tbody/tr")
+    assert [cell.text_content().strip() for cell in row][:3] == ["2,600", "1437", "+if (a < b)"]
 
 
 def test_the_overview_asks_nothing_of_a_network_and_is_small() -> None:

@@ -22,7 +22,8 @@ def publish(study: StudyResults, results: Results) -> None:
     """Write index.html, changelog.txt, report.json and picture.png, each complete or not at all.
 
     A study with several cells has a page and a picture for each of them below `cells/`, and
-    index.html is an overview, which also has the cells without a report.
+    index.html is an overview, which also has the cells without a report. So has the experiment of a
+    patch, whose overview begins with the verdict and the annotated patch.
     """
     write_text(results.changelog, render_changelog(study))
     write_text(results.document, render_document(study))
@@ -42,7 +43,7 @@ def publish(study: StudyResults, results: Results) -> None:
 
 
 def _is_one_page(study: StudyResults) -> bool:
-    return study.cells == len(study.reports) == 1
+    return study.cells == len(study.reports) == 1 and not study.verdict
 
 
 def links(study: StudyResults, results: Results, beside: Path | None = None) -> tuple[str, ...]:

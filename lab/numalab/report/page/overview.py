@@ -12,6 +12,7 @@ from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page.measures import measure_row
 from numalab.report.page.page import data_uri, own, render_template, unfinished_facts
+from numalab.report.page.reach import annotated_values
 from numalab.report.unfinished import finished_of_cell
 from numalab.topology.view.drawing import render_svg
 from numalab.units import runs_of
@@ -101,6 +102,7 @@ def _study(place: int, study: OverviewStudy) -> Json:
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
         "variants": _variants(reports),
         "tables": [_table(group, order) for group in alike(reports)],
+        "reach": annotated_values(results.reach) if results.reach is not None else None,
         "drawings": [
             (data_uri(render_svg(report.topology)), formatting.machine_line(report))
             for report in drawings.values()
