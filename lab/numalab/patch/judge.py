@@ -24,6 +24,7 @@ from numalab.patch.verdict import (
     PatchVerdict,
     changes_of,
     lost_of,
+    smallest_cell,
     unchanged_of,
     undecided_of,
     word_of,
@@ -241,10 +242,12 @@ def _judged(
     )
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
         word, changes = "not reached", ()  # what did not run did not change anything
+    cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}
     return replace(
         verdict,
         word=word,
         changes=changes,
+        cell_case=smallest_cell(changes, cpus, verdict.command),
         unchanged=unchanged,
         lost=lost,
         hunt=hunted,

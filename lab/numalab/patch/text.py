@@ -5,7 +5,7 @@ from shlex import quote
 
 from numalab.errors import shown
 from numalab.patch.hunting import FoundCase
-from numalab.patch.verdict import MeasureChange, PatchVerdict, Unchanged, Word
+from numalab.patch.verdict import CellCase, MeasureChange, PatchVerdict, Unchanged, Word
 from numalab.reach.model import LineReach, PatchReach
 from numalab.reach.reach_map import UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
@@ -55,6 +55,8 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
             yield [title, *map(change_line, changes[:_MOST_OF_A_KIND]), *rest]
     if verdict.hunt.case is not None:
         yield ["CASE", *case_lines(verdict.hunt.case)]
+    elif verdict.cell_case is not None:
+        yield ["CASE", *cell_lines(verdict.cell_case)]
     if verdict.undecided:
         rest = [f"and {len(verdict.undecided) - 3} more"] if len(verdict.undecided) > 3 else []
         names = "; ".join([*verdict.undecided[:3], *rest])
@@ -122,6 +124,14 @@ def case_lines(case: FoundCase) -> list[str]:
     return [
         f"  {case.prop} {means} on {size}: {case.sentence}",
         f"  repeat it: numalab run {quote(str(case.file))}",
+    ]
+
+
+def cell_lines(case: CellCase) -> list[str]:
+    """Return the smallest regressed cell, and the command that repeats it."""
+    return [
+        f"  {case.load} on {case.machine} ({case.cpus} CPUs), the smallest cell that regressed",
+        f"  repeat it: {case.command}",
     ]
 
 

@@ -1,7 +1,8 @@
 """The verdict on a patch: what improved, regressed or changed, and what would have been seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from statistics import median
 from typing import Literal
 
@@ -87,6 +88,29 @@ class LostRuns:
 
 
 @dataclass(frozen=True)
+class CellCase:
+    """The cell with the fewest CPUs that shows a regression, and the command that repeats it."""
+
+    machine: str
+    load: str
+    cpus: int
+    command: str
+
+
+def smallest_cell(
+    changes: Iterable[MeasureChange], cpus: Mapping[str, int], command: str
+) -> CellCase | None:
+    """Return the regressed cell with the fewest CPUs, by machine; None without a regression."""
+    regressed = [change for change in changes if change.went == "regressed"]
+    if not regressed:
+        return None
+    smallest = min(regressed, key=lambda change: cpus[change.machine])
+    machine, load = smallest.machine, smallest.load
+    words = f"--topologies {quote(machine)} --workloads {quote(load)}"
+    return CellCase(machine, load, cpus[machine], f"{command} {words}")
+
+
+@dataclass(frozen=True)
 class PatchVerdict:
     """Everything that is known about a patch.
 
@@ -104,6 +128,7 @@ class PatchVerdict:
     changes: tuple[MeasureChange, ...] = ()
     unchanged: tuple[Unchanged, ...] = ()
     lost: LostRuns | None = None
+    cell_case: CellCase | None = None
     hunt: HuntOutcome = field(default_factory=HuntOutcome)
     cells: int = 0
     runs: int = 0

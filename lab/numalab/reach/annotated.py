@@ -6,9 +6,11 @@ from typing import Literal
 
 from numalab.reach.model import LineReach, LineState, PatchReach
 from numalab.reach.text import branch_text
+from numalab.units import counted
 
 Tone = Literal["reached", "missed", "silent"]
 _MOST_BRANCHES = 3
+_MOST_LOADS = 4
 _TAB = 8
 
 
@@ -83,7 +85,7 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
         details.append(f"{len(line.cpus)} CPU{'s' * (len(line.cpus) > 1)}")
     details += [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
     if line.loads:
-        details.append(f"by {', '.join(line.loads)}")
+        details.append(f"by {_load_names(line.loads)}")
     return PatchRow(
         sign={"added": "+", "removed": "-", "context": " "}[line.kind],  # type: ignore[arg-type]
         number=line.number,
@@ -97,3 +99,10 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
 
 def _silence(line: LineReach) -> str:
     return "" if line.state is LineState.NO_CODE else str(line.state)
+
+
+def _load_names(loads: Sequence[str]) -> str:
+    """Name the first loads; a name may have a comma, so they are quoted."""
+    names = ", ".join(f'"{load}"' for load in loads[:_MOST_LOADS])
+    more = len(loads) - _MOST_LOADS
+    return f"{names} and {counted(more, 'more load')}" if more > 0 else names

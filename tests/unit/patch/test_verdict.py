@@ -24,6 +24,7 @@ from numalab.patch.verdict import (
     Unchanged,
     changes_of,
     lost_of,
+    smallest_cell,
     unchanged_of,
     undecided_of,
     word_of,
@@ -226,6 +227,18 @@ def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
     names = undecided_of(replace(decided, time_over=True))
     assert names == ("m in ring-2, w",)
     assert word_of((), None, HuntOutcome(), judged_cells=3, undecided=names) == "undecided"
+
+
+def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() -> None:
+    change = verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).changes[0]
+    changes = [replace(change, machine="ring-8"), change, replace(change, went="changed")]
+    case = smallest_cell(changes, {"ring-8": 16, "ring-2": 4}, "numalab patch x.mbox")
+    assert case is not None
+    assert case.command == "numalab patch x.mbox --topologies ring-2 --workloads w"
+    lines = render_verdict(verdict([], word="regressed", cell_case=case)).splitlines()
+    assert "  w on ring-2 (4 CPUs), the smallest cell that regressed" in lines
+    assert f"  repeat it: {case.command}" in lines
+    assert smallest_cell(changes[2:], {"ring-2": 4}, "") is None
 
 
 def test_a_patch_that_only_the_hunt_executed_is_not_called_unchanged() -> None:
