@@ -41,6 +41,10 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield _wrapped(_table_note(verdict.changes))
     if verdict.hunt.case is not None:
         yield _case(verdict.hunt.case)
+    elif verdict.cell_case is not None:
+        case = verdict.cell_case
+        text = f"The smallest machine on which it regressed: {case.machine} ({case.cpus} CPUs)"
+        yield [*_wrapped(f"{text}, {case.load}."), "", f"  $ {case.command}"]
     if verdict.unchanged:
         yield ["No change found in (largest change that may have gone unseen):", ""] + [
             f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.smallest)}"

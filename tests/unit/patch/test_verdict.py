@@ -239,6 +239,8 @@ def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() 
     assert "  w on ring-2 (4 CPUs), the smallest cell that regressed" in lines
     assert f"  repeat it: {case.command}" in lines
     assert smallest_cell(changes[2:], {"ring-2": 4}, "") is None
+    mail = render_reply(verdict([], word="regressed", cell_case=case))
+    assert f"(4 CPUs), w.\n\n  $ {case.command}\n" in mail
 
 
 def test_a_patch_that_only_the_hunt_executed_is_not_called_unchanged() -> None:
