@@ -71,7 +71,8 @@ def load_workload(name: str) -> Workload:
     """
     if name not in (names := _tables()):
         find_input("workloads", f"{name}/{TABLE}")  # raises UserError for a file that is not used
-        raise UserError(f"no workload {name!r}", choices=names)
+        hint = did_you_mean(name, names)
+        raise UserError(f"no workload {name!r}{hint}", choices=names)
     file = names[name]
     table = read_document(file, WorkloadTable)
     try:
