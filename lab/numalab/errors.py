@@ -1,12 +1,14 @@
 """Errors with their exit codes; a class for each action of the user."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import ClassVar
 
 _LONGEST = 4000  # characters of each part of a message
+_QUOTED = re.compile(r"'([^']{1,80})'")
 
 
 class LabError(Exception):
@@ -16,7 +18,10 @@ class LabError(Exception):
 
 
 class UserError(LabError):
-    """The input is wrong. Names the file, the key and valid choices."""
+    """The input is wrong. Names the file, the key and valid choices.
+
+    A name in quotes that resembles a choice gets a suggestion.
+    """
 
     exit_code = 2
 
@@ -33,6 +38,7 @@ class UserError(LabError):
         where = ": ".join(_bounded(shown(part)) for part in (file, key) if part is not None)
         text = f"{where}: {_bounded(message)}" if where else _bounded(message)
         if self.choices:
+            text += _suggestion(message, self.choices)
             text += f" (valid: {_bounded(', '.join(self.choices))})"
         super().__init__(text)
 
@@ -136,6 +142,14 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     by_lower_case = {choice.casefold(): choice for choice in choices}
     near = get_close_matches(name.casefold(), list(by_lower_case), 1)
     return f"; did you mean {by_lower_case[near[0]]}?" if near else ""
+
+
+def _suggestion(message: str, choices: Sequence[str]) -> str:
+    """Return the suggestion for the first name in quotes of a message that has none yet."""
+    quoted = _QUOTED.search(message)
+    if quoted is None or "did you mean" in message or quoted[1] in choices:
+        return ""
+    return did_you_mean(quoted[1], choices)
 
 
 def shown(name: object) -> str:

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from numalab.cli.output import say
 from numalab.cli.streams import drop_output
-from numalab.errors import HostError, LabError, UserError, did_you_mean, shown
+from numalab.errors import HostError, LabError, UserError, shown
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -64,8 +64,7 @@ class CommandGroup(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is None and not ctx.resilient_parsing and not cmd_name.startswith("-"):
             names = self.list_commands(ctx)
-            hint = did_you_mean(cmd_name[:80], names)
-            raise UserError(f"no command is called {cmd_name[:80]!r}{hint}", choices=names)
+            raise UserError(f"no command is called {cmd_name[:80]!r}", choices=names)
         return command
 
 

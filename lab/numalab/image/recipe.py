@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from numalab.document import Document, check_document, read_document
-from numalab.errors import UserError, did_you_mean
+from numalab.errors import UserError
 from numalab.files import read_json
 from numalab.places import find_input, list_inputs, shipped_dir
 
@@ -111,8 +111,7 @@ def load_recipe(name: str) -> Recipe:
         return _built_image(Path(name))
     if name not in (names := list_recipes()):
         find_input("images", f"{name}.toml")  # raises UserError for a file that is not used
-        hint = did_you_mean(name, names)
-        raise UserError(f"no image {name!r}{hint}", choices=names)
+        raise UserError(f"no image {name!r}", choices=names)
     return _load(name, ())
 
 

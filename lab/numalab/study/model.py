@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from numalab.document import Document, check_document, read_document
-from numalab.errors import UserError
+from numalab.errors import UserError, did_you_mean
 from numalab.guest.watch import Limits
 from numalab.places import find_input, list_inputs
 from numalab.study.axis import AxisValue, axis_labels, with_axes
@@ -258,7 +258,8 @@ def _require_names(key: str, what: str, names: Iterable[str], choices: Iterable[
     valid = list(choices)
     for name in names:
         if name not in valid:
-            raise ValueError(f"{key}: no {what} {name!r} (valid: {', '.join(valid)})")
+            hint = did_you_mean(name, valid)
+            raise ValueError(f"{key}: no {what} {name!r}{hint} (valid: {', '.join(valid)})")
 
 
 def find_study(name_or_path: str) -> Path:

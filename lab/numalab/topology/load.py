@@ -44,8 +44,7 @@ def load_topology(name_or_path: str | Path) -> Topology:
     path = find_input("topologies", f"{text}.toml")
     if path is None:
         names = list_topologies()
-        hint = did_you_mean(text[:80], names)
-        raise UserError(f"no topology is called {text[:80]!r}{hint}", choices=names)
+        raise UserError(f"no topology is called {text[:80]!r}", choices=names)
     return load_topology_file(path)
 
 

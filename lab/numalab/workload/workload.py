@@ -71,8 +71,7 @@ def load_workload(name: str) -> Workload:
     """
     if name not in (names := _tables()):
         find_input("workloads", f"{name}/{TABLE}")  # raises UserError for a file that is not used
-        hint = did_you_mean(name, names)
-        raise UserError(f"no workload {name!r}{hint}", choices=names)
+        raise UserError(f"no workload {name!r}", choices=names)
     file = names[name]
     table = read_document(file, WorkloadTable)
     try:

@@ -38,9 +38,9 @@ def test_find_kernel(project: Path) -> None:
     [
         ("kernel.plain", 'kernel."a b"', "kernel.a b: a kernel's name has up to 64 letters"),
         ("linux-source-9.9", "v6.12", "plain.source: 'v6.12' is no kernel source (valid"),
-        ('["guest"]', '["gest"]', "fragments: no fragment is called 'gest' (valid: guest)"),
+        ('["guest"]', '["gest"]', "'gest'; did you mean guest? (valid: guest)"),
         ('["guest"]', '["guest", "guest"]', "kernel.plain.fragments: 'guest' is named twice"),
-        ('["change"]', '["chang"]', "series: no series is called 'chang' (valid: change)"),
+        ('["change"]', '["chang"]', "'chang'; did you mean change? (valid: change)"),
         ("source =", "sorce =", "kernel.plain.sorce: unknown key; did you mean source?"),
         ('summary = "as it is"\n', "", "kernel.plain.summary: this key is missing"),
         ("[kernel.plain]", "[kernel.plain", "kernels.toml: not TOML"),

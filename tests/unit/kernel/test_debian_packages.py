@@ -113,7 +113,7 @@ def test_a_metapackage_brings_the_real_one(mirror: Path) -> None:
 
 
 def test_what_the_mirror_lacks_is_named(mirror: Path) -> None:
-    with pytest.raises(UserError, match=r"old has no package 'linux-source-8' \(valid: linux-sou"):
+    with pytest.raises(UserError, match=r"old has no package 'linux-source-8'; did you mean"):
         fetch_packages("linux-source-8/old", tell)
     with pytest.raises(UserError, match=r"old has no package 'linux-modules-9\.9'"):
         fetch_packages("linux-image-9.9/old", tell)

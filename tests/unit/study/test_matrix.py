@@ -130,7 +130,9 @@ def test_a_preset_replaces_what_it_names(tmp_path: Path) -> None:
     assert len(plan_study(path, "full").runs) == 12
     digests = {plan_study(path, preset).digest for preset in (None, "full", "quick")}
     assert len(digests) == 2
-    with pytest.raises(UserError, match=r"no preset 'quik' \(valid: quick, full\)"):
+    with pytest.raises(
+        UserError, match=r"no preset 'quik'; did you mean quick\? \(valid: quick, full\)"
+    ):
         plan_study(path, "quik")
 
 
