@@ -54,3 +54,20 @@ def test_counting_does_not_change_the_run(
     assert hot.cpus == tuple(range(machine.topology.cpu_count))
     ways = [(branch.taken, branch.not_taken) for line in reach.lines for branch in line.branches]
     assert any(taken and other for taken, other in ways)
+
+
+def test_first_statements_run_as_often_as_their_function(
+    boot: Boot, make_machine: MakeMachine, kernel: BuiltKernel, tmp_path: Path
+) -> None:
+    """gcc moves copies of registers into later branches; their lines ran all the same."""
+    function = "dequeue_entities"
+    table = lines_of(kernel, {function})
+    machine = make_machine("ring-2")
+    with counting(machine, table, RunDir(tmp_path / "reach")) as counted:
+        boot("sh", "-c", LOAD, machine=counted, events=EVENTS)
+    reach = read_reach(RunDir(tmp_path / "reach"))
+    assert reach is not None
+    first = [line for line in reach.lines if line.functions == (function,)][:8]
+    assert len(first) == 8
+    assert min(line.executions for line in first) > 100
+    assert len({line.executions for line in first}) == 1

@@ -1,10 +1,10 @@
 """The instructions that show how often a line ran, and the jumps on it. Pure.
 
 The line table of optimized code has two kinds of rows: of instructions, which may have been moved
-out of a branch (a load before the test), and of the beginnings of statements (`is_stmt`, gcc's
--gstatement-frontiers), which are at the right place but may have no instruction left. Where both
-are at one address, that address is exact. Otherwise the smaller of both counts is taken: each is an
-upper bound.
+out of a branch (a load before the test) or into a later one (a copy that only one branch needs),
+and of the beginnings of statements (`is_stmt`, gcc's -gstatement-frontiers), which are at the right
+place but may have no instruction left. Where both are at one address, that address is exact.
+Otherwise the beginnings count, and instructions only where no beginning is left.
 """
 
 import re
@@ -121,7 +121,7 @@ class Code:
             jumps = [instruction.address for instruction in own if instruction.target]
             addresses = jumps or [instruction.address for instruction in own]
             if markers and not jumps and len(loose) == 1:
-                yield tuple((address, *marker) for address in addresses for marker in markers)
+                yield tuple(dict.fromkeys(markers))
             else:
                 yield tuple((address,) for address in addresses)
         if not exact and not loose and markers:

@@ -152,3 +152,44 @@ OFFSET           TYPE              VALUE
 0000000000000010 R_X86_64_PC32     .init.text
 """
     assert parse_static_jumps(table, {".text": 0x1000}) == (StaticJump(0x1301, 0x1333),)
+
+
+# mpol_misplaced() of Linux 6.12 by gcc 12.2 (shortened): line 2828 copies a register, and the copy
+# was moved behind the branch of line 2830 that needs it.
+SUNK_ROWS = """\
+CU: ../mm/mempolicy.c:
+File name                            Line number    Starting address    View    Stmt
+mempolicy.c                                 2827              0x41ee               x
+mempolicy.c                                 2828              0x41f0               x
+mempolicy.c                                 2830              0x41f0       1       x
+mempolicy.c                                 2830              0x41f0       5
+mempolicy.c                                 2828              0x420a
+mempolicy.c                                 2835              0x420d               x
+mempolicy.c                                    -              0x4210
+"""
+SUNK = """\
+
+Disassembly of section .text:
+
+00000000000041ee <misplaced>:
+misplaced():
+/linux/build-0/../mm/mempolicy.c:2827
+    41ee:\tje     420d <misplaced+0x1f>
+/linux/build-0/../mm/mempolicy.c:2830
+    41f0:\tmov    %gs:0x0(%rip),%rdi
+    4201:\tcall   4206 <misplaced+0x18>
+    4208:\tje     420d <misplaced+0x1f>
+/linux/build-0/../mm/mempolicy.c:2828
+    420a:\tmov    %r14d,%eax
+/linux/build-0/../mm/mempolicy.c:2835
+    420d:\tcmp    %r12d,%eax
+"""
+
+
+def test_a_line_whose_instruction_moved_into_a_later_branch_ran() -> None:
+    rows = parse_rows(SUNK_ROWS, f"{TREE}/build-0", TREE)
+    line = Code(rows, parse_instructions(SUNK, TREE), ()).line(("mm/mempolicy.c", 2828))
+    assert line is not None
+    counts = dict.fromkeys((0x41EE, 0x41F0, 0x4201, 0x4208), 7) | {0x420D: 9}
+    assert executions(line, counts) == 7
+    assert executions(line, {0x41EE: 3, 0x420D: 3}) == 0
