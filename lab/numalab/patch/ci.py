@@ -17,7 +17,7 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
     _case(suite, verdict, "verdict", failures.get("verdict", ""), headline(verdict))
-    if verdict.word in ("only hunted", "not reached", "no code", "undecided"):
+    if verdict.word in ("only hunted", "not reached", "no code", "same code", "undecided"):
         ET.SubElement(suite[0], "skipped", {"message": xml_text(headline(verdict))})
     for name, text in failures.items():
         if name != "verdict":

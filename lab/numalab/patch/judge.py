@@ -22,6 +22,7 @@ from numalab.patch.standard import Experiment, plan_experiment
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
+    Word,
     changes_of,
     lost_of,
     smallest_cell,
@@ -35,7 +36,7 @@ from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import read_reach
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
-from numalab.reach.prepare import prepare_reach
+from numalab.reach.prepare import ReachPlan, prepare_reach
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
@@ -118,7 +119,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     began = time.monotonic()
     planned = study.setting.reach
     if planned is not None and planned.code is CodeChange.NONE:
-        verdict = replace(_verdict(request, study), word="no code")
+        verdict = replace(_verdict(request, study), word=_word_of_equal_code(planned))
         return _written(replace(verdict, seconds=time.monotonic() - began), study)
     conductor = Conductor(
         study,
@@ -136,6 +137,13 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     reach = _reach(study, outcome, counted)
     verdict = _judged(_verdict(request, study), study, outcome, hunted, reach)
     return _written(replace(verdict, seconds=time.monotonic() - began), study)
+
+
+def _word_of_equal_code(reach: ReachPlan) -> Word:
+    """Return the verdict on a patch that changes no instruction."""
+    lines = [line for table in reach.tables.values() for line in table.lines]
+    compiled = any(line.code and line.kind != "context" for line in lines)
+    return "same code" if compiled else "no code"
 
 
 def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:

@@ -22,6 +22,7 @@ _HEADLINES: dict[Word, str] = {
     "only hunted": "no regression found; only the hunt ran changed lines, so no load is compared",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
+    "same code": "no effect: the change compiles to the same code in both kernels",
     "undecided": "undecided: the time was over; the same command continues",
 }
 _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}

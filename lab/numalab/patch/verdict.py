@@ -24,6 +24,7 @@ Word = Literal[
     "only hunted",
     "not reached",
     "no code",
+    "same code",
     "undecided",
 ]
 
