@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from numalab.cli.output import say
+from numalab.cli.output import Documents, emit, say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, shown
 
@@ -41,6 +41,7 @@ COMMANDS = {
     "measures": ("inputs", "List the measures and their definitions."),
     "reach": ("study", "Map the lines that the lab's loads reach; choose loads for a patch."),
     "boot": ("guest", "Run a command in a guest."),
+    "compare-programs": ("guest", "Compare two programs on NUMA machines."),
     "shell": ("guest", "Open a shell in a guest."),
     "place": ("guest", "Predict the placement of a guest on a host."),
     "host": ("guest", "Show or record the hardware of a host."),
@@ -52,8 +53,8 @@ COMMANDS = {
     "workload": ("inputs", "List and show workloads."),
     "cache": ("inputs", "List and prune the cache."),
 }
-# `import` is a keyword, so its module has another name.
-MODULES = {"import": "import_archive"}
+# `import` is a keyword, and no module has a dash in its name.
+MODULES = {"import": "import_archive", "compare-programs": "compare_programs"}
 
 
 class CommandGroup(TyperGroup):
@@ -71,11 +72,27 @@ class CommandGroup(TyperGroup):
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     # Words after `--` are a command for a guest.
-    debug = "--debug" in takewhile(lambda word: word != "--", sys.argv[1:])
+    words = tuple(takewhile(lambda word: word != "--", sys.argv[1:]))
+    debug = "--debug" in words
     code = _exit_code(_run, debug=debug)
+    if code and "--json" in words:
+        _exit_code(lambda: _print_error(code), debug=debug)
     _warn_of_skipped()
     failed = _exit_code(_flush, debug=debug)
     sys.exit(code or failed)
+
+
+class _Failure:
+    """The message of the error that ended this command, if one did."""
+
+    message: str = "see the messages on stderr"
+
+
+def _print_error(code: int) -> int:
+    """Print a document about the error, unless the command has printed its own."""
+    if not Documents.printed:
+        emit({"error": _Failure.message, "exit_code": code}, True, "")
+    return 0
 
 
 def _warn_of_skipped() -> None:
@@ -97,6 +114,7 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
             traceback.print_exc()
         code, message = _explained(_fault_of_plugin(error) or error)
         say(f"numalab: {message}")
+        _Failure.message = message
         return code
 
 

@@ -22,12 +22,19 @@ LARGE = 1 << 20  # characters of a JSON document that is not indented
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal
 
 
+class Documents:
+    """The JSON documents that this command has printed: `--json` means exactly one."""
+
+    printed: int = 0
+
+
 def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     """Print `value` as one JSON document, or `text`.
 
     Dataclasses become objects, tuples lists, paths strings.
     """
     if as_json:
+        Documents.printed += 1
         print(_json(value))
         return
     if isinstance(text, str):
