@@ -14,7 +14,7 @@ PACKAGES := \
   make ccache flex bison bc patch libelf-dev libssl-dev git gpg linux-source-6.12 xz-utils zstd lz4 kmod cpio \
   mmdebstrap uidmap erofs-utils e2fsprogs debian-archive-keyring \
   ninja-build libglib2.0-dev libpixman-1-dev libfdt-dev libseccomp-dev dpkg-dev bzip2 \
-  trace-cmd shellcheck numactl chromium fonts-dejavu-core
+  trace-cmd shellcheck numactl libnuma-dev chromium fonts-dejavu-core
 
 # What the tests boot.
 TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
@@ -61,7 +61,7 @@ check: setup ## Format, lint, types, layers, shell scripts, text
 	@$(BIN)/ruff check --quiet lab tests .ci docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
-	@find images workloads -type f -exec grep -lE '^#!/bin/sh' {} + \
+	@find images workloads lab -type f -not -name '*.py*' -exec grep -lE '^#!/bin/sh' {} + \
 	  | xargs --no-run-if-empty shellcheck
 	@$(BIN)/python .ci/text_rules.py
 

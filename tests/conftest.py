@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, settings
 
 from numalab.plugins import unload_plugins
 
+pytest_plugins = ["pytester"]
+
 # No deadline: a busy host must not fail a test. CI has the same examples every time, a developer
 # new ones; a failure prints how to repeat it.
 settings.register_profile(

@@ -246,25 +246,24 @@ def entries(kind: str) -> str:
 
 
 def python_api(_: str) -> str:
-    """Render the functions of `numalab.api`, and the names of its types."""
-    functions = [name for name in api.__all__ if inspect.isroutine(getattr(api, name))]
-    types = ", ".join(f"`{name}`" for name in sorted(set(api.__all__) - set(functions)))
-    lines = [
+    """Render the functions of `numalab.api`."""
+    functions = [name for name in sorted(api.__all__) if inspect.isroutine(getattr(api, name))]
+    return "\n".join(
         _item(f"`{name}{_parameters(thing)}`: {_first_paragraph(thing)}")
-        for name, thing in ((name, getattr(api, name)) for name in sorted(functions))
-    ]
-    return "\n".join([*lines, "", textwrap.fill(f"Types and registries: {types}.", 100)])
+        for name, thing in ((name, getattr(api, name)) for name in functions)
+    )
 
 
-def recording(_: str) -> str:
-    """Render the public members of a recording."""
+def members(name: str) -> str:
+    """Render the public methods and properties of a class of `numalab.api`."""
     lines = []
-    for name, member in vars(api.Recording).items():
-        function = getattr(member, "func", member)
-        if name.startswith("_") or not (inspect.isroutine(function) or function is not member):
+    for member_name, member in vars(getattr(api, name)).items():
+        function = getattr(member, "fget", getattr(member, "func", member))
+        if member_name.startswith("_") or not (inspect.isroutine(function) or function != member):
             continue
         arguments = _parameters(function).replace("self, ", "") if function is member else ""
-        lines.append(_item(f"`{name}{arguments}`: {_first_paragraph(function)}"))
+        arguments = arguments.replace("(self)", "()")
+        lines.append(_item(f"`{member_name}{arguments}`: {_first_paragraph(function)}"))
     return "\n".join(lines)
 
 
@@ -322,7 +321,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
         properties,
         entries,
         python_api,
-        recording,
+        members,
         exit_codes,
         run_files,
     )

@@ -59,6 +59,8 @@ class RunDir:
     """The output of the command."""
     stderr = FileIn("out/stderr")
     """The errors of the command."""
+    returned = FileIn("out/files")
+    """The files that the command left below $OUT."""
     dmesg = FileIn("out/dmesg.txt")
     """The guest's whole kernel log, `sched_verbose` included."""
     sysfs = FileIn("out/sysfs")

@@ -1,4 +1,14 @@
-"""The public API of numalab: what a plug-in or a program registers, and the types that it uses.
+"""The public API of numalab: machines for programs, and what a plug-in registers.
+
+A program boots a machine and runs commands in it:
+
+    from numalab.api import machine
+
+    with machine("ring-4").boot() as guest:
+        result = guest.run(["numactl", "--membind=1", "./fill", "64"], memory=True).check()
+        assert result.memory_share(1) > 0.9
+
+Exceptions are those of the command line, all of class LabError, with the same messages.
 
 Every kind of entry has one function `register_...`, and one registry with all entries by name:
 numalab's own and those of plug-ins. A plug-in is a Python module in the folder `plugins/` of a lab
@@ -36,7 +46,15 @@ from numalab.campaign.executors.processes import (
 )
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.capture.samples import SOURCES, SampledSource, SampledValue, register_source
-from numalab.errors import UserError
+from numalab.errors import (
+    BuildError,
+    GuestLost,
+    HostError,
+    LabError,
+    TopologyMismatch,
+    UserError,
+    WorkloadFailed,
+)
 from numalab.hunt.finding import Finding
 from numalab.hunt.property import (
     PROPERTIES,
@@ -55,6 +73,8 @@ from numalab.results.layout import Results
 from numalab.study.axis import AXES, Axis, RunChange, register_axis
 from numalab.topology.distances import Link
 from numalab.topology.limits import RuleBroken
+from numalab.topology.load import load_topology
+from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.shapes.shape import SHAPES, Count, Shape, register_shape
 from numalab.topology.topology import Topology
 from numalab.topology.view.placement import Point
@@ -74,6 +94,16 @@ REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
     }
 )
 
+# They import plug-ins of numalab, which import the names above.
+from numalab.programs.command_result import CommandResult  # noqa: E402
+from numalab.programs.compare_programs import (  # noqa: E402
+    ComparedMeasure,
+    ProgramComparison,
+    compare_programs,
+)
+from numalab.programs.machines import GuestSession, LabMachine, machine  # noqa: E402
+from numalab.report.build.run_study import run_study  # noqa: E402
+
 __all__ = [
     "AXES",
     "EXECUTORS",
@@ -85,7 +115,10 @@ __all__ = [
     "SHAPES",
     "SOURCES",
     "Axis",
+    "BuildError",
     "CellReport",
+    "CommandResult",
+    "ComparedMeasure",
     "Count",
     "Direction",
     "Ended",
@@ -95,6 +128,11 @@ __all__ = [
     "Finding",
     "Finished",
     "Format",
+    "GuestLost",
+    "GuestSession",
+    "HostError",
+    "LabError",
+    "LabMachine",
     "Limit",
     "Link",
     "LoadRecording",
@@ -107,6 +145,8 @@ __all__ = [
     "News",
     "Observation",
     "Point",
+    "Prediction",
+    "ProgramComparison",
     "Property",
     "Recording",
     "Registry",
@@ -119,8 +159,14 @@ __all__ = [
     "StudyResults",
     "Task",
     "Topology",
+    "TopologyMismatch",
     "UserError",
+    "WorkloadFailed",
+    "compare_programs",
+    "load_topology",
+    "machine",
     "metric_value",
+    "predict",
     "register_axis",
     "register_executor",
     "register_format",
@@ -130,4 +176,5 @@ __all__ = [
     "register_property",
     "register_shape",
     "register_source",
+    "run_study",
 ]

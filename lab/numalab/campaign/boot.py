@@ -1,16 +1,18 @@
 """One command, or a shell, in one guest: what `numalab boot` and `numalab shell` do."""
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
-from numalab.errors import GuestLost, LabError, UserError
-from numalab.files import left_by_guest, reading
+from numalab.errors import GuestLost, HostError, LabError, UserError
+from numalab.files import left_by_guest, make_dir, reading
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
@@ -27,6 +29,8 @@ from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.topology import Topology
+
+_MOST_MIB = 32  # of files on the usual job disk, which also holds the results
 
 
 @dataclass(frozen=True)
@@ -69,31 +73,84 @@ def boot(
     on_beat: Callable[[Beat], None] | None = None,
     limits: Limits | None = None,
     table: LineTable | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    returned: Path | None = None,
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
     The run directory is removed, unless `keep` says where to leave it, or the guest was lost.
-    `table` lists the lines to count. Raises what `run_guest` raises, and TopologyMismatch.
+    `table` lists the lines to count. `files` go below /job/files, and what the command leaves below
+    $OUT goes to the folder `returned`. Raises what `run_guest` raises, and TopologyMismatch.
     """
-    job = Job(argv=argv, events=events)
-    with _run_dir(keep) as directory:
-        with counting(machine, table, directory) as counted:
-            outcome = run_guest(
-                counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
-            )
-        view = read_guest_view(directory)
-        differences = check_topology(
-            machine.topology,
-            kernel,
-            view,
-            reserved_mib=machine.trace_memory_mib,
-            allow=allow_mismatch,
+    with run_folder(keep) as directory:
+        booted = boot_in(
+            directory, machine, kernel, argv, connection=connection, events=events,
+            allow_mismatch=allow_mismatch, on_beat=on_beat, limits=limits, table=table, files=files,
+        )  # fmt: skip
+        if returned is not None:
+            copy_returned(directory, returned)
+    return replace(booted, kept=keep)
+
+
+def boot_in(
+    directory: RunDir,
+    machine: Machine,
+    kernel: KernelSpec,
+    argv: tuple[str, ...],
+    *,
+    connection: str = EMBED,
+    events: tuple[str, ...] = (),
+    allow_mismatch: bool = False,
+    on_beat: Callable[[Beat], None] | None = None,
+    limits: Limits | None = None,
+    table: LineTable | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    sample_ms: int = 0,
+) -> Booted:
+    """Do what `boot` does in a folder that stays.
+
+    Every `sample_ms` of guest time, the memory of the command's processes is read (0: never).
+    """
+    sampled = "p" if sample_ms else ""
+    job = Job(argv=argv, events=events, files=files, sample_ms=sample_ms, sampled=sampled)
+    machine = replace(machine, job_disk_mib=machine.job_disk_mib + _more_mib(files))
+    with counting(machine, table, directory) as counted:
+        outcome = run_guest(
+            counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
         )
-        unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
-        outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
-        stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
-        reach = read_reach(directory)
-    return Booted(stdout, stderr, outcome, tuple(map(str, differences)), keep, reach)
+    view = read_guest_view(directory)
+    differences = check_topology(
+        machine.topology,
+        kernel,
+        view,
+        reserved_mib=machine.trace_memory_mib,
+        allow=allow_mismatch,
+    )
+    unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
+    outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
+    stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
+    reach = read_reach(directory)
+    return Booted(stdout, stderr, outcome, tuple(map(str, differences)), None, reach)
+
+
+def copy_returned(directory: RunDir, folder: Path) -> None:
+    """Copy the files that a command left below $OUT to a folder of the host, or an empty folder.
+
+    Files of the same name are replaced. Raises HostError.
+    """
+    make_dir(folder)
+    if not directory.returned.is_dir():
+        return
+    try:
+        shutil.copytree(directory.returned, folder, dirs_exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _more_mib(files: Mapping[str, bytes]) -> int:
+    """Return how much larger than usual the job disk must be, in steps of an NVDIMM."""
+    mib = sum(map(len, files.values())) >> 20
+    return 0 if mib < _MOST_MIB else mib + (mib & 1)
 
 
 def shell(
@@ -109,14 +166,14 @@ def shell(
     `join` is given the guest once it runs. Raises what `run_guest` raises; only then is the run
     directory kept.
     """
-    with _run_dir(None) as directory:
+    with run_folder(None) as directory:
         return run_guest(
             machine, job, directory, connection=connection, limits=limits, join=join, rescue=False
         )
 
 
 @contextmanager
-def _run_dir(keep: Path | None) -> Iterator[RunDir]:
+def run_folder(keep: Path | None) -> Iterator[RunDir]:
     """Give a run directory in the cache that is removed at the end, or the one to keep.
 
     That of a lost guest stays in the cache, under a name of its own.

@@ -94,7 +94,9 @@ def prepare(
             console=run_dir.console.absolute(),
             heartbeat=run_dir.heartbeat.absolute(),
             rootfs=_rootfs(machine.rootfs),
-            job=Drive(run_dir.job_disk.absolute(), machine.job_disk_mib * _MIB),
+            job=Drive(
+                run_dir.job_disk.absolute(), (machine.job_disk_mib + machine.inbox_mib) * _MIB
+            ),
             emulator=emulator,
         )
         xml = render_domain(
@@ -112,6 +114,8 @@ def prepare(
         write_text(run_dir.domain_xml, xml)
         trace = TRACE_INSTANCE if region else ""
         make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+        if machine.inbox_mib:
+            os.truncate(run_dir.job_disk, (machine.job_disk_mib + machine.inbox_mib) * _MIB)
         undo.pop_all()
         return PreparedGuest(name, xml, cmdline, placement, region, admission)
 

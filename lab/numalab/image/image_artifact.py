@@ -32,6 +32,7 @@ _LAYOUT = "2"  # raise it when the image of the same inputs changes
 _ROOT, _RECORD = "root.erofs", "image.json"
 _EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
+_PATH = ("/usr/local/sbin/", "/usr/local/bin/", "/usr/sbin/", "/usr/bin/")  # images/guest/init
 MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 
 
@@ -75,6 +76,21 @@ def built_image(recipe: Recipe) -> BuiltImage | None:
         return _prebuilt_image(recipe, recipe.built)
     packages = cached(_packages_artifact(recipe))
     return None if packages is None else cached(_image_artifact(recipe, packages))
+
+
+def has_program(image: Path, name: str) -> bool:
+    """Return whether an image has a program, by its name or its absolute path.
+
+    `dump.erofs` follows no links, and in Debian /bin and /sbin are links to those of /usr. Raises
+    HostError where it is not installed.
+    """
+    folders = ("",) if name.startswith("/") else _PATH
+    for path in (f"{folder}{name}" for folder in folders):
+        inside = f"/usr{path}" if path.startswith(("/bin/", "/sbin/", "/lib")) else path
+        reader = find_program("dump.erofs", "erofs-utils")
+        if run([reader, f"--path={inside}", image], check=False, timeout=60).stdout:
+            return True
+    return False
 
 
 def _packages_artifact(recipe: Recipe) -> Artifact[Path]:

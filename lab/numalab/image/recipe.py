@@ -1,6 +1,7 @@
 """Recipes of root file systems: `images/<name>.toml`."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from numalab.files import read_json
 from numalab.places import find_input, list_inputs, shipped_dir
 
 DEFAULT_LIMIT_MIB = 200
+_LIMIT_WITH_PACKAGES_MIB = 1024
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")  # Debian policy 5.6.1
 _PATTERN = re.compile(r"/[A-Za-z0-9_.+*?/-]+")
 
@@ -142,6 +144,18 @@ def declared_in(recipe: Recipe, package: str) -> Path:
 def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
     """Return the recipe with one more folder on top. Raises UserError for an empty folder."""
     return replace(recipe, files=(*recipe.files, _folder(folder, folder, None)))
+
+
+def with_packages(recipe: Recipe, names: Sequence[str]) -> Recipe:
+    """Return the recipe with further Debian packages. Raises UserError for an invalid name."""
+    if recipe.built is not None and names:
+        raise UserError("was built elsewhere, and gets no packages", file=recipe.file)
+    for name in names:
+        if not _PACKAGE.fullmatch(name):
+            raise UserError(f"{name!r} is not a Debian package name", key="--package")
+    packages = tuple(sorted({*recipe.packages, *names}))
+    limit = max(recipe.limit_mib, _LIMIT_WITH_PACKAGES_MIB)
+    return replace(recipe, packages=packages, limit_mib=limit) if names else recipe
 
 
 def _load(name: str, extending: tuple[str, ...]) -> Recipe:

@@ -1,5 +1,6 @@
 """The guest to boot and its job: values that are checked on creation."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,7 +80,9 @@ class Machine:
     it, `gdb` is the socket at which it waits for a debugger.
 
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
-    outlives the guest's kernel; 0 reserves none. `pages` is the backing of all memory.
+    outlives the guest's kernel; 0 reserves none. The job disk has a file system of `job_disk_mib`,
+    and behind it `inbox_mib` for files that the host sends while the guest runs. `pages` is the
+    backing of all memory.
 
     The host: `host_cpus` are the CPUs that it may use (empty: all CPUs of this process).
     `vcpu_cpus` (host CPU of each vCPU) and `host_nodes` (host node of each guest node) replace the
@@ -106,6 +109,7 @@ class Machine:
     gdb: Path | None = None
     trace_memory_mib: int = 32
     job_disk_mib: int = 128
+    inbox_mib: int = 0
     pages: PageKind = "memfd"
     host_cpus: tuple[int, ...] = ()
     vcpu_cpus: tuple[int, ...] = ()
@@ -285,5 +289,6 @@ def _check_tunable(path: str, value: str) -> None:
 
 def _check_file_name(name: str) -> None:
     parts = name.split("/")
-    if not all(_NAME.fullmatch(part) for part in parts):
+    long = any(len(os.fsencode(part)) > 255 for part in parts)
+    if long or "\0" in name or {"", ".", ".."}.intersection(parts):
         raise UserError(f"{name!r} is not a relative file name", key="files")

@@ -17,7 +17,7 @@ _MIB = 1 << 20
 _UUID = "6e756d61-6c61-4220-a069-6d6167650001"
 _TIME = 1_704_067_200  # 2024-01-01T00:00:00Z
 _FIXED_TIME = {"E2FSPROGS_FAKE_TIME": str(_TIME), "SOURCE_DATE_EPOCH": str(_TIME)}
-_INODES = 4096
+_INODES = 4096  # and one for each file of the job beyond half of them
 # Whatever the host's mke2fs.conf says. No journal and no lazy initialisation: nothing writes to the
 # disk by itself. What `numalab.ext4` reads.
 FEATURES = (
@@ -59,7 +59,7 @@ def make_job_disk(path: Path, files: dict[str, bytes], size_mib: int) -> None:
             run(
                 [
                     *(mke2fs, "-q", "-F", "-t", "ext4", "-O", FEATURES, "-E", extended),
-                    *("-U", _UUID, "-N", str(_INODES), "-m", "0", "-d", scratch, path),
+                    *("-U", _UUID, "-N", str(_inodes(files)), "-m", "0", "-d", scratch, path),
                 ],
                 env=_FIXED_TIME,
                 timeout=60,
@@ -70,6 +70,11 @@ def make_job_disk(path: Path, files: dict[str, bytes], size_mib: int) -> None:
         raise HostError(f"cannot write {path}: {error.strerror}") from None
     except DamagedDisk as damage:
         raise HostError(f"{mke2fs} did not make {path} as it was asked to: {damage}") from None
+
+
+def _inodes(files: dict[str, bytes]) -> int:
+    names = {parent for name in files for parent in (name, *map(str, Path(name).parents))}
+    return _INODES + max(0, len(names) - _INODES // 2)
 
 
 def _reserve(path: Path, size: int) -> None:

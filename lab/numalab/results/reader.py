@@ -158,16 +158,17 @@ def load_run(directory: RunDir) -> StoredRun:
     manifest = load_manifest(directory)
     if manifest.run != directory.path.name:
         raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
-    measures = _read_measures(directory.measures)
+    measures = read_measures(directory.measures)
     if not os.path.lexists(directory.added_measures):
         return StoredRun(directory, manifest, measures)
-    later = _read_measures(directory.added_measures)
+    later = read_measures(directory.added_measures)
     added = frozenset(later.keys() - measures.keys())
     # The measures of the run itself never change.
     return StoredRun(directory, manifest, {**measures, **later, **measures}, added=added)
 
 
-def _read_measures(path: Path) -> Mapping[str, Measure]:
+def read_measures(path: Path) -> Mapping[str, Measure]:
+    """Read the measures of one run by name. Raises UserError for a damaged file."""
     with damage_explained(path):
         data = _OF_RUN.read(path)
         return measures_by_name([stored.measure() for stored in _MEASURES.validate_json(data)])

@@ -1,7 +1,10 @@
 """`numalab boot`."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,10 +12,13 @@ import typer
 from numalab.campaign.boot import Booted, boot, guest
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
-from numalab.cli.inputs.overlay import OverlayOption, overlaid
+from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
+from numalab.errors import UserError
+from numalab.files import open_regular, reading
 from numalab.guest.run import RemarkKind
+from numalab.image.image_artifact import has_program
 from numalab.machine.model import check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import check_countable
@@ -20,6 +26,12 @@ from numalab.reach.merge import merged
 from numalab.reach.prepare import plan_reach
 from numalab.reach.text import reach_lines
 from numalab.topology.load import load_topology
+from numalab.workload.host_program import (
+    MOST_BYTES,
+    Surroundings,
+    explain_status,
+    guest_command,
+)
 
 # `numalab place` and `numalab host show` print these remarks.
 _KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
@@ -31,6 +43,32 @@ def command(
     kernel: options.Kernel = "debian-6.12",
     image: options.Image = "base",
     overlay: OverlayOption = None,
+    package: PackageOption = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE[:TARGET]",
+            help="File or folder to copy into the working folder; repeatable.",
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable."),
+    ] = None,
+    cwd: Annotated[
+        str | None,
+        typer.Option(help="Working folder: below the current one, or a path of the guest."),
+    ] = None,
+    stdin: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Standard input; - is that of this command.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="End the command after these seconds of guest time."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for files that the command writes to $OUT.")
+    ] = None,
     mode: options.Mode = "auto",
     seed: options.Seed = 1,
     event: Annotated[
@@ -48,15 +86,23 @@ def command(
 ) -> None:
     """Run a command in a guest, print its output, and exit with its exit code.
 
-    For example `numalab boot ring-4 -- numactl -H`. If the guest fails before the command, the
-    message on stderr begins with `numalab:`, and the exit code is the code of that error.
+    For example `numalab boot ring-4 -- numactl -H`. A program by its path, such as `./prog`, is
+    copied into the guest with its libraries and the current folder. If the guest fails before the
+    command, the message on stderr begins with `numalab:`, and the exit code is the code of that
+    error.
     """
     model = load_topology(topology)
-    spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
+    around = Surroundings(
+        tuple(add or ()), _variables(env or ()), cwd, _input(stdin), timeout, out is not None
+    )
+    spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
+        taken = guest_command(words, partial(has_program, prepared.image.path), around)
+        for remark in taken.remarks:
+            say(f"numalab: {remark}")
         choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
         table = None
         if reach is not None:
@@ -68,12 +114,36 @@ def command(
             vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         booted = boot(
-            machine, spec, tuple(words), connection=connection, events=tuple(event or ()),
-            keep=keep, allow_mismatch=allow_mismatch, table=table,
+            machine, spec, taken.argv, connection=connection, events=tuple(event or ()),
+            keep=keep, allow_mismatch=allow_mismatch, table=table, files=taken.files, returned=out,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
     show_booted(booted, as_json)
+    if why := explain_status(words, around, booted.outcome.status):
+        say(f"numalab: {why}")
     raise typer.Exit(booted.outcome.status)
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    for text in texts:
+        name, equals, _ = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UserError(f"{text!r} is not NAME=VALUE", key="--env")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _input(name: str | None) -> bytes | None:
+    """Return the command's standard input. Raises UserError for too much of it."""
+    if name is None:
+        return None
+    if name == "-":
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with reading(Path(name)), open_regular(Path(name)) as file:
+            data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise UserError(f"is longer than {MOST_BYTES >> 20} MiB", file=name, key="--stdin")
+    return data
 
 
 def show_booted(booted: Booted, as_json: bool) -> None:

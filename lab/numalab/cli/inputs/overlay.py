@@ -1,19 +1,23 @@
-"""The option `--overlay` of the commands that boot or build an image."""
+"""The options of the commands that boot or build an image: what is added to it."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from numalab.image.recipe import Recipe, load_recipe, with_overlay
+from numalab.image.recipe import Recipe, load_recipe, with_overlay, with_packages
 
 OverlayOption = Annotated[
     Path | None,
     typer.Option("--overlay", help="Copy the files of this folder over the image."),
 ]
+PackageOption = Annotated[
+    list[str] | None,
+    typer.Option("--package", help="Add a Debian package to the image; repeatable."),
+]
 
 
-def overlaid(name: str, overlay: Path | None) -> Recipe:
-    """Load a recipe, with the files of `overlay` on top. Raises UserError."""
-    recipe = load_recipe(name)
+def overlaid(name: str, overlay: Path | None, packages: list[str] | None = None) -> Recipe:
+    """Load a recipe, with further packages, and the files of `overlay` on top. Raises UserError."""
+    recipe = with_packages(load_recipe(name), packages or ())
     return with_overlay(recipe, overlay) if overlay else recipe

@@ -1,0 +1,54 @@
+#!/bin/sh
+# session.sh SKIP_MIB: runs the commands that the host sends, one a line, until it hangs up.
+#
+# A line is `MIB SAMPLE_MS SCRIPT`: how much of the job disk behind its file system (from SKIP_MIB
+# on) is a tar archive with files for it, how often its memory is read (0: never), and the script in
+# base64. What command N leaves is in /job/out/commands/N; then the host is told `ENQ N STATUS ACK`.
+# guest/session.py is the host's end.
+set -u
+
+LAB=/usr/lib/numalab
+COMMANDS=/job/out/commands
+
+# shellcheck disable=SC1091 # in the image
+. $LAB/collect.sh
+# shellcheck disable=SC1091 # in the image
+. $LAB/capture.sh
+
+complain() { printf 'numalab: %s\n' "$1" >/dev/console; }
+tell() { printf '\005%s %s\006' "$1" "$2"; }
+
+stty raw -echo
+busybox dmesg -n 1 # the kernel must not print between the answers
+busybox mount -o remount,async /job
+busybox mkdir -p $COMMANDS /job/files
+capture_stop
+collect_machine
+busybox dmesg >/job/out/dmesg.txt
+sync
+tell 0 0
+
+number=0 # capture.sh uses some names of its own: folder, line
+while IFS=' ' read -r mib sample_ms line; do
+    busybox rm -rf "$COMMANDS/$number"
+    number=$((number + 1))
+    place=$COMMANDS/$number
+    busybox mkdir -p "$place/files"
+    printf %s "$line" | base64 -d >/run/numalab.command
+    [ "$mib" = 0 ] ||
+        dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$mib" status=none |
+        busybox tar xf - -C /job/files
+    # Extracting removes the trace instance, so that each command gets one of its own.
+    capture_start || complain "$CAPTURE_REASON"
+    OUT=$place/files $LAB/numalab-run "$place" "$sample_ms" p -- sh /run/numalab.command \
+        </dev/null >"$place/stdout" 2>"$place/stderr"
+    status=$?
+    echo $status >"$place/status"
+    capture_stop
+    if capture_wanted && [ -d "$INSTANCE" ]; then
+        capture_extract
+        busybox mv /job/out/trace.dat /job/out/trace-stats.txt "$place"
+    fi
+    sync
+    tell $number $status
+done

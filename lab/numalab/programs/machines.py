@@ -1,0 +1,302 @@
+"""Machines as values of a Python program: boot one, run commands in it, read what they left."""
+
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from numalab.campaign.boot import boot_in, guest, run_folder
+from numalab.campaign.build import Builds, build, choose_mode
+from numalab.campaign.check import check_topology
+from numalab.capture.guest_time import keep_memory_tables
+from numalab.capture.spec import load_capture, render_events
+from numalab.errors import HostError, UserError
+from numalab.files import make_dir
+from numalab.guest.run import Outcome, run_guest
+from numalab.guest.session import INBOX_MIB, Session, session_job
+from numalab.guest.watch import Limits
+from numalab.image.image_artifact import has_program
+from numalab.image.recipe import Recipe, load_recipe, with_overlay, with_packages
+from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.patched_kernel import find_kernel
+from numalab.machine.model import Machine
+from numalab.measure import Measure
+from numalab.programs.command_result import SAMPLE_MS, CommandResult, read_result
+from numalab.progress import Progress, no_progress
+from numalab.qemu.hypervisor import EMBED
+from numalab.results.guest_output import read_guest_view
+from numalab.results.reader import read_measures
+from numalab.results.run_files import RunFiles
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+from numalab.topology.topology import Topology
+from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
+from numalab.workload.workload import BoundWorkload
+
+MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
+LONGEST_COMM = 15  # TASK_COMM_LEN without the NUL (include/linux/sched.h)
+_TRACE_MIB = 32
+
+
+class GuestSession:
+    """A running guest.
+
+    `machine` is its topology, `directory` the folder of its files while it runs, `results` what its
+    commands did so far.
+    """
+
+    def __init__(
+        self, session: Session, image: Path, topology: Topology, directory: RunDir, recorded: bool
+    ) -> None:
+        self.machine, self.directory, self._files = topology, directory.path, directory
+        self._session, self._image, self._recorded = session, image, recorded
+        self.results: list[CommandResult] = []
+
+    @property
+    def alive(self) -> bool:
+        """Whether the guest still runs."""
+        return self._session.alive
+
+    def keep(self, folder: str | Path, commands: Sequence[CommandResult] = ()) -> None:
+        """Copy the guest's console, and the files of these commands, to a folder.
+
+        Raises HostError.
+        """
+        target = Path(folder)
+        make_dir(target)
+        try:
+            for path in (self._files.console, *(command.directory for command in commands)):
+                if path.is_dir():
+                    shutil.copytree(path, target / path.name)
+                elif path.is_file():
+                    shutil.copy2(path, target)
+        except OSError as error:
+            raise HostError(f"cannot write {target}: {error.strerror or error}") from None
+
+    def run(
+        self,
+        words: Sequence[str | Path],
+        *,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input: str | bytes | None = None,
+        add: Sequence[str] = (),
+        memory: bool = False,
+    ) -> CommandResult:
+        """Run a command and return what it did, whatever its exit status.
+
+        A program of this host goes to the guest with its libraries and the current folder, as with
+        `numalab boot`. `timeout` is in seconds of guest time, after which the status is 124. `cwd`
+        is a folder below the current one, or a path of the guest. `add` are further files of this
+        host, each `FILE` or `FILE:TARGET`. With `memory`, the memory of its processes is sampled
+        every `SAMPLE_MS` of guest time. Raises UserError for a program that cannot run in a
+        guest, GuestLost for a guest that panicked, hung or was killed.
+        """
+        around = _surroundings(timeout, env, cwd, input, add)
+        command = _command(words, self._image, around)
+        into = RunDir(self.directory / f"command-{len(self.results) + 1}")
+        script = f"exec {shlex.join(command.argv)}"
+        self._session.run(script, command.files, into, sample_ms=memory * SAMPLE_MS)
+        result = read_result(words, into, self.machine if self._recorded else None)
+        self.results.append(result)
+        return result
+
+
+@dataclass(frozen=True)
+class LabMachine:
+    """A machine with its kernel and image, built and ready to boot. Make one with `machine`."""
+
+    topology: Topology
+    kernel: KernelSpec
+    builds: Builds
+    guest: Machine
+
+    @property
+    def mode(self) -> str:
+        """The mode in which its guests run."""
+        return self.guest.mode
+
+    @contextmanager
+    def boot(
+        self,
+        *,
+        events: Sequence[str] = (),
+        keep: str | Path | None = None,
+        connection: str = EMBED,
+    ) -> Iterator[GuestSession]:
+        """Boot a guest for several commands; it ends with the block.
+
+        `events` (`system:event`) are recorded for each command. `keep` is an empty or new folder
+        for console, output and recordings. The machine is compared with its prediction first.
+        Because the host answers while the guest runs, two sessions are not the same to the byte;
+        `run` boots a guest whose runs are. Raises UserError, HostError, GuestLost and
+        TopologyMismatch.
+        """
+        started = replace(self.guest, inbox_mib=INBOX_MIB, trace_memory_mib=0)
+        job = session_job(started.job_disk_mib, tuple(events), _buffer_kib(self.topology))
+        limits = Limits(total=float("inf"))
+        with run_folder(Path(keep) if keep else None) as directory:
+            session = Session(directory, started.job_disk_mib)
+
+            def run(session: Session) -> Outcome:
+                return run_guest(
+                    started, job, directory, connection=connection, limits=limits,
+                    join=session.joined, rescue=False,
+                )  # fmt: skip
+
+            try:
+                session.start(run)
+                session.collect(directory.out, "/out")
+                view = read_guest_view(directory)
+                check_topology(self.topology, self.kernel, view, reserved_mib=0, allow=False)
+                image = self.builds.image.path
+                yield GuestSession(session, image, self.topology, directory, bool(events))
+            finally:
+                session.end()
+
+    def measure(
+        self,
+        words: Sequence[str | Path],
+        *,
+        seed: int | None = None,
+        tasks: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input: str | bytes | None = None,
+        add: Sequence[str] = (),
+        keep: str | Path | None = None,
+    ) -> Mapping[str, Measure]:
+        """Boot a guest for one command that succeeds, and return its measures by name.
+
+        The events are those that a study records; memory is sampled. `tasks` are the names of the
+        command's tasks, with `*` and `?`; by default that of the program. In mode timed there are
+        also the measures of memory accesses. The other arguments are those of `run`, and it raises
+        what `run` raises, and WorkloadFailed for a command that fails.
+        """
+        sampled = {"sample": ["numa_maps"], "sample_ms": SAMPLE_MS}
+        capture = load_capture(sampled, Path("numalab.api"))
+        around = replace(_surroundings(None, env, cwd, input, add), returns=True)
+        command = _command([MARKED, *words], self.builds.image.path, around)
+        with run_folder(Path(keep) if keep else None) as directory:
+            self._boot(directory, seed, command, events=render_events(capture), sample_ms=SAMPLE_MS)
+            result = read_result(words, directory, self.topology).check()
+            if self.mode == "timed" and result.events is not None:
+                switches = result.events.filter(pl.col("event") == "sched_switch")
+                keep_memory_tables(directory, self.topology, switches)
+            named = tuple(tasks) or (command.program[:LONGEST_COMM],)
+            workload = BoundWorkload(
+                name=command.program, folder=directory.path, argv=command.argv, parameters={},
+                seconds=0.0, tasks=named, allowed_cpus=(),
+            )  # fmt: skip
+            RunFiles(directory).measure(self.topology, workload, capture)
+            return read_measures(directory.measures)
+
+    def run(
+        self,
+        words: Sequence[str | Path],
+        *,
+        seed: int | None = None,
+        events: Sequence[str] = (),
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input: str | bytes | None = None,
+        add: Sequence[str] = (),
+        memory: bool = False,
+        keep: str | Path | None = None,
+        connection: str = EMBED,
+    ) -> CommandResult:
+        """Boot a guest for one command, and return what the command did.
+
+        In the modes icount and timed, the same command and seed give the same result to the byte.
+        The arguments are those of `boot` and of `GuestSession.run`, and it raises what they raise.
+        """
+        around = replace(_surroundings(timeout, env, cwd, input, add), returns=True)
+        command = _command(words, self.builds.image.path, around)
+        sample_ms = memory * SAMPLE_MS
+        with run_folder(Path(keep) if keep else None) as directory:
+            self._boot(
+                directory, seed, command,
+                events=events, sample_ms=sample_ms, connection=connection,
+            )  # fmt: skip
+            return read_result(words, directory, self.topology if events else None)
+
+    def _boot(
+        self,
+        directory: RunDir,
+        seed: int | None,
+        command: GuestCommand,
+        *,
+        events: Sequence[str],
+        sample_ms: int,
+        connection: str = EMBED,
+    ) -> None:
+        started = self.guest if seed is None else replace(self.guest, seed=seed)
+        started = replace(started, trace_memory_mib=started.trace_memory_mib if events else 0)
+        boot_in(
+            directory, started, self.kernel, command.argv, connection=connection,
+            events=tuple(events), files=command.files, sample_ms=sample_ms,
+        )  # fmt: skip
+
+
+def machine(
+    topology: str | Path | Topology,
+    *,
+    mode: str = "auto",
+    kernel: str = "debian-6.12",
+    image: str = "base",
+    packages: Sequence[str] = (),
+    overlay: str | Path | None = None,
+    seed: int = 1,
+    cmdline: Sequence[str] = (),
+    on_progress: Progress = no_progress,
+) -> LabMachine:
+    """Return a machine, after building the kernel and the image that the cache lacks.
+
+    `topology` is a name from `numalab topology list`, a file or a value; `kernel` and `image` are
+    names from the lists of the same commands; `packages` are further Debian packages, `overlay` is
+    a folder to copy over the image, `cmdline` are further kernel parameters. `on_progress` gets
+    lines about builds. Raises UserError, HostError and BuildError.
+    """
+    model = topology if isinstance(topology, Topology) else load_topology(str(topology))
+    spec = find_kernel(kernel, on_progress)
+    recipe = _recipe(image, packages, overlay)
+    builds = build([spec], recipe, on_progress=on_progress)
+    choice = choose_mode(mode, builds, EMBED, on_progress, words=tuple(cmdline))
+    booted = guest(model, spec.name, builds, choice, trace_mib=_TRACE_MIB)
+    booted = replace(booted, seed=seed, extra_cmdline=tuple(cmdline))
+    return LabMachine(model, spec, builds, booted)
+
+
+def _recipe(image: str, packages: Sequence[str], overlay: str | Path | None) -> Recipe:
+    recipe = with_packages(load_recipe(image), packages)
+    return with_overlay(recipe, Path(overlay)) if overlay else recipe
+
+
+def _buffer_kib(topology: Topology) -> int:
+    """Return the trace buffer of each CPU: of all, as much as a guest reserves elsewhere."""
+    return max(64, (_TRACE_MIB << 10) // topology.cpu_count)
+
+
+def _surroundings(
+    timeout: float | None,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    text: str | bytes | None,
+    add: Sequence[str],
+) -> Surroundings:
+    stdin = text.encode() if isinstance(text, str) else text
+    return Surroundings(tuple(add), dict(env or {}), cwd, stdin, timeout)
+
+
+def _command(words: Sequence[str | Path], image: Path, around: Surroundings) -> GuestCommand:
+    texts = [str(word) for word in words]
+    if not texts:
+        raise UserError("no command to run in the guest")
+    return guest_command(texts, partial(has_program, image), around)

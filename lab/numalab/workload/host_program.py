@@ -1,0 +1,387 @@
+"""Programs of the host in a guest: the files that they need, and the words that start them.
+
+A program that is linked dynamically is started by its own loader (ld.so(8), `--library-path`), with
+its own libraries, so that the guest's C library need not fit. Nothing of the program is executed on
+the host: `readelf` lists its libraries, and they are searched as ld.so(8) describes.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from numalab.errors import HostError, UserError, shown
+from numalab.files import open_regular, reading
+from numalab.process import CommandFailed, find_program, run
+
+MOST_BYTES = 256 << 20  # of all files that a command takes along
+MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
+MOST_FILES = 4000  # of the current folder
+
+_FILES = "/job/files"
+_FOLDER = f"{_FILES}/folder"  # the copy of the current folder
+_STDIN = f"{_FILES}/stdin"
+_PROGRAM, _LOADER, _LIBRARIES = "host/program", "host/bin", "host/lib"
+OUT = "/job/out/files"  # what lies there comes back
+TIMED_OUT = 124  # timeout(1)
+NOT_FOUND = 127  # sh(1)
+
+# Programs that start the one that is named among their words.
+_STARTERS = (
+    *("chrt", "env", "nice", "numactl", "perf", "setsid", "stdbuf", "strace", "taskset"),
+    *("time", "timeout", "/usr/lib/numalab/marked"),
+)
+_OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
+_PYTHON = re.compile(r"python[0-9.]*")
+_ENV_OF_LOADER = "LD_PRELOAD"
+_MAGIC = b"\x7fELF"
+
+# What `readelf --wide --file-header --program-headers --dynamic` prints (binutils 2.40).
+_CLASS = re.compile(r"^\s+Class:\s+(\S+)$", re.MULTILINE)
+_MACHINE = re.compile(r"^\s+Machine:\s+(.+)$", re.MULTILINE)
+_INTERPRETER = re.compile(r"\[Requesting program interpreter: (.+)\]")
+_NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[(.+)\]")
+_PATHS = re.compile(r"\((?:RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
+_OF_CACHE = re.compile(r"^\s+(\S+) \(libc6,x86-64.*\) => (/.+)$", re.MULTILINE)
+_USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
+# glibc opens it when a thread is cancelled (pthread_cancel(3)); no program names it.
+_OPENED_LATER = "libgcc_s.so.1"
+
+
+# Tells whether a guest has a program, by its name or its absolute path.
+InGuest = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class GuestCommand:
+    """A command for a guest: its words, and the files that go below /job/files, by name.
+
+    `program` is the name of the program that it starts. `remarks` are for the user: what is not
+    taken along.
+    """
+
+    argv: tuple[str, ...]
+    program: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files.values()))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a command finds in the guest, beside the image.
+
+    `add` are files and folders of the host, `FILE` or `FILE:TARGET`; a target is relative to the
+    working folder. `env` is added to the command's environment. `folder` is its working folder: a
+    path of the guest, or one relative to the copy of the current folder. `stdin` is its input.
+    After `timeout` seconds of guest time it is ended. `returns`: files below $OUT come back.
+    """
+
+    add: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    stdin: bytes | None = None
+    timeout: float | None = None
+    returns: bool = False
+
+
+@dataclass
+class _Luggage:
+    files: dict[str, bytes] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def put(self, name: str, path: Path) -> None:
+        """Take a file along under a name; UserError for too many bytes, or none to read."""
+        if name not in self.files:
+            self.files[name] = self._read(path)
+
+    def _read(self, path: Path) -> bytes:
+        with reading(path), open_regular(path) as file:
+            data = file.read(MOST_BYTES - self.size + 1)
+        self.size += len(data)
+        if self.size > MOST_BYTES:
+            reason = f"with it, more than {MOST_BYTES >> 20} MiB would go to the guest"
+            raise UserError(reason, file=path)
+        return data
+
+
+def guest_command(
+    words: Sequence[str], in_guest: InGuest, around: Surroundings = Surroundings()
+) -> GuestCommand:
+    """Return a command for a guest with the host's files that it names.
+
+    The first word is the guest's program where the guest has it, else this host's, and so is a
+    relative path with a slash. A starter such as `numactl` may stand before it. Unless a program
+    of this host is an absolute path, the current folder goes along, without hidden files and up to
+    `MOST_OF_FOLDER` bytes.
+
+    Raises UserError for a program that cannot run in a guest (of another processor, of 32 bits,
+    without one of its libraries or its interpreter), for files that cannot be read and for too
+    many of them; HostError where `readelf` is missing.
+    """
+    luggage = _Luggage(argv=list(words))
+    place, path = _program_of_host(words, in_guest)
+    here = around.folder is not None and not around.folder.startswith("/")
+    here = here or bool(around.add) or (path is not None and not words[place].startswith("/"))
+    if here:
+        for item in around.add:
+            _add(luggage, item)
+        _add_current_folder(luggage)
+    if path is not None:
+        if "/" not in words[place]:
+            luggage.remarks.append(f"{shown(words[place])} is this host's: the guest has none")
+        luggage.argv[place : place + 1] = _program(luggage, words[place], path, in_guest)
+    _add_preloaded(luggage, around.env)
+    _surround(luggage, around, here)
+    started = words[1:] if words[0] == _STARTERS[-1] else words
+    program = Path(words[place] if path is not None else started[0]).name
+    return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
+
+
+def explain_status(words: Sequence[str], around: Surroundings, status: int) -> str:
+    """Return what the exit status of a command means for its user; empty for most."""
+    if status == TIMED_OUT and around.timeout is not None:
+        return f"the command was ended after {around.timeout:g} s of guest time"
+    if status != NOT_FOUND or not words or "/" in words[0]:
+        return ""
+    name = shown(words[0])
+    where = f"; ./{name} is the one of this folder" if Path(words[0]).is_file() else ""
+    return f"the guest has no {name}, or no program that it starts{where}; see --package and --add"
+
+
+def _program_of_host(words: Sequence[str], in_guest: InGuest) -> tuple[int, Path | None]:
+    """Return which word is a program of the host, and its path; None if no word is."""
+    starts = bool(words) and words[0] in _STARTERS and in_guest(words[0])
+    for place, word in enumerate(words if starts else words[:1]):
+        path = _path_on_host(word, in_guest)
+        if path is not None and (not starts or (path.is_file() and os.access(path, os.X_OK))):
+            return place, path
+    return 0, None
+
+
+def _path_on_host(word: str, in_guest: InGuest) -> Path | None:
+    """Return the program of this host that a word means; None: it is the guest's, or none."""
+    if "/" in word and not word.startswith("/"):
+        return Path(word)
+    if not word or _OF_KERNEL.match(word) or in_guest(word):
+        return None
+    if word.startswith("/"):
+        return Path(word) if Path(word).is_file() else None
+    path = shutil.which(word)
+    return Path(path) if path else None
+
+
+def _add(luggage: _Luggage, item: str) -> None:
+    """Take along what an option names: FILE, FOLDER, or either with `:TARGET`."""
+    text, _, target = item.rpartition(":")
+    if not text or Path(item).exists():
+        text, target = item, ""
+    path = Path(text)
+    name = target or (path.name if path.is_absolute() or ".." in path.parts else text)
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts:
+        reason = f"{name!r} is not a path below the working folder of the guest"
+        raise UserError(reason, key="--add")
+    if not path.exists():
+        raise UserError("no such file or folder", file=path, key="--add")
+    below = "/".join(["folder", *parts])
+    if path.is_dir():
+        for file in _walk(path, hidden=True):
+            luggage.put(f"{below}/{file.relative_to(path)}", file)
+    else:
+        luggage.put(below, path)
+
+
+def _add_current_folder(luggage: _Luggage) -> None:
+    here, size, paths = Path.cwd(), 0, list[Path]()
+    for path in _walk(here):
+        with suppress(OSError):
+            size += path.stat().st_size
+            paths.append(path)
+        if size > MOST_OF_FOLDER or len(paths) > MOST_FILES:
+            luggage.remarks.append(
+                f"the current folder holds more than {MOST_OF_FOLDER >> 20} MiB or {MOST_FILES}"
+                " files and stays here; --add FILE takes along what the program reads"
+            )
+            return
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            luggage.remarks.append(f"{shown(path)} cannot be read, and stays here")
+            continue
+        luggage.put(f"folder/{path.relative_to(here)}", path)
+
+
+def _walk(folder: Path, *, hidden: bool = False) -> Iterator[Path]:
+    """Yield the regular files below a folder in order; links are followed to files inside it."""
+    top = folder.resolve()
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if hidden or not name.startswith("."))
+        for name in sorted(names):
+            path = Path(where) / name
+            if not hidden and name.startswith("."):
+                continue
+            if path.is_file() and path.resolve().is_relative_to(top):
+                yield path
+
+
+def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> list[str]:
+    """Take a program along, and return the words that start it in the guest."""
+    with reading(path), open_regular(path) as file:
+        start = file.read(256)
+    if not os.access(path, os.X_OK):
+        raise UserError(f"is not executable; chmod +x {shlex.quote(word)}", file=path)
+    if _PYTHON.fullmatch(path.name):
+        raise UserError("needs its library too; --package python3 adds both", file=path)
+    if not start.startswith((_MAGIC, b"#!")):
+        raise UserError("is neither a program nor a script that begins with #!", file=path)
+    if start.startswith(b"#!"):
+        _check_interpreter(path, start, in_guest)
+    header = _header(path) if start.startswith(_MAGIC) else ""
+    name = f"folder/{os.path.normpath(path)}"  # where the copy of the current folder has it
+    if name not in luggage.files:
+        name = f"{_PROGRAM}/{path.name}"
+        luggage.put(name, path)
+    inside = f"{_FILES}/{name}"
+    interpreter = _INTERPRETER.search(header)
+    if interpreter is None:
+        return [inside]
+    loader = Path(interpreter[1])
+    # The kernel names a task after the file that it executes: the loader gets the program's name.
+    luggage.put(f"{_LOADER}/{path.name}", loader)
+    _add_libraries(luggage, path, header)
+    named = ["--argv0", word] if b"--argv0" in luggage.files[f"{_LOADER}/{path.name}"] else []
+    start_words = [f"{_FILES}/{_LOADER}/{path.name}", "--library-path", f"{_FILES}/{_LIBRARIES}"]
+    return [*start_words, *named, inside]
+
+
+def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
+    """Raise UserError for a script whose interpreter the guest lacks."""
+    words = start[2:].partition(b"\n")[0].decode("utf-8", "replace").split()
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-")]
+    if words and not in_guest(words[0]):
+        reason = f"needs {shown(words[0])}, which the guest lacks; --package NAME adds a package"
+        raise UserError(reason, file=script)
+
+
+def _add_preloaded(luggage: _Luggage, env: Mapping[str, str]) -> None:
+    """Take along the libraries that LD_PRELOAD names by an absolute path."""
+    luggage.env.update(env)
+    names = re.split("[ :]", env.get(_ENV_OF_LOADER, ""))
+    if not any(names):
+        return
+    inside = []
+    for name in filter(None, names):
+        path = Path(name)
+        if name.startswith("/") and path.is_file():
+            luggage.put(f"{_LIBRARIES}/{path.name}", path)
+            _add_libraries(luggage, path, _header(path))
+            inside.append(f"{_FILES}/{_LIBRARIES}/{path.name}")
+        else:
+            inside.append(name)
+    luggage.env[_ENV_OF_LOADER] = ":".join(inside)
+
+
+def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
+    """Put what starts the command in its surroundings before its words."""
+    words = luggage.argv
+    if luggage.env:
+        words = ["env", *(f"{name}={value}" for name, value in luggage.env.items()), *words]
+    if around.timeout is not None:
+        words = ["timeout", "--kill-after=5", f"{around.timeout:g}", *words]
+    steps = []
+    if here or around.folder is not None:
+        folder = os.path.normpath(os.path.join(_FOLDER, around.folder or "."))  # noqa: PTH118
+        steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit 125")
+    if around.returns:
+        steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")
+    source = ""
+    if around.stdin is not None:
+        luggage.files["stdin"] = around.stdin
+        source = f" <{_STDIN}"
+    if steps or source:
+        words = ["sh", "-c", "; ".join([*steps, f'exec "$@"{source}']), "sh", *words]
+    luggage.argv = words
+
+
+def _header(path: Path) -> str:
+    """Return what readelf tells of a file. Raises UserError for one that no guest can run."""
+    words = ["--wide", "--file-header", "--program-headers", "--dynamic"]
+    try:
+        readelf = find_program("readelf", "binutils")
+        text = run([readelf, *words, path.absolute()], env={"LC_ALL": "C"}, timeout=60).stdout
+    except CommandFailed:
+        raise UserError("is no program: readelf cannot read it", file=path) from None
+    bits, machine = _CLASS.search(text), _MACHINE.search(text)
+    if machine is None or "X86-64" not in machine[1]:
+        of = machine[1] if machine else "an unknown processor"
+        if machine and "80386" in machine[1]:
+            of = "32 bits, which the guest's kernel does not run"
+        raise UserError(f"is a program for {of}; build it for x86-64", file=path)
+    if bits is None or bits[1] != "ELF64":
+        raise UserError("is a program of the x32 ABI, which no guest runs", file=path)
+    return text
+
+
+def _add_libraries(luggage: _Luggage, program: Path, header: str) -> None:
+    """Take along the libraries of a program or library, and theirs."""
+    waiting = [(program, header, _search_path(program, header))]
+    while waiting:
+        user, text, inherited = waiting.pop()
+        names = _NEEDED.findall(text)
+        if "libc.so.6" in names and _find(_OPENED_LATER, inherited):
+            names.append(_OPENED_LATER)
+        for name in names:
+            inside = f"{_LIBRARIES}/{Path(name).name}"
+            if inside in luggage.files:
+                continue
+            path = _find(name, [*_search_path(user, text), *inherited])
+            if path is None:
+                reason = f"needs {shown(name)}, which was not found; set LD_LIBRARY_PATH"
+                raise UserError(reason, file=user)
+            luggage.put(inside, path)
+            waiting.append((path, _header(path), inherited))
+
+
+def _search_path(user: Path, header: str) -> list[Path]:
+    """Return the folders of DT_RPATH and DT_RUNPATH, with $ORIGIN, of one file."""
+    origin = str(user.resolve().parent)
+    texts = [text for paths in _PATHS.findall(header) for text in paths.split(":")]
+    return [Path(re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, text)) for text in texts if text]
+
+
+def _find(name: str, folders: Iterable[Path]) -> Path | None:
+    """Find a library as ld.so(8): its user's folders, LD_LIBRARY_PATH, the cache, usual folders."""
+    if "/" in name:
+        return Path(name) if Path(name).is_file() else None
+    own = [Path(text) for text in os.environ.get("LD_LIBRARY_PATH", "").split(":") if text]
+    for folder in (*folders, *own):
+        if (folder / name).is_file():
+            return folder / name
+    if name in (cached := _library_cache()):
+        return cached[name]
+    usual = (Path(folder) / name for folder in _USUAL_FOLDERS)
+    return next((path for path in usual if path.is_file()), None)
+
+
+@cache
+def _library_cache() -> Mapping[str, Path]:
+    """Return the libraries of the host's cache by name: `ldconfig --print-cache`."""
+    try:
+        text = run([find_program("ldconfig", "libc-bin"), "-p"], timeout=60).stdout
+    except HostError:  # a host with musl has none
+        return {}
+    pairs = [(name, Path(path)) for name, path in _OF_CACHE.findall(text)]
+    return dict(reversed(pairs))  # the first of a name counts

@@ -1,0 +1,132 @@
+"""The host's end of a session, with a thread in place of the guest."""
+
+import base64
+import io
+import os
+import tarfile
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numalab.errors import GuestLost, UserError
+from numalab.guest import session as session_module
+from numalab.guest.session import Session, session_job
+from numalab.run_dir import RunDir
+
+DISK_MIB = 2
+
+
+class TalkingGuest:
+    """Answers every line as session.sh would; `script` is what it was sent last."""
+
+    def __init__(self, directory: RunDir) -> None:
+        self.directory = directory
+        self.host, self.guest = os.openpty()
+        tty.setraw(self.guest)  # as QEMU leaves it
+        self.sent: list[tuple[int, int, str]] = []
+        self.files: list[dict[str, bytes]] = []
+        self.over = threading.Event()
+
+    def console(self) -> Path:
+        return Path(os.ttyname(self.guest))
+
+    def end(self) -> None:
+        self.over.set()
+
+    def talk(self, session: Session) -> Any:
+        with session.joined(self):  # type: ignore[arg-type]
+            os.write(self.host, b"noise\x05\x06\x05x 0\x06\x050 0\x06")
+            buffer, number = b"", 0
+            while not self.over.wait(0.01):
+                os.set_blocking(self.host, False)
+                try:
+                    buffer += os.read(self.host, 4096)
+                except BlockingIOError:
+                    continue
+                while b"\n" in buffer:
+                    line, _, buffer = buffer.partition(b"\n")
+                    number += 1
+                    self.take(line)
+                    os.write(self.host, b"[ 1.0] kernel says\x05%d %d\x06" % (number, number + 2))
+        raise GuestLost("ended")
+
+    def take(self, line: bytes) -> None:
+        mib, sample_ms, text = line.split(b" ")
+        self.sent.append((int(mib), int(sample_ms), base64.b64decode(text).decode()))
+        data = self.directory.job_disk.read_bytes()[DISK_MIB << 20 :]
+        with tarfile.open(fileobj=io.BytesIO(data[: int(mib) << 20] or bytes(1024))) as archive:
+            members = [(member, archive.extractfile(member)) for member in archive]
+            self.files.append({member.name: file.read() for member, file in members if file})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDir:
+    run_dir = RunDir(tmp_path)
+    run_dir.job_disk.write_bytes(bytes(DISK_MIB << 20))
+    return run_dir
+
+
+@contextmanager
+def started(directory: RunDir) -> Iterator[tuple[Session, TalkingGuest]]:
+    guest = TalkingGuest(directory)
+    session = Session(directory, DISK_MIB)
+    try:
+        session.start(guest.talk)
+        yield session, guest
+    finally:
+        session.end()
+
+
+def test_commands_and_files_arrive(directory: RunDir, tmp_path: Path) -> None:
+    with started(directory) as (session, guest):
+        into = RunDir(tmp_path / "1")
+        assert session.run("exec a 'b'", {"x/y": b"1", "z": bytes(3 << 20)}, into) == 3
+        assert session.run("next", {"x/y": b"1", "z": b"2"}, into, sample_ms=20) == 4
+        assert session.alive
+    assert [script for _, _, script in guest.sent] == ["exec a 'b'", "next"]
+    assert [sample for _, sample, _ in guest.sent] == [0, 20]
+    assert guest.files[0] == {"x/y": b"1", "z": bytes(3 << 20)}
+    assert guest.files[1] == {"z": b"2"}, "what the guest has is not sent again"
+    assert not directory.job_disk.exists()
+
+
+def test_the_end_of_a_guest_is_raised(directory: RunDir, tmp_path: Path) -> None:
+    with started(directory) as (session, guest):
+        guest.over.set()
+        with pytest.raises(GuestLost, match="ended"):
+            session.run("true", {}, RunDir(tmp_path / "1"))
+        assert not session.alive
+        with pytest.raises(GuestLost, match="ended"):
+            session.run("true", {}, RunDir(tmp_path / "1"))
+
+
+def test_a_guest_that_does_not_start_says_why(directory: RunDir) -> None:
+    def fails(_: Session) -> Any:
+        raise UserError("no such machine")
+
+    session = Session(directory, DISK_MIB)
+    with pytest.raises(UserError, match="no such machine"):
+        session.start(fails)
+    session.end()
+
+
+def test_too_many_files_are_refused(
+    directory: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "INBOX_MIB", 1)
+    with started(directory) as (session, guest):
+        with pytest.raises(UserError, match="more than 1 MiB"):
+            session.run("true", {"x": bytes(1 << 20)}, RunDir(tmp_path / "1"))
+        assert not guest.sent
+        assert session.run("true", {"x": bytes(1000)}, RunDir(tmp_path / "1")) == 3
+
+
+def test_the_job_carries_the_script_of_the_guest() -> None:
+    job = session_job(128, ("sched:sched_switch",), 64)
+    assert job.argv == ("sh", "/job/files/session.sh", "128")
+    assert job.files["session.sh"].startswith(b"#!/bin/sh\n")

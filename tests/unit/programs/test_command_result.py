@@ -1,0 +1,72 @@
+"""What a command left, read from its folder: the guest may have left anything."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError, WorkloadFailed
+from numalab.programs.command_result import CommandResult, read_result
+from numalab.run_dir import RunDir
+
+TIMES = "elapsed 2.500000000\nuser 1.250000\nsystem 0.125000\n"
+SAMPLES = """@ 1000
+pages 40 0:100
+@ 2000
+pages 40 0:1024 1:3072
+pages 41 1:4096
+@ 3000
+pages 40 0:1000
+"""
+
+
+def left(tmp_path: Path, status: str = "3\n", samples: str = SAMPLES) -> RunDir:
+    directory = RunDir(tmp_path / "command-1")
+    (directory.out / "files/sub").mkdir(parents=True)
+    directory.exit_status.write_text(status)
+    directory.stdout.write_bytes(b"out \xff\n")
+    directory.stderr.write_text("".join(f"line {number}\n" for number in range(30)))
+    directory.times.write_text(TIMES)
+    directory.samples.write_text(samples)
+    (directory.returned / "sub/a").write_bytes(b"\0")
+    return directory
+
+
+def result_of(directory: RunDir) -> CommandResult:
+    return read_result(["./prog", "a b"], directory, None)
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    result = result_of(left(tmp_path))
+    assert (result.status, result.stdout) == (3, "out �\n")
+    assert (result.seconds, result.user_seconds, result.system_seconds) == (2.5, 1.25, 0.125)
+    assert dict(result.files) == {"sub/a": b"\0"}
+    assert result.events is None
+
+
+def test_memory_is_that_of_the_fullest_sample(tmp_path: Path) -> None:
+    result = result_of(left(tmp_path))
+    assert result.memory_kib == {0: 1024, 1: 7168}
+    assert result.memory_share(1) == 0.875
+    assert result.memory_share(0, 1) == 1
+    assert result.memory_share(5) == 0
+
+
+def test_a_command_without_samples_says_so(tmp_path: Path) -> None:
+    result = result_of(left(tmp_path, samples="garbage\n"))
+    with pytest.raises(UserError, match="no memory was sampled; say memory=True"):
+        result.memory_share(0)
+
+
+def test_a_failure_shows_what_the_command_printed_last(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadFailed) as caught:
+        result_of(left(tmp_path)).check()
+    text = str(caught.value)
+    assert text.startswith("./prog 'a b' exited with 3 after 2.500 s of guest time; memory: node 0")
+    assert "stderr: line 29" in text
+    assert "line 9\n" not in text
+    assert result_of(left(tmp_path / "2", status="0")).check().status == 0
+
+
+def test_an_impossible_status_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadFailed, match="no exit status"):
+        result_of(left(tmp_path, status="-1; rm"))

@@ -1,0 +1,221 @@
+"""Programs of the host: what goes to the guest with them. `ldd` is the other opinion."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.workload import host_program
+from numalab.workload.host_program import Surroundings, explain_status, guest_command
+
+IN_GUEST = {"sh", "numactl", "ls", "env", "/bin/sh", "/usr/bin/numactl", "cat"}
+GUEST_ONLY = IN_GUEST.__contains__
+SOURCE = "#include <math.h>\nint main(int c, char **v) { return (int)sin(c) + (c > 9); }\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which every test has to itself."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def compiled(path: Path, *options: str, source: str = SOURCE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["gcc", "-x", "c", "-", "-o", str(path), *options, "-lm"]
+    subprocess.run(argv, input=source, text=True, check=True)
+    return path
+
+
+def names(files: object) -> set[str]:
+    assert isinstance(files, dict)
+    return set(files)
+
+
+def test_a_program_of_the_guest_takes_nothing_along() -> None:
+    command = guest_command(["numactl", "-H"], GUEST_ONLY)
+    assert (command.argv, dict(command.files)) == (("numactl", "-H"), {})
+    assert command.program == "numactl"
+
+
+def test_a_program_goes_with_the_libraries_that_ldd_names(folder: Path) -> None:
+    compiled(folder / "prog", "-lm", "-Wl,--no-as-needed", "-lrt")
+    command = guest_command(["./prog", "a b"], GUEST_ONLY)
+    printed = subprocess.run(["ldd", "prog"], capture_output=True, text=True, check=True).stdout
+    libraries = set(re.findall(r"^\s+(\S+) => /", printed, re.MULTILINE))
+    taken = {name.split("/")[-1] for name in command.files if name.startswith("host/lib/")}
+    assert libraries
+    assert libraries <= taken <= {*libraries, "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+    assert command.files["folder/prog"] == Path("prog").read_bytes()
+    loader = command.argv.index("/job/files/host/bin/prog")
+    path = ("--library-path", "/job/files/host/lib")
+    words = (*path, "--argv0", "./prog", "/job/files/folder/prog", "a b")
+    assert command.argv[loader + 1 :] == words
+    assert command.argv[:2] == ("sh", "-c")
+    assert command.program == "prog"
+
+
+def test_a_static_program_starts_by_itself(folder: Path) -> None:
+    compiled(folder / "prog", "-static", "-lm")
+    command = guest_command(["./prog"], GUEST_ONLY)
+    assert command.argv[-1] == "/job/files/folder/prog"
+    assert names(command.files) == {"folder/prog"}
+
+
+def test_a_program_elsewhere_takes_no_folder_along(folder: Path, tmp_path: Path) -> None:
+    compiled(tmp_path / "bin/prog", "-static")
+    Path("data").write_text("x")
+    command = guest_command([str(tmp_path / "bin/prog")], GUEST_ONLY)
+    assert command.argv == ("/job/files/host/program/prog",)
+    assert names(command.files) == {"host/program/prog"}
+
+
+def test_libraries_beside_the_program_are_found(folder: Path) -> None:
+    library = "int f(void) { return 7; }\n"
+    compiled(folder / "lib/libseven.so", "-shared", "-fPIC", source=library)
+    uses = "int f(void);\nint main(void) { return f(); }\n"
+    options = ("-Llib", "-lseven", "-Wl,-rpath,$ORIGIN/../lib")
+    compiled(folder / "bin/prog", *options, source=uses)
+    command = guest_command(["bin/prog"], GUEST_ONLY)
+    assert command.files["host/lib/libseven.so"] == Path("lib/libseven.so").read_bytes()
+    Path("lib/libseven.so").unlink()
+    with pytest.raises(UserError, match=r"bin/prog: needs libseven\.so, which was not found"):
+        guest_command(["bin/prog"], GUEST_ONLY)
+
+
+def test_a_starter_starts_a_program_of_the_host(folder: Path) -> None:
+    compiled(folder / "prog", "-static")
+    command = guest_command(["numactl", "--membind=1", "./prog", "./prog"], GUEST_ONLY)
+    assert command.argv[-4:] == ("numactl", "--membind=1", "/job/files/folder/prog", "./prog")
+    assert command.program == "prog"
+
+
+def test_a_name_that_the_guest_lacks_is_this_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled(tmp_path / "bin/my-own-program", "-static")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    command = guest_command(["my-own-program"], GUEST_ONLY)
+    assert "host/program/my-own-program" in command.files
+    assert command.remarks == ("my-own-program is this host's: the guest has none",)
+
+
+@pytest.mark.parametrize(
+    ("machine", "bits", "message"),
+    [
+        (3, 1, "a program for 32 bits, which the guest's kernel does not run"),
+        (183, 2, "a program for AArch64"),
+        (62, 1, "of the x32 ABI"),
+    ],
+)
+def test_programs_of_other_processors_are_refused(
+    folder: Path, machine: int, bits: int, message: str
+) -> None:
+    header = bytearray(64)
+    header[:7] = b"\x7fELF" + bytes([bits, 1, 1])
+    header[16:20] = (2).to_bytes(2, "little") + machine.to_bytes(2, "little")
+    header[20] = 1
+    Path("prog").write_bytes(bytes(header))
+    Path("prog").chmod(0o755)
+    with pytest.raises(UserError, match=message):
+        guest_command(["./prog"], GUEST_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        ("text", 0o755, "neither a program nor a script"),
+        ("#!/bin/sh\n", 0o644, r"is not executable; chmod \+x \./prog"),
+        ("#!/usr/bin/env -S ruby -w\n", 0o755, "needs ruby, which the guest lacks; --package"),
+        ("\x7fELF and nothing", 0o755, "is no program"),
+    ],
+)
+def test_what_cannot_run_is_refused(folder: Path, text: str, mode: int, message: str) -> None:
+    Path("prog").write_text(text)
+    Path("prog").chmod(mode)
+    with pytest.raises(UserError, match=f"^prog: .*{message}"):
+        guest_command(["./prog"], GUEST_ONLY)
+
+
+def test_no_such_program(folder: Path) -> None:
+    with pytest.raises(UserError, match="nothing: cannot read: No such file"):
+        guest_command(["./nothing"], GUEST_ONLY)
+
+
+def test_a_script_sees_the_current_folder(folder: Path, tmp_path: Path) -> None:
+    Path("run.sh").write_text("#!/bin/sh\n")
+    Path("run.sh").chmod(0o755)
+    Path("sub").mkdir()
+    Path("sub/data").write_text("1")
+    Path(".hidden").write_text("2")
+    (tmp_path / "secret").write_text("3")
+    Path("link").symlink_to(tmp_path / "secret")
+    Path("near").symlink_to("sub/data")
+    os.mkfifo("fifo")
+    command = guest_command(["./run.sh"], GUEST_ONLY)
+    taken = {"folder/run.sh", "folder/sub/data", "folder/near"}
+    assert names(command.files) == taken
+    assert command.argv[-1] == "/job/files/folder/run.sh"
+
+
+def test_a_large_folder_stays_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_program, "MOST_OF_FOLDER", 1000)
+    Path("run.sh").write_text("#!/bin/sh\n")
+    Path("run.sh").chmod(0o755)
+    Path("large").write_bytes(bytes(1001))
+    command = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(add=("run.sh:x/y",)))
+    assert names(command.files) == {"folder/x/y", "host/program/run.sh"}
+    assert command.remarks[0].startswith("the current folder holds more than")
+    monkeypatch.setattr(host_program, "MOST_BYTES", 1000)
+    with pytest.raises(UserError, match="large: with it, more than 0 MiB would go to the guest"):
+        guest_command(["ls"], GUEST_ONLY, Surroundings(add=("large",)))
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../x", "a/../../x"])
+def test_targets_stay_in_the_working_folder(folder: Path, target: str) -> None:
+    Path("a").write_text("")
+    with pytest.raises(UserError, match=r"--add: .* is not a path below the working folder"):
+        guest_command(["ls"], GUEST_ONLY, Surroundings(add=(f"a:{target}",)))
+
+
+def test_folders_are_added_whole(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "data/.d").mkdir(parents=True)
+    (tmp_path / "data/.d/x").write_text("1")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=(str(tmp_path / "data"),)))
+    assert dict(command.files) == {"folder/data/.d/x": b"1"}
+    with pytest.raises(UserError, match=r"missing: --add: no such"):
+        guest_command(["ls"], GUEST_ONLY, Surroundings(add=("missing",)))
+
+
+def test_surroundings_come_before_the_command() -> None:
+    around = Surroundings(env={"A": "b c"}, folder="/tmp", stdin=b"in", timeout=2.5, returns=True)
+    command = guest_command(["cat"], GUEST_ONLY, around)
+    assert command.argv[:2] == ("sh", "-c")
+    assert command.argv[2] == (
+        "mkdir -p /job/files/folder && cd /tmp || exit 125;"
+        " mkdir -p /job/out/files; OUT=/job/out/files; export OUT;"
+        ' exec "$@" </job/files/stdin'
+    )
+    assert command.argv[4:] == ("timeout", "--kill-after=5", "2.5", "env", "A=b c", "cat")
+    assert command.files["stdin"] == b"in"
+
+
+def test_a_preloaded_library_goes_along(folder: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path / "libmine.so", "-shared", "-fPIC", source="int x;\n")
+    around = Surroundings(env={"LD_PRELOAD": f"{library}:libother.so"})
+    command = guest_command(["ls"], GUEST_ONLY, around)
+    assert "LD_PRELOAD=/job/files/host/lib/libmine.so:libother.so" in command.argv
+    assert command.files["host/lib/libmine.so"] == library.read_bytes()
+
+
+def test_exit_codes_are_explained() -> None:
+    around = Surroundings(timeout=3)
+    assert "ended after 3 s of guest time" in explain_status(["ls"], around, 124)
+    assert "the guest has no xyzzy" in explain_status(["xyzzy"], around, 127)
+    assert not explain_status(["ls"], Surroundings(), 124)
+    assert not explain_status(["ls"], around, 1)
