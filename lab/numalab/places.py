@@ -157,7 +157,10 @@ def cache_dir(*parts: str) -> Path:
     Raises HostError for a cache that somebody else may write to: programs in it are run.
     """
     base = _cache()
-    make_dir(base)
+    try:
+        make_dir(base)
+    except HostError as error:
+        raise HostError(str(error), hint=_OTHER_CACHE) from None
     try:
         status = base.stat()
     except OSError as error:

@@ -17,6 +17,7 @@ from numalab.errors import HostError
 from numalab.guest.verdicts import DeviceProblem, Verdict, any_verdict, unusable_device
 from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
+from numalab.image.package_tarball import user_namespace_failure
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.qemu.binding import library_version
@@ -257,11 +258,11 @@ def check_user_namespaces() -> Check:
     miss = Check("user namespaces", False, "", "apt-get install uidmap")
     if os.getuid() == 0:
         return replace(miss, ok=True, found="root builds images without them", hint="")
-    path = Path("/proc/sys/kernel/unprivileged_userns_clone")
-    if path.exists() and path.read_text(encoding="ascii").strip() == "0":
-        hint = "sysctl kernel.unprivileged_userns_clone=1"
-        return replace(miss, found="images cannot be built without root", hint=hint)
-    return _checked(miss, lambda: str(find_program("newuidmap", "uidmap")))
+    tools = _checked(miss, lambda: str(find_program("newuidmap", "uidmap")))
+    if not tools.ok or (failure := user_namespace_failure()) is None:
+        return tools
+    reason, hint = failure
+    return replace(miss, found=f"images cannot be built without root: {reason}", hint=hint)
 
 
 def check_cpus() -> Check:

@@ -22,6 +22,9 @@ _HINTS: Mapping[str, str] = {
     "Cannot find suitable emulator": _INSTALL,
     "No such file or directory: '/usr/bin/qemu": _INSTALL,
     "virtlogd-sock": "systemctl start virtlogd.socket",
+    "libvirt-sock': Permission denied": (
+        "add your user to the group libvirt and log in again, or leave out --connect"
+    ),
     "Failed to connect socket": "systemctl start libvirtd, or leave out --connect",
     "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
     "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",

@@ -169,3 +169,24 @@ def test_the_answer_to_a_query_in_three_forms(tmp_path: Path) -> None:
     rows = json.loads(numalab(*asked, "--json").stdout)
     assert rows == [{"seed": 1, "half": 0.5, "none": None, "day": "2026-11-22"}] * 2
     assert numalab(*asked).stdout.rstrip().endswith("2 rows")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("boot", "rign-4", "--json", "--", "true"), 2, "did you mean ring-4"),
+        (("plan", "nothing", "--json"), 2, "no study 'nothing'"),
+        (("boot", "ring-4", "--bogus", "--json", "--", "true"), 2, "stderr"),
+    ],
+)
+def test_an_error_is_one_json_document(words: tuple[str, ...], code: int, message: str) -> None:
+    done = numalab(*words)
+    assert done.returncode == code
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == code
+    assert message in document["error"]
+    assert done.stderr
+
+
+def test_words_for_the_guest_ask_for_no_document() -> None:
+    assert not numalab("boot", "rign-4", "--", "lscpu", "--json").stdout

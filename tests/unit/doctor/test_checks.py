@@ -36,3 +36,15 @@ def test_a_small_host_lacks_memory_and_disk() -> None:
     memory, disk = checks.check_memory(needed=1 << 60), checks.check_disk(needed=1 << 60)
     assert not memory.ok and "4 GiB" in memory.hint
     assert not disk.ok and "NUMALAB_CACHE" in disk.hint
+
+
+def test_a_user_who_cannot_build_images_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    monkeypatch.setattr(checks, "find_program", lambda *_: "/usr/bin/newuidmap")
+    failure = ("12345 has no line in /etc/subuid", "usermod --add-subuids ...")
+    monkeypatch.setattr(checks, "user_namespace_failure", lambda: failure)
+    check = checks.check_user_namespaces()
+    assert (check.ok, check.hint) == (False, failure[1])
+    assert failure[0] in check.found
+    monkeypatch.setattr(checks, "user_namespace_failure", lambda: None)
+    assert checks.check_user_namespaces().ok

@@ -182,7 +182,10 @@ def test_a_read_only_place_for_a_new_cache_is_one_message(small_disk: Path) -> N
     env = os.environ | {"NUMALAB_CACHE": str(small_disk / "cache")}
     done = numalab("cache", "list", env=env)
     assert done.returncode == 3
-    assert done.stderr == f"numalab: cannot create {small_disk}/cache: Read-only file system\n"
+    assert done.stderr == (
+        f"numalab: cannot create {small_disk}/cache: Read-only file system\n"
+        "  hint: set NUMALAB_CACHE to a folder of your own\n"
+    )
 
 
 @pytest.mark.parametrize(

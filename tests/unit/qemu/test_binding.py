@@ -12,6 +12,7 @@ from numalab.errors import HostError
 from numalab.qemu.binding import (
     Connection,
     create_paused,
+    hint_for,
     ignored,
     library_version,
     listen,
@@ -172,3 +173,10 @@ def test_the_librarys_version_is_the_number_and_its_three_parts(
     assert library_version()[0] == libvirt.getVersion()
     monkeypatch.setattr(libvirt, "getVersion", lambda: 9_004_021)
     assert library_version() == (9_004_021, "9.4.21")
+
+
+def test_a_socket_without_rights_needs_a_group() -> None:
+    message = "Failed to connect socket to '/var/run/libvirt/libvirt-sock': Permission denied"
+    hint = hint_for(message)
+    assert hint is not None
+    assert hint.startswith("add your user to the group libvirt")
