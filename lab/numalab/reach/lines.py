@@ -130,12 +130,13 @@ class Code:
     def _marker(self, address: int) -> tuple[int, ...]:
         """Return the addresses of a statement without instructions of its own.
 
-        Where other code jumps to the address, it may belong to the block before.
+        Where other code jumps to the address, it may belong to the block before, unless that ends
+        with a conditional jump: gcc removes a block that holds a statement without instructions.
         """
         before = self._before(address)
         if address in self._leaders and before is not None:
             static = any(jump.address == before.address for jump in self.static_jumps)
-            if static or before.falls_through:
+            if static or (before.falls_through and before.target is None):
                 return (address, before.address)
         return (address,)
 

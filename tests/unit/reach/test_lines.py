@@ -165,7 +165,8 @@ mempolicy.c                                 2830              0x41f0       1    
 mempolicy.c                                 2830              0x41f0       5
 mempolicy.c                                 2828              0x420a
 mempolicy.c                                 2835              0x420d               x
-mempolicy.c                                    -              0x4210
+mempolicy.c                                 2820              0x4210               x
+mempolicy.c                                    -              0x4215
 """
 SUNK = """\
 
@@ -183,6 +184,9 @@ misplaced():
     420a:\tmov    %r14d,%eax
 /linux/build-0/../mm/mempolicy.c:2835
     420d:\tcmp    %r12d,%eax
+    420e:\tret
+/linux/build-0/../mm/mempolicy.c:2820
+    4210:\tjmp    41f0 <misplaced+0x2>
 """
 
 
@@ -193,3 +197,5 @@ def test_a_line_whose_instruction_moved_into_a_later_branch_ran() -> None:
     counts = dict.fromkeys((0x41EE, 0x41F0, 0x4201, 0x4208), 7) | {0x420D: 9}
     assert executions(line, counts) == 7
     assert executions(line, {0x41EE: 3, 0x420D: 3}) == 0
+    # Other code jumps to the statement; that before it ends with a jump, which went another way.
+    assert executions(line, {0x4210: 5, 0x41F0: 5}) == 5
