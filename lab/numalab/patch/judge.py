@@ -248,8 +248,12 @@ def _judged(
         undecided=undecided,
         only_hunted=bool(outcome.unreached) and not outcome.compared(study.plan.cells),
     )
+    remarks = [*_cell_remarks(outcome, study.plan.cells), *verdict.remarks]
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
-        word, changes = "not reached", ()  # what did not run did not change anything
+        if hunted.case is None:
+            word, changes = "not reached", ()  # what did not run did not change anything
+        else:  # it was confirmed with fresh seeds, and counts of optimized code have limits
+            remarks.insert(0, "no changed line was counted, but the hunt confirmed a regression")
     cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}
     return replace(
         verdict,
@@ -263,7 +267,7 @@ def _judged(
         time_over=outcome.time_over,
         undecided=undecided,
         reach=reach,
-        remarks=(*_cell_remarks(outcome, study.plan.cells), *verdict.remarks),
+        remarks=tuple(remarks),
     )
 
 
