@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -135,3 +136,14 @@ def remote(stub: socket.socket, command: str) -> str:
         data += stub.recv(4096)
     stub.sendall(b"+")
     return answer[1].decode()
+
+
+def test_lines_of_a_file_print_only_what_they_print(kernel: BuiltKernel, image: BuiltImage) -> None:
+    done = subprocess.run(
+        [NUMALAB, "shell", "mesh-2"],
+        input="nproc\ncd /proc; echo $PWD\nexit 3\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("4\n/proc\n", 3), done.stderr

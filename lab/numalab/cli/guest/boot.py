@@ -93,7 +93,7 @@ def command(
     """
     model = load_topology(topology)
     around = Surroundings(
-        tuple(add or ()), _variables(env or ()), cwd, _input(stdin), timeout, out is not None
+        tuple(add or ()), _variables(env or ()), cwd, read_input(stdin), timeout, out is not None
     )
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
@@ -132,8 +132,8 @@ def _variables(texts: Sequence[str]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in texts)
 
 
-def _input(name: str | None) -> bytes | None:
-    """Return the command's standard input. Raises UserError for too much of it."""
+def read_input(name: str | None) -> bytes | None:
+    """Return the standard input of a command: a file's, or `-`. Raises UserError for too much."""
     if name is None:
         return None
     if name == "-":

@@ -16,9 +16,10 @@ from typing import Annotated
 
 import typer
 
-from numalab.campaign.boot import guest, shell
+from numalab.campaign.boot import boot, guest, shell
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
+from numalab.cli.guest.boot import read_input, show_booted
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, progress_lines, say
@@ -31,6 +32,7 @@ from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.scratch import scratch_folder
 from numalab.topology.load import load_topology
+from numalab.workload.host_program import Surroundings, guest_command
 
 _LONGEST_SOCKET = 107  # unix(7)
 
@@ -56,7 +58,8 @@ def command(
     """Boot a guest and open a shell in it.
 
     `exit` or Ctrl-D ends the guest; Ctrl-] also ends a guest that hangs. Ctrl-C goes to the guest.
-    Nothing is recorded.
+    Nothing is recorded. If standard input is no terminal, its lines are run, and only what they
+    print is printed.
     """
     model = load_topology(topology)
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
@@ -69,6 +72,15 @@ def command(
         # Typed input is never the same twice, so determinism has no use here.
         choice = Choice("tcg", choice.cpu_model, choice.reason)
     words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
+    if not gdb and not sys.stdin.isatty():
+        machine = replace(
+            guest(model, spec.name, prepared, choice),
+            extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
+        )  # fmt: skip
+        lines = guest_command(["bash"], lambda _: True, Surroundings(stdin=read_input("-")))
+        booted = boot(machine, spec, lines.argv, connection=connection, files=lines.files)
+        show_booted(booted, as_json=False)
+        raise typer.Exit(booted.outcome.status)
     with scratch_folder(cache_dir("boots"), "shell-") as scratch:
         socket = _socket(scratch) if gdb else None
         machine = replace(
