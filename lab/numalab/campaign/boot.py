@@ -113,7 +113,8 @@ def boot_in(
     """
     sampled = "p" if sample_ms else ""
     job = Job(argv=argv, events=events, files=files, sample_ms=sample_ms, sampled=sampled)
-    machine = replace(machine, job_disk_mib=machine.job_disk_mib + _more_mib(files))
+    if more_mib := _more_mib(files):
+        machine = replace(machine, job_disk_mib=machine.job_disk_mib + more_mib)
     with counting(machine, table, directory) as counted:
         outcome = run_guest(
             counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
