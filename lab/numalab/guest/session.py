@@ -21,6 +21,7 @@ from pathlib import Path
 
 from numalab.errors import GuestLost, HostError, UserError
 from numalab.guest.run import Outcome
+from numalab.guest.terminal import open_console
 from numalab.machine.model import Job
 from numalab.qemu.collect import Collected, read_job_disk
 from numalab.qemu.guest import Guest
@@ -85,11 +86,7 @@ class Session:
     @contextmanager
     def joined(self, guest: Guest) -> Iterator[None]:
         """Connect to the guest's console while it runs."""
-        path = guest.console()
-        try:
-            self._console = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise HostError(f"cannot open the guest's console {path}: {error.strerror}") from None
+        self._console = open_console(guest)
         self._guest = guest
         self._started.set()
         try:

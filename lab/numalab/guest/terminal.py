@@ -39,11 +39,7 @@ class Terminal:
         ignores Ctrl-D while it sets up its own terminal. Raises HostError where the guest's
         console cannot be opened.
         """
-        path = guest.console()
-        try:
-            console = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise HostError(f"cannot open the guest's console {path}: {error.strerror}") from None
+        console = open_console(guest)
         stopped, stop = os.pipe()
         thread = threading.Thread(target=self._pass_on, args=(console, stopped, guest))
         thread.start()
@@ -91,6 +87,15 @@ class Terminal:
             return False
         _write(console, before, stopped)
         return bool(before)
+
+
+def open_console(guest: Guest) -> int:
+    """Open the guest's console for reading and writing. Raises HostError."""
+    path = guest.console()
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise HostError(f"cannot open the guest's console {path}: {error.strerror}") from None
 
 
 def _read(descriptor: int) -> bytes:

@@ -35,10 +35,9 @@ from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from numalab.topology.topology import Topology
-from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
+from numalab.workload.host_program import MARKED, GuestCommand, Surroundings, guest_command
 from numalab.workload.workload import BoundWorkload
 
-MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
 LONGEST_COMM = 15  # TASK_COMM_LEN without the NUL (include/linux/sched.h)
 _TRACE_MIB = 32
 

@@ -31,10 +31,11 @@ OUT = "/job/out/files"  # what lies there comes back
 TIMED_OUT = 124  # timeout(1)
 NOT_FOUND = 127  # sh(1)
 
+MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
 # Programs that start the one that is named among their words.
 _STARTERS = (
     *("chrt", "env", "nice", "numactl", "perf", "setsid", "stdbuf", "strace", "taskset"),
-    *("time", "timeout", "/usr/lib/numalab/marked"),
+    *("time", "timeout", MARKED),
 )
 _OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -69,11 +70,6 @@ class GuestCommand:
     program: str
     files: Mapping[str, bytes] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(map(len, self.files.values()))
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ def guest_command(
         luggage.argv[place : place + 1] = _program(luggage, words[place], path, in_guest)
     _add_preloaded(luggage, around.env)
     _surround(luggage, around, here)
-    started = words[1:] if words[0] == _STARTERS[-1] else words
+    started = words[1:] if words[0] == MARKED else words
     program = Path(words[place] if path is not None else started[0]).name
     return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
 
