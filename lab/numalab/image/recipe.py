@@ -158,6 +158,12 @@ def with_packages(recipe: Recipe, names: Sequence[str]) -> Recipe:
     return replace(recipe, packages=packages, limit_mib=limit) if names else recipe
 
 
+def chosen_recipe(name: str, packages: Sequence[str] = (), overlay: Path | None = None) -> Recipe:
+    """Load a recipe, with further packages, and the files of `overlay` on top. Raises UserError."""
+    recipe = with_packages(load_recipe(name), packages)
+    return with_overlay(recipe, overlay) if overlay else recipe
+
+
 def _load(name: str, extending: tuple[str, ...]) -> Recipe:
     file = list_inputs("images", "*.toml")[f"{name}.toml"]
     table = read_document(file, RecipeTable)

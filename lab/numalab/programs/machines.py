@@ -21,7 +21,7 @@ from numalab.guest.run import Outcome, run_guest
 from numalab.guest.session import INBOX_MIB, Session, session_job
 from numalab.guest.watch import Limits
 from numalab.image.image_artifact import has_program
-from numalab.image.recipe import Recipe, load_recipe, with_overlay, with_packages
+from numalab.image.recipe import chosen_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.machine.model import Machine
@@ -265,17 +265,12 @@ def machine(
     """
     model = topology if isinstance(topology, Topology) else load_topology(str(topology))
     spec = find_kernel(kernel, on_progress)
-    recipe = _recipe(image, packages, overlay)
+    recipe = chosen_recipe(image, packages, Path(overlay) if overlay else None)
     builds = build([spec], recipe, on_progress=on_progress)
     choice = choose_mode(mode, builds, EMBED, on_progress, words=tuple(cmdline))
     booted = guest(model, spec.name, builds, choice, trace_mib=_TRACE_MIB)
     booted = replace(booted, seed=seed, extra_cmdline=tuple(cmdline))
     return LabMachine(model, spec, builds, booted)
-
-
-def _recipe(image: str, packages: Sequence[str], overlay: str | Path | None) -> Recipe:
-    recipe = with_packages(load_recipe(image), packages)
-    return with_overlay(recipe, Path(overlay)) if overlay else recipe
 
 
 def _buffer_kib(topology: Topology) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from numalab.image.recipe import Recipe, load_recipe, with_overlay, with_packages
+from numalab.image.recipe import Recipe, chosen_recipe
 
 OverlayOption = Annotated[
     Path | None,
@@ -19,5 +19,4 @@ PackageOption = Annotated[
 
 def overlaid(name: str, overlay: Path | None, packages: list[str] | None = None) -> Recipe:
     """Load a recipe, with further packages, and the files of `overlay` on top. Raises UserError."""
-    recipe = with_packages(load_recipe(name), packages or ())
-    return with_overlay(recipe, overlay) if overlay else recipe
+    return chosen_recipe(name, packages or (), overlay)
