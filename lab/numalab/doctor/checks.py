@@ -44,7 +44,7 @@ _LIBVIRT = (
 _PROGRAMS = (
     ("trace-cmd", "trace-cmd", "-V", "decodes trace.dat"),
     ("mmdebstrap", "mmdebstrap", "--version", "builds images"),
-    ("mkfs.erofs", "erofs-utils", "-V", "packs images"),
+    ("mkfs.erofs", "erofs-utils", "-V", "packs and lists images"),
     ("mke2fs", "e2fsprogs", "-V", "makes job disks"),
     ("gcc", "gcc", "--version", "builds kernels"),
     ("git", "git", "--version", "applies patch series"),
