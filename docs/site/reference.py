@@ -11,7 +11,8 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "measure": StoredMeasure,
 }
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_OPTION = re.compile(r"- `(?P<names>-[^ ,`]+(?:, --[a-z-]+)?)")  # of an option, in its item
 _BLOCK = re.compile(r"(<!-- generated: (\w+) ?([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -69,8 +71,29 @@ def render_page(page: str) -> str:
 
 def commands(_: str) -> str:
     """Render every command: usage, what it does, its options."""
-    text = "\n".join(line for name in COMMANDS for line in _command_group(name))
+    lines = [line for name in COMMANDS for line in _command_group(name)]
+    uses = Counter(line for line in lines if _OPTION.match(line))
+    shared = {
+        line: f"`{match['names']}`"
+        for line in uses
+        if uses[line] >= 3 and (match := _OPTION.match(line)) and match["names"] != "--mode"
+    }
+    head = ["## Common options", "", "Commands list these by their names.", "", *shared]
+    text = "\n".join([*head, *_with_shared(lines, shared)])
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _with_shared(lines: Iterable[str], shared: Mapping[str, str]) -> Iterator[str]:
+    """Replace the options that several commands share by one line with their names."""
+    names: list[str] = []
+    for line in lines:
+        if line in shared:
+            names.append(shared[line])
+        elif names and not line.startswith("- "):
+            yield from (_item(", ".join(names)), line)
+            names = []
+        else:
+            yield line
 
 
 def _command_group(name: str) -> Iterator[str]:

@@ -99,7 +99,9 @@ from numalab.programs.command_result import CommandResult  # noqa: E402
 from numalab.programs.compare_programs import (  # noqa: E402
     ComparedMeasure,
     ProgramComparison,
+    ProgramVariant,
     compare_programs,
+    compare_variants,
 )
 from numalab.programs.machines import GuestSession, LabMachine, machine  # noqa: E402
 from numalab.report.build.run_study import run_study  # noqa: E402
@@ -147,6 +149,7 @@ __all__ = [
     "Point",
     "Prediction",
     "ProgramComparison",
+    "ProgramVariant",
     "Property",
     "Recording",
     "Registry",
@@ -163,6 +166,7 @@ __all__ = [
     "UserError",
     "WorkloadFailed",
     "compare_programs",
+    "compare_variants",
     "load_topology",
     "machine",
     "metric_value",

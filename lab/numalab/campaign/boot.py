@@ -106,13 +106,18 @@ def boot_in(
     table: LineTable | None = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
     sample_ms: int = 0,
+    tunables: Mapping[str, str] = MappingProxyType({}),
 ) -> Booted:
     """Do what `boot` does in a folder that stays.
 
     Every `sample_ms` of guest time, the memory of the command's processes is read (0: never).
+    `tunables` are files of the guest, and the values to write to them before the command.
     """
     sampled = "p" if sample_ms else ""
-    job = Job(argv=argv, events=events, files=files, sample_ms=sample_ms, sampled=sampled)
+    job = Job(
+        argv=argv, events=events, files=files, sample_ms=sample_ms, sampled=sampled,
+        tunables=tunables,
+    )  # fmt: skip
     if more_mib := _more_mib(files):
         machine = replace(machine, job_disk_mib=machine.job_disk_mib + more_mib)
     with counting(machine, table, directory) as counted:

@@ -1,7 +1,9 @@
-"""Compares two commands on one machine: the same seeds, the same measures, one error rate."""
+"""Compares commands on one machine: the same seeds, the same measures, one error rate."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from numalab.errors import UserError
@@ -15,6 +17,8 @@ MEASURES = (
     *("elapsed_time", "user_time", "system_time", "memory_local_share", "memory_stall_share"),
     *("task_node_migrations", "vmstat_numa_pages_migrated", "queue_imbalance"),
 )
+
+_SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*|/(?:proc/sys|sys)/[^=]+)=(?P<value>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class ProgramComparison:
     machine: str
     mode: str
     seeds: int
+    before: str
+    after: str
     rows: tuple[ComparedMeasure, ...]
 
     def __getitem__(self, name: str) -> Comparison:
@@ -67,16 +73,53 @@ class ProgramComparison:
         return "\n".join([f"{head}: {worse} worse, {better} better", *map(str, self.rows)])
 
 
+@dataclass(frozen=True)
+class ProgramVariant:
+    """A command and its settings: `env` is added to its environment.
+
+    `tunables` are files below /proc/sys or /sys, and the values that the guest writes to them
+    before the command.
+    """
+
+    words: Sequence[str | Path]
+    env: Mapping[str, str] = field(default_factory=dict)
+    tunables: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return it as `parse_variant` reads it."""
+        settings = (
+            f"{name}={value}" for name, value in (*self.tunables.items(), *self.env.items())
+        )
+        return shlex.join([*settings, *map(str, self.words)])
+
+
+def parse_variant(text: str) -> ProgramVariant:
+    """Read `SETTING=VALUE ... COMMAND`, quoted as for a shell.
+
+    A setting is a variable of the environment, or a file below /proc/sys or /sys. Raises UserError
+    for a text without a command.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"{text!r}: {error}") from None
+    env, tunables = dict[str, str](), dict[str, str]()
+    while words and (match := _SETTING.fullmatch(words[0])):
+        (tunables if match["name"].startswith("/") else env)[match["name"]] = match["value"]
+        del words[0]
+    if not words:
+        raise UserError(f"{text!r} has no command")
+    return ProgramVariant(tuple(words), env, tunables)
+
+
 def compare_programs(
     machine: LabMachine,
-    before: Sequence[str | Path],
-    after: Sequence[str | Path],
+    before: Sequence[str | Path] | ProgramVariant,
+    after: Sequence[str | Path] | ProgramVariant,
     *,
     seeds: int = 5,
     measures: Sequence[str] = MEASURES,
     tasks: Sequence[str] = (),
-    env_before: Mapping[str, str] | None = None,
-    env_after: Mapping[str, str] | None = None,
     add: Sequence[str] = (),
     on_progress: Progress = no_progress,
 ) -> ProgramComparison:
@@ -88,31 +131,84 @@ def compare_programs(
     Raises UserError for fewer than three seeds or an unknown measure, and what
     `LabMachine.measure` raises.
     """
+    (result,) = compare_variants(
+        machine, before, [after], seeds=seeds, measures=measures, tasks=tasks, add=add,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return result
+
+
+def compare_variants(
+    machine: LabMachine,
+    before: Sequence[str | Path] | ProgramVariant,
+    after: Sequence[Sequence[str | Path] | ProgramVariant],
+    *,
+    seeds: int = 5,
+    measures: Sequence[str] = MEASURES,
+    tasks: Sequence[str] = (),
+    add: Sequence[str] = (),
+    on_progress: Progress = no_progress,
+) -> tuple[ProgramComparison, ...]:
+    """Compare each variant in `after` with the same runs of `before`; as `compare_programs`.
+
+    All comparisons share one error rate.
+    """
     if seeds < FEWEST:
         raise UserError(f"{seeds} seeds show nothing; use {FEWEST} or more", key="seeds")
-    sides: tuple[list[Mapping[str, Measure]], ...] = ([], [])
+    variants = [_variant(side) for side in (before, *after)]
+    sides: list[list[Mapping[str, Measure]]] = [[] for _ in variants]
     for seed in range(1, seeds + 1):
-        for side, words, env in ((0, before, env_before), (1, after, env_after)):
-            name = "before" if side == 0 else "after"
-            done = (2 * (seed - 1) + side) / (2 * seeds)
-            on_progress(f"{machine.topology.name}, {name}, seed {seed}", done)
-            sides[side].append(machine.measure(words, seed=seed, tasks=tasks, env=env, add=add))
-    first_run = sides[0][0]
-    if unknown := [name for name in measures if name not in first_run and name not in MEASURES]:
-        raise UserError(f"no measure {unknown[0]!r}", key="measures", choices=sorted(first_run))
-    columns = [
-        (name, [_value(run, name) for run in sides[0]], [_value(run, name) for run in sides[1]])
-        for name in measures
+        for number, (variant, runs) in enumerate(zip(variants, sides, strict=True)):
+            done = (len(variants) * (seed - 1) + number) / (len(variants) * seeds)
+            on_progress(f"{machine.topology.name}, {variant}, seed {seed}", done)
+            run = machine.measure(
+                variant.words, seed=seed, tasks=tasks, env=variant.env, tunables=variant.tunables,
+                add=add,
+            )  # fmt: skip
+            _check_measures(measures, run)
+            runs.append(run)
+    pairs = [(name, side) for side in sides[1:] for name in _measured(measures, sides[0], side)]
+    table = [
+        (_values(sides[0], name), _values(side, name), sides[0][0][name].info.direction)
+        for name, side in pairs
     ]
-    taken = [row for row in columns if any(value is not None for value in (*row[1], *row[2]))]
-    table = [(first, second, first_run[name].info.direction) for name, first, second in taken]
-    rows = [
-        ComparedMeasure(first_run[name].info, comparison)
-        for (name, _, _), comparison in zip(taken, compare_table(table), strict=True)
-    ]
-    rows.sort(key=lambda row: not row.comparison.shown)
-    return ProgramComparison(machine.topology.name, machine.mode, seeds, tuple(rows))
+    compared = list(zip(pairs, compare_table(table), strict=True))
+    results = []
+    for variant, side in zip(variants[1:], sides[1:], strict=True):
+        rows = [
+            ComparedMeasure(sides[0][0][name].info, comparison)
+            for (name, of), comparison in compared
+            if of is side
+        ]
+        rows.sort(key=lambda row: not row.comparison.shown)
+        results.append(
+            ProgramComparison(
+                machine.topology.name,
+                machine.mode,
+                seeds,
+                str(variants[0]),
+                str(variant),
+                tuple(rows),
+            )
+        )
+    return tuple(results)
 
 
-def _value(run: Mapping[str, Measure], name: str) -> Number:
-    return run[name].value if name in run else None
+def _variant(side: Sequence[str | Path] | ProgramVariant) -> ProgramVariant:
+    return side if isinstance(side, ProgramVariant) else ProgramVariant(side)
+
+
+def _check_measures(names: Sequence[str], run: Mapping[str, Measure]) -> None:
+    if unknown := [name for name in names if name not in run and name not in MEASURES]:
+        raise UserError(f"no measure {unknown[0]!r}", key="measures", choices=sorted(run))
+
+
+def _measured(names: Sequence[str], *sides: Sequence[Mapping[str, Measure]]) -> Iterator[str]:
+    """Yield the measures that a run of any side could take."""
+    for name in names:
+        if any(value is not None for side in sides for value in _values(side, name)):
+            yield name
+
+
+def _values(runs: Sequence[Mapping[str, Measure]], name: str) -> list[Number]:
+    return [run[name].value if name in run else None for run in runs]

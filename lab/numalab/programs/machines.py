@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -166,6 +167,7 @@ class LabMachine:
         seed: int | None = None,
         tasks: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        tunables: Mapping[str, str] = MappingProxyType({}),
         cwd: str | None = None,
         input: str | bytes | None = None,
         add: Sequence[str] = (),
@@ -174,16 +176,20 @@ class LabMachine:
         """Boot a guest for one command that succeeds, and return its measures by name.
 
         The events are those that a study records; memory is sampled. `tasks` are the names of the
-        command's tasks, with `*` and `?`; by default that of the program. In mode timed there are
-        also the measures of memory accesses. The other arguments are those of `run`, and it raises
-        what `run` raises, and WorkloadFailed for a command that fails.
+        command's tasks, with `*` and `?`; by default that of the program. `tunables` are files
+        below /proc/sys or /sys, and the values to write to them before the command. In mode timed
+        there are also the measures of memory accesses. The other arguments are those of `run`, and
+        it raises what `run` raises, and WorkloadFailed for a command that fails.
         """
         sampled = {"sample": ["numa_maps"], "sample_ms": SAMPLE_MS}
         capture = load_capture(sampled, Path("numalab.api"))
         around = replace(_surroundings(None, env, cwd, input, add), returns=True)
         command = _command([MARKED, *words], self.builds.image.path, around)
         with run_folder(Path(keep) if keep else None) as directory:
-            self._boot(directory, seed, command, events=render_events(capture), sample_ms=SAMPLE_MS)
+            self._boot(
+                directory, seed, command,
+                events=render_events(capture), sample_ms=SAMPLE_MS, tunables=tunables,
+            )  # fmt: skip
             result = read_result(words, directory, self.topology).check()
             if self.mode == "timed" and result.events is not None:
                 switches = result.events.filter(pl.col("event") == "sched_switch")
@@ -234,13 +240,14 @@ class LabMachine:
         *,
         events: Sequence[str],
         sample_ms: int,
+        tunables: Mapping[str, str] = MappingProxyType({}),
         connection: str = EMBED,
     ) -> None:
         started = self.guest if seed is None else replace(self.guest, seed=seed)
         started = replace(started, trace_memory_mib=started.trace_memory_mib if events else 0)
         boot_in(
             directory, started, self.kernel, command.argv, connection=connection,
-            events=tuple(events), files=command.files, sample_ms=sample_ms,
+            events=tuple(events), files=command.files, sample_ms=sample_ms, tunables=tunables,
         )  # fmt: skip
 
 

@@ -8,7 +8,13 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.programs.compare_programs import ProgramComparison, compare_programs
+from numalab.programs.compare_programs import (
+    ProgramComparison,
+    ProgramVariant,
+    compare_programs,
+    compare_variants,
+    parse_variant,
+)
 
 TIME = MeasureInfo(
     "elapsed_time", "s", Direction.LOWER, MeasureKind.TIMING, "time",
@@ -76,3 +82,29 @@ def test_wrong_questions_are_refused() -> None:
     assert not machine.boots
     with pytest.raises(UserError, match="no measure 'elapsed'; did you mean elapsed_time"):
         compared(machine, measures=("elapsed",))
+
+
+def test_variants_share_the_runs_before_and_one_error_rate() -> None:
+    machine = MadeUpMachine({"old": 1.0, "same": 1.0, "new": 2.0})
+    same, new = compare_variants(machine, ["old"], [["same"], ["new"]], seeds=4)  # type: ignore[arg-type]
+    assert machine.boots.count(("old", 1)) == 1
+    assert len(machine.boots) == 12
+    assert (same.before, same.after, len(same.worse)) == ("old", "same", 0)
+    assert (new.before, new.after, len(new.worse)) == ("old", "new", 1)
+    assert new["elapsed_time"].family == 2  # of both variants; the share never varies
+
+
+def test_a_variant_is_a_command_with_settings_before_it() -> None:
+    text = "LD_PRELOAD=/lib/a.so /proc/sys/kernel/numa_balancing=0 A='b c' ./prog 'x y' C=D"
+    variant = parse_variant(text)
+    assert variant.words == ("./prog", "x y", "C=D")
+    assert variant.env == {"LD_PRELOAD": "/lib/a.so", "A": "b c"}
+    assert variant.tunables == {"/proc/sys/kernel/numa_balancing": "0"}
+    assert parse_variant(str(variant)) == variant
+    assert parse_variant("/proc/self/exe=1") == ProgramVariant(("/proc/self/exe=1",))
+
+
+@pytest.mark.parametrize("text", ["", "A=b", "'", "A=b /sys/x=1"])
+def test_a_variant_without_a_command_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"no command|No closing quotation"):
+        parse_variant(text)

@@ -1,6 +1,5 @@
 """`numalab compare-programs`."""
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -8,8 +7,12 @@ import typer
 from numalab.cli import completion, options
 from numalab.cli.inputs.overlay import PackageOption
 from numalab.cli.output import emit, progress_lines
-from numalab.errors import UserError
-from numalab.programs.compare_programs import MEASURES, ProgramComparison, compare_programs
+from numalab.programs.compare_programs import (
+    MEASURES,
+    ProgramComparison,
+    compare_variants,
+    parse_variant,
+)
 from numalab.programs.machines import machine
 
 
@@ -22,8 +25,12 @@ def command(
             autocompletion=completion.topologies,
         ),
     ],
-    before: Annotated[str, typer.Option(metavar="COMMAND", help="Command before the change.")],
-    after: Annotated[str, typer.Option(metavar="COMMAND", help="Command after the change.")],
+    before: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Command before the change, quoted.")
+    ],
+    after: Annotated[
+        list[str], typer.Option(metavar="COMMAND", help="Command after the change; repeatable.")
+    ],
     seeds: Annotated[int, typer.Option(help="Number of runs of each command.")] = 5,
     measure: Annotated[
         list[str] | None,
@@ -43,12 +50,14 @@ def command(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two commands on machines: time, local memory and migrations.
+    """Compare commands on machines: time, local memory and migrations.
 
-    For example `numalab compare-programs ring-4 --before ./old --after ./new`. Exit code 1 means
-    that a measure is worse after.
+    For example `numalab compare-programs ring-4 --before ./old --after ./new`. Before a command may
+    stand variables of the environment, such as LD_PRELOAD=/usr/lib/libfoo.so, and files below
+    /proc/sys or /sys with the value to write, such as /proc/sys/kernel/numa_balancing=0. Exit code
+    1 means that a measure is worse after.
     """
-    sides = [_words(before, "--before"), _words(after, "--after")]
+    baseline, variants = parse_variant(before), [parse_variant(text) for text in after]
     results: list[ProgramComparison] = []
     with progress_lines("compare") as tell:
         for name in topologies:
@@ -56,29 +65,26 @@ def command(
                 name, mode=mode, kernel=kernel, image=image, packages=package or (),
                 on_progress=tell,
             )  # fmt: skip
-            result = compare_programs(
-                built, *sides, seeds=seeds, measures=measure or MEASURES, tasks=task or (),
-                add=add or (), on_progress=tell,
+            results += compare_variants(
+                built, baseline, variants, seeds=seeds, measures=measure or MEASURES,
+                tasks=task or (), add=add or (), on_progress=tell,
             )  # fmt: skip
-            results.append(result)
     document = [
         {
             "machine": result.machine,
             "mode": result.mode,
             "seeds": result.seeds,
+            "before": result.before,
+            "after": result.after,
             "measures": [{"name": row.info.name, **vars(row.comparison)} for row in result.rows],
         }
         for result in results
     ]
-    emit(document, as_json, "\n\n".join(map(str, results)))
+    texts = (_text(result, many=len(variants) > 1) for result in results)
+    emit(document, as_json, "\n\n".join(texts))
     raise typer.Exit(1 if any(result.worse for result in results) else 0)
 
 
-def _words(text: str, option: str) -> list[str]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UserError(f"{text!r}: {error}", key=option) from None
-    if not words:
-        raise UserError("no command", key=option)
-    return words
+def _text(result: ProgramComparison, *, many: bool) -> str:
+    """Return the text of a comparison, with the command where there are several."""
+    return f"after: {result.after}\n{result}" if many else str(result)
