@@ -1,11 +1,13 @@
 """Comparisons of programs: seeds, error rate, order and verdicts, with made-up machines."""
 
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from numalab.cli.guest import compare_programs as command_line
 from numalab.errors import UserError
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.programs.compare_programs import (
@@ -15,6 +17,7 @@ from numalab.programs.compare_programs import (
     compare_variants,
     parse_variant,
 )
+from support.one_command import invoke
 
 TIME = MeasureInfo(
     "elapsed_time", "s", Direction.LOWER, MeasureKind.TIMING, "time",
@@ -108,3 +111,21 @@ def test_a_variant_is_a_command_with_settings_before_it() -> None:
 def test_a_variant_without_a_command_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"no command|No closing quotation"):
         parse_variant(text)
+
+
+def test_the_command_prints_each_variant_and_exits_with_1_for_worse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_up = MadeUpMachine({"old": 1.0, "same": 1.0, "new": 2.0})
+    monkeypatch.setattr(command_line, "machine", lambda *_, **__: made_up)
+    words = ("ring-4", "--before", "old", "--after", "same")
+    equal = invoke(command_line.command, *words)
+    assert (equal.exit_code, equal.stdout.startswith("made-up, mode timed")) == (0, True)
+    both = invoke(command_line.command, *words, "--after", "A=b new")
+    assert both.exit_code == 1
+    assert [line for line in both.stdout.splitlines() if line.startswith("after: ")] == [
+        "after: same",
+        "after: A=b new",
+    ]
+    document = json.loads(invoke(command_line.command, *words, "--json").stdout)
+    assert [(entry["before"], entry["after"]) for entry in document] == [("old", "same")]
