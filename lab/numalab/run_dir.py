@@ -49,6 +49,8 @@ class RunDir:
     """The libvirt domain that was started."""
     job_disk = FileIn("job.img")
     """The ext4 image that carries the job in and the results out."""
+    saved_state = FileIn("state")
+    """The state of a saved guest, as QEMU's `migrate` writes it."""
     out = FileIn("out")
     """The files of /job/out in the guest."""
     trace = FileIn("out/trace.dat")

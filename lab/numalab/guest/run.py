@@ -98,10 +98,12 @@ def run_guest(
     on_beat: Callable[[Beat], None] | None = None,
     join: Callable[[Guest], AbstractContextManager[None]] | None = None,
     rescue: bool = True,
+    saved: RunDir | None = None,
 ) -> Outcome:
     """Boot a guest, run its job, and copy its results to `run_dir`.
 
-    `join` returns a context for the running guest, which ends before the guest does. The default
+    `join` returns a context for the running guest, which ends before the guest does. With `saved`,
+    the guest does not boot: it continues where that one was saved. The default
     `limits` depend on the current speed of this host and the number of the guest's CPUs.
 
     No QEMU is left running, even after errors. Raises GuestLost for a guest that panicked, hung
@@ -118,10 +120,10 @@ def run_guest(
         raise UserError("libvirt's test driver runs no guest", key="--connect", choices=uris)
     hypervisor = connect(connection)
     machine = with_memory_first(machine)
-    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded)
+    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded, saved=saved)
     watch.lap("prepare")
     with ExitStack() as stack:
-        guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared))
+        guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared, saved))
         watch.lap("start")
         versions = guest.versions()
         if join is not None:
@@ -137,8 +139,8 @@ def run_guest(
     watch.lap("gather")
     status = _status(run_dir, end)
     if end.loss or status is None:
-        saved = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else Rescue()
-        raise _lost(end, run_dir, saved)
+        rescued = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else Rescue()
+        raise _lost(end, run_dir, rescued)
     _check_gave_up(status, end)
     witness.check()
     timing = judge_timing(prepared.placement, witness.proof)

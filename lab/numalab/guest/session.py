@@ -64,16 +64,17 @@ class Session:
         self._buffer = b""
         self._in_guest: dict[str, bytes] = {}  # digests of the files that were sent
 
-    def start(self, run: Callable[["Session"], Outcome]) -> None:
+    def start(self, run: Callable[["Session"], Outcome], *, saved: bool = False) -> None:
         """Run the guest in a thread, and wait until it takes commands; `run` joins `joined`.
 
-        Raises what `run` raises.
+        A saved guest takes them at once. Raises what `run` raises.
         """
         self._thread = threading.Thread(target=self._run, args=(run,), daemon=True)
         self._thread.start()
         while not self._started.wait(_LOOK):
             self._check()
-        self._await(0)
+        if not saved:
+            self._await(0)
 
     def _run(self, run: Callable[["Session"], Outcome]) -> None:
         try:
@@ -115,6 +116,13 @@ class Session:
         status = self._await(self._number)
         self.collect(into.out, f"/out/commands/{self._number}")
         return status
+
+    @property
+    def guest(self) -> Guest:
+        """The guest; raises what ended it, if it has ended."""
+        self._check()
+        assert self._guest is not None
+        return self._guest
 
     @property
     def alive(self) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
 from numalab.qemu.emulator import one_thread_emulator, qemu_version
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import Hypervisor
-from numalab.qemu.jobdisk import make_job_disk, render_job
+from numalab.qemu.jobdisk import copy_job_disk, make_job_disk, render_job
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model
@@ -62,10 +63,12 @@ def prepare(
     *,
     embedded: bool = True,
     restore: tuple[Path, Region] | None = None,
+    saved: RunDir | None = None,
 ) -> PreparedGuest:
     """Write the guest's files to `run_dir` and render its domain, without starting it.
 
-    Raises UserError for host CPUs that do not exist, HostError where other guests have them.
+    With `saved`, the guest continues where that one was saved, with its job disk and logs. Raises
+    UserError for host CPUs that do not exist, HostError where other guests have them.
     """
     check_guest_path(run_dir.path)
     placement, admission = admit_machine(machine)
@@ -110,14 +113,27 @@ def prepare(
             interactive=job.mode == "shell",
             privilege=privilege(embedded=embedded, version=qemu_version(emulator)),
             restore=restore,
+            incoming=saved is not None,
         )
         write_text(run_dir.domain_xml, xml)
-        trace = TRACE_INSTANCE if region else ""
-        make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+        if saved is None:
+            trace = TRACE_INSTANCE if region else ""
+            make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
+        else:
+            _copy_saved(saved, run_dir, machine.job_disk_mib)
         if machine.inbox_mib:
             os.truncate(run_dir.job_disk, (machine.job_disk_mib + machine.inbox_mib) * _MIB)
         undo.pop_all()
         return PreparedGuest(name, xml, cmdline, placement, region, admission)
+
+
+def _copy_saved(saved: RunDir, run_dir: RunDir, job_disk_mib: int) -> None:
+    try:
+        copy_job_disk(saved.job_disk, run_dir.job_disk, job_disk_mib, reserve=True)
+        shutil.copyfile(saved.console, run_dir.console)
+        shutil.copyfile(saved.heartbeat, run_dir.heartbeat)
+    except OSError as error:
+        raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
 
 
 def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
@@ -162,7 +178,10 @@ def _rootfs(path: Path) -> Drive:
 
 @contextmanager
 def started(
-    hypervisor: Hypervisor, machine: Machine, prepared: PreparedGuest
+    hypervisor: Hypervisor,
+    machine: Machine,
+    prepared: PreparedGuest,
+    saved: RunDir | None = None,
 ) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
     """Start a guest, prove its placement and let it run; end and remove it at the end."""
     with ExitStack() as stack:
@@ -175,6 +194,8 @@ def started(
         threads = guest.vcpu_threads()
         witness = Witness(guest.pid, threads, memory, machine, prepared.placement)
         witness.started()
+        if saved is not None:
+            guest.load_state(saved.saved_state)
         guest.resume()
         yield guest, memory, witness
 

@@ -18,9 +18,8 @@ from numalab.capture.guest_time import keep_memory_tables
 from numalab.capture.spec import load_capture, render_events
 from numalab.errors import HostError, UserError
 from numalab.files import make_dir
-from numalab.guest.run import Outcome, run_guest
+from numalab.guest.saved_guest_artifact import start_session
 from numalab.guest.session import INBOX_MIB, Session, session_job
-from numalab.guest.watch import Limits
 from numalab.image.image_artifact import has_program
 from numalab.image.recipe import chosen_recipe
 from numalab.kernel.kernel_specs import KernelSpec
@@ -128,30 +127,24 @@ class LabMachine:
         *,
         events: Sequence[str] = (),
         keep: str | Path | None = None,
+        cold: bool = False,
         connection: str = EMBED,
     ) -> Iterator[GuestSession]:
-        """Boot a guest for several commands; it ends with the block.
+        """Start a guest for several commands; it ends with the block.
 
-        `events` (`system:event`) are recorded for each command. `keep` is an empty or new folder
-        for console, output and recordings. The machine is compared with its prediction first.
+        In the modes tcg and icount, the first guest of a machine is saved when it has booted, and
+        later ones continue there; `cold` boots. `events` (`system:event`) are recorded for each
+        command. `keep` is an empty or new folder for console, output and recordings. The machine
+        is compared with its prediction first.
         Because the host answers while the guest runs, two sessions are not the same to the byte;
         `run` boots a guest whose runs are. Raises UserError, HostError, GuestLost and
         TopologyMismatch.
         """
         started = replace(self.guest, inbox_mib=INBOX_MIB, trace_memory_mib=0)
         job = session_job(started.job_disk_mib, tuple(events), _buffer_kib(self.topology))
-        limits = Limits(total=float("inf"))
         with run_folder(Path(keep) if keep else None) as directory:
-            session = Session(directory, started.job_disk_mib)
-
-            def run(session: Session) -> Outcome:
-                return run_guest(
-                    started, job, directory, connection=connection, limits=limits,
-                    join=session.joined, rescue=False,
-                )  # fmt: skip
-
+            session = start_session(started, job, directory, connection, cold=cold)
             try:
-                session.start(run)
                 session.collect(directory.out, "/out")
                 view = read_guest_view(directory)
                 check_topology(self.topology, self.kernel, view, reserved_mib=0, allow=False)

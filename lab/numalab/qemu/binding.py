@@ -124,6 +124,11 @@ def monitor_command(domain: LibvirtDomain, text: str) -> str:
     return str(libvirt_qemu.qemuMonitorCommand(domain, text, 0))
 
 
+def monitor_command_with_file(domain: LibvirtDomain, text: str, descriptor: int) -> None:
+    """Run a QMP command, and pass an open file to QEMU with it."""
+    libvirt_qemu.qemuMonitorCommandWithFiles(domain, text, [descriptor], 0)
+
+
 def listen(connection: Connection, listener: Listener) -> None:
     """Report events of all domains to `listener`."""
     stopped: Mapping[int, EndKind] = {

@@ -58,13 +58,15 @@ def render_domain(
     interactive: bool = False,
     privilege: Privilege,
     restore: tuple[Path, Region] | None = None,
+    incoming: bool = False,
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
     `locked` prevents swapping and migration of QEMU's memory. `interactive`: a user types at its
     first console. `privilege`: the user as which QEMU runs. `restore` loads a file into a region of
-    the guest's memory before the start (the trace memory of a lost guest). Raises UserError for a
-    file name with a comma, which QEMU's option syntax cannot contain.
+    the guest's memory before the start (the trace memory of a lost guest). `incoming`: QEMU waits
+    for a saved state. Raises UserError for a file name with a comma, which QEMU's option syntax
+    cannot contain.
     """
     ET.register_namespace("qemu", QEMU_NAMESPACE)
     ET.register_namespace("numalab", OWNER_NAMESPACE)
@@ -85,6 +87,7 @@ def render_domain(
     arguments = [*_nvdimms(files), *_determinism(machine, interactive=interactive)]
     arguments += _plugins(machine.plugins)
     arguments += [*_loader(restore), *_debugger(machine.gdb), *render_privilege(privilege)]
+    arguments += ["-incoming", "defer"] if incoming else []
     _security(domain, privilege)
     _qemu_arguments(domain, arguments)
     ET.indent(domain)

@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from numalab.errors import HostError
+from numalab.files import create
 from numalab.host.processes import killed_by, oom_kills, qemu_process
 from numalab.qemu.binding import (
     LibvirtDomain,
     ignored,
     library_version,
     monitor_command,
+    monitor_command_with_file,
     translated,
 )
 from numalab.qemu.ending import Ending, EndKind
+
+_SAVE_SECONDS = 120.0  # to write or read a state of some hundred MB
+_LOOK = 0.005
 
 
 class Guest:
@@ -90,6 +95,34 @@ class Guest:
             "libvirt": library_version()[1],
             "qemu": f"{qemu['major']}.{qemu['minor']}.{qemu['micro']}",
         }
+
+    def save_state(self, path: Path) -> None:
+        """Stop the guest, and write its state to a file. Raises HostError.
+
+        Memory that is a file on the host, as of NVDIMMs, is not in it.
+        """
+        self.monitor("stop")
+        with create(path) as file:
+            self._migrate("migrate", file.fileno())
+
+    def load_state(self, path: Path) -> None:
+        """Read the state of a guest that was started with `-incoming defer`. Raises HostError."""
+        with path.open("rb") as file:
+            self._migrate("migrate-incoming", file.fileno())
+
+    def _migrate(self, command: str, descriptor: int) -> None:
+        """Write or read a state. QEMU 7.2 crashes if it writes to an NVDIMM that is read-only."""
+        capability = {"capability": "x-ignore-shared", "state": True}
+        self.monitor("migrate-set-capabilities", capabilities=[capability])
+        text = json.dumps({"execute": "getfd", "arguments": {"fdname": "state"}})
+        with translated("QEMU's monitor took no file"):
+            monitor_command_with_file(self.domain, text, descriptor)
+        self.monitor(command, uri="fd:state")
+        deadline = time.monotonic() + _SAVE_SECONDS
+        while (status := self.monitor("query-migrate").get("status")) != "completed":
+            if status in ("failed", "cancelled") or time.monotonic() > deadline:
+                raise HostError(f"QEMU did not {command} the guest's state: {status}")
+            time.sleep(_LOOK)
 
     def resume(self) -> None:
         """Let the guest's CPUs run."""
