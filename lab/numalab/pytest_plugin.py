@@ -7,7 +7,7 @@
 
 The marker names machines; a test runs once on each. `guest` is a running guest that the tests of
 one machine share; `numa_machine` is the machine, and `compare_programs` compares two programs on
-it. With pytest-xdist, `--dist loadgroup` boots each machine in one worker only.
+it. With pytest-xdist, each worker has a guest of its own.
 """
 
 import re
@@ -132,18 +132,6 @@ def _wanted(marker: pytest.Mark, config: pytest.Config) -> list[_Wanted]:
         for name in machines
         for seed in range(1, seeds + 1)
     ]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With pytest-xdist, keep the tests of one machine together (`--dist loadgroup`)."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        wanted = parameters.get("numa_machine")
-        if isinstance(wanted, _Wanted):
-            item.add_marker(pytest.mark.xdist_group(f"numa-{wanted.id}"))
 
 
 @pytest.fixture(scope="session")

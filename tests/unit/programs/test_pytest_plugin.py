@@ -2,6 +2,7 @@
 
 import pytest
 
+import numalab.api  # noqa: F401 - before the tests in this process, which would import it anew
 from numalab import pytest_plugin
 
 TEST = """
@@ -59,8 +60,32 @@ def test_a_test_without_the_marker_is_told(pytester: pytest.Pytester) -> None:
     done.stdout.fnmatch_lines(["*mark the test, as in @pytest.mark.numa*"])
 
 
+# In place of a guest: which machine a worker of pytest-xdist gets.
+WORKERS = """
+import pytest
+
+@pytest.fixture(scope="session")
+def numa_machine(request):
+    return request.param.topology
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.numa("ring-2", "mesh-8")
+def test_it(number, numa_machine, worker_id, pytestconfig):
+    (pytestconfig.rootpath / f"{numa_machine}.{worker_id}.{number}").touch()
+"""
+
+
+def test_with_xdist_the_workers_share_the_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(WORKERS)
+    done = pytester.runpytest_subprocess("-n", "2")
+    done.assert_outcomes(passed=10)
+    names = [path.name.split(".") for path in pytester.path.glob("*-*.gw*")]
+    assert {machine for machine, _, _ in names} == {"ring-2", "mesh-8"}
+    assert {worker for _, worker, _ in names} == {"gw0", "gw1"}
+
+
 def test_the_marker_is_described(pytester: pytest.Pytester) -> None:
     done = pytester.runpytest("--markers")
     done.stdout.fnmatch_lines(["@pytest.mark.numa(machine, ..., kernel=*"])
-    assert pytest_plugin.__doc__
-    assert "--dist loadgroup" in pytest_plugin.__doc__
+    assert "--numa-machines" in pytester.runpytest("--help").stdout.str()
+    assert pytest_plugin.__doc__ is not None and "numa_machine" in pytest_plugin.__doc__
