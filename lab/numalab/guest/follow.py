@@ -20,6 +20,7 @@ from numalab.run_dir import RunDir
 _TICK = 0.03
 _FLUSH_SECONDS = 3.0
 _LOOK_SECONDS = 1.0  # between two readings of QEMU's run delay
+_WAKE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,26 @@ def follow(
     run_dir: RunDir,
     limits: Limits,
     on_beat: Callable[[Beat], None] | None,
+    *,
+    awake: bool = False,
 ) -> End:
     """Read both consoles until the guest powers off, dies, or breaks a limit.
 
-    Does not end the guest. Calls `on_beat` with each beat, and `witness` when the workload begins
-    and ends while QEMU still runs. Raises HostError when libvirt is gone, or the host has no space
-    left for the guest's output.
+    Does not end the guest. With `awake`, QEMU's main loop is woken every second. Calls `on_beat`
+    with each beat, and `witness` when the workload begins and ends while QEMU still runs. Raises
+    HostError when libvirt is gone, or the host has no space left for the guest's output.
     """
     _bound_files(guest.pid)
     clock = GuestClock(guest.pid)
     watchdog = Watchdog(limits, clock.now())
     console, beats = Follower(run_dir.console), Follower(run_dir.heartbeat)
     phase_began: dict[str, float] = {}
+    woken = time.monotonic()
     while True:
         ending = guest.wait(_TICK)
+        if awake and not ending and time.monotonic() - woken >= _WAKE_SECONDS:
+            _wake(guest)
+            woken = time.monotonic()
         if ending is not None and ending.kind == "crashed":
             _flush_console(guest, console, watchdog, clock)
         now = clock.now()
@@ -96,6 +103,17 @@ def follow(
         _check_space(run_dir.path)
         if ending or loss:
             return End(loss, watchdog, console.floods + beats.floods, phase_began)
+
+
+def _wake(guest: Guest) -> None:
+    """Wake QEMU's main loop.
+
+    With `-icount sleep=on`, QEMU 7.2 may sleep for ever when all CPUs are idle: a timer of the
+    guest is due, and the timer of the host that moves the guest's clock there is not set.
+    main_loop_wait() (util/main-loop.c) sets it whenever something wakes the loop.
+    """
+    with suppress(HostError):
+        guest.monitor("query-status")
 
 
 def _bound_files(pid: int) -> None:

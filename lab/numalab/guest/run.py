@@ -129,7 +129,7 @@ def run_guest(
         if join is not None:
             stack.enter_context(join(guest))
         with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
-            end = follow(guest, witness, run_dir, limits, on_beat)
+            end = follow(guest, witness, run_dir, limits, on_beat, awake=job.mode == "shell")
         guest.end()
         watch.phases(end)
         if end.loss:

@@ -31,11 +31,16 @@ class FakeGuest:
     def __init__(self, steps: list[Step], pid: int) -> None:
         self.pid = pid
         self.resumed = 0
+        self.commands: list[str] = []
         self._steps = steps
         self.on_resume: Callable[[], None] = lambda: None
 
     def wait(self, _: float) -> Ending | None:
         return self._steps.pop(0)()
+
+    def monitor(self, command: str) -> None:
+        self.commands.append(command)
+        raise HostError("QEMU's monitor did not answer")
 
     def resume(self) -> None:
         self.resumed += 1
@@ -69,7 +74,7 @@ def beat(phase: str) -> str:
 
 
 def followed(
-    guest: FakeGuest, run_dir: RunDir, limits: Limits | None = None
+    guest: FakeGuest, run_dir: RunDir, limits: Limits | None = None, *, awake: bool = False
 ) -> tuple[End, list[str]]:
     """Follow; also return in order the beats that were seen and what the witness was told."""
     notices: list[str] = []
@@ -81,8 +86,19 @@ def followed(
     def on_beat(beat: Beat) -> None:
         notices.append(beat.phase)
 
-    end = follow(cast(Any, guest), cast(Any, witness), run_dir, limits or Limits(), on_beat)
+    limits = limits or Limits()
+    end = follow(cast(Any, guest), cast(Any, witness), run_dir, limits, on_beat, awake=awake)
     return end, notices
+
+
+@pytest.mark.parametrize("awake", [True, False])
+def test_qemu_is_woken_while_a_user_waits(run_dir: RunDir, qemu: int, awake: bool) -> None:
+    """QEMU that does not answer is not the end: the watchdog decides."""
+    quiet: Step = lambda: time.sleep(1.1)  # noqa: E731
+    guest = FakeGuest([quiet, quiet, said(run_dir.heartbeat, then=OFF)], qemu)
+    end, _ = followed(guest, run_dir, awake=awake)
+    assert end.loss is None
+    assert guest.commands == (["query-status"] * 2 if awake else [])
 
 
 def test_the_witness_looks_while_qemu_is_there(run_dir: RunDir, qemu: int) -> None:
