@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -202,3 +204,41 @@ def test_a_test_with_the_topology_of_a_file(ring: LabMachine) -> None:
     assert ring.topology == load_topology("ring-4")
     with pytest.raises(UserError, match="did you mean ring-4"):
         machine("rign-4")
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    """A folder of everybody's: QEMU, started by root, runs as a user without files of its own."""
+    with tempfile.TemporaryDirectory() as text:
+        path = Path(text)
+        path.chmod(0o755)
+        (path / "data.txt").write_text("from the host\n")
+        yield path
+
+
+def test_the_root_of_the_host_is_that_of_the_guest(readable: Path, tmp_path: Path) -> None:
+    script = "pwd; cat - data.txt; echo new >data.txt; cat data.txt; numactl -H | head -1"
+    python = "import sys, os; print(sys.prefix, os.getcwd()); open(os.environ['OUT'] + '/x', 'w')"
+    argv = [
+        *(NUMALAB, "boot", "mesh-2", "--host-root", "--kernel", "debian-6.12-virtme", "--json"),
+        *("--env", f"PYTHON={python}", "--stdin", "-", "--out", str(tmp_path / "out"), "--"),
+        *("sh", "-c", f'{script}; /usr/bin/python3 -c "$PYTHON"; exit 3'),
+    ]
+    done = subprocess.run(
+        argv, cwd=readable, capture_output=True, text=True, check=False, input="typed\n"
+    )
+    assert done.returncode == 3, done.stderr
+    printed = json.loads(done.stdout)
+    here = str(readable)
+    first = f"{here}\ntyped\nfrom the host\nnew\navailable: 2 nodes (0-1)\n/usr {here}\n"
+    assert printed["stdout"] == first, printed["stderr"]
+    assert (tmp_path / "out/x").is_file()
+    assert (readable / "data.txt").read_text() == "from the host\n"
+
+
+def test_a_kernel_that_cannot_mount_the_hosts_root_is_named(kernel: BuiltKernel) -> None:
+    argv = [NUMALAB, "boot", "mesh-2", "--host-root", "--", "true"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "lacks VIRTIO_PCI, NET_9P_VIRTIO, 9P_FS" in done.stderr
+    assert "--kernel debian-6.12-virtme" in done.stderr

@@ -17,6 +17,7 @@ from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
 from numalab.guest.watch import Limits
+from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
@@ -59,6 +60,13 @@ def guest(
         trace_memory_mib=trace_mib,
     )
     return with_kernel(with_choice(machine, choice), prepared.kernels[kernel])
+
+
+def check_host_root(kernel: BuiltKernel) -> None:
+    """Raise UserError for a kernel that cannot mount the root folder of this host."""
+    if lacking := kernel.lacks("VIRTIO_PCI", "NET_9P_VIRTIO", "9P_FS", "OVERLAY_FS"):
+        reason = f"kernel {kernel.spec_name} lacks {', '.join(lacking)}, as the fragment virtme has"
+        raise UserError(reason, key="--host-root", choices=("--kernel debian-6.12-virtme",))
 
 
 def boot(

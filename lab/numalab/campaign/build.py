@@ -116,11 +116,13 @@ def choose_mode(
     *,
     words: Sequence[str] = (),
     emulator: str | None = None,
+    repeatable: bool = True,
 ) -> Choice:
     """Choose one mode for all runs: `auto` is kvm only where KVM runs every kernel.
 
-    `words` are added to the kernel command line. `emulator` names the QEMU to build; by default,
-    mode timed uses numalab's and mode icount the host's own.
+    Otherwise it is icount, or the faster tcg where runs need not be `repeatable`. `words` are added
+    to the kernel command line. `emulator` names the QEMU to build; by default, mode timed uses
+    numalab's and mode icount the host's own.
 
     Raises UserError for an unknown mode, or one that cannot use the emulator, HostError where
     `kvm` was requested and does not work.
@@ -139,6 +141,8 @@ def choose_mode(
     ]
     # Runs in different modes cannot be compared.
     choice = next((choice for choice in choices if choice.mode != "kvm"), choices[0])
+    if wanted == "auto" and choice.mode == "icount" and not repeatable:
+        return replace(choice, mode="tcg")
     old = [kernel.release for kernel in builds.kernels.values() if not kernel.runs_in_icount]
     if choice.mode == "icount" and old:
         reason = f"Linux {old[0]} does not bring up its CPUs in icount mode"

@@ -46,6 +46,13 @@ class BuiltKernel:
         patched = any(series.name == _PAUSES for series in self.series)
         return patched or self._is_since(_RUNS_IN_ICOUNT)
 
+    def lacks(self, *options: str) -> tuple[str, ...]:
+        """Return the options, such as `SMP`, that are not built in; none if that is not known."""
+        if self.config is None:
+            return ()
+        lines = set(self.config.read_text(encoding="utf-8").splitlines())
+        return tuple(name for name in options if f"CONFIG_{name}=y" not in lines)
+
     def _is_since(self, version: tuple[int, int]) -> bool:
         numbers = re.match(r"(\d+)\.(\d+)", self.release)
         return numbers is None or (int(numbers[1]), int(numbers[2])) >= version

@@ -82,7 +82,7 @@ class Machine:
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
     outlives the guest's kernel; 0 reserves none. The job disk has a file system of `job_disk_mib`,
     and behind it `inbox_mib` for files that the host sends while the guest runs. `pages` is the
-    backing of all memory.
+    backing of all memory. `host_root`: the guest can mount the root folder of this host, read-only.
 
     The host: `host_cpus` are the CPUs that it may use (empty: all CPUs of this process).
     `vcpu_cpus` (host CPU of each vCPU) and `host_nodes` (host node of each guest node) replace the
@@ -111,6 +111,7 @@ class Machine:
     job_disk_mib: int = 128
     inbox_mib: int = 0
     pages: PageKind = "memfd"
+    host_root: bool = False
     host_cpus: tuple[int, ...] = ()
     vcpu_cpus: tuple[int, ...] = ()
     host_nodes: tuple[int, ...] = ()
@@ -150,6 +151,9 @@ class Machine:
             raise UserError(f"{self.icount_shift} is not a number from 0 to 10", key="icount_shift")
         if self.mode == "timed":
             check_quantum(self.turn_ns, self.shift)
+        if self.host_root and self.mode in DETERMINISTIC:
+            reason = f"mode {self.mode} repeats to the byte, and files of this host may change"
+            raise UserError(reason, key="host_root", choices=("kvm", "tcg"))
         if self.pages not in PAGE_KIB:
             raise UserError(f"unknown page size {self.pages!r}", key="pages", choices=PAGE_KIB)
         check_cpu_count(self.topology)

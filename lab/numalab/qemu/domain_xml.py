@@ -23,6 +23,7 @@ OWNER_NAMESPACE = "https://numalab.invalid/owner"
 # The same for all guests: it reaches the guest through SMBIOS, and its kernel stirs that into the
 # random numbers that must be the same in two runs of one seed.
 GUEST_UUID = "6e756d61-6c61-4b00-8000-000000000000"
+HOST_ROOT_TAG = "host"  # mount tag of 9p, for workload/host-root.sh
 _EPOCH = "1704067200"  # 2024-01-01T00:00:00Z
 _MIB = 1 << 20
 
@@ -83,7 +84,9 @@ def render_domain(
     _clock(domain, machine)
     for event, action in (("poweroff", "destroy"), ("reboot", "destroy"), ("crash", "preserve")):
         _text(domain, f"on_{event}", action)
-    _devices(domain, files, interactive=interactive)
+    devices = _devices(domain, files, interactive=interactive)
+    if machine.host_root:
+        _host_root(devices)
     arguments = [*_nvdimms(files), *_determinism(machine, interactive=interactive)]
     arguments += _plugins(machine.plugins)
     arguments += [*_loader(restore), *_debugger(machine.gdb), *render_privilege(privilege)]
@@ -200,7 +203,7 @@ def _clock(domain: ET.Element, machine: Machine) -> None:
         _add(domain, "clock", offset="utc")
 
 
-def _devices(domain: ET.Element, files: GuestFiles, *, interactive: bool) -> None:
+def _devices(domain: ET.Element, files: GuestFiles, *, interactive: bool) -> ET.Element:
     devices = _add(domain, "devices")
     if files.emulator is not None:
         _text(devices, "emulator", files.emulator)
@@ -217,6 +220,16 @@ def _devices(domain: ET.Element, files: GuestFiles, *, interactive: bool) -> Non
     _add(devices, "audio", id=1, type="none")
     _add(devices, "memballoon", model="none")
     _add(devices, "panic", model="isa")  # pvpanic
+    return devices
+
+
+def _host_root(devices: ET.Element) -> None:
+    """Offer the root folder of this host by 9p: what QEMU's user may read, and no write."""
+    # `remap`: inode numbers of several file systems may be the same.
+    folder = _add(devices, "filesystem", type="mount", accessmode="squash", multidevs="remap")
+    _add(folder, "source", dir="/")
+    _add(folder, "target", dir=HOST_ROOT_TAG)
+    _add(folder, "readonly")
 
 
 def _nvdimms(files: GuestFiles) -> list[str]:

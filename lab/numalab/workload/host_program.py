@@ -9,15 +9,21 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from importlib.resources import files as package_files
 from pathlib import Path
 
-from numalab.errors import HostError, UserError, shown
+from numalab.errors import UserError, shown
 from numalab.files import open_regular, reading
-from numalab.process import CommandFailed, find_program, run
+from numalab.workload.elf import (
+    find_library,
+    interpreter,
+    needed_libraries,
+    read_header,
+    search_path,
+)
 
 MOST_BYTES = 256 << 20  # of all files that a command takes along
 MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
@@ -42,14 +48,6 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _ENV_OF_LOADER = "LD_PRELOAD"
 _MAGIC = b"\x7fELF"
 
-# What `readelf --wide --file-header --program-headers --dynamic` prints (binutils 2.40).
-_CLASS = re.compile(r"^\s+Class:\s+(\S+)$", re.MULTILINE)
-_MACHINE = re.compile(r"^\s+Machine:\s+(.+)$", re.MULTILINE)
-_INTERPRETER = re.compile(r"\[Requesting program interpreter: (.+)\]")
-_NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[(.+)\]")
-_PATHS = re.compile(r"\((?:RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
-_OF_CACHE = re.compile(r"^\s+(\S+) \(libc6,x86-64.*\) => (/.+)$", re.MULTILINE)
-_USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 # glibc opens it when a thread is cancelled (pthread_cancel(3)); no program names it.
 _OPENED_LATER = "libgcc_s.so.1"
 
@@ -80,6 +78,8 @@ class Surroundings:
     working folder. `env` is added to the command's environment. `folder` is its working folder: a
     path of the guest, or one relative to the copy of the current folder. `stdin` is its input.
     After `timeout` seconds of guest time it is ended. `returns`: files below $OUT come back.
+    `host_root`: the guest mounts the root folder of this host, so that nothing is taken along, and
+    `folder` is a path of this host.
     """
 
     add: tuple[str, ...] = ()
@@ -88,6 +88,7 @@ class Surroundings:
     stdin: bytes | None = None
     timeout: float | None = None
     returns: bool = False
+    host_root: bool = False
 
 
 @dataclass
@@ -128,6 +129,8 @@ def guest_command(
     many of them; HostError where `readelf` is missing.
     """
     luggage = _Luggage(argv=list(words))
+    if around.host_root:
+        return _in_host_root(luggage, around)
     place, path = _program_of_host(words, in_guest)
     here = around.folder is not None and not around.folder.startswith("/")
     here = here or bool(around.add) or (path is not None and not words[place].startswith("/"))
@@ -144,6 +147,20 @@ def guest_command(
     started = words[1:] if words[0] == MARKED else words
     program = Path(words[place] if path is not None else started[0]).name
     return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
+
+
+def _in_host_root(luggage: _Luggage, around: Surroundings) -> GuestCommand:
+    """Return a command whose root is a copy of the host's, in memory above the mounted one."""
+    if around.add:
+        raise UserError("the guest has all files of this host by --host-root", key="--add")
+    program = Path(luggage.argv[0]).name
+    luggage.env.update(around.env)
+    _surround(luggage, replace(around, folder=None), here=False)
+    script = package_files("numalab.workload").joinpath("host-root.sh")
+    luggage.files["host-root.sh"] = script.read_bytes()
+    folder = os.path.abspath(around.folder or ".")  # noqa: PTH100 - does not follow links
+    argv = ("sh", f"{_FILES}/host-root.sh", folder, *luggage.argv)
+    return GuestCommand(argv, program, luggage.files)
 
 
 def explain_status(words: Sequence[str], around: Surroundings, status: int) -> str:
@@ -244,16 +261,15 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
         raise UserError("is neither a program nor a script that begins with #!", file=path)
     if start.startswith(b"#!"):
         _check_interpreter(path, start, in_guest)
-    header = _header(path) if start.startswith(_MAGIC) else ""
+    header = read_header(path) if start.startswith(_MAGIC) else ""
     name = f"folder/{os.path.normpath(path)}"  # where the copy of the current folder has it
     if name not in luggage.files:
         name = f"{_PROGRAM}/{path.name}"
         luggage.put(name, path)
     inside = f"{_FILES}/{name}"
-    interpreter = _INTERPRETER.search(header)
-    if interpreter is None:
+    loader = interpreter(header)
+    if loader is None:
         return [inside]
-    loader = Path(interpreter[1])
     # The kernel names a task after the file that it executes: the loader gets the program's name.
     luggage.put(f"{_LOADER}/{path.name}", loader)
     _add_libraries(luggage, path, header)
@@ -283,7 +299,7 @@ def _add_preloaded(luggage: _Luggage, env: Mapping[str, str]) -> None:
         path = Path(name)
         if name.startswith("/") and path.is_file():
             luggage.put(f"{_LIBRARIES}/{path.name}", path)
-            _add_libraries(luggage, path, _header(path))
+            _add_libraries(luggage, path, read_header(path))
             inside.append(f"{_FILES}/{_LIBRARIES}/{path.name}")
         else:
             inside.append(name)
@@ -312,72 +328,21 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     luggage.argv = words
 
 
-def _header(path: Path) -> str:
-    """Return what readelf tells of a file. Raises UserError for one that no guest can run."""
-    words = ["--wide", "--file-header", "--program-headers", "--dynamic"]
-    try:
-        readelf = find_program("readelf", "binutils")
-        text = run([readelf, *words, path.absolute()], env={"LC_ALL": "C"}, timeout=60).stdout
-    except CommandFailed:
-        raise UserError("is no program: readelf cannot read it", file=path) from None
-    bits, machine = _CLASS.search(text), _MACHINE.search(text)
-    if machine is None or "X86-64" not in machine[1]:
-        of = machine[1] if machine else "an unknown processor"
-        if machine and "80386" in machine[1]:
-            of = "32 bits, which the guest's kernel does not run"
-        raise UserError(f"is a program for {of}; build it for x86-64", file=path)
-    if bits is None or bits[1] != "ELF64":
-        raise UserError("is a program of the x32 ABI, which no guest runs", file=path)
-    return text
-
-
 def _add_libraries(luggage: _Luggage, program: Path, header: str) -> None:
     """Take along the libraries of a program or library, and theirs."""
-    waiting = [(program, header, _search_path(program, header))]
+    waiting = [(program, header, search_path(program, header))]
     while waiting:
         user, text, inherited = waiting.pop()
-        names = _NEEDED.findall(text)
-        if "libc.so.6" in names and _find(_OPENED_LATER, inherited):
+        names = needed_libraries(text)
+        if "libc.so.6" in names and find_library(_OPENED_LATER, inherited):
             names.append(_OPENED_LATER)
         for name in names:
             inside = f"{_LIBRARIES}/{Path(name).name}"
             if inside in luggage.files:
                 continue
-            path = _find(name, [*_search_path(user, text), *inherited])
+            path = find_library(name, [*search_path(user, text), *inherited])
             if path is None:
                 reason = f"needs {shown(name)}, which was not found; set LD_LIBRARY_PATH"
                 raise UserError(reason, file=user)
             luggage.put(inside, path)
-            waiting.append((path, _header(path), inherited))
-
-
-def _search_path(user: Path, header: str) -> list[Path]:
-    """Return the folders of DT_RPATH and DT_RUNPATH, with $ORIGIN, of one file."""
-    origin = str(user.resolve().parent)
-    texts = [text for paths in _PATHS.findall(header) for text in paths.split(":")]
-    return [Path(re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, text)) for text in texts if text]
-
-
-def _find(name: str, folders: Iterable[Path]) -> Path | None:
-    """Find a library as ld.so(8): its user's folders, LD_LIBRARY_PATH, the cache, usual folders."""
-    if "/" in name:
-        return Path(name) if Path(name).is_file() else None
-    own = [Path(text) for text in os.environ.get("LD_LIBRARY_PATH", "").split(":") if text]
-    for folder in (*folders, *own):
-        if (folder / name).is_file():
-            return folder / name
-    if name in (cached := _library_cache()):
-        return cached[name]
-    usual = (Path(folder) / name for folder in _USUAL_FOLDERS)
-    return next((path for path in usual if path.is_file()), None)
-
-
-@cache
-def _library_cache() -> Mapping[str, Path]:
-    """Return the libraries of the host's cache by name: `ldconfig --print-cache`."""
-    try:
-        text = run([find_program("ldconfig", "libc-bin"), "-p"], timeout=60).stdout
-    except HostError:  # a host with musl has none
-        return {}
-    pairs = [(name, Path(path)) for name, path in _OF_CACHE.findall(text)]
-    return dict(reversed(pairs))  # the first of a name counts
+            waiting.append((path, read_header(path), inherited))

@@ -1,5 +1,6 @@
 """Which QEMU a mode runs on: the host's own, or one that is built for it."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 
 from numalab.campaign import build
+from numalab.campaign.boot import check_host_root
 from numalab.campaign.build import choose_mode, with_choice
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice
+from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.machine.model import Machine
 from numalab.topology.load import load_topology
 
@@ -51,3 +54,24 @@ def test_icount_has_the_hosts_own_unless_one_is_said(
 def test_an_emulator_that_a_mode_has_no_use_for_is_refused(builds: Any, mode: str) -> None:
     with pytest.raises(UserError, match=f"mode {mode} runs on the host's own QEMU"):
         choose_mode(mode, builds, "", emulator="qemu-10.0")
+
+
+@pytest.mark.parametrize(("wanted", "mode"), [("auto", "tcg"), ("icount", "icount")])
+def test_runs_that_need_not_repeat_are_in_the_fastest_mode(
+    builds: Any, monkeypatch: pytest.MonkeyPatch, wanted: str, mode: str
+) -> None:
+    monkeypatch.setattr(build, "pick_mode", lambda *_, **__: Choice("icount", "host", "no KVM"))
+    assert choose_mode(wanted, builds, "", repeatable=False).mode == mode
+    assert choose_mode(wanted, builds, "").mode == "icount"
+
+
+def test_a_kernel_without_9p_cannot_mount_the_hosts_root(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    kernel = BuiltKernel("mine", Path(), "6.12", config, "", "", (), "", 0, "", "")
+    lines = [f"CONFIG_{name}=y" for name in ("VIRTIO_PCI", "NET_9P_VIRTIO", "9P_FS", "OVERLAY_FS")]
+    config.write_text("\n".join(lines))
+    check_host_root(kernel)
+    config.write_text("\n".join([*lines[:2], "CONFIG_9P_FS=m", "# CONFIG_OVERLAY_FS is not set"]))
+    with pytest.raises(UserError, match="kernel mine lacks 9P_FS, OVERLAY_FS"):
+        check_host_root(kernel)
+    check_host_root(replace(kernel, config=None))

@@ -281,3 +281,19 @@ def test_qemus_threads_are_left_to_numalab_where_they_allocate_on_nodes() -> Non
 
 def test_memory_on_a_host_with_one_node_is_not_bound() -> None:
     assert render_bound(replace(BOUND, bound=False), "2M").find("numatune") is None
+
+
+def test_the_root_of_the_host_cannot_be_written_by_the_guest() -> None:
+    text = render(replace(make_machine("tcg"), host_root=True))
+    etree.RelaxNG(etree.parse(SCHEMA)).assertValid(etree.fromstring(text.encode()))
+    (shared,) = ET.fromstring(text).findall("devices/filesystem")
+    source = shared.find("source")
+    assert source is not None and source.get("dir") == "/"
+    assert shared.find("readonly") is not None
+    assert ET.fromstring(render(make_machine("tcg"))).find("devices/filesystem") is None
+
+
+@pytest.mark.parametrize("mode", ["icount", "timed"])
+def test_a_mode_that_repeats_to_the_byte_has_no_root_of_the_host(mode: Mode) -> None:
+    with pytest.raises(UserError, match=f"mode {mode} repeats to the byte"):
+        replace(make_machine(mode), host_root=True)

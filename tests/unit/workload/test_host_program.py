@@ -219,3 +219,21 @@ def test_exit_codes_are_explained() -> None:
     assert "the guest has no xyzzy" in explain_status(["xyzzy"], around, 127)
     assert not explain_status(["ls"], Surroundings(), 124)
     assert not explain_status(["ls"], around, 1)
+
+
+def test_with_the_root_of_the_host_nothing_is_taken_along(folder: Path) -> None:
+    compiled(folder / "prog")
+    around = Surroundings(host_root=True, env={"A": "b"}, timeout=3.0, stdin=b"typed", returns=True)
+    command = guest_command(["./prog", "a b"], GUEST_ONLY, around)
+    assert names(command.files) == {"host-root.sh", "stdin"}
+    assert command.argv[:3] == ("sh", "/job/files/host-root.sh", str(folder))
+    assert command.argv[-6:] == ("--kill-after=5", "3", "env", "A=b", "./prog", "a b")
+    assert command.program == "prog"
+
+
+def test_with_the_root_of_the_host_a_folder_is_the_hosts(folder: Path) -> None:
+    for name, inside in (("sub", f"{folder}/sub"), ("/usr", "/usr")):
+        around = Surroundings(host_root=True, folder=name)
+        assert guest_command(["./prog"], GUEST_ONLY, around).argv[2] == inside
+    with pytest.raises(UserError, match="has all files of this host"):
+        guest_command(["./prog"], GUEST_ONLY, Surroundings(host_root=True, add=("x",)))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from numalab.campaign.boot import Booted, boot, guest
+from numalab.campaign.boot import Booted, boot, check_host_root, guest
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
@@ -69,6 +69,12 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="Folder for files that the command writes to $OUT.")
     ] = None,
+    host_root: Annotated[
+        bool,
+        typer.Option(
+            "--host-root", help="Mount the root folder of this host in the guest, read-only."
+        ),
+    ] = False,
     mode: options.Mode = "auto",
     seed: options.Seed = 1,
     event: Annotated[
@@ -87,23 +93,29 @@ def command(
     """Run a command in a guest, print its output, and exit with its exit code.
 
     For example `numalab boot ring-4 -- numactl -H`. A program by its path, such as `./prog`, is
-    copied into the guest with its libraries and the current folder. If the guest fails before the
+    copied into the guest with its libraries and the current folder; with `--host-root`, the guest
+    has all files of this host that you may read. If the guest fails before the
     command, the message on stderr begins with `numalab:`, and the exit code is the code of that
     error.
     """
     model = load_topology(topology)
     around = Surroundings(
-        tuple(add or ()), _variables(env or ()), cwd, read_input(stdin), timeout, out is not None
-    )
+        tuple(add or ()), _variables(env or ()), cwd, read_input(stdin), timeout,
+        returns=out is not None, host_root=host_root,
+    )  # fmt: skip
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
+        if host_root:
+            check_host_root(prepared.kernels[spec.name])
         taken = guest_command(words, partial(has_program, prepared.image.path), around)
         for remark in taken.remarks:
             say(f"numalab: {remark}")
-        choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
+        choice = choose_mode(
+            mode, prepared, connection, tell, words=cmdline or (), repeatable=not host_root
+        )
         table = None
         if reach is not None:
             check_countable(choice.mode)
@@ -111,7 +123,7 @@ def command(
         machine = replace(
             guest(model, spec.name, prepared, choice, trace_mib=32 if event else 0),
             seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
-            vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
+            host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         booted = boot(
             machine, spec, taken.argv, connection=connection, events=tuple(event or ()),

@@ -24,7 +24,6 @@ from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, progress_lines, say
 from numalab.errors import GuestLost, HostError
-from numalab.guest.kvm import Choice
 from numalab.guest.terminal import READY, Terminal
 from numalab.guest.watch import Limits
 from numalab.machine.model import Job, check_by_hand
@@ -67,10 +66,10 @@ def command(
     check_by_hand(model, vcpu_cpus, host_nodes)
     with progress_lines("shell") as tell:
         prepared = build([spec], recipe, on_progress=tell)
-        choice = choose_mode(mode, prepared, connection, tell, words=cmdline or ())
-    if mode == "auto" and choice.mode == "icount":
-        # Typed input is never the same twice, so determinism has no use here.
-        choice = Choice("tcg", choice.cpu_model, choice.reason)
+        # Typed input is never the same twice.
+        choice = choose_mode(
+            mode, prepared, connection, tell, words=cmdline or (), repeatable=False
+        )
     words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
     if not gdb and not sys.stdin.isatty():
         machine = replace(

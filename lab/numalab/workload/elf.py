@@ -1,0 +1,80 @@
+"""Programs of this host by their ELF headers, and the libraries that ld.so(8) finds for them."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from numalab.errors import HostError, UserError
+from numalab.process import CommandFailed, find_program, run
+
+# What `readelf --wide --file-header --program-headers --dynamic` prints (binutils 2.40).
+_CLASS, _MACHINE = (re.compile(rf"^\s+{key}:\s+(.+)$", re.M) for key in ("Class", "Machine"))
+_INTERPRETER = re.compile(r"\[Requesting program interpreter: (.+)\]")
+_NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[(.+)\]")
+_PATHS = re.compile(r"\((?:RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
+_OF_CACHE = re.compile(r"^\s+(\S+) \(libc6,x86-64.*\) => (/.+)$", re.MULTILINE)
+_USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
+
+
+def read_header(path: Path) -> str:
+    """Return what readelf tells of a file. Raises UserError for one that no guest can run."""
+    words = ["--wide", "--file-header", "--program-headers", "--dynamic"]
+    try:
+        readelf = find_program("readelf", "binutils")
+        text = run([readelf, *words, path.absolute()], env={"LC_ALL": "C"}, timeout=60).stdout
+    except CommandFailed:
+        raise UserError("is no program: readelf cannot read it", file=path) from None
+    bits, machine = _CLASS.search(text), _MACHINE.search(text)
+    if machine is None or "X86-64" not in machine[1]:
+        of = machine[1] if machine else "an unknown processor"
+        if machine and "80386" in machine[1]:
+            of = "32 bits, which the guest's kernel does not run"
+        raise UserError(f"is a program for {of}; build it for x86-64", file=path)
+    if bits is None or bits[1] != "ELF64":
+        raise UserError("is a program of the x32 ABI, which no guest runs", file=path)
+    return text
+
+
+def interpreter(header: str) -> Path | None:
+    """Return the loader that a program names; None for a static one."""
+    match = _INTERPRETER.search(header)
+    return Path(match[1]) if match else None
+
+
+def needed_libraries(header: str) -> list[str]:
+    """Return the names of the libraries that a program or library needs."""
+    return _NEEDED.findall(header)
+
+
+def search_path(user: Path, header: str) -> list[Path]:
+    """Return the folders of DT_RPATH and DT_RUNPATH, with $ORIGIN, of one file."""
+    origin = str(user.resolve().parent)
+    texts = [text for paths in _PATHS.findall(header) for text in paths.split(":")]
+    return [Path(re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, text)) for text in texts if text]
+
+
+def find_library(name: str, folders: Iterable[Path]) -> Path | None:
+    """Find a library as ld.so(8): its user's folders, LD_LIBRARY_PATH, the cache, usual folders."""
+    if "/" in name:
+        return Path(name) if Path(name).is_file() else None
+    own = [Path(text) for text in os.environ.get("LD_LIBRARY_PATH", "").split(":") if text]
+    for folder in (*folders, *own):
+        if (folder / name).is_file():
+            return folder / name
+    if name in (cached := _library_cache()):
+        return cached[name]
+    usual = (Path(folder) / name for folder in _USUAL_FOLDERS)
+    return next((path for path in usual if path.is_file()), None)
+
+
+@cache
+def _library_cache() -> Mapping[str, Path]:
+    """Return the libraries of the host's cache by name: `ldconfig --print-cache`."""
+    try:
+        text = run([find_program("ldconfig", "libc-bin"), "-p"], timeout=60).stdout
+    except HostError:  # a host with musl has none
+        return {}
+    pairs = [(name, Path(path)) for name, path in _OF_CACHE.findall(text)]
+    return dict(reversed(pairs))  # the first of a name counts
