@@ -12,6 +12,7 @@ import pytest
 
 from numalab.api import machine
 from numalab.artifact.digest import hash_file
+from numalab.guest.saved_guest_artifact import read_saved
 from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.kernel_build import BuiltKernel
 from numalab.programs.machines import LabMachine
@@ -20,7 +21,7 @@ from numalab.run_dir import RunDir
 BOOT_LOG = ["sh", "-c", "busybox dmesg"]
 
 
-@pytest.fixture(scope="module", params=["tcg", "icount"])
+@pytest.fixture(scope="module", params=["tcg"])
 def ring(request: pytest.FixtureRequest, kernel: BuiltKernel, image: BuiltImage) -> LabMachine:
     return machine("ring-4", mode=request.param)
 
@@ -33,7 +34,7 @@ def cache(ring: LabMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def boot_log(ring: LabMachine, *, cold: bool = False) -> str:
-    """What the kernel said while it booted, with its time stamps: no two boots are the same."""
+    """What the kernel said while it booted, with its time stamps: in tcg, no boot is another."""
     with ring.boot(cold=cold) as guest:
         assert guest.run(["numactl", "-H"]).check().stdout.startswith("available: 4 nodes")
         return guest.run(BOOT_LOG).check().stdout.partition("Run /")[0]
@@ -51,6 +52,7 @@ def test_later_guests_continue_where_the_first_was_saved(ring: LabMachine, cache
     assert boot_log(ring, cold=True) != logs[0]
 
 
+@pytest.mark.parametrize("ring", ["icount"], indirect=True)
 def test_what_a_guest_does_is_not_in_the_next_one(ring: LabMachine, cache: Path) -> None:
     with ring.boot() as first, ring.boot() as second:
         first.run(["sh", "-c", "echo 1 >/tmp/left; echo 1 >/job/left; sync"]).check()
@@ -63,7 +65,7 @@ def test_what_a_guest_does_is_not_in_the_next_one(ring: LabMachine, cache: Path)
 
 @pytest.mark.parametrize("damage", ["flipped", "refused"])
 def test_a_damaged_state_is_replaced(ring: LabMachine, cache: Path, damage: str) -> None:
-    log = boot_log(ring)
+    boot_log(ring)
     saved = RunDir(saved_guests(cache)[0])
     data = bytearray(saved.saved_state.read_bytes())
     if damage == "flipped":
@@ -75,10 +77,11 @@ def test_a_damaged_state_is_replaced(ring: LabMachine, cache: Path, damage: str)
         values = json.loads(record.read_text())
         values["sha256"]["state"] = hash_file(saved.saved_state)
         record.write_text(json.dumps(values))
-    assert boot_log(ring) != log
-    again = boot_log(ring)
-    assert again == boot_log(ring) != log
-    assert len(saved_guests(cache)) == 1
+    damaged = saved.saved_state.read_bytes()
+    again = [boot_log(ring) for _ in range(3)][1:]
+    assert again[0] == again[1]
+    assert read_saved(saved.path) == saved
+    assert saved.saved_state.read_bytes() != damaged
 
 
 SESSION = """
@@ -105,7 +108,7 @@ def test_a_killed_lab_leaves_nothing_that_looks_whole(ring: LabMachine, cache: P
     for part in range(1, 8):
         if part % 3 == 0:
             for saved in saved_guests(cache):
-                RunDir(saved).saved_state.unlink()  # the next one saves
+                RunDir(saved).saved_state.unlink(missing_ok=True)  # the next one saves
         running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(whole * part / 7)
         os.kill(running.pid, signal.SIGKILL)
