@@ -1,7 +1,6 @@
 """The schedule of runs: order, number at once, time, and selection for a budget."""
 
 import heapq
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.task import Task, make_tasks
 from numalab.errors import UserError
 from numalab.host.read import available_mib
+from numalab.limits.cgroup import usable_cpus
 from numalab.machine.model import Mode
 from numalab.placement.admission import free_places
 from numalab.results.plan import BudgetRemark, Cell, PlannedRun
@@ -89,7 +89,7 @@ def at_once(study: Study, mode: Mode, topologies: Iterable[Topology]) -> int:
     would share caches and memory with it, and no two have the same CPUs.
     """
     if mode != "kvm":
-        return len(os.sched_getaffinity(0))
+        return usable_cpus()
     if measures_time(study):
         return 1
     return free_places(mode, max(topology.cpu_count for topology in topologies))
@@ -97,7 +97,7 @@ def at_once(study: Study, mode: Mode, topologies: Iterable[Topology]) -> int:
 
 def capacity(jobs: int, tasks: Sequence[Task]) -> Capacity:
     """Return what this host has for guests now. Emulated guests may share its CPUs."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus = usable_cpus()
     if all(task.mode != "kvm" for task in tasks):
         cpus = max(jobs, cpus)
     return Capacity(jobs, available_mib(), cpus)

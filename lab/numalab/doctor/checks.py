@@ -18,6 +18,7 @@ from numalab.guest.verdicts import DeviceProblem, Verdict, any_verdict, unusable
 from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.image.package_tarball import user_namespace_failure
+from numalab.limits.cgroup import cpu_limit, memory_limit
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.qemu.binding import library_version
@@ -266,15 +267,18 @@ def check_user_namespaces() -> Check:
 
 
 def check_cpus() -> Check:
-    """Count the CPUs of this process."""
-    return Check("CPUs", True, f"{len(os.sched_getaffinity(0))} usable")
+    """Count the CPUs of this process, and what its cgroup leaves of them."""
+    cpus, limit = len(os.sched_getaffinity(0)), cpu_limit()
+    quota = "" if limit is None else f"; the cgroup limits their time to that of {limit:g}"
+    return Check("CPUs", True, f"{cpus} usable{quota}")
 
 
 def check_memory(needed: int = _NEEDED_MEMORY) -> Check:
     """Check that `needed` bytes of memory are available."""
-    free = available_mib() << 20
+    free, limit = available_mib() << 20, memory_limit()
     ok = free >= needed
-    finding = f"{format_size(free)} available"
+    of_limit = "" if limit is None else f", of {format_size(limit.limit)} that the cgroup allows"
+    finding = f"{format_size(free)} available{of_limit}"
     return Check("memory", ok, finding, "" if ok else "free memory: 4 GiB are needed")
 
 

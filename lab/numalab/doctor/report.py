@@ -15,6 +15,7 @@ from numalab.guest.proof import Proof
 from numalab.guest.verdicts import Verdict
 from numalab.guest.witness import Timing
 from numalab.host.facts import Host, host_to_dict
+from numalab.limits.cgroup import usable_cpus
 from numalab.placement.admission import may_lock_memory
 from numalab.placement.planner import plan
 from numalab.topology.topology import Topology
@@ -102,7 +103,7 @@ def render_report(
             "root": os.getuid() == 0,
             "may_lock_memory": may_lock_memory(),
             "memlock_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
-            "cpus": len(os.sched_getaffinity(0)),
+            "cpus": usable_cpus(),
         },
         "host": host_to_dict(host),
         "checks": [

@@ -13,6 +13,7 @@ from numalab.artifact.digest import digest_of, hash_file
 from numalab.artifact.kinds import RecordKind, record_title, register_kind
 from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import HostError
+from numalab.limits.cgroup import usable_cpus
 from numalab.places import cache_dir
 from numalab.process import find_program, run, version_line
 from numalab.progress import Progress, no_progress
@@ -204,7 +205,7 @@ def _make_emulator(
             same = f"--extra-cflags=-ffile-prefix-map={tree}=."
             step([tree / "configure", *inputs.configure, same])
         ninja = find_program("ninja", "ninja-build")
-        processes = jobs or len(os.sched_getaffinity(0))
+        processes = jobs or usable_cpus()
         step([ninja, f"-j{processes}", BINARY], on_line=_counted(work.tell))
         version = re.search(r"version (\S+)", run([out / BINARY, "--version"]).stdout)
     emulator = BuiltEmulator(

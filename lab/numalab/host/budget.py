@@ -20,6 +20,7 @@ from numalab.errors import HostBusy, HostError, LabError
 from numalab.files import write_json
 from numalab.host.facts import parse_available, parse_meminfo
 from numalab.host.processes import Owner, is_alive, this_process
+from numalab.host.read import total_mib
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.units import format_size
@@ -190,13 +191,14 @@ def _check_cpus(claim: Reservation, entries: Sequence[_Granted]) -> None:
 
 
 def _check_memory(claim: Reservation, entries: Sequence[_Granted], root: Path) -> None:
-    total, _ = parse_meminfo((root / "proc/meminfo").read_text(encoding="utf-8"))
+    total = total_mib(root)
     claimed = sum(entry.claim.memory_mib for entry in entries)
     if claim.memory_mib + claimed > total:
         busy = HostBusy if claim.memory_mib <= total else HostError
         raise busy(
             f"the guest needs {format_size(claim.memory_mib << 20)}, other guests have"
-            f" {format_size(claimed << 20)}, and the host has {format_size(total << 20)}",
+            f" {format_size(claimed << 20)}, and the host (or the cgroup of this process) has"
+            f" {format_size(total << 20)}",
             hint="wait until they have ended, or ask for a smaller topology",
         )
 

@@ -25,6 +25,7 @@ from numalab.host.facts import (
     parse_steal,
     parse_switch,
 )
+from numalab.limits.cgroup import cpu_limit, memory_limit
 
 _NODE = re.compile(r"node(\d{1,4})")
 _POOL = re.compile(r"hugepages-(\d{1,9})kB")
@@ -247,25 +248,44 @@ def host_from_json(value: dict[str, Any], path: Path) -> Host:
     return _HOST.validate_python(check_document(value, HostFile, path).model_dump())
 
 
-def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return how much memory could be used without swapping (proc(5), MemAvailable)."""
-    for line in meminfo.read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
+def available_mib(root: Path = Path("/")) -> int:
+    """Return how much memory this process could use without swapping.
+
+    That is MemAvailable (proc(5)), or less where the limit of a cgroup is closer.
+    """
+    limit = memory_limit(root)
+    available = _meminfo_mib("MemAvailable", root)
+    return available if limit is None else min(available, limit.free >> 20)
+
+
+def total_mib(root: Path = Path("/")) -> int:
+    """Return the memory of the host (proc(5), MemTotal), or a lower limit of a cgroup."""
+    limit = memory_limit(root)
+    total = _meminfo_mib("MemTotal", root)
+    return total if limit is None else min(total, limit.limit >> 20)
+
+
+def _meminfo_mib(name: str, root: Path) -> int:
+    path = root / "proc/meminfo"
+    for line in path.read_text(encoding="ascii").splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
             return int(value.split()[0]) >> 10
-    raise HostError(f"{meminfo} has no MemAvailable")
+    raise HostError(f"{path} has no {name}")
 
 
 _WORK, _ORDINARY = 60_000, 0.004  # squares, and their CPU seconds (Python 3.11 at 3 GHz)
 
 
-def slowness() -> float:
+def slowness(root: Path = Path("/")) -> float:
     """Return how many times slower this host is now than an idle host of ordinary speed.
 
-    The CPU time of a fixed computation, times the load of the last minute per CPU; at least 1.
+    The CPU time of a fixed computation, times the load of the last minute per CPU, times the part
+    of a CPU that a cgroup withholds from this process; at least 1.
     """
     began = time.process_time()
     sum(number * number for number in range(_WORK))
     speed = (time.process_time() - began) / _ORDINARY
     crowd = os.getloadavg()[0] / len(os.sched_getaffinity(0))
-    return max(1.0, speed) * max(1.0, crowd)
+    throttled = 1.0 / min(1.0, max(0.01, cpu_limit(root) or 1.0))
+    return max(1.0, speed) * max(1.0, crowd) * throttled

@@ -17,6 +17,7 @@ from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BOOT_RESULT, BootResult
 from numalab.hunt.property import OF_BOOT, PROPERTIES
+from numalab.limits.cgroup import usable_cpus
 from numalab.places import skip_input
 from numalab.plugins import load_plugins
 
@@ -168,4 +169,4 @@ def _boot_job(job: tuple[int, Boot]) -> tuple[int, BootResult]:
 
 def host_jobs() -> int:
     """Return the default number of guests at once: the number of usable host CPUs."""
-    return max(1, len(os.sched_getaffinity(0)))
+    return usable_cpus()

@@ -20,6 +20,7 @@ from numalab.kernel.kernel_config import Origin, config_origins, read_fragments,
 from numalab.kernel.kernel_specs import KernelSpec, fragment_path
 from numalab.kernel.patch_series import find_series
 from numalab.kernel.prebuilt_kernel import fetch_prebuilt, prebuilt_artifact
+from numalab.limits.cgroup import usable_cpus
 from numalab.locks import locked
 from numalab.process import run, version_line
 from numalab.progress import Progress, no_progress
@@ -173,7 +174,7 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
     out = _build_dir(tree, inputs)
     with resumable_folder(out):
         config = _configure(inputs, tree, work)
-        _compile(tree, out, jobs or len(os.sched_getaffinity(0)), work)
+        _compile(tree, out, jobs or usable_cpus(), work)
         symbols = _symbols(out)
     seconds = work.seconds
     first_name, first_seconds = _first_build(out, spec.name, seconds)
@@ -219,8 +220,8 @@ def opened_build(spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
     with resumable_folder(out):
         _configure(inputs, tree, work)
         if not (out / "vmlinux").exists():
-            _compile(tree, out, len(os.sched_getaffinity(0)), work)
-        make = [*_make(tree, out), f"-j{len(os.sched_getaffinity(0))}"]
+            _compile(tree, out, usable_cpus(), work)
+        make = [*_make(tree, out), f"-j{usable_cpus()}"]
         yield BuildFolder(tree, out, lambda targets: work.step([*make, *targets], env=ENVIRONMENT))
 
 

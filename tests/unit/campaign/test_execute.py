@@ -120,7 +120,7 @@ def test_what_fits_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_how_many_at_once_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr("numalab.campaign.schedule.usable_cpus", lambda: 6)
     monkeypatch.setattr(
         "numalab.campaign.schedule.free_places", lambda mode, vcpus: 64 // (vcpus + 1)
     )

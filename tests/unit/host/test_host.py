@@ -19,7 +19,7 @@ from numalab.host.facts import (
     parse_steal,
     parse_switch,
 )
-from numalab.host.read import available_mib, read_host, read_host_file
+from numalab.host.read import available_mib, read_host, read_host_file, total_mib
 from support.host_tree import SERVERS, Server, write_tree
 
 HOSTS = Path(__file__).parents[2] / "data/machine/hosts"
@@ -190,10 +190,11 @@ def test_the_command_shows_and_records_a_host(tmp_path: Path) -> None:
 
 
 def test_available_memory_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "meminfo"
+    path = tmp_path / "proc/meminfo"
+    path.parent.mkdir()
     path.write_text("MemTotal: 8388608 kB\nMemAvailable:    4194304 kB\n")
-    assert available_mib(path) == 4096
+    assert (available_mib(tmp_path), total_mib(tmp_path)) == (4096, 8192)
     path.write_text("MemTotal: 8388608 kB\n")
     with pytest.raises(HostError, match="MemAvailable"):
-        available_mib(path)
-    assert available_mib() > 0
+        available_mib(tmp_path)
+    assert 0 < available_mib() <= total_mib()

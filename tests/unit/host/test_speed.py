@@ -1,9 +1,12 @@
 """Limits on time follow how slow a host is."""
 
+from pathlib import Path
+
 import pytest
 
 from numalab.guest.watch import Limits
 from numalab.host.read import slowness
+from support.control_groups import write_group
 
 
 @pytest.mark.parametrize(
@@ -17,6 +20,16 @@ def test_slowness_is_of_the_cpu_and_of_the_crowd(
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0, 0))
     monkeypatch.setattr("time.process_time", lambda: next(clock))
     assert slowness() == pytest.approx(times)
+
+
+def test_a_part_of_a_cpu_takes_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = iter((5.0, 5.001, 5.0, 5.001))
+    monkeypatch.setattr("os.getloadavg", lambda: (0, 0, 0))
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    write_group(tmp_path, {"cpu.max": "25000 100000"})
+    assert slowness(tmp_path) == pytest.approx(4)
+    write_group(tmp_path, {"cpu.max": "250000 100000"})
+    assert slowness(tmp_path) == pytest.approx(1)
 
 
 def test_limits_grow_up_to_an_hour() -> None:

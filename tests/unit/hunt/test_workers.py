@@ -191,7 +191,7 @@ def test_a_boot_ends_with_the_hunt(drawn_case: Case, cache: Path) -> None:
 
 
 def test_there_is_a_process_for_each_cpu_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9})
+    monkeypatch.setattr("numalab.hunt.workers.usable_cpus", lambda: 3)
     assert host_jobs() == 3
 
 

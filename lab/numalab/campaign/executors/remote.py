@@ -4,7 +4,6 @@ These functions run in the worker's process. Their arguments are plain values an
 worker's own cache, never paths of the submitting host.
 """
 
-import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,8 @@ from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import LabError
 from numalab.guest.verdicts import unusable_device
+from numalab.host.read import total_mib
+from numalab.limits.cgroup import usable_cpus
 from numalab.places import cache_dir
 from numalab.process import version_line
 from numalab.results.archive import pack_folder
@@ -56,8 +57,8 @@ def describe_host() -> WorkerHost:
     return WorkerHost(
         name=f"{platform.node()}/{boot}/{cache_dir()}",
         kind=kind,
-        cpus=len(os.sched_getaffinity(0)),
-        memory_mib=about.memory_mib,
+        cpus=usable_cpus(),
+        memory_mib=total_mib(),
         kvm=not unusable_device(),
         qemu=qemu,
         numalab=f"{version('numalab')}, Python {platform.python_version()}",

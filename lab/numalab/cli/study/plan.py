@@ -112,6 +112,10 @@ def _text(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> Render
     memory = min(outlook.host_memory_mib for outlook in outlooks)
     sizes = f"up to {format_size(largest << 20)} a run, {format_size(memory << 20)} available"
     parts.append(Text(f"memory: {sizes}"))
+    if largest > memory:
+        parts.append(
+            Text("memory: the largest run does not fit if its guest uses all of its memory", "red")
+        )
     return Group(*parts)
 
 

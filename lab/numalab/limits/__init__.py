@@ -1,0 +1,1 @@
+"""Room: what this process may use of the host."""
