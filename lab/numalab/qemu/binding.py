@@ -16,14 +16,21 @@ from numalab.qemu.ending import EndKind
 
 _INSTALL = "apt-get install libvirt-daemon-system qemu-system-x86"
 
+_NO_RIGHTS = (
+    "leave out --connect, or, as root: usermod --append --groups libvirt USER, and log in again"
+)
+
 _HINTS: Mapping[str, str] = {
     "Failed to parse user": _INSTALL,
     "no connection driver": _INSTALL,
     "Cannot find suitable emulator": _INSTALL,
     "No such file or directory: '/usr/bin/qemu": _INSTALL,
     "virtlogd-sock": "systemctl start virtlogd.socket",
-    "libvirt-sock': Permission denied": (
-        "add your user to the group libvirt and log in again, or leave out --connect"
+    "': Permission denied": _NO_RIGHTS,  # of a socket, by its mode
+    "polkit": _NO_RIGHTS,  # no agent to ask for a password
+    "access denied": _NO_RIGHTS,
+    "Failed to find user record for uid": (
+        "leave out --connect: libvirt's daemon accepts only users of /etc/passwd"
     ),
     "Failed to connect socket": "systemctl start libvirtd, or leave out --connect",
     "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",

@@ -120,6 +120,31 @@ def end_leftovers(root: Path) -> tuple[int, ...]:
     return tuple(ended)
 
 
+@contextlib.contextmanager
+def runtime_folder(root: Path) -> Iterator[None]:
+    """Set XDG_RUNTIME_DIR to a folder of `root` meanwhile, where the user has none.
+
+    virHostdevManagerNew() of libvirt makes a folder in it, whatever the root of the connection is.
+    Without the variable it takes ~/.cache, and a home may be read-only. GLib reads the variable
+    once in a process (g_get_user_runtime_dir()).
+    """
+    name = "XDG_RUNTIME_DIR"
+    before = os.environ.get(name)
+    if before and os.access(before, os.W_OK | os.X_OK):
+        yield
+        return
+    folder = root / "runtime"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.environ[name] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def _end_qemu(pid: int, mark: str) -> bool:
     """Kill a process if it is a QEMU whose command line holds `mark`; wait until it is gone.
 

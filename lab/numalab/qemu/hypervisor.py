@@ -160,7 +160,8 @@ def _open_embedded() -> Hypervisor:
     root = embed.take_root(_embedded_in)
     _embedded_in = root.path
     try:
-        return _open_uri(EMBED, f"{EMBED}?root={quote(str(root.path))}", root)
+        with embed.runtime_folder(root.path):
+            return _open_uri(EMBED, f"{EMBED}?root={quote(str(root.path))}", root)
     except BaseException:
         root.release()
         raise

@@ -175,8 +175,18 @@ def test_the_librarys_version_is_the_number_and_its_three_parts(
     assert library_version() == (9_004_021, "9.4.21")
 
 
-def test_a_socket_without_rights_needs_a_group() -> None:
-    message = "Failed to connect socket to '/var/run/libvirt/libvirt-sock': Permission denied"
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Failed to connect socket to '/var/run/libvirt/libvirt-sock': Permission denied",
+        "Failed to connect socket to '/run/libvirt/virtqemud-sock': Permission denied",
+        "authentication unavailable: no polkit agent available to authenticate action "
+        "'org.libvirt.unix.manage'",
+        "authentication failed: access denied by policy",
+    ],
+)
+def test_a_socket_without_rights_needs_a_group(message: str) -> None:
     hint = hint_for(message)
     assert hint is not None
-    assert hint.startswith("add your user to the group libvirt")
+    assert "leave out --connect" in hint
+    assert "usermod --append --groups libvirt" in hint
