@@ -1,6 +1,7 @@
 """The packages of an image: a tarball of Debian packages, made by mmdebstrap without root."""
 
 import os
+import pwd
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -110,20 +111,45 @@ def _package_names() -> list[str]:
 
 
 def user_namespace_failure() -> tuple[str, str] | None:
-    """Return why user namespaces cannot be used, and a hint; None if they can."""
+    """Return why user namespaces cannot be used, and a hint; None if they can.
+
+    Raises HostError where a program for them is not installed.
+    """
     if run(["unshare", "--user", "--map-root-user", "true"], check=False).returncode != 0:
         return (
-            "this kernel lets only root make user namespaces",
-            "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
+            "this kernel or container lets only root make user namespaces",
+            "as root: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000;"
+            " in a container, be root, or use the NUMALAB_CACHE of a user who has built the image",
         )
-    if os.geteuid() != 0:
-        find_program("newuidmap", "uidmap")
-        user = os.environ.get("USER") or str(os.geteuid())
-        if not _has_subordinate_ids(user):
-            return (
-                f"{user} has no line in /etc/subuid",
-                f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
-            )
+    if os.geteuid() == 0:
+        return None
+    find_program("newuidmap", "uidmap")
+    if failure := _subordinate_ids_failure():
+        return failure
+    # The command that numalab runs later; it fails where set-user-id programs have no effect.
+    trial = run([find_program("mmdebstrap", "mmdebstrap"), *_TRIAL], check=False)
+    if trial.returncode != 0:
+        reason = (trial.stderr.strip().splitlines() or ["newuidmap failed"])[-1]
+        return reason, f"run {shlex.join(['mmdebstrap', *_TRIAL])}; in a container, be root"
+    return None
+
+
+_TRIAL = ("--unshare-helper", "true")
+
+
+def _subordinate_ids_failure() -> tuple[str, str] | None:
+    """Return why this user has no ids to map, and the command of root that gives some."""
+    add = "--add-subuids 100000-165535 --add-subgids 100000-165535"
+    uid = os.geteuid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:  # newuidmap(1) refuses such a user, whatever /etc/subuid has
+        name = f"numalab-{uid}"
+        hint = f"as root: useradd --uid {uid} {name} && usermod {add} {name}"
+        return f"user id {uid} has no entry in /etc/passwd", hint
+    for path in (Path("/etc/subuid"), Path("/etc/subgid")):
+        if not _has_line(path, user):
+            return f"{user} has no line in {path}", f"as root: usermod {add} {user}"
     return None
 
 
@@ -141,9 +167,9 @@ def choose_mode(
     raise HostError(f"cannot build an image without root: {failure[0]}", hint=failure[1])
 
 
-def _has_subordinate_ids(user: str) -> bool:
+def _has_line(path: Path, user: str) -> bool:
     try:
-        lines = Path("/etc/subuid").read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return False
     return any(line.split(":")[0] in (user, str(os.geteuid())) for line in lines)
