@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,17 +23,22 @@ def own_folder(uid: int) -> Iterator[Path]:
 
 
 def as_user(
-    uid: int, *words: str | Path, env: Mapping[str, str], mounts: str = "true"
+    uid: int,
+    *words: str | Path,
+    env: Mapping[str, str],
+    mounts: str = "true",
+    before: Sequence[str] = (),
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command as `uid`, without groups; `env` is all of its environment but PATH.
 
     `mounts` is a shell script that root runs before, in the mount namespace of the command. The
-    user may read and enter every folder, so that a checkout below /root works too.
+    user may read and enter every folder, so that a checkout below /root works too. `before` are
+    words that root puts before the command, see `limited_memory`.
     """
     rights = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     user = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", *rights]
     script = f'set -e; {mounts}; exec "$@"'
-    argv = ["unshare", "--mount", "sh", "-c", script, "sh", *user, *map(str, words)]
+    argv = [*before, "unshare", "--mount", "sh", "-c", script, "sh", *user, *map(str, words)]
     return subprocess.run(
         argv, env={"PATH": os.environ["PATH"], **env}, cwd="/", capture_output=True, text=True,
         check=False, timeout=300,

@@ -13,7 +13,10 @@ EndKind = Literal["off", "rebooted", "crashed", "failed", "destroyed", "unreacha
 # libvirt calls both a shutdown, and says so 0.2 s later, when it has waited for QEMU's process.
 SHUTDOWN_REASONS: Mapping[str, EndKind] = {"guest-shutdown": "off", "guest-reset": "rebooted"}
 
-OUT_OF_MEMORY = "the host ran out of memory meanwhile, and its kernel ended a process"
+OUT_OF_MEMORY = (
+    "the host, or the cgroup of this process, ran out of memory meanwhile, and the kernel ended a"
+    " process"
+)
 
 
 @dataclass(frozen=True)

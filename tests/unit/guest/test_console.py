@@ -248,4 +248,4 @@ def test_whose_doing_a_loss_is(ending: Ending, cause: LossCause | None) -> None:
 def test_a_host_that_ran_out_of_memory_is_named() -> None:
     loss = Ending("failed", signal=9, oom_kill=True).loss()
     assert loss is not None and loss.cause is LossCause.HOST
-    assert loss.reason.startswith("QEMU was killed by SIGKILL; the host ran out of memory")
+    assert loss.reason.startswith("QEMU was killed by SIGKILL; the host, or the cgroup")
