@@ -98,6 +98,26 @@ def check_windows(results: list[CommandResult]) -> None:
     assert "fill" in switches["next_comm"].to_list()
 
 
+TALK = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname(), timeout=10)
+client.sendall(b"ping")
+print(server.accept()[0].recv(4).decode())
+"""
+
+
+def test_a_server_and_its_client_talk_in_the_guest(
+    ring: LabMachine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter is the guest's; the script, a file of the current folder, goes along."""
+    monkeypatch.chdir(folder)
+    (folder / "talk.py").write_text(TALK)
+    assert ring.run(["python3", "talk.py"]).check().stdout == "ping\n"
+    with ring.boot() as guest:
+        assert guest.run(["python3", "-c", TALK]).check().stdout == "ping\n"
+
+
 def test_a_guest_that_panics_ends_its_session(ring: LabMachine, tmp_path: Path) -> None:
     with pytest.raises(GuestLost, match="panicked"), ring.boot(keep=tmp_path / "kept") as guest:
         guest.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60"])

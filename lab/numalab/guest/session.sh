@@ -22,6 +22,7 @@ stty raw -echo
 busybox dmesg -n 1 # the kernel must not print between the answers
 busybox mount -o remount,async /job
 busybox mkdir -p $COMMANDS /job/files
+busybox ip link set lo up # servers and their clients need it; init does not
 capture_stop
 collect_machine
 busybox dmesg >/job/out/dmesg.txt

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
 from pathlib import Path
+from signal import Signals
 
 from numalab.errors import UserError, shown
 from numalab.files import open_regular, reading
@@ -122,7 +123,7 @@ def guest_command(
     The first word is the guest's program where the guest has it, else this host's, and so is a
     relative path with a slash. A starter such as `numactl` may stand before it. Unless a program
     of this host is an absolute path, the current folder goes along, without hidden files and up to
-    `MOST_OF_FOLDER` bytes.
+    `MOST_OF_FOLDER` bytes; with a program of the guest, if a word names a file of it.
 
     Raises UserError for a program that cannot run in a guest (of another processor, of 32 bits,
     without one of its libraries or its interpreter), for files that cannot be read and for too
@@ -134,6 +135,7 @@ def guest_command(
     place, path = _program_of_host(words, in_guest)
     here = around.folder is not None and not around.folder.startswith("/")
     here = here or bool(around.add) or (path is not None and not words[place].startswith("/"))
+    here = here or (path is None and any(map(_is_file_here, words[1:])))
     if here:
         for item in around.add:
             _add(luggage, item)
@@ -167,6 +169,8 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
     """Return what the exit status of a command means for its user; empty for most."""
     if status == TIMED_OUT and around.timeout is not None:
         return f"the command was ended after {around.timeout:g} s of guest time"
+    if status - 128 in set(Signals):  # sh(1)
+        return f"exit code {status}: a program ended by {Signals(status - 128).name}"
     if status != NOT_FOUND or not words or "/" in words[0]:
         return ""
     name = shown(words[0])
@@ -194,6 +198,15 @@ def _path_on_host(word: str, in_guest: InGuest) -> Path | None:
         return Path(word) if Path(word).is_file() else None
     path = shutil.which(word)
     return Path(path) if path else None
+
+
+def _is_file_here(word: str) -> bool:
+    """Whether a word is the path of a file below the current folder: `sh run.sh`."""
+    path = Path(word)
+    try:
+        return not path.is_absolute() and ".." not in path.parts and path.is_file()
+    except (OSError, ValueError):  # a script is too long for a path, or has a NUL
+        return False
 
 
 def _add(luggage: _Luggage, item: str) -> None:
@@ -280,7 +293,10 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
 
 def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
     """Raise UserError for a script whose interpreter the guest lacks."""
-    words = start[2:].partition(b"\n")[0].decode("utf-8", "replace").split()
+    line = start[2:].partition(b"\n")[0]
+    if line.endswith(b"\r"):
+        raise UserError("has the line ends of DOS, and its interpreter is not found", file=script)
+    words = line.decode("utf-8", "replace").split()
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-")]
     if words and not in_guest(words[0]):
@@ -317,6 +333,7 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     if here or around.folder is not None:
         folder = os.path.normpath(os.path.join(_FOLDER, around.folder or "."))  # noqa: PTH118
         steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit 125")
+        steps.append("busybox ip link set lo up")  # for servers and their clients
     if around.returns:
         steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")
     source = ""

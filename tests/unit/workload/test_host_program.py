@@ -132,6 +132,7 @@ def test_programs_of_other_processors_are_refused(
         ("text", 0o755, "neither a program nor a script"),
         ("#!/bin/sh\n", 0o644, r"is not executable; chmod \+x \./prog"),
         ("#!/usr/bin/env -S ruby -w\n", 0o755, "needs ruby, which the guest lacks; --package"),
+        ("#!/bin/sh\r\necho\r\n", 0o755, "has the line ends of DOS"),
         ("\x7fELF and nothing", 0o755, "is no program"),
     ],
 )
@@ -161,6 +162,29 @@ def test_a_script_sees_the_current_folder(folder: Path, tmp_path: Path) -> None:
     taken = {"folder/run.sh", "folder/sub/data", "folder/near"}
     assert names(command.files) == taken
     assert command.argv[-1] == "/job/files/folder/run.sh"
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [
+        (["cat", "sub/data"], True),
+        (["numactl", "--all", "sh", "run.sh"], True),
+        (["cat", "/etc/hostname"], False),
+        (["ls", "sub"], False),
+        (["cat", "../here/run.sh"], False),
+        (["sh", "-c", "echo " + "x" * 5000], False),
+    ],
+)
+def test_a_file_among_the_words_takes_the_folder_along(
+    folder: Path, words: list[str], taken: bool
+) -> None:
+    Path("sub").mkdir()
+    Path("sub/data").write_text("1")
+    Path("run.sh").write_text("echo\n")
+    command = guest_command(words, GUEST_ONLY)
+    assert names(command.files) == ({"folder/run.sh", "folder/sub/data"} if taken else set())
+    assert command.argv[-len(words) :] == tuple(words)
+    assert ("cd /job/files/folder" in " ".join(command.argv)) is taken
 
 
 def test_a_large_folder_stays_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +221,7 @@ def test_surroundings_come_before_the_command() -> None:
     command = guest_command(["cat"], GUEST_ONLY, around)
     assert command.argv[:2] == ("sh", "-c")
     assert command.argv[2] == (
-        "mkdir -p /job/files/folder && cd /tmp || exit 125;"
+        "mkdir -p /job/files/folder && cd /tmp || exit 125; busybox ip link set lo up;"
         " mkdir -p /job/out/files; OUT=/job/out/files; export OUT;"
         ' exec "$@" </job/files/stdin'
     )
@@ -219,6 +243,8 @@ def test_exit_codes_are_explained() -> None:
     assert "the guest has no xyzzy" in explain_status(["xyzzy"], around, 127)
     assert not explain_status(["ls"], Surroundings(), 124)
     assert not explain_status(["ls"], around, 1)
+    assert explain_status(["./x"], around, 139).endswith("a program ended by SIGSEGV")
+    assert not explain_status(["./x"], around, 255)
 
 
 def test_with_the_root_of_the_host_nothing_is_taken_along(folder: Path) -> None:
