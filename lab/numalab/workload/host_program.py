@@ -269,7 +269,8 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
     if not os.access(path, os.X_OK):
         raise UserError(f"is not executable; chmod +x {shlex.quote(word)}", file=path)
     if _PYTHON.fullmatch(path.name):
-        raise UserError("needs its library too; --package python3 adds both", file=path)
+        reason = "needs its modules too; use --host-root, or python3 of the guest with --add"
+        raise UserError(reason, file=path)
     if not start.startswith((_MAGIC, b"#!")):
         raise UserError("is neither a program nor a script that begins with #!", file=path)
     if start.startswith(b"#!"):
@@ -300,7 +301,8 @@ def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-")]
     if words and not in_guest(words[0]):
-        reason = f"needs {shown(words[0])}, which the guest lacks; --package NAME adds a package"
+        name = shown(words[0])
+        reason = f"needs {name}, which the guest lacks; use --package NAME, or --host-root"
         raise UserError(reason, file=script)
 
 

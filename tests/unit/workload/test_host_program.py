@@ -131,7 +131,7 @@ def test_programs_of_other_processors_are_refused(
     [
         ("text", 0o755, "neither a program nor a script"),
         ("#!/bin/sh\n", 0o644, r"is not executable; chmod \+x \./prog"),
-        ("#!/usr/bin/env -S ruby -w\n", 0o755, "needs ruby, which the guest lacks; --package"),
+        ("#!/usr/bin/env -S ruby -w\n", 0o755, "needs ruby, which the guest lacks; use --package"),
         ("#!/bin/sh\r\necho\r\n", 0o755, "has the line ends of DOS"),
         ("\x7fELF and nothing", 0o755, "is no program"),
     ],
@@ -141,6 +141,12 @@ def test_what_cannot_run_is_refused(folder: Path, text: str, mode: int, message:
     Path("prog").chmod(mode)
     with pytest.raises(UserError, match=f"^prog: .*{message}"):
         guest_command(["./prog"], GUEST_ONLY)
+
+
+def test_an_interpreter_of_a_virtual_environment_is_refused(folder: Path) -> None:
+    compiled(folder / ".venv/bin/python3", "-lm")
+    with pytest.raises(UserError, match="needs its modules too; use --host-root, or python3"):
+        guest_command([".venv/bin/python3", "prog.py"], GUEST_ONLY)
 
 
 def test_no_such_program(folder: Path) -> None:
