@@ -12,7 +12,7 @@ from numalab.image.image_artifact import BuiltImage, packages_digest
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel
 from support.control_groups import limited_memory
-from support.other_user import NO_ENTRY, as_user, may_change_user, own_folder
+from support.other_user import NO_ENTRY, NO_RIGHTS, as_user, may_change_user, own_folder
 
 ROOT = Path(__file__).parents[2]
 NUMALAB = Path(sys.executable).with_name("numalab")
@@ -28,7 +28,7 @@ mount --bind {root} {root}; mount -o remount,ro,bind {root}
 mount --bind {home} {home}; mount -o remount,ro,bind {home}
 """
 
-pytestmark = pytest.mark.skipif(not may_change_user(), reason="only root can become another user")
+pytestmark = pytest.mark.skipif(not may_change_user(), reason=NO_RIGHTS)
 
 
 def test_a_container_without_privileges_boots_a_guest(
@@ -56,7 +56,7 @@ def test_a_container_without_privileges_boots_a_guest(
                     env=env, mounts=mounts, before=group,
                 )  # fmt: skip
         except OSError as error:
-            pytest.skip(f"no control group of its own: {error}")
+            pytest.skip(f"hardware: no control group of its own: {error}")
         left = sorted(path.name for path in home.iterdir())
     assert bare.stdout.split() == ["full", "null", "random", "urandom", "zero"], bare.stderr
     assert (done.returncode, left) == (0, []), done.stderr
@@ -75,6 +75,6 @@ def test_a_guest_beyond_the_memory_of_its_group_is_explained(
                 [*group, NUMALAB, *words], capture_output=True, text=True, check=False, timeout=300
             )
     except OSError as error:
-        pytest.skip(f"no control group of its own: {error}")
+        pytest.skip(f"hardware: no control group of its own: {error}")
     assert done.returncode == 4, done.stderr
     assert "the host, or the cgroup of this process, ran out of memory" in done.stderr

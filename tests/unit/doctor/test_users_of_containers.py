@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.other_user import NO_ENTRY, as_user, may_change_user, own_folder
+from support.other_user import NO_ENTRY, NO_RIGHTS, as_user, may_change_user, own_folder
 
 NUMALAB = Path(sys.executable).with_name("numalab")
 NOBODY = pwd.getpwnam("nobody").pw_uid
@@ -30,7 +30,7 @@ except LabError as error:
     print(error, error.hint, sep="\\n")
 """
 
-pytestmark = pytest.mark.skipif(not may_change_user(), reason="only root can become another user")
+pytestmark = pytest.mark.skipif(not may_change_user(), reason=NO_RIGHTS)
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_a_command_plans_for_the_limit_of_its_group(tmp_path: Path) -> None:
                 for argv in (["plan", "group-construction"], ["doctor"])
             )  # fmt: skip
     except OSError as error:
-        pytest.skip(f"no control group of its own: {error}")
+        pytest.skip(f"hardware: no control group of its own: {error}")
     available, total = map(int, numbers.stdout.split())
     assert 0 < available <= total == 900
     assert plan.returncode == 0, plan.stderr
