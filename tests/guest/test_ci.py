@@ -12,6 +12,7 @@ from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.kernel_build import BuiltKernel
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/run-in-ci.md"
 JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}
 
 
@@ -19,7 +20,7 @@ JOBS = {"GitHub Actions": "RUNNER_TEMP", "GitLab CI": "CI_PROJECT_DIR"}
 def test_a_documented_job_runs(
     title: str, variable: str, tmp_path: Path, kernel: BuiltKernel, image: BuiltImage
 ) -> None:
-    page = (ROOT / "docs/how-to/run-in-ci.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
     commands = re.findall(r"- (?:run: )?(\.venv/bin/numalab .*)", section)
     assert [command.split()[1] for command in commands] == ["run"]
@@ -37,3 +38,20 @@ def test_a_documented_job_runs(
     assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("8", "0", "0")
     assert (tmp_path / "numalab" / "group-construction" / "index.html").stat().st_size > 1000
     assert summary.exists() == ("GitHub" in title)
+
+
+def test_the_documented_job_of_numa_tests_runs(
+    tmp_path: Path, kernel: BuiltKernel, image: BuiltImage
+) -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## A NUMA test in CI\n")[2]
+    (script,) = re.findall(r"script: \[(.*)\]", section)
+    (report,) = re.findall(r"junit: ([\w./-]+)", section)
+    path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "CI_PROJECT_DIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+        timeout=550,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    (suite,) = ET.parse(tmp_path / report).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "0", "0")

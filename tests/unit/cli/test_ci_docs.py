@@ -11,10 +11,11 @@ from numalab.places import project_dir
 from numalab.study.plan import plan_study
 
 PAGE = project_dir() / "docs/how-to/run-in-ci.md"
-JOBS = {
-    "github-workflows": "GitHub Actions",
-    "gitlab-ci": "GitLab CI",
-}
+JOBS = [
+    ("github-workflows", "GitHub Actions"),
+    ("gitlab-ci", "GitLab CI"),
+    ("gitlab-ci", "A NUMA test in CI"),
+]
 STUDY = """
 question = "?"
 topologies = ["ring-4"]
@@ -41,7 +42,7 @@ def lint(path: Path, schema: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize(("schema", "title"), JOBS.items())
+@pytest.mark.parametrize(("schema", "title"), JOBS)
 def test_a_job_is_valid_by_its_schema(tmp_path: Path, schema: str, title: str) -> None:
     path = tmp_path / "job.yml"
     path.write_text(job(title))
