@@ -91,7 +91,7 @@ def build(tmp_path: Path, recipe: str) -> "subprocess.CompletedProcess[str]":
     argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode == UNABLE or "unshare failed" in done.stderr:
-        pytest.skip(f"this host lets nobody make a root of their own: {done.stderr}")
+        pytest.skip(f"hardware: this host lets nobody make a root of their own: {done.stderr}")
     return done
 
 
