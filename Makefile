@@ -17,7 +17,8 @@ PACKAGES := \
   trace-cmd shellcheck numactl libnuma-dev chromium fonts-dejavu-core
 
 # What the tests boot.
-TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs
+TEST_KERNELS := debian-6.12 debian-6.12-undo-group-construction debian-6.12-show-predicted debian-6.12-xfs \
+	debian-6.12-virtme
 # The guests that `make test` boots beside the others, so that both CPUs end at about the same time.
 LATER_GUESTS := tests/guest/test_topologies.py tests/guest/test_matrix.py
 # What runs in the test bed: everything, or as `make test` has it.

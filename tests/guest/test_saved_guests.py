@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,15 @@ def test_a_killed_lab_leaves_nothing_that_looks_whole(ring: LabMachine, cache: P
         running.wait()
     assert boot_log(ring) == boot_log(ring)
     assert len(saved_guests(cache)) == 1
+    # The next process of this cache ends the guests of those that were killed.
+    assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    assert running_in(base) == []
+
+
+def running_in(folder: Path) -> list[str]:
+    """Return the command lines of processes that name a folder."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            lines.append(path.read_text(errors="replace").replace("\0", " "))
+    return [line for line in lines if f"{folder}/" in line]
