@@ -109,16 +109,20 @@ class GuestSession:
 
 @dataclass(frozen=True)
 class LabMachine:
-    """A machine with its kernel and image, built and ready to boot. Make one with `machine`."""
+    """A machine with its kernel and image, built and ready to boot. Make one with `machine`.
+
+    `guest` is what `run` and `measure` boot, `session_guest` what `boot` starts.
+    """
 
     topology: Topology
     kernel: KernelSpec
     builds: Builds
     guest: Machine
+    session_guest: Machine
 
     @property
     def mode(self) -> str:
-        """The mode in which its guests run."""
+        """The mode of `run` and `measure`."""
         return self.guest.mode
 
     @contextmanager
@@ -140,7 +144,7 @@ class LabMachine:
         `run` boots a guest whose runs are. Raises UserError, HostError, GuestLost and
         TopologyMismatch.
         """
-        started = replace(self.guest, inbox_mib=INBOX_MIB, trace_memory_mib=0)
+        started = replace(self.session_guest, inbox_mib=INBOX_MIB, trace_memory_mib=0)
         job = session_job(started.job_disk_mib, tuple(events), _buffer_kib(self.topology))
         with run_folder(Path(keep) if keep else None) as directory:
             session = start_session(started, job, directory, connection, cold=cold)
@@ -260,17 +264,23 @@ def machine(
 
     `topology` is a name from `numalab topology list`, a file or a value; `kernel` and `image` are
     names from the lists of the same commands; `packages` are further Debian packages, `overlay` is
-    a folder to copy over the image, `cmdline` are further kernel parameters. `on_progress` gets
-    lines about builds. Raises UserError, HostError and BuildError.
+    a folder to copy over the image, `cmdline` are further kernel parameters. Mode `auto` is kvm
+    where it works, else icount for `run` and `measure`, and the faster tcg for `boot`, which does
+    not repeat to the byte anyway. `on_progress` gets lines about builds. Raises UserError,
+    HostError and BuildError.
     """
     model = topology if isinstance(topology, Topology) else load_topology(str(topology))
     spec = find_kernel(kernel, on_progress)
     recipe = chosen_recipe(image, packages, Path(overlay) if overlay else None)
     builds = build([spec], recipe, on_progress=on_progress)
-    choice = choose_mode(mode, builds, EMBED, on_progress, words=tuple(cmdline))
-    booted = guest(model, spec.name, builds, choice, trace_mib=_TRACE_MIB)
-    booted = replace(booted, seed=seed, extra_cmdline=tuple(cmdline))
-    return LabMachine(model, spec, builds, booted)
+    guests = []
+    for repeatable in (True, False):
+        choice = choose_mode(
+            mode, builds, EMBED, on_progress, words=tuple(cmdline), repeatable=repeatable
+        )
+        booted = guest(model, spec.name, builds, choice, trace_mib=_TRACE_MIB)
+        guests.append(replace(booted, seed=seed, extra_cmdline=tuple(cmdline)))
+    return LabMachine(model, spec, builds, *guests)
 
 
 def _buffer_kib(topology: Topology) -> int:
