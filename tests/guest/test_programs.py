@@ -108,11 +108,11 @@ print(server.accept()[0].recv(4).decode())
 
 
 def test_a_server_and_its_client_talk_in_the_guest(
-    ring: LabMachine, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ring: LabMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interpreter is the guest's; the script, a file of the current folder, goes along."""
-    monkeypatch.chdir(folder)
-    (folder / "talk.py").write_text(TALK)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talk.py").write_text(TALK)
     assert ring.run(["python3", "talk.py"]).check().stdout == "ping\n"
     with ring.boot() as guest:
         assert guest.run(["python3", "-c", TALK]).check().stdout == "ping\n"
