@@ -26,7 +26,7 @@ busybox ip link set lo up # servers and their clients need it; init does not
 capture_stop
 collect_machine
 busybox dmesg >/job/out/dmesg.txt
-sync
+busybox sync
 tell 0 0
 
 number=0 # capture.sh uses some names of its own: folder, line
@@ -35,9 +35,9 @@ while IFS=' ' read -r mib sample_ms line; do
     number=$((number + 1))
     place=$COMMANDS/$number
     busybox mkdir -p "$place/files"
-    printf %s "$line" | base64 -d >/run/numalab.command
+    printf %s "$line" | busybox base64 -d >/run/numalab.command
     [ "$mib" = 0 ] ||
-        dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$mib" status=none |
+        busybox dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$mib" status=none |
         busybox tar xf - -C /job/files
     # Extracting removes the trace instance, so that each command gets one of its own.
     capture_start || complain "$CAPTURE_REASON"
@@ -50,6 +50,6 @@ while IFS=' ' read -r mib sample_ms line; do
         capture_extract
         busybox mv /job/out/trace.dat /job/out/trace-stats.txt "$place"
     fi
-    sync
+    busybox sync
     tell $number $status
 done

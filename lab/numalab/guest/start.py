@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,6 @@ from pathlib import Path
 from numalab.errors import HostError
 from numalab.files import create, write_text
 from numalab.guest.witness import Witness
-from numalab.host.budget import Admission
 from numalab.host.privilege import privilege
 from numalab.host.processes import this_process
 from numalab.machine.memory import (
@@ -33,6 +33,7 @@ from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import Hypervisor
 from numalab.qemu.jobdisk import copy_job_disk, make_job_disk, render_job
 from numalab.run_dir import RunDir, check_guest_path
+from numalab.scratch import scratch_folder
 from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model
 
@@ -45,7 +46,8 @@ _counter = itertools.count(1)
 class PreparedGuest:
     """A guest that is ready to start: its domain, plan and trace region.
 
-    `admission` holds its part of the host until `started` releases it.
+    `socket` is that of a console at which somebody types. `held` is its part of the host and the
+    folder of the socket, until `started` closes it.
     """
 
     name: str
@@ -53,7 +55,8 @@ class PreparedGuest:
     cmdline: str
     placement: Placement
     region: Region | None
-    admission: Admission
+    socket: Path | None
+    held: ExitStack
 
 
 def prepare(
@@ -93,6 +96,9 @@ def prepare(
         except OSError as error:
             raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
         emulator = _emulator(machine)
+        # Not in the run directory: a socket's path has at most 107 bytes (unix(7)).
+        folder = scratch_folder(Path(tempfile.gettempdir()), "numalab-console-")
+        socket = undo.enter_context(folder) / "socket" if job.mode == "shell" else None
         files = GuestFiles(
             console=run_dir.console.absolute(),
             heartbeat=run_dir.heartbeat.absolute(),
@@ -100,6 +106,7 @@ def prepare(
             job=Drive(
                 run_dir.job_disk.absolute(), (machine.job_disk_mib + machine.inbox_mib) * _MIB
             ),
+            socket=socket,
             emulator=emulator,
         )
         xml = render_domain(
@@ -110,7 +117,6 @@ def prepare(
             cmdline=cmdline,
             owner=this_process(),
             locked=locks_memory(machine, placement),
-            interactive=job.mode == "shell",
             privilege=privilege(embedded=embedded, version=qemu_version(emulator)),
             restore=restore,
             incoming=saved is not None,
@@ -123,8 +129,7 @@ def prepare(
             _copy_saved(saved, run_dir, machine.job_disk_mib)
         if machine.inbox_mib:
             os.truncate(run_dir.job_disk, (machine.job_disk_mib + machine.inbox_mib) * _MIB)
-        undo.pop_all()
-        return PreparedGuest(name, xml, cmdline, placement, region, admission)
+        return PreparedGuest(name, xml, cmdline, placement, region, socket, undo.pop_all())
 
 
 def _copy_saved(saved: RunDir, run_dir: RunDir, job_disk_mib: int) -> None:
@@ -185,9 +190,9 @@ def started(
 ) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
     """Start a guest, prove its placement and let it run; end and remove it at the end."""
     with ExitStack() as stack:
-        stack.callback(prepared.admission.release)
+        stack.enter_context(prepared.held)
         stack.callback(hypervisor.forget, prepared.name)
-        guest = hypervisor.start(prepared.name, prepared.xml)
+        guest = hypervisor.start(prepared.name, prepared.xml, prepared.socket)
         stack.callback(guest.end)
         memory = _hold(guest, machine)
         stack.callback(memory.close)

@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,12 +91,16 @@ class Terminal:
 
 
 def open_console(guest: Guest) -> int:
-    """Open the guest's console for reading and writing. Raises HostError."""
-    path = guest.console()
+    """Connect to the guest's console; return a descriptor that does not block. Raises HostError."""
+    console = socket.socket(socket.AF_UNIX)
     try:
-        return os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        console.connect(str(guest.console))
     except OSError as error:
-        raise HostError(f"cannot open the guest's console {path}: {error.strerror}") from None
+        console.close()
+        reason = f"cannot connect to the guest's console {guest.console}: {error.strerror}"
+        raise HostError(reason) from None
+    console.setblocking(False)
+    return console.detach()
 
 
 def _read(descriptor: int) -> bytes:

@@ -273,13 +273,17 @@ def machine(
     spec = find_kernel(kernel, on_progress)
     recipe = chosen_recipe(image, packages, Path(overlay) if overlay else None)
     builds = build([spec], recipe, on_progress=on_progress)
-    guests = []
-    for repeatable in (True, False):
-        choice = choose_mode(
-            mode, builds, EMBED, on_progress, words=tuple(cmdline), repeatable=repeatable
+    choose = partial(choose_mode, mode, builds, EMBED, on_progress, words=tuple(cmdline))
+    choice = choose()
+    session_choice = choose(repeatable=False) if mode == "auto" else choice
+    guests = (
+        replace(
+            guest(model, spec.name, builds, chosen, trace_mib=_TRACE_MIB),
+            seed=seed,
+            extra_cmdline=tuple(cmdline),
         )
-        booted = guest(model, spec.name, builds, choice, trace_mib=_TRACE_MIB)
-        guests.append(replace(booted, seed=seed, extra_cmdline=tuple(cmdline)))
+        for chosen in (choice, session_choice)
+    )
     return LabMachine(model, spec, builds, *guests)
 
 

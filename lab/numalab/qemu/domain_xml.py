@@ -38,13 +38,18 @@ class Drive:
 
 @dataclass(frozen=True)
 class GuestFiles:
-    """The files of one guest on the host. `emulator`: its QEMU; None: libvirt chooses."""
+    """The files of one guest on the host.
+
+    `emulator`: its QEMU; None: libvirt chooses. `socket`: of its first console where a user or a
+    program types; None: output only.
+    """
 
     console: Path
     heartbeat: Path
     rootfs: Drive
     job: Drive
     emulator: Path | None = None
+    socket: Path | None = None
 
 
 def render_domain(
@@ -56,15 +61,14 @@ def render_domain(
     cmdline: str,
     owner: Owner,
     locked: bool = False,
-    interactive: bool = False,
     privilege: Privilege,
     restore: tuple[Path, Region] | None = None,
     incoming: bool = False,
 ) -> str:
     """Render the domain that boots `machine` as `name`.
 
-    `locked` prevents swapping and migration of QEMU's memory. `interactive`: a user types at its
-    first console. `privilege`: the user as which QEMU runs. `restore` loads a file into a region of
+    `locked` prevents swapping and migration of QEMU's memory. `privilege`: the user as which QEMU
+    runs. `restore` loads a file into a region of
     the guest's memory before the start (the trace memory of a lost guest). `incoming`: QEMU waits
     for a saved state. Raises UserError for a file name with a comma, which QEMU's option syntax
     cannot contain.
@@ -84,10 +88,10 @@ def render_domain(
     _clock(domain, machine)
     for event, action in (("poweroff", "destroy"), ("reboot", "destroy"), ("crash", "preserve")):
         _text(domain, f"on_{event}", action)
-    devices = _devices(domain, files, interactive=interactive)
+    devices = _devices(domain, files)
     if machine.host_root:
         _host_root(devices)
-    arguments = [*_nvdimms(files), *_determinism(machine, interactive=interactive)]
+    arguments = [*_nvdimms(files), *_determinism(machine, interactive=files.socket is not None)]
     arguments += _plugins(machine.plugins)
     arguments += [*_loader(restore), *_debugger(machine.gdb), *render_privilege(privilege)]
     arguments += ["-incoming", "defer"] if incoming else []
@@ -203,15 +207,17 @@ def _clock(domain: ET.Element, machine: Machine) -> None:
         _add(domain, "clock", offset="utc")
 
 
-def _devices(domain: ET.Element, files: GuestFiles, *, interactive: bool) -> ET.Element:
+def _devices(domain: ET.Element, files: GuestFiles) -> ET.Element:
     devices = _add(domain, "devices")
     if files.emulator is not None:
         _text(devices, "emulator", files.emulator)
     _add(devices, "controller", type="usb", model="none")
     for port, path in enumerate((files.console, files.heartbeat)):
         # Appending lets numalab cut a flooded file short while QEMU has it open.
-        if interactive and port == 0:
-            serial = _add(devices, "serial", type="pty")
+        if files.socket is not None and port == 0:
+            # No pty: QEMU looks only once a second whether it is open (pty_chr_timer()).
+            serial = _add(devices, "serial", type="unix")
+            _add(serial, "source", mode="bind", path=files.socket)
             _add(serial, "log", file=path, append="on")
         else:
             serial = _add(devices, "serial", type="file")

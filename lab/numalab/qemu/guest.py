@@ -27,9 +27,13 @@ _LOOK = 0.005
 
 
 class Guest:
-    """A domain that was started and is not yet ended."""
+    """A domain that was started and is not yet ended.
 
-    def __init__(self, log: Path | None) -> None:
+    `console` is the socket of its first console; None: nobody can type there.
+    """
+
+    def __init__(self, log: Path | None, console: Path | None = None) -> None:
+        self.console = console
         self._domain: LibvirtDomain | None = None
         self._log = log
         self._ended = threading.Event()
@@ -70,14 +74,6 @@ class Guest:
         text = json.dumps({"execute": command, "arguments": arguments})
         with translated(f"QEMU's monitor did not answer {command}"):
             return json.loads(monitor_command(self.domain, text))["return"]
-
-    def console(self) -> Path:
-        """Return the terminal that QEMU made for the guest's first console. Raises HostError."""
-        for device in self.monitor("query-chardev"):
-            kind, _, path = str(device["filename"]).partition(":")
-            if kind == "pty":
-                return Path(path)
-        raise HostError("QEMU made no terminal for the guest's console")
 
     def host_address(self, address: int) -> int:
         """Return where QEMU has a guest physical address in its own memory. Raises HostError."""
@@ -150,6 +146,7 @@ class Guest:
             with suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
             self._await_process(5)
+            self.note("failed")  # libvirt says so too, 0.2 s later
             self._stopped = True
             self._gone = not Path(f"/proc/{self._pid}").exists()
         if not self._gone:

@@ -45,11 +45,14 @@ class Hypervisor:
         listen(connection, self)
         self._end_leftovers()
 
-    def start(self, name: str, xml: str) -> Guest:
-        """Start a domain with its CPUs stopped. Raises HostError with QEMU's message."""
+    def start(self, name: str, xml: str, console: Path | None = None) -> Guest:
+        """Start a domain with its CPUs stopped. Raises HostError with QEMU's message.
+
+        `console` is the socket of the console at which somebody types.
+        """
         log = self._root.path / "log" / "qemu" / f"{name}.log" if self._root else None
         # Registered before it exists, so that no event is missed.
-        guest = self._guests[name] = Guest(log)
+        guest = self._guests[name] = Guest(log, console)
         try:
             with translated("the guest could not be started"), embed.on_one_cpu():
                 guest.domain = create_paused(self._connection, xml)

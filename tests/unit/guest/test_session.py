@@ -3,9 +3,10 @@
 import base64
 import io
 import os
+import shutil
 import tarfile
+import tempfile
 import threading
-import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from numalab.errors import GuestLost, UserError
 from numalab.guest import session as session_module
 from numalab.guest.session import Session, session_job
 from numalab.run_dir import RunDir
+from support.console_socket import ConsoleSocket
 
 DISK_MIB = 2
 
@@ -26,33 +28,33 @@ class TalkingGuest:
 
     def __init__(self, directory: RunDir) -> None:
         self.directory = directory
-        self.host, self.guest = os.openpty()
-        tty.setraw(self.guest)  # as QEMU leaves it
+        self.socket = ConsoleSocket(Path(tempfile.mkdtemp(prefix="numalab-")) / "socket")
+        self.console = self.socket.path
         self.sent: list[tuple[int, int, str]] = []
         self.files: list[dict[str, bytes]] = []
         self.over = threading.Event()
-
-    def console(self) -> Path:
-        return Path(os.ttyname(self.guest))
 
     def end(self) -> None:
         self.over.set()
 
     def talk(self, session: Session) -> Any:
         with session.joined(self):  # type: ignore[arg-type]
-            os.write(self.host, b"noise\x05\x06\x05x 0\x06\x050 0\x06")
+            host = self.socket.descriptor
+            os.write(host, b"noise\x05\x06\x05x 0\x06\x050 0\x06")
             buffer, number = b"", 0
             while not self.over.wait(0.01):
-                os.set_blocking(self.host, False)
+                os.set_blocking(host, False)
                 try:
-                    buffer += os.read(self.host, 4096)
+                    buffer += os.read(host, 4096)
                 except BlockingIOError:
                     continue
                 while b"\n" in buffer:
                     line, _, buffer = buffer.partition(b"\n")
                     number += 1
                     self.take(line)
-                    os.write(self.host, b"[ 1.0] kernel says\x05%d %d\x06" % (number, number + 2))
+                    os.write(host, b"[ 1.0] kernel says\x05%d %d\x06" % (number, number + 2))
+        self.socket.close()
+        shutil.rmtree(self.console.parent)
         raise GuestLost("ended")
 
     def take(self, line: bytes) -> None:

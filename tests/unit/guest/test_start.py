@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -72,6 +72,17 @@ def test_all_that_a_guest_needs_is_written_and_nothing_of_an_earlier_one_is_left
     assert (tmp_path / "disk" / "argv").read_text() == "echo 'a b'\n"
     assert (tmp_path / "disk" / "trace_instance").read_text() == "lab\n"
     assert admission.calls == []  # it is the guest's until `started` gives it back
+
+
+def test_a_console_to_type_at_has_a_socket_as_long_as_the_guest(
+    machine: Machine, tmp_path: Path, admission: FakeAdmission
+) -> None:
+    made = prepare(machine, replace(JOB, mode="shell"), RunDir(tmp_path / "run"))
+    assert made.socket is not None and f'path="{made.socket}"' in made.xml
+    assert len(str(made.socket)) < 108 and made.socket.parent.stat().st_mode & 0o077 == 0
+    made.held.close()
+    assert not made.socket.parent.exists() and admission.calls == ["released"]
+    assert prepare(machine, JOB, RunDir(tmp_path / "job")).socket is None
 
 
 def test_no_two_guests_have_one_name(
@@ -189,7 +200,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @contextmanager
 def running(machine: Machine, calls: list[str]) -> Iterator[HeldMemory]:
     class FakeHypervisor:
-        def start(self, name: str, xml: str) -> FakeGuest:
+        def start(self, name: str, xml: str, console: Path | None) -> FakeGuest:
             calls.append(f"started {name}")
             return FakeGuest(calls)
 
@@ -197,7 +208,9 @@ def running(machine: Machine, calls: list[str]) -> Iterator[HeldMemory]:
             calls.append(f"forgot {name}")
 
     placement = Placement((0, 0), (0,), one_thread=True)
-    made = PreparedGuest("g", "<x/>", "", placement, None, cast(Any, FakeAdmission(calls)))
+    held = ExitStack()
+    held.callback(FakeAdmission(calls).release)
+    made = PreparedGuest("g", "<x/>", "", placement, None, None, held)
     hypervisor = cast(Hypervisor, FakeHypervisor())
     with started(hypervisor, machine, made) as (_, memory, _):
         yield memory

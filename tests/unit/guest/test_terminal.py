@@ -1,10 +1,10 @@
 """A terminal joined to a guest's console: what is passed on, and how one leaves."""
 
 import os
+import tempfile
 import threading
-import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -14,20 +14,25 @@ import pytest
 from numalab.errors import HostError
 from numalab.guest.terminal import LEAVE, READY, Terminal
 from numalab.qemu.guest import Guest
+from support.console_socket import ConsoleSocket
 
 SECONDS = 60  # to give up after; nothing waits this long when it works
 
 
 @dataclass
 class FakeGuest:
-    """A console as QEMU makes one: it holds the master of a pseudoterminal."""
+    """A guest whose console is a socket, as QEMU makes one."""
 
-    master: int
-    path: Path
+    socket: ConsoleSocket
     ended: threading.Event = field(default_factory=threading.Event)
 
+    @property
     def console(self) -> Path:
-        return self.path
+        return self.socket.path
+
+    @property
+    def master(self) -> int:
+        return self.socket.descriptor
 
     def end(self) -> None:
         self.ended.set()
@@ -41,13 +46,11 @@ class FakeGuest:
 
 @contextmanager
 def guest() -> Iterator[FakeGuest]:
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    try:
-        yield FakeGuest(master, Path(os.ttyname(slave)))
-    finally:
-        os.close(slave)
-        os.close(master)
+    with (
+        tempfile.TemporaryDirectory(prefix="numalab-") as folder,
+        closing(ConsoleSocket(Path(folder) / "socket")) as socket,
+    ):
+        yield FakeGuest(socket)
 
 
 @contextmanager
@@ -110,7 +113,9 @@ def test_a_guest_that_reads_nothing_can_be_left() -> None:
                 os.write(keyboard, bytes(60_000).replace(b"\0", b"x"))
 
 
-def test_a_console_that_cannot_be_opened(tmp_path: Path) -> None:
-    fake = FakeGuest(0, tmp_path / "none")
-    with pytest.raises(HostError, match="cannot open the guest's console"), joined(fake, 0, 1):
-        pass
+def test_a_console_that_cannot_be_opened() -> None:
+    with guest() as fake:
+        fake.console.unlink()
+        expected = pytest.raises(HostError, match="cannot connect to the guest's console")
+        with expected, joined(fake, 0, 1):
+            pass

@@ -212,14 +212,16 @@ def test_anonymous_memory_is_nobody_elses() -> None:
 
 def test_a_shell_has_a_terminal_and_its_clock_waits() -> None:
     machine = replace(make_machine("icount"), gdb=Path("/run/gdb"))
+    files = replace(make_files(), socket=Path("/run/socket"))
     text = render_domain(
-        machine, plan(machine.topology, small_host(1, 64, 1), "icount", (0,)), make_files(),
-        name="m", cmdline="x", owner=Owner(1, 2), interactive=True,
+        machine, plan(machine.topology, small_host(1, 64, 1), "icount", (0,)), files,
+        name="m", cmdline="x", owner=Owner(1, 2),
         privilege=Privilege(own_sandbox=True),
     )  # fmt: skip
     etree.RelaxNG(etree.parse(SCHEMA)).assertValid(etree.fromstring(text.encode()))
     first, second = ET.fromstring(text).findall("devices/serial")
-    assert (first.get("type"), second.get("type")) == ("pty", "file")
+    assert (first.get("type"), second.get("type")) == ("unix", "file")
+    assert first.find("source[@mode='bind'][@path='/run/socket']") is not None
     log = first.find("log")
     assert log is not None and log.get("file") == "/run/console.log"
     words = arguments(text)
