@@ -7,6 +7,7 @@ from typing import Literal, get_args
 Scale = Literal["count", "ratio", "linear"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
+_TIMES = frozenset({"s", "ms", "us", "ns"})
 _ZERO = 0.5  # added to counts, so that 0 has a logarithm (M. S. Bartlett, Biometrics 3, 1947, 39)
 
 
@@ -46,3 +47,11 @@ def shift_of(change: float, scale: Scale) -> float:
 def margin_of(margin: float, scale: Scale) -> tuple[float, float]:
     """Return the differences on the scale that are no change: +-`margin` percent or units."""
     return shift_of(-margin, scale), shift_of(margin, scale)
+
+
+def default_scale(unit: str) -> Scale:
+    """Return the scale of a unit: `linear` for percentages, `ratio` for times and rates, else
+    `count`."""
+    if unit == "%":
+        return "linear"
+    return "ratio" if unit in _TIMES or "/" in unit else "count"

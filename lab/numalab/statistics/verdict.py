@@ -1,0 +1,203 @@
+"""The verdict on a claimed change: by its size, at one error rate for all claims of a family.
+
+Primary claims are few and share the level by Holm's correction. All other claims are secondary:
+the expected share of false ones among those that are shown is at most the level (Y. Benjamini, Y.
+Hochberg, J. R. Statist. Soc. B 57, 1995, 289-300). Each family has one level for the intervals of
+all its claims, at which an interval excludes the hypothesis if and only if the family rejects it:
+
+- Holm, R of m claims rejected: level / (m - R + 1);
+- Benjamini-Hochberg: level x R / m, the false coverage rate of Y. Benjamini and D. Yekutieli (J.
+  Am. Statist. Assoc. 100, 2005, 71-81).
+
+With R = 0 both take R = 1, the first step of the correction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isinf
+from typing import Literal
+
+from numalab.statistics.scale import Scale, change_of, margin_of, on_scale
+from numalab.statistics.shift import (
+    LEVEL,
+    Shift,
+    fewest_runs,
+    reaches,
+    runs_to_show,
+    shift_between,
+)
+
+_NO_CHANGE = "no change beyond the margin"
+
+Family = Literal["primary", "secondary"]
+Towards = Literal["higher", "lower", "same"]
+SizeVerdict = Literal[
+    "reproduced", "direction only", "refuted", "inconclusive", "not reached", "vacuous"
+]
+
+
+@dataclass(frozen=True)
+class ClaimedChange:
+    """A change that a source claims, on a scale.
+
+    `published` are the smallest and the largest shift that the source reports; None where it only
+    has a direction. `margin` is the change in percent (or units of a linear scale) below which
+    nothing has changed.
+    """
+
+    towards: Towards
+    scale: Scale
+    published: tuple[float, float] | None = None
+    margin: float = 5.0
+
+    @property
+    def unchanged(self) -> tuple[float, float]:
+        """The shifts within the margin."""
+        return margin_of(self.margin, self.scale)
+
+    @property
+    def smallest(self) -> float:
+        """The distance from no change that runs have to show."""
+        if self.towards == "same" or self.published is None:
+            return min(map(abs, self.unchanged))
+        return min(map(abs, self.published))
+
+
+@dataclass(frozen=True)
+class ClaimTest:
+    """The runs of a claim, and the test of the hypothesis that the claim denies.
+
+    `fires` is whether the mechanism acts in the baseline.
+    """
+
+    claim: ClaimedChange
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    shift: Shift
+    fires: bool = True
+
+    @cached_property
+    def p_value(self) -> float:
+        """The p value of no change; for `same`, the larger one of a change by the margin."""
+        if self.claim.towards != "same":
+            return self.shift.p_value()
+        low, high = self.claim.unchanged
+        if not low < self.shift.difference < high:
+            return 1.0
+        return max(self.shift.p_value(low), self.shift.p_value(high))
+
+
+@dataclass(frozen=True)
+class SizeJudgement:
+    """A verdict, its reason, and the figures of the rule that gave it.
+
+    `change` and `interval` are in percent, or in the unit of a linear scale. `runs` is how many of
+    each variant would decide; None where that is known not, or more than a thousand.
+    """
+
+    verdict: SizeVerdict
+    detail: str
+    p_value: float
+    family: Family
+    size: int
+    level: float
+    change: float
+    interval: tuple[float, float]
+    runs: int | None = None
+
+
+def claim_test(
+    claim: ClaimedChange, before: Sequence[float], after: Sequence[float], *, fires: bool = True
+) -> ClaimTest:
+    """Test a claim. Raises ValueError for an empty sample, or a value that the scale lacks."""
+    first, second = (tuple(on_scale(side, claim.scale)) for side in (before, after))
+    return ClaimTest(claim, first, second, shift_between(first, second), fires)
+
+
+def family_level(family: Family, p_values: Sequence[float], size: int) -> float:
+    """Return the level of all tests and intervals of a family of `size` claims.
+
+    Claims without a p value count as not shown.
+    """
+    ordered, size = sorted(p_values), max(size, len(p_values), 1)
+    if family == "primary":
+        rejected = 0
+        while rejected < len(ordered) and reaches(ordered[rejected], LEVEL / (size - rejected)):
+            rejected += 1
+        return LEVEL / (size - max(rejected, 1) + 1)
+    shown = [rank for rank, p in enumerate(ordered, 1) if reaches(p, LEVEL * rank / size)]
+    return LEVEL * max([1, *shown]) / size
+
+
+def judged(test: ClaimTest, family: Family, size: int, level: float) -> SizeJudgement:
+    """Judge a tested claim at the level of its family."""
+    interval = test.shift.interval(level)
+    verdict, detail = _verdict(test, interval)
+    runs = None
+    if verdict == "inconclusive":
+        runs = _runs(test, level)
+    scale = test.claim.scale
+    low, high = (change_of(end, scale) for end in interval)
+    change = change_of(test.shift.difference, scale)
+    return SizeJudgement(
+        verdict, detail, test.p_value, family, size, level, change, (low, high), runs
+    )
+
+
+def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[SizeVerdict, str]:
+    """Return the verdict on a claim by the interval of its shift, and the reason."""
+    claim, (low, high) = test.claim, interval
+    floor, ceiling = claim.unchanged
+    within = floor <= low and high <= ceiling
+    if claim.towards == "same":
+        if low > ceiling or high < floor:
+            return "refuted", "it changes by more than the margin"
+        if not test.fires:
+            return "vacuous", "the mechanism does not act in the baseline"
+        return ("reproduced", "") if within else ("inconclusive", "")
+    if low > 0 or high < 0:
+        if (low > 0) == (claim.towards == "higher"):
+            return _right(claim, interval, within=within)
+        return "refuted", _NO_CHANGE if within else "the change is opposite"
+    return _unshown(test, interval, within=within)
+
+
+def _unshown(
+    test: ClaimTest, interval: tuple[float, float], *, within: bool
+) -> tuple[SizeVerdict, str]:
+    """Return the verdict on a claimed change that the runs do not show."""
+    if not test.fires:
+        return "not reached", "the mechanism does not act in the baseline"
+    if test.claim.published is None:
+        return ("refuted", _NO_CHANGE) if within else ("inconclusive", "")
+    if _meets(test.claim.published, interval):
+        return "inconclusive", ""
+    return "refuted", "the interval excludes the published change"
+
+
+def _right(
+    claim: ClaimedChange, interval: tuple[float, float], *, within: bool
+) -> tuple[SizeVerdict, str]:
+    """Return the verdict on a shown change in the claimed direction."""
+    if claim.published is None:
+        return ("direction only", "within the margin") if within else ("reproduced", "")
+    if _meets(claim.published, interval):
+        return "reproduced", ""
+    nearest = max(claim.published) if interval[0] > max(claim.published) else min(claim.published)
+    larger = interval[0] > nearest
+    return "direction only", "larger" if larger == (claim.towards == "higher") else "smaller"
+
+
+def _meets(published: tuple[float, float], interval: tuple[float, float]) -> bool:
+    return min(published) <= interval[1] and interval[0] <= max(published)
+
+
+def _runs(test: ClaimTest, level: float) -> int | None:
+    """Return how many runs of each variant would decide, more than there are."""
+    present = min(len(test.before), len(test.after))
+    smallest = test.claim.smallest
+    if isinf(smallest):
+        return max(fewest_runs(level), present + 1)
+    runs = runs_to_show(test.before, test.after, smallest, level)
+    return None if runs is None else max(runs, present + 1)
