@@ -16,7 +16,7 @@ from numalab.places import project_dir
 from numalab.results.layout import Results
 from numalab.results.plan import StoredPlan
 from numalab.results.reader import load_manifest, load_plan
-from numalab.study.model import study_table
+from numalab.study.model import study_digest, study_table
 from numalab.study.plan import Plan
 
 LOCK_PATIENCE = 10.0  # seconds until the workers of a killed numalab have ended
@@ -50,8 +50,13 @@ def newest_results(plan: Plan) -> Results:
 def _is_of(plan: Plan, results: Results) -> bool:
     """Return whether results are of this plan; damaged ones are not."""
     with suppress(UserError):
-        return load_plan(results).digest == plan.digest
+        return _same_runs(load_plan(results), plan)
     return False
+
+
+def _same_runs(old: StoredPlan, plan: Plan) -> bool:
+    """Return whether the runs of a stored plan depend on the same study, whatever its claims."""
+    return study_digest(old.file) == study_digest(study_table(plan.study))
 
 
 @contextmanager
@@ -86,7 +91,7 @@ def write_plan(plan: Plan, results: Results) -> None:
         raise UserError("these results are compact, and take no new runs", file=results.path)
     if results.plan.exists():
         old = load_plan(results)
-        if old.digest != plan.digest:
+        if not _same_runs(old, plan):
             reason = "these results are of another study or an older version"
             raise UserError(reason, file=results.path)
         names, finished = {run.id for run in plan.runs}, results.finished()

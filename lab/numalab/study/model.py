@@ -1,5 +1,7 @@
 """The study file: a question, its matrix of runs, and the expected results."""
 
+import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
@@ -24,6 +26,8 @@ Parameter = str | int | Finite
 NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 MOST_COMBINATIONS = 1000  # of the values of all axes
+# What a report says of the runs; no run depends on these keys.
+_OF_REPORT = frozenset({"question", "summary", "source", "claims", "key_measures"})
 FULL = "full"  # the preset that is the file itself unless it says otherwise
 
 
@@ -296,6 +300,16 @@ def study_table(study: Study) -> dict[str, Any]:
     # Keys newer than the first results; unset, they keep the digest of older results.
     newer = ("axes", "machines", "case")
     return {key: value for key, value in table.items() if value or key not in newer}
+
+
+def study_digest(table: Mapping[str, Any]) -> str:
+    """Return the digest of what the runs of a study depend on, from its `study_table`.
+
+    Results with another digest are not resumed. Claims, key measures and texts belong to the
+    report: a change of them judges stored runs again, without a boot.
+    """
+    inputs = {key: value for key, value in table.items() if key not in _OF_REPORT}
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _with(study: Study, preset: Preset) -> dict[str, Any]:

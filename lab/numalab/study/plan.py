@@ -1,7 +1,5 @@
 """The plan of a study: all inputs that it names, loaded and checked before a build."""
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +18,7 @@ from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
 from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
 from numalab.study.guest import changed, check_guests
-from numalab.study.model import Study, WorkloadUse, load_study, study_table
+from numalab.study.model import Study, WorkloadUse, load_study, study_digest, study_table
 from numalab.topology.file_rules import build_topology
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology
@@ -147,7 +145,7 @@ def make_plan(
         recipe=recipe,
         capture=capture,
         runs=runs,
-        digest=_digest(study),
+        digest=study_digest(study_table(study)),
         remarks=remarks,
     )
 
@@ -374,9 +372,3 @@ def _matrix(study: Study, topologies: Mapping[str, Topology]) -> Iterator[Planne
                 for variant in study.variants:
                     if study.has(topology, label, variant, seed):
                         yield planned_run(Cell(topology, label), variant, seed)
-
-
-def _digest(study: Study) -> str:
-    """Return the digest of a study; results with another digest are not resumed."""
-    text = json.dumps(study_table(study), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

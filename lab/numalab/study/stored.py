@@ -6,18 +6,46 @@ from pathlib import Path
 
 from numalab.document import check_document
 from numalab.errors import UserError
+from numalab.places import list_inputs
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
-from numalab.study.model import Study
+from numalab.study.machine_table import MachineTable
+from numalab.study.model import Study, load_study, study_digest, study_table
 from numalab.study.plan import Plan, machine_of, make_plan, plan_study, require_lab_names
 from numalab.topology.load import list_topologies, read_topology_table, topology_to_dict
 from numalab.topology.topology import Topology
 
 
 def stored_study(stored: StoredPlan, results: Results) -> Study:
-    """Return the study of some results. Raises UserError if this numalab cannot read it."""
-    return check_document(stored.file, Study, results.plan)
+    """Return the study of some results. Raises UserError if this numalab cannot read it.
+
+    Question, claims and key measures are those of the lab's file of this study, if its runs are
+    the same: stored runs are judged by the claims of today.
+    """
+    own = _own_study(stored)
+    return check_document(stored.file, Study, results.plan) if own is None else own
+
+
+def judged_anew(stored: StoredPlan, study: Study) -> bool:
+    """Return whether the claims of `stored_study` are others than the runs were planned with."""
+    return bool(study_table(study)["claims"] != stored.file.get("claims"))
+
+
+def _own_study(stored: StoredPlan) -> Study | None:
+    """Return the lab's study of this name; None if it lacks it, or its runs are others."""
+    files = {path.stem: path for path in list_inputs("studies", "*.toml").values()}
+    if stored.study not in files:
+        return None
+    with suppress(UserError):
+        study = load_study(files[stored.study], stored.preset or None)
+        table = check_document(stored.file.get("machine", {}), MachineTable, Path("plan.json"))
+        options = {"pages": table.pages, "emulator": table.emulator}  # of `numalab run`
+        machine = study.machine.model_copy(update=options)
+        study = study.model_copy(update={"machine": machine})
+        if study_digest(study_table(study)) == study_digest(stored.file):
+            return study
+    return None
 
 
 def plan_stored(stored: StoredPlan, results: Results, own: Path | None = None) -> Plan:

@@ -21,8 +21,7 @@ from numalab.places import shipped_dir
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
 from numalab.results.layout import Results
-from numalab.study.model import find_study
-from numalab.study.plan import Plan, plan_study
+from numalab.study.plan import Plan
 from support.example_results import RUNS, copy_example
 from support.one_command import invoke
 
@@ -147,12 +146,13 @@ def test_a_folder_in_which_nothing_could_begin_is_removed(lab: Lab) -> None:
 def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
     with pytest.raises(UserError, match="there are no results to go on with"):
         run(STUDY, "--resume")
-    digest = plan_study(find_study(STUDY)).digest
     parent = lab.home / "reports" / STUDY
-    for name, stored in (("1", digest), ("2", digest), ("3", "of another"), ("4", None)):
+    # Another question is the same study; another seed is not.
+    for name, changes in (("1", {}), ("2", {"question": "?"}), ("3", {"seeds": [7]}), ("4", None)):
         plan = copy_example(parent / name) / "plan.json"
-        table = json.loads(plan.read_text()) | {"digest": stored}
-        plan.write_text(json.dumps(table) if stored else "{")
+        table = json.loads(plan.read_text())
+        changed = table | {"file": table["file"] | (changes or {})}
+        plan.write_text("{" if changes is None else json.dumps(changed))
     assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()

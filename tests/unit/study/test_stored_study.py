@@ -17,9 +17,9 @@ from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
 from numalab.results.reader import load_plan, load_runs
-from numalab.study.model import load_study, study_table
+from numalab.study.model import find_study, load_study, study_table
 from numalab.study.plan import plan_study
-from numalab.study.stored import plan_stored, stored_study, stored_topology
+from numalab.study.stored import judged_anew, plan_stored, stored_study, stored_topology
 from numalab.topology.load import (
     list_topologies,
     load_topology,
@@ -101,6 +101,50 @@ def test_no_name_is_followed_as_a_path(
     }
     with pytest.raises(UserError, match=r"is not in your lab|no topology"):
         plan_stored(stored(tmp_path, **changes[key]), Results(tmp_path))
+
+
+def example(**changes: object) -> StoredPlan:
+    """Return the plan of stored runs, with other tables."""
+    plan = load_plan(Results(EXAMPLES / "group-construction"))
+    return plan.model_copy(update={"file": plan.file | changes})
+
+
+MACHINE = load_plan(Results(EXAMPLES / "group-construction")).file["machine"]
+CLAIM = {"text": "x", "measure": "task_migrations", "variant": "after", "at_most": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "anew"),
+    [
+        ({}, False),
+        ({"claims": [CLAIM]}, True),
+        ({"claims": [CLAIM | {"no": "key"}], "question": "?", "key_measures": []}, True),
+    ],
+)
+def test_stored_runs_are_judged_by_the_claims_of_the_lab(
+    changes: dict[str, object], anew: bool
+) -> None:
+    lab = load_study(find_study("group-construction"))
+    study = stored_study(example(**changes), Results(EXAMPLES / "group-construction"))
+    assert (study.question, study.claims) == (lab.question, lab.claims)
+    assert judged_anew(example(**changes), study) == anew
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seeds": [7]}, {"mode": "tcg"}, {"machine": MACHINE | {"slow_motion": 2}}]
+)
+def test_runs_of_another_study_keep_their_claims(changes: dict[str, object]) -> None:
+    plan = example(claims=[CLAIM], **changes)
+    study = stored_study(plan, Results(EXAMPLES / "group-construction"))
+    assert [claim.text for claim in study.claims] == ["x"]
+    assert not judged_anew(plan.model_copy(update={"file": study_table(study)}), study)
+
+
+def test_options_of_the_run_make_no_other_study() -> None:
+    plan = example(claims=[CLAIM], machine=MACHINE | {"pages": "2M", "emulator": "qemu-10.0"})
+    study = stored_study(plan, Results(EXAMPLES / "group-construction"))
+    assert study.machine.pages == "2M"
+    assert study.claims == load_study(find_study("group-construction")).claims
 
 
 def test_the_users_own_study_may_name_paths(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from numalab.files import read_json, write_json
 from numalab.places import project_dir
 from numalab.results.layout import Results
 from numalab.study.claims import Claim, claims_about
-from numalab.study.model import load_study
+from numalab.study.model import load_study, study_table
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
 from numalab.topology.predict.groups import Construction
@@ -108,7 +108,12 @@ def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
     results = Results(tmp_path / "results")
     write_plan(plan, results)
     write_plan(plan, results)
-    write_json(results.plan, read_json(results.plan) | {"digest": "another"})
+    other = {"file": study_table(plan.study) | {"question": "?"}, "digest": "older"}
+    write_json(results.plan, read_json(results.plan) | other)
+    write_plan(plan, results)
+    stored = read_json(results.plan)
+    assert stored["file"]["question"] == plan.study.question
+    write_json(results.plan, stored | {"file": {**stored["file"], "seeds": [77]}})
     with pytest.raises(UserError, match="another study"):
         write_plan(plan, results)
 

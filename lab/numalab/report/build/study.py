@@ -34,11 +34,12 @@ from numalab.results.reader import (
 )
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
-from numalab.study.stored import stored_study, stored_topology
+from numalab.study.stored import judged_anew, stored_study, stored_topology
 from numalab.units import runs_of
 
 MOST_TEXTS = 6  # claims that a list quotes
 
+_JUDGED_ANEW = "the claims are those of the study's file today, not those before the runs"
 _MOST_OF_VERDICT = 64 << 10  # bytes
 _EACH_ALONE = "The tables below test each cell alone, so some measures differ by chance."
 
@@ -61,12 +62,13 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
             finished.setdefault(run.cell, []).append(run)
     command = f"numalab verify {quote(str(results.path))} --output FOLDER"
     recreate = command if results.is_compact else ""
+    remarks = (*texts(plan.remarks), *([_JUDGED_ANEW] if judged_anew(plan, study) else []))
     reports: list[document.CellReport] = []
     unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
         if runs := tuple(finished.get(cell, ())):
             report = _gather(plan, study, cell, runs, unfinished.get(cell, ()))
-            reports.append(replace(report, recreate=recreate))
+            reports.append(replace(report, recreate=recreate, remarks=remarks))
         else:
             unreported.append(document.UnreportedCell(cell, unfinished[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
@@ -170,7 +172,6 @@ def _gather(
         claims=claims,
         findings=tuple(_findings(whole)),
         cell=str(cell),
-        remarks=texts(plan.remarks),
     )
 
 
