@@ -20,7 +20,6 @@ from numalab.results.layout import Results
 from numalab.results.plan import Cell, PlannedRun
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.comparison import smallest_effect
-from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
@@ -219,8 +218,6 @@ def _claim_outlook(
         ]
         for variant in (claim.from_variant, claim.to)
     )
-    if claim.statistic == "spread":
-        before, after = deviations(before), deviations(after)
     about = claims_about(plan.study.claims, cell, runs)
     family = sum(other.variant is None for other in about)
     smallest = smallest_effect(before, after, runs=seeds, family=family)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log, sqrt
-from statistics import median
 
 from numalab.measure import Direction
 
@@ -50,22 +49,6 @@ def summarise(values: Values) -> Summary | None:
         harmonic = n / sum(1 / value for value in ordered)  # fsum fails where this is infinite
         geometric = exp(fsum(map(log, ordered)) / n)
     return Summary(n, mean, ordered[0], ordered[-1], stddev, harmonic, geometric)
-
-
-def deviations(values: Values) -> list[float]:
-    """Return the distances of the runs from their median, so that spreads compare as means do.
-
-    M. B. Brown and A. B. Forsythe, J. Am. Statist. Assoc. 69, 1974, 364-367. Of an odd number of
-    runs the median itself is left out (W. G. S. Hines and R. J. O'Hara Hines, Biometrics 56, 2000,
-    451-454).
-    """
-    ordered = sorted(numbers(values))
-    if not ordered:
-        return []
-    middle = median(ordered)
-    if len(ordered) % 2:
-        ordered.pop(len(ordered) // 2)
-    return [abs(value - middle) for value in ordered]
 
 
 def change_percent(before: float, after: float) -> float | None:

@@ -39,11 +39,6 @@ class Claim(Document):
     """The variant that changes the measure."""
     direction: Literal["higher", "lower", "same"] | None = None
     """Where the mean of the measure goes."""
-    # Not stored when unset: the digest of older results stays the same.
-    statistic: Literal["mean", "spread"] = Field(
-        default="mean", exclude_if=lambda statistic: statistic == "mean"
-    )
-    """`spread` compares deviations from the median (Brown-Forsythe) instead of means."""
     published: str = Field(default="", max_length=200)
     """The change that the source reports, in its own words."""
     expect: tuple[ClaimVerdict, ...] = ()
@@ -65,8 +60,6 @@ class Claim(Document):
     def _of_one_kind(self) -> "Claim":
         ends = (self.from_variant, self.to)
         if self.variant is not None:
-            if self.statistic != "mean":
-                raise ValueError("statistic = 'spread' needs from and to")
             if any(end is not None for end in ends) or self.direction or self.expect:
                 raise ValueError("a claim has either variant, or from, to and direction")
             if not self.bounds:

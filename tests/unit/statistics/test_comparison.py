@@ -23,7 +23,7 @@ from numalab.statistics.comparison import (
     separated,
     smallest_rank_p,
 )
-from numalab.statistics.summary import change_percent, deviations, improvement_percent, summarise
+from numalab.statistics.summary import change_percent, improvement_percent, summarise
 
 # Testcase, average before, average after, %Change as printed (time: lower is better).
 NUMA_BALANCING = [
@@ -318,17 +318,3 @@ def test_any_samples_give_a_whole_comparison(
     if comparison.interval is not None:
         assert comparison.interval[0] <= (comparison.difference or 0) <= comparison.interval[1]
     assert comparison.verdict
-
-
-@pytest.mark.parametrize(
-    ("values", "result"),
-    [
-        ([], []),
-        ([7], []),
-        ([3, 1], [1, 1]),
-        ([5, None, 1, 2], [1, 3]),
-        ([4, 1, 2, 9], [2, 1, 1, 6]),
-    ],
-)
-def test_deviations_from_the_median(values: list[float | None], result: list[float]) -> None:
-    assert deviations(values) == result

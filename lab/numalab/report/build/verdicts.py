@@ -9,7 +9,6 @@ from numalab.report.claim_outcome import ClaimOutcome
 from numalab.results.manifest import Manifest
 from numalab.results.reader import StoredRun, of_variant
 from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
-from numalab.statistics.summary import deviations
 from numalab.study.claims import Claim
 from numalab.units import runs_of
 
@@ -83,8 +82,6 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> ClaimOutc
     sides: Iterable[Sequence[float | None]] = (
         [run.value(claim.measure) for run in side] for side in (before, after)
     )
-    if claim.statistic == "spread":
-        sides = map(deviations, sides)
     # Only the direction of the change matters here, not which direction is better.
     versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
     unit, kind = _unit_and_kind(claim, [*before, *after])
@@ -92,7 +89,7 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> ClaimOutc
     return ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
-        measured=_measured(versus, unit, claim.statistic),
+        measured=_measured(versus, unit),
         holds=(not claim.expect or verdict in claim.expect)
         and (not claim.bounds or claim.holds(_change(versus))),
         measure=claim.measure,
@@ -105,13 +102,12 @@ def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> ClaimOutc
 
 
 def _expected(claim: Claim) -> str:
-    spread = " spread" if claim.statistic == "spread" else ""
-    parts = [_WHERE[claim.direction] + spread] if claim.direction else []
+    parts = [_WHERE[claim.direction]] if claim.direction else []
     parts += [f"{sign} {bound:+g}%" for sign, bound in claim.bounds]
     return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
 
 
-def _measured(versus: Comparison, unit: str, statistic: str) -> str:
+def _measured(versus: Comparison, unit: str) -> str:
     if versus.before is None or versus.after is None:
         return versus.verdict
     change = f" ({versus.change:+.1f}%)" if versus.change is not None else ""
@@ -120,9 +116,6 @@ def _measured(versus: Comparison, unit: str, statistic: str) -> str:
         low, high = (_figure(end, sign="+") for end in versus.interval)
         interval = f", difference {low} to {high} (95 %)"
     means = f"{_figure(versus.before.mean)} to {_figure(versus.after.mean)} {unit}"
-    if statistic == "spread":
-        counts = f"{versus.before.n} and {versus.after.n} deviations from the median"
-        return f"{means} of spread{change}{interval}, {counts}"
     return f"{means}{change}{interval}, {versus.before.n} and {runs_of(versus.after.n)}"
 
 
