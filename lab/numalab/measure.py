@@ -16,8 +16,16 @@ class Direction(StrEnum):
     NONE = "none"
 
 
-# What became of a claim about how a measure changes.
-ClaimVerdict = Literal["reproduced", "opposite", "no difference shown", "cannot be seen"]
+# What became of a claim about how a measure changes (docs/explanation/statistics.md).
+ClaimVerdict = Literal[
+    "reproduced",
+    "direction only",
+    "refuted",
+    "inconclusive",
+    "not reached",
+    "cannot be seen",
+    "vacuous",
+]
 
 
 class MeasureKind(StrEnum):

@@ -13,7 +13,7 @@ from numalab.study.model import find_study
 from numalab.study.plan import plan_study
 
 PAGE = project_dir() / "docs/results/claims.md"
-_HEAD = "| claim | published | measured | verdict |\n|---|---|---|---|"
+_HEAD = "| claim | published | measured | change | p, family | verdict |\n|---|---|---|---|---|---|"
 _TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Outcomes = Mapping[tuple[Cell, str], ClaimOutcome]
@@ -56,18 +56,34 @@ def _rows(study: str) -> Iterator[str]:
 def _row(claim: Claim, cell: Cell, outcome: ClaimOutcome | None, mode: str, study: str) -> str:
     text = claim.text if cell.label in claim.text else f"{cell}: {claim.text}"
     if outcome is None:
-        return f"| {text} | {claim.published} | | not run |"
-    measured = re.sub(r", difference .*|, \d+ and \d+ runs?$", "", outcome.measured)
-    interval = re.search(r"difference (\S+ to \S+) \(95 %\)", outcome.measured)
-    text_of = f"{measured}; {interval[1]}" if interval else measured
+        return f"| {text} | {claim.published} | | | | not run |"
+    means, change, p_value = _parts(outcome)
     link = f"../../reports/examples/{study}/changelog.txt"
-    return f"| {text} | {outcome.published} | {text_of} | [{_verdict(outcome, mode)}]({link}) |"
+    cells = (
+        text,
+        outcome.published,
+        means,
+        change,
+        p_value,
+        f"[{_verdict(outcome, mode)}]({link})",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _parts(outcome: ClaimOutcome) -> tuple[str, str, str]:
+    """Return the means, the change with its interval, and the p value with its family."""
+    runs = re.search(r", (\d+) and (\d+) runs?$", outcome.measured)
+    measured = outcome.measured[: runs.start()] if runs else outcome.measured
+    means, _, rest = measured.partition(", change ")
+    change, _, p_value = rest.partition(", p ")
+    count = f", {runs[1]} and {runs[2]} runs" if runs and rest else ""
+    return means, change.replace(" interval)", ")"), f"p {p_value}{count}" if rest else ""
 
 
 def _verdict(outcome: ClaimOutcome, mode: str) -> str:
     if not outcome.verdict:
         return "holds" if outcome.holds else "does not hold"
-    verdict = outcome.verdict.partition(" in this mode")[0]
-    if verdict == "cannot be seen":
-        return f"{verdict} ({mode})"
-    return f"{verdict} (modelled)" if outcome.kind == "modelled" else verdict
+    if outcome.verdict == "cannot be seen":
+        return f"{outcome.verdict} ({mode})"
+    of_model = ", modelled" if outcome.kind == "modelled" else ""
+    return f"{outcome.verdict_text}{of_model}"

@@ -40,8 +40,7 @@ text = "a fault gives more memory"
 from = "small"
 to = "huge"
 measure = "perf_page_faults"
-direction = "lower"
-expect = ["reproduced"]
+at_most = -50.0
 
 [[claims]]
 text = "it takes less time"
@@ -124,8 +123,9 @@ def test_a_study_of_time_with_a_killed_and_a_disturbed_run(bed: Bed) -> None:
         # An emulated CPU has no counters; what perf could not count is not made up.
         assert measures["perf_cycles"] is None
     faults, time, cycles = result["claims"]
-    assert faults["verdict"] == "reproduced"
-    assert time["verdict"] in ("reproduced", "no difference shown", "opposite"), time
+    assert (faults["holds"], faults["verdict"]) == (True, "")
+    # Three runs of each variant show nothing.
+    assert time["verdict"].startswith("inconclusive"), time
     assert "3 and 3 runs" in time["measured"]
     assert cycles["verdict"].startswith("cannot be seen in this mode because no run"), cycles
 

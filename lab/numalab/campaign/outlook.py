@@ -1,9 +1,11 @@
 """The outlook of a study before anything is built: its runs, their cost, and its claims."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.analysis.measures.family import explain
 from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.schedule import at_once, makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
@@ -19,7 +21,16 @@ from numalab.placement.admission import host_cpus
 from numalab.results.layout import Results
 from numalab.results.plan import Cell, PlannedRun
 from numalab.results.reader import StoredRun, load_runs
-from numalab.statistics.comparison import smallest_effect
+from numalab.statistics.scale import Scale, change_of
+from numalab.statistics.shift import LEVEL, fewest_runs, smallest_shift
+from numalab.statistics.verdict import (
+    FAMILIES,
+    ClaimedChange,
+    ClaimTest,
+    Family,
+    claim_test,
+    family_level,
+)
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 
@@ -152,27 +163,26 @@ def total_seconds(outlooks: Sequence[StudyOutlook], jobs: int) -> float:
 class ClaimOutlook:
     """A claim of one cell before its runs.
 
-    `smallest` is the smallest true change that `seeds` runs a variant would show, in percent of the
-    mean of the first variant, by how far stored runs of the same cell, variants and mode spread;
-    None where fewer than two of each are stored, or their mean is 0. `stored` is how many there are
-    of the variant that has fewer. `published` is the source's own change in percent.
+    `smallest` is the smallest true change that `seeds` runs a variant would show, in `unit`, by the
+    spread of stored runs of the same cell, variants and mode, at the level that the verdict uses;
+    None where fewer than two of each are stored, infinite where so few seeds show nothing. `stored`
+    is how many there are of the variant that has fewer. `published` is the source's smallest
+    change. Below `least` seeds no claim of the family can be shown.
     """
 
     cell: Cell
     text: str
     measure: str
     refuted: str
+    family: Family
+    level: float
     seeds: int
+    least: int
     smallest: float | None
+    unit: str
     stored: int
     published: float | None
-
-    @property
-    def too_few(self) -> bool:
-        """Whether these seeds probably do not show an effect of the published size."""
-        if self.smallest is None or self.published is None:
-            return False
-        return self.smallest > abs(self.published)
+    too_few: bool
 
 
 def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, ...]:
@@ -181,10 +191,23 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
     `folder` holds results, as `reports` does: those of the study, and of `examples`.
     """
     stored = _stored(plan.name, mode, folder)
-    return tuple(
-        _claim_outlook(plan, claim, cell, stored)
+    samples = [
+        _sample(plan, claim, cell, stored)
         for cell in plan.cells
         for claim in claims_about(plan.study.claims, cell, plan.runs_of(cell))
+    ]
+    compared = [sample for sample in samples if sample.claim.direction]
+    levels: dict[Family, float] = {}
+    sizes: dict[Family, int] = {}
+    for family in FAMILIES:
+        members = [sample for sample in compared if sample.family == family]
+        declared = plan.study.primary_claims or 0 if family == "primary" else 0
+        sizes[family] = max(1, declared, len(members))
+        p_values = [sample.test.p_value for sample in members if sample.test is not None]
+        levels[family] = family_level(family, p_values, sizes[family])
+    return tuple(
+        _claim_outlook(plan, sample, levels[sample.family], sizes[sample.family])
+        for sample in samples
     )
 
 
@@ -204,31 +227,81 @@ def _newest_first(name: str, folder: Path) -> Iterator[Results]:
         yield example
 
 
-def _claim_outlook(
-    plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]
-) -> ClaimOutlook:
-    runs = plan.runs_of(cell)
-    seeds = len({run.seed for run in runs})
+@dataclass(frozen=True)
+class _Sample:
+    """A claim about a cell with its stored runs; `test` is None without runs of both variants."""
+
+    claim: Claim
+    cell: Cell
+    unit: str
+    stored: int
+    test: ClaimTest | None
+
+    @property
+    def family(self) -> Family:
+        return "primary" if self.claim.primary else "secondary"
+
+
+def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -> _Sample:
+    unit = _unit(plan, claim, cell)
+    if claim.direction is None:
+        return _Sample(claim, cell, unit, 0, None)
     before, after = (
         [
-            value
+            float(value)
             for run in stored
             if run.cell == cell and run.manifest.variant == variant
             if (value := run.value(claim.measure)) is not None
         ]
         for variant in (claim.from_variant, claim.to)
     )
-    about = claims_about(plan.study.claims, cell, runs)
-    family = sum(other.variant is None for other in about)
-    smallest = smallest_effect(before, after, runs=seeds, family=family)
-    mean = sum(before) / len(before) if before else 0
+    scale = claim.scale_of(unit)
+    published = None if claim.direction == "same" else claim.published_shifts(scale)
+    change = ClaimedChange(claim.direction, scale, published, claim.margin)
+    test = None
+    if before and after:
+        with suppress(ValueError):
+            test = claim_test(change, before, after)
+    return _Sample(claim, cell, unit, min(len(before), len(after)), test)
+
+
+def _unit(plan: Plan, claim: Claim, cell: Cell) -> str:
+    """Return the unit of the claim's measure."""
+    for metric in plan.workloads[cell].metrics:
+        if claim.measure == metric.name or claim.measure.startswith(f"{metric.name}_"):
+            return metric.unit
+    return explain(claim.measure).unit
+
+
+def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> ClaimOutlook:
+    claim, test = sample.claim, sample.test
+    seeds = len({run.seed for run in plan.runs_of(sample.cell)})
+    scale = claim.scale_of(sample.unit)
+    published = claim.published_shifts(scale) if claim.direction != "same" else None
+    shift = None
+    if test is not None:
+        shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
+    sized = test is not None and (claim.direction == "same" or published is not None)
+    linear = "points" if sample.unit == "%" else sample.unit
+    # Holm's first step has to be passed by itself; all secondary claims may be shown together.
+    first = LEVEL / size if sample.family == "primary" else LEVEL
     return ClaimOutlook(
-        cell=cell,
+        cell=sample.cell,
         text=claim.text,
         measure=claim.measure,
         refuted=claim.refuted,
+        family=sample.family,
+        level=level,
         seeds=seeds,
-        smallest=100 * smallest / abs(mean) if mean and smallest is not None else None,
-        stored=min(len(before), len(after)),
-        published=claim.published_change,
+        least=fewest_runs(first) if claim.direction else 1,
+        smallest=None if shift is None else _signed_change(claim, shift, scale),
+        unit=linear if scale == "linear" else "%",
+        stored=sample.stored,
+        published=change_of(min(published, key=abs), scale) if published else None,
+        too_few=sized and test is not None and shift is not None and shift > test.claim.smallest,
     )
+
+
+def _signed_change(claim: Claim, shift: float, scale: Scale) -> float:
+    """Return a shift in the claimed direction as a change: a decrease is at most -100 %."""
+    return change_of(-shift if claim.direction == "lower" else shift, scale)

@@ -6,17 +6,40 @@ from typing import Literal
 from pydantic import computed_field
 
 from numalab.measure import ClaimVerdict
-from numalab.report.json_fields import NotInJson
+from numalab.report.json_fields import Measured, NotInJson
+from numalab.statistics.scale import Scale
+from numalab.statistics.verdict import Family
 
 Standing = Literal["for", "against", "neither"]
+
+
+@dataclass(frozen=True)
+class ClaimTestFigures:
+    """The figures of the rule that gave a verdict.
+
+    `p_value` is that of the hypothesis that the claim denies. `interval` holds `change`; both are
+    in percent, with scale `linear` in the unit of the measure, and null where unbounded. `level`
+    is that of the test and of the interval, after the correction for the `size` claims of the
+    family. `seeds` is how many would decide.
+    """
+
+    p_value: float
+    family: Family
+    size: int
+    level: float
+    scale: Scale
+    change: Measured
+    interval: tuple[Measured, Measured]
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
 class ClaimOutcome:
     """A claim of the study, the measured figures, and the verdict.
 
-    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`.
-    `published` is the figure that the source gives. A claim that is not `required` always holds.
+    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`, with some
+    others a `detail`. `published` is the figure that the source gives. A claim that is not
+    `required` always holds.
     """
 
     text: str
@@ -29,20 +52,22 @@ class ClaimOutcome:
     verdict: NotInJson[ClaimVerdict | Literal[""]] = ""
     required: bool = True
     reason: NotInJson[str] = ""
+    detail: NotInJson[str] = ""
+    figures: ClaimTestFigures | None = None
 
     @property
     def standing(self) -> Standing:
         """Whether the result supports the source, contradicts it, or neither."""
-        if not self.holds or self.verdict == "opposite":
+        if not self.holds or self.verdict == "refuted":
             return "against"
-        return "for" if self.verdict in {"", "reproduced"} else "neither"
+        return "for" if self.verdict in {"", "reproduced", "direction only"} else "neither"
 
     @computed_field(alias="verdict")
     @property
     def verdict_text(self) -> str:
         """The verdict in words, with its reason."""
         why = f" because {self.reason}" if self.reason else ""
-        return f"{self.verdict_in_mode}{why}"
+        return f"{self.verdict_in_mode}{why}{f' ({self.detail})' if self.detail else ''}"
 
     @property
     def verdict_in_mode(self) -> str:

@@ -41,7 +41,7 @@ from numalab.topology.sched_domains import CpuDomains
 from numalab.topology.topology import Topology
 
 FORMAT: Literal["numalab-report"] = "numalab-report"
-VERSION: Literal[2] = 2
+VERSION: Literal[3] = 3
 ANY, ANY_NODE = "any", "any host node"  # as the requested placement: nothing in particular
 NOT_RUN = "not run"  # the status of a planned run that was never started
 
@@ -299,7 +299,7 @@ class StudyResults:
 
     @computed_field
     @property
-    def version(self) -> Literal[2]:
+    def version(self) -> Literal[3]:
         """The version of this format."""
         return VERSION
 

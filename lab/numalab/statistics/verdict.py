@@ -13,9 +13,9 @@ With R = 0 both take R = 1, the first step of the correction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isinf
+from math import fsum, isinf
 from typing import Literal
 
 from numalab.statistics.scale import Scale, change_of, margin_of, on_scale
@@ -28,9 +28,11 @@ from numalab.statistics.shift import (
     shift_between,
 )
 
+MARGIN = 5.0  # percent: changes below it are none
 _NO_CHANGE = "no change beyond the margin"
 
 Family = Literal["primary", "secondary"]
+FAMILIES: tuple[Family, ...] = ("primary", "secondary")
 Towards = Literal["higher", "lower", "same"]
 SizeVerdict = Literal[
     "reproduced", "direction only", "refuted", "inconclusive", "not reached", "vacuous"
@@ -49,7 +51,7 @@ class ClaimedChange:
     towards: Towards
     scale: Scale
     published: tuple[float, float] | None = None
-    margin: float = 5.0
+    margin: float = MARGIN
 
     @property
     def unchanged(self) -> tuple[float, float]:
@@ -110,9 +112,18 @@ class SizeJudgement:
 def claim_test(
     claim: ClaimedChange, before: Sequence[float], after: Sequence[float], *, fires: bool = True
 ) -> ClaimTest:
-    """Test a claim. Raises ValueError for an empty sample, or a value that the scale lacks."""
+    """Test a claim. Raises ValueError for an empty sample, or a value that the scale lacks.
+
+    No count falls below 0: a published decrease that is larger than one from these counts to 0 is
+    taken as that one.
+    """
     first, second = (tuple(on_scale(side, claim.scale)) for side in (before, after))
-    return ClaimTest(claim, first, second, shift_between(first, second), fires)
+    shift = shift_between(first, second)
+    if claim.scale == "count" and claim.towards == "lower" and claim.published is not None:
+        most = on_scale([0.0], "count")[0] - fsum(first) / len(first)
+        low, high = (max(published, most) for published in claim.published)
+        claim = replace(claim, published=(low, high))
+    return ClaimTest(claim, first, second, shift, fires)
 
 
 def family_level(family: Family, p_values: Sequence[float], size: int) -> float:

@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -10,17 +11,15 @@ from pydantic import Field, model_validator
 from numalab.document import Document
 from numalab.measure import ClaimVerdict
 from numalab.results.plan import Cell, PlannedRun
+from numalab.statistics.scale import Scale, default_scale, on_scale, shift_of
+from numalab.statistics.verdict import MARGIN
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
-_REFUTED = {
-    "higher": "where {after} is shown to be lower than {before}",
-    "lower": "where {after} is shown to be higher than {before}",
-    "same": "where {after} is shown to differ from {before}",
-}
+MOST_PRIMARY = 6  # of a post: six claims share the level, and need five seeds
 _SIGNED = re.compile(r"(?<![\w.])([+-]\d+(?:\.\d+)?) ?%")
 _NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
-_PAIR = re.compile(rf"(?<![\w.]){_NUMBER}%? to {_NUMBER}")
+_PAIR = re.compile(rf"(?<![\w.+-]){_NUMBER} ?%? to {_NUMBER}")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
@@ -40,7 +39,22 @@ class Claim(Document):
     direction: Literal["higher", "lower", "same"] | None = None
     """Where the mean of the measure goes."""
     published: str = Field(default="", max_length=200)
-    """The change that the source reports, in its own words."""
+    """The change that the source reports: `555 to 8`, `+7% to +15%`, or words for a direction."""
+    primary: bool = Field(default=False, exclude_if=lambda primary: not primary)
+    """One of at most six claims that decide about a post."""
+    scale: Scale | None = Field(default=None, exclude_if=lambda scale: scale is None)
+    """`count` compares logarithms of counts + 0.5, `ratio` logarithms, `linear` values. By default
+    `linear` for percentages, `ratio` for times and rates, else `count`."""
+    margin: float = Field(
+        default=MARGIN,
+        gt=0,
+        lt=100,
+        allow_inf_nan=False,
+        exclude_if=lambda margin: margin == MARGIN,
+    )
+    """Changes up to this many percent are none; with `linear`, in the unit of the measure."""
+    mechanism: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """A measure that is above 0 where the patched code acts; `same` needs it."""
     expect: tuple[ClaimVerdict, ...] = ()
     """Verdicts that are a success; any other one makes `numalab run` exit with 1."""
     topology: str | None = None
@@ -72,6 +86,8 @@ class Claim(Document):
             raise ValueError("a claim from one variant to another needs direction or bounds")
         elif self.expect and not self.direction:
             raise ValueError("expect needs direction")
+        if self.primary and not self.direction:
+            raise ValueError("primary needs direction")
         return self
 
     @property
@@ -86,21 +102,25 @@ class Claim(Document):
         signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
         return tuple((sign, bound) for sign, bound in signs if bound is not None)
 
-    @property
-    def published_change(self) -> float | None:
-        """The change in percent in `published`; of several, the smallest.
+    def published_shifts(self, scale: Scale) -> tuple[float, float] | None:
+        """The smallest and largest change in `published`, as shifts on the scale.
 
-        Signed percentages (`+7% to +15%`), else two numbers (`1,714 to 338 s`); None for words, and
-        where the first number is 0.
+        Pairs of numbers (`1,714 to 338 s`), else signed percentages (`+7% to +15%`); None for
+        words.
         """
-        signed = [float(number) for number in _SIGNED.findall(self.published)]
-        if signed:
-            return min(signed, key=abs)
-        pair = _PAIR.search(self.published)
-        if pair is None:
-            return None
-        first, second = (float(number.replace(",", "")) for number in pair.groups())
-        return 100 * (second - first) / first if first else None
+        shifts: list[float] = []
+        for pair in _PAIR.findall(self.published):
+            first, second = (float(number.replace(",", "")) for number in pair)
+            with suppress(ValueError):
+                before, after = on_scale([first, second], scale)
+                shifts.append(after - before)
+        if not shifts:
+            shifts = [shift_of(float(number), scale) for number in _SIGNED.findall(self.published)]
+        return (min(shifts), max(shifts)) if shifts else None
+
+    def scale_of(self, unit: str) -> Scale:
+        """Return the scale of the claim for a measure in this unit."""
+        return self.scale or default_scale(unit)
 
     @property
     def refuted(self) -> str:
@@ -110,7 +130,13 @@ class Claim(Document):
             return f"by one run of {self.variant} that is not {bounds}"
         if self.direction is None:
             return f"by a change that is not {bounds} %"
-        return _REFUTED[self.direction].format(before=self.from_variant, after=self.to)
+        if self.direction == "same":
+            return (
+                f"where {self.to} differs from {self.from_variant} by more than {self.margin:g} %"
+            )
+        if _PAIR.search(self.published) or _SIGNED.search(self.published):
+            return f"where the interval of the change excludes {self.published}"
+        return f"where the change is opposite, or within {self.margin:g} %"
 
     def holds(self, value: float | None) -> bool:
         """Return whether a value is within the bounds; a missing value is not."""

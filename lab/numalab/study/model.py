@@ -16,7 +16,7 @@ from numalab.errors import UserError, did_you_mean
 from numalab.guest.watch import Limits
 from numalab.places import find_input, list_inputs
 from numalab.study.axis import AxisValue, axis_labels, with_axes
-from numalab.study.claims import Claim, Name
+from numalab.study.claims import MOST_PRIMARY, Claim, Name
 from numalab.study.machine_table import GuestChange, MachineTable
 from numalab.topology.file_format import TopologyFile
 
@@ -27,7 +27,9 @@ NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 MOST_COMBINATIONS = 1000  # of the values of all axes
 # What a report says of the runs; no run depends on these keys.
-_OF_REPORT = frozenset({"question", "summary", "source", "claims", "key_measures"})
+_OF_REPORT = frozenset(
+    {"question", "summary", "source", "claims", "primary_claims", "key_measures"}
+)
 FULL = "full"  # the preset that is the file itself unless it says otherwise
 
 
@@ -187,6 +189,8 @@ class Study(Document):
     """What a run records."""
     claims: tuple[Claim, ...] = ()
     """The expected results."""
+    primary_claims: int | None = Field(default=None, ge=1, le=MOST_PRIMARY)
+    """The number of primary claims of the post, where other studies have some of them."""
     key_measures: tuple[str, ...] = ()
     """Measures that the report shows first; by default those of the claims."""
     limits: LimitsTable = LimitsTable()
@@ -210,6 +214,9 @@ class Study(Document):
             for value, times in Counter[Hashable](values).items():
                 if times > 1:
                     raise ValueError(f"{axis}: {value!r} is a duplicate")
+        primary = sum(claim.primary for claim in self.claims)
+        if primary > (most := self.primary_claims or MOST_PRIMARY):
+            raise ValueError(f"claims: {primary} are primary, more than {most}")
         for place, claim in enumerate(self.claims):
             _require_names(f"claims[{place}]", "variant", claim.variants, self.variants)
             _require_names(
@@ -298,7 +305,7 @@ def study_table(study: Study) -> dict[str, Any]:
     """Return a study as the plain values of a file."""
     table = study.model_dump(mode="json", by_alias=True)
     # Keys newer than the first results; unset, they keep the digest of older results.
-    newer = ("axes", "machines", "case")
+    newer = ("axes", "machines", "case", "primary_claims")
     return {key: value for key, value in table.items() if value or key not in newer}
 
 

@@ -274,6 +274,9 @@ def _check_claims(
 ) -> None:
     """Raise UserError for a claim without a cell, or with a measure that its cell lacks."""
     for place, claim in enumerate(study.claims):
+        if claim.direction == "same" and claim.mechanism is None:
+            reason = "a claim of no change needs a measure that is above 0 where the code acts"
+            raise UserError(reason, file=path, key=f"claims[{place}].mechanism")
         named = claim.topology
         if named not in (None, *topologies) and named not in list_topologies():
             key = f"claims[{place}].topology"
@@ -282,8 +285,11 @@ def _check_claims(
             )
         for cell, workload in workloads.items():
             if claim.is_about(cell.topology, cell.label):
-                key = f"claims[{place}].measure"
-                _check_measure(claim.measure, topologies[cell.topology], workload, path, key)
+                topology = topologies[cell.topology]
+                key = f"claims[{place}]"
+                _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
+                if claim.mechanism is not None:
+                    _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
 
 
 def require_measure(plan: Plan, name: str, key: str) -> None:

@@ -158,7 +158,7 @@ def test_a_study_can_be_read_from_what_is_stored_of_it(tmp_path: Path) -> None:
         ({"from": "a", "direction": "higher"}, "both from and to"),
         ({"from": "a", "to": "a", "direction": "higher"}, "same variant"),
         ({"from": "a", "to": "b"}, "needs direction or bounds"),
-        ({"from": "a", "to": "b", "above": 1, "expect": ["opposite"]}, "expect needs direction"),
+        ({"from": "a", "to": "b", "above": 1, "expect": ["refuted"]}, "expect needs direction"),
     ],
 )
 def test_a_claim_is_of_one_kind(claim: dict[str, Any], message: str) -> None:

@@ -1,7 +1,8 @@
 """`numalab plan`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from math import isinf
 from typing import Annotated, Any
 
 import typer
@@ -82,7 +83,7 @@ def _document(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> di
                 **picked(outlook, "mode", "reason", "to_build", "build_seconds"),
                 "seconds": outlook.seconds(jobs),
                 "runs": outlook.runs,
-                "claims": [{**asdict(claim), "too_few": claim.too_few} for claim in of_study],
+                "claims": [{**asdict(claim), **_finite(claim)} for claim in of_study],
             }
             for outlook, of_study in zip(outlooks, claims, strict=True)
         ],
@@ -147,25 +148,40 @@ def _claims(claims: Sequence[ClaimOutlook]) -> RenderableType:
     for claim in claims:
         texts = (str(claim.cell), claim.text, claim.refuted)
         table.add_row(
-            *map(Text, texts), _percent(claim.published, "+.1f"), _percent(claim.smallest)
+            *map(Text, texts),
+            _change(claim.published, claim.unit),
+            _change(claim.smallest, claim.unit),
         )
     return table
 
 
-def _percent(value: float | None, form: str = ".2g") -> str:
+def _finite(claim: ClaimOutlook) -> dict[str, float | None]:
+    """Return the figures that may be infinite, which JSON has no number for."""
+    values = {"smallest": claim.smallest, "published": claim.published}
+    return {
+        name: None if value is None or isinf(value) else value for name, value in values.items()
+    }
+
+
+def _change(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    return f"{value:{'.0f' if abs(value) >= 100 and form == '.2g' else form}}%"
+    if isinf(value):
+        return "nothing"
+    return f"{value:{'+,.0f' if abs(value) >= 100 else '+.2g'}}{'%' if unit == '%' else f' {unit}'}"
 
 
 def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
-    return [
-        Text(
-            f"too few seeds: {claim.cell}: {claim.text}: {claim.seeds} a variant would show "
-            f"{_percent(claim.smallest)}, published is {_percent(claim.published, '+.1f')} "
-            f"(from {claim.stored} stored runs)",
-            "yellow",
+    return [Text(text, "yellow") for claim in claims for text in _warning(claim)]
+
+
+def _warning(claim: ClaimOutlook) -> Iterator[str]:
+    name = f"too few seeds: {claim.cell}: {claim.text}"
+    if claim.seeds < claim.least:
+        yield f"{name}: {claim.seeds} a variant show nothing, {claim.least} can"
+    elif claim.too_few:
+        published = _change(claim.published, claim.unit)
+        yield (
+            f"{name}: {claim.seeds} a variant would show {_change(claim.smallest, claim.unit)},"
+            f" published is {published} (from {claim.stored} stored runs)"
         )
-        for claim in claims
-        if claim.too_few
-    ]

@@ -14,7 +14,7 @@ from numalab.reach.model import PatchReach
 from numalab.report import document
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
-from numalab.report.build.verdicts import family_size, judge
+from numalab.report.build.verdicts import judge_cells
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
 from numalab.report.differences import MeasureDifference, compared
@@ -60,6 +60,14 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
+    claims = judge_cells(
+        {
+            cell: (claims_about(study.claims, cell, plan.runs), runs)
+            for cell, runs in finished.items()
+        },
+        next(iter(study.variants)),
+        study.primary_claims or 0,
+    )
     command = f"numalab verify {quote(str(results.path))} --output FOLDER"
     recreate = command if results.is_compact else ""
     remarks = (*texts(plan.remarks), *([_JUDGED_ANEW] if judged_anew(plan, study) else []))
@@ -67,7 +75,14 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
         if runs := tuple(finished.get(cell, ())):
-            report = _gather(plan, study, cell, runs, unfinished.get(cell, ()))
+            report = _gather(
+                plan,
+                study,
+                cell,
+                runs,
+                unfinished=unfinished.get(cell, ()),
+                claims=claims[cell],
+            )
             reports.append(replace(report, recreate=recreate, remarks=remarks))
         else:
             unreported.append(document.UnreportedCell(cell, unfinished[cell]))
@@ -129,15 +144,14 @@ def _gather(
     study: Study,
     cell: Cell,
     runs: tuple[StoredRun, ...],
+    *,
     unfinished: tuple[document.Run, ...],
+    claims: tuple[ClaimOutcome, ...],
 ) -> document.CellReport:
     infos = _infos(runs)
     first = runs[0].manifest
     topology = stored_topology(study, first, runs[0].directory.manifest)
-    about = claims_about(study.claims, cell, plan.runs)
-    family = family_size(about, runs)
-    claims = tuple(judge(claim, runs, family=family) for claim in about)
-    keys = _key_measures(study, about, infos)
+    keys = _key_measures(study, claims_about(study.claims, cell, plan.runs), infos)
     whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
     sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
@@ -270,7 +284,8 @@ def _verdict(
     if claims:
         texts_of: dict[str, list[str]] = {}
         for claim in claims:
-            texts_of.setdefault(claim.verdict_text, []).append(claim.text)
+            why = f" because {claim.reason}" if claim.reason else ""
+            texts_of.setdefault(f"{claim.verdict_in_mode}{why}", []).append(claim.text)
         parts = [
             f"{verdict[:1].upper()}{verdict[1:]}: {_named(texts)}"
             for verdict, texts in texts_of.items()

@@ -1,43 +1,88 @@
-"""The verdicts on a study's claims in the runs of one cell."""
+"""The verdicts on a study's claims in the runs of its cells."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from numalab.campaign.stopping import PRECISION
-from numalab.measure import ClaimVerdict, Direction, MeasureKind
+from numalab.measure import ClaimVerdict, MeasureKind
 from numalab.report.build.placement_rows import against
-from numalab.report.claim_outcome import ClaimOutcome
+from numalab.report.claim_outcome import ClaimOutcome, ClaimTestFigures
 from numalab.results.manifest import Manifest
+from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun, of_variant
-from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
+from numalab.statistics.shift import MOST_RUNS
+from numalab.statistics.summary import change_percent, numbers, summarise
+from numalab.statistics.verdict import (
+    ClaimedChange,
+    ClaimTest,
+    Family,
+    SizeJudgement,
+    claim_test,
+    family_level,
+    judged,
+)
 from numalab.study.claims import Claim
 from numalab.units import runs_of
 
-_WHERE = {"higher": "higher", "lower": "lower", "same": "no change"}
+_TOWARDS = {"higher": "higher", "lower": "lower", "same": "no change"}
+_ROUNDING = 1e-6  # of a change in percent
+_LEAST_P = 0.0001  # of less only this is said
 
 
-def judge(claim: Claim, runs: Sequence[StoredRun], *, family: int = 1) -> ClaimOutcome:
-    """Judge a claim by the runs of its cell.
+@dataclass(frozen=True)
+class _Comparison:
+    """A claim about a change, in the runs of one cell; `test` or the `reason` why there is none."""
 
-    `family` is the number of the cell's claims that compare variants (`family_size`).
+    claim: Claim
+    runs: Sequence[StoredRun]
+    test: ClaimTest | None
+    reason: str
+
+    @property
+    def family(self) -> Family:
+        return "primary" if self.claim.primary else "secondary"
+
+
+def judge_cells(
+    cells: Mapping[Cell, tuple[Sequence[Claim], Sequence[StoredRun]]],
+    baseline: str,
+    primary_claims: int = 0,
+) -> dict[Cell, tuple[ClaimOutcome, ...]]:
+    """Judge the claims of each cell by its runs, all cells at one error rate.
+
+    `baseline` is the variant in which the mechanisms of claims have to act. `primary_claims` is the
+    number of primary claims of the post, where other studies have some.
     """
+    compared = {
+        cell: [_comparison(claim, runs, baseline) for claim in claims if claim.direction]
+        for cell, (claims, runs) in cells.items()
+    }
+    every = [item for items in compared.values() for item in items]
+    sizes: dict[Family, int] = {
+        "primary": max(primary_claims, sum(item.family == "primary" for item in every)),
+        "secondary": sum(item.family == "secondary" and item.test is not None for item in every),
+    }
+    levels: dict[Family, float] = {
+        family: family_level(
+            family, [item.test.p_value for item in every if item.test and item.family == family], n
+        )
+        for family, n in sizes.items()
+    }
+    outcomes: dict[Cell, tuple[ClaimOutcome, ...]] = {}
+    for cell, (claims, runs) in cells.items():
+        of_cell = iter(compared[cell])
+        outcomes[cell] = tuple(
+            _outcome(item := next(of_cell), sizes[item.family], levels[item.family])
+            if claim.direction
+            else _bounds(claim, runs)
+            for claim in claims
+        )
+    return outcomes
+
+
+def _bounds(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     if claim.variant is not None:
         return _bounded(claim, of_variant(runs, claim.variant))
-    return _compared(claim, runs, family)
-
-
-def family_size(claims: Sequence[Claim], runs: Sequence[StoredRun]) -> int:
-    """Return how many of the claims compare variants by a measure that runs of both have.
-
-    All other claims are no comparison and do not enlarge the family of tests.
-    """
-    return sum(
-        claim.variant is None
-        and all(
-            any(run.value(claim.measure) is not None for run in of_variant(runs, variant))
-            for variant in claim.variants
-        )
-        for claim in claims
-    )
+    return _changed(claim, runs)
 
 
 def _unit_and_kind(claim: Claim, runs: Sequence[StoredRun]) -> tuple[str, str]:
@@ -77,88 +122,171 @@ _ICOUNT = (
 _TCG = "tcg emulates the CPUs, and the speed of emulation is not that of hardware"
 
 
-def _compared(claim: Claim, runs: Sequence[StoredRun], family: int) -> ClaimOutcome:
-    before, after = of_variant(runs, claim.from_variant), of_variant(runs, claim.to)
-    sides: Iterable[Sequence[float | None]] = (
-        [run.value(claim.measure) for run in side] for side in (before, after)
+def _sides(claim: Claim, runs: Sequence[StoredRun]) -> tuple[list[float], list[float]]:
+    """Return the values before and after."""
+    before, after = (
+        numbers([run.value(claim.measure) for run in of_variant(runs, variant)])
+        for variant in (claim.from_variant, claim.to)
     )
-    # Only the direction of the change matters here, not which direction is better.
-    versus = compare_samples(*sides, direction=Direction.HIGHER, family=family)
-    unit, kind = _unit_and_kind(claim, [*before, *after])
-    verdict, reason = _judged(claim, versus, kind, [*before, *after])
+    return before, after
+
+
+def _of_claim(claim: Claim, runs: Sequence[StoredRun]) -> list[StoredRun]:
+    return [run for run in runs if run.manifest.variant in claim.variants]
+
+
+def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comparison:
+    """Test a claim, or return why it cannot be seen."""
+    before, after = _sides(claim, runs)
+    if not (before and after):
+        side = "after" if before else "before"
+        return _Comparison(claim, runs, None, f"no run {side} could measure it")
+    unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
+    if kind == MeasureKind.TIMING and (why := untimed(_of_claim(claim, runs))):
+        return _Comparison(claim, runs, None, why)
+    assert claim.direction is not None
+    scale = claim.scale_of(unit)
+    published = None if claim.direction == "same" else claim.published_shifts(scale)
+    change = ClaimedChange(claim.direction, scale, published, claim.margin)
+    fires = _fires(claim, of_variant(runs, baseline), before)
+    try:
+        return _Comparison(claim, runs, claim_test(change, before, after, fires=fires), "")
+    except ValueError as error:
+        return _Comparison(claim, runs, None, f"{error}; its claim needs another scale")
+
+
+def _fires(claim: Claim, baseline: Sequence[StoredRun], before: Sequence[float]) -> bool:
+    """Return whether the mechanism of a claim acts in most runs of the baseline.
+
+    What a claim says to become less has to be there before.
+    """
+    if claim.direction == "lower" and not _mostly_above_0(before):
+        return False
+    if claim.mechanism is None:
+        return True
+    return _mostly_above_0([run.value(claim.mechanism) or 0 for run in baseline])
+
+
+def _mostly_above_0(values: Sequence[float]) -> bool:
+    return 2 * sum(value > 0 for value in values) > len(values)
+
+
+def _outcome(item: _Comparison, size: int, level: float) -> ClaimOutcome:
+    claim = item.claim
+    unit, kind = _unit_and_kind(claim, _of_claim(claim, item.runs))
+    judgement = None if item.test is None else judged(item.test, item.family, size, level)
+    verdict: ClaimVerdict = "cannot be seen" if judgement is None else judgement.verdict
     return ClaimOutcome(
         text=claim.text,
         expected=_expected(claim),
-        measured=_measured(versus, unit),
+        measured=_measured(claim, item.runs, unit, item.test, judgement),
         holds=(not claim.expect or verdict in claim.expect)
-        and (not claim.bounds or claim.holds(_change(versus))),
+        and (not claim.bounds or claim.holds(_change(claim, item.runs))),
         measure=claim.measure,
         kind=kind,
         published=claim.published,
-        verdict=verdict if claim.direction else "",
-        reason=reason if claim.direction else "",
+        verdict=verdict,
+        reason=item.reason,
+        detail=_detail(item.test, judgement),
+        figures=_figures(item.test, judgement),
         required=bool(claim.expect or claim.bounds),
     )
 
 
+def _changed(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
+    """Judge bounds on a change, which need no test."""
+    unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
+    return ClaimOutcome(
+        text=claim.text,
+        expected=_expected(claim),
+        measured=_measured(claim, runs, unit),
+        holds=claim.holds(_change(claim, runs)),
+        measure=claim.measure,
+        kind=kind,
+        published=claim.published,
+    )
+
+
+def _detail(test: ClaimTest | None, judgement: SizeJudgement | None) -> str:
+    if test is None or judgement is None or judgement.verdict != "inconclusive":
+        return judgement.detail if judgement else ""
+    if min(len(test.before), len(test.after)) < 2:
+        return "one run has no spread"
+    if judgement.runs is None:
+        return f"more than {MOST_RUNS:,} seeds would decide"
+    return f"{judgement.runs} seeds would decide"
+
+
+def _figures(test: ClaimTest | None, judgement: SizeJudgement | None) -> ClaimTestFigures | None:
+    if test is None or judgement is None:
+        return None
+    return ClaimTestFigures(
+        p_value=judgement.p_value,
+        family=judgement.family,
+        size=judgement.size,
+        level=judgement.level,
+        scale=test.claim.scale,
+        change=judgement.change,
+        interval=judgement.interval,
+        seeds=judgement.runs,
+    )
+
+
 def _expected(claim: Claim) -> str:
-    parts = [_WHERE[claim.direction]] if claim.direction else []
+    parts = [_TOWARDS[claim.direction]] if claim.direction else []
     parts += [f"{sign} {bound:+g}%" for sign, bound in claim.bounds]
     return f"from {claim.from_variant} to {claim.to}: {', '.join(parts)}"
 
 
-def _measured(versus: Comparison, unit: str) -> str:
-    if versus.before is None or versus.after is None:
-        return versus.verdict
-    change = f" ({versus.change:+.1f}%)" if versus.change is not None else ""
-    interval = ""
-    if versus.interval is not None:
-        low, high = (_figure(end, sign="+") for end in versus.interval)
-        interval = f", difference {low} to {high} (95 %)"
-    means = f"{_figure(versus.before.mean)} to {_figure(versus.after.mean)} {unit}"
-    return f"{means}{change}{interval}, {versus.before.n} and {runs_of(versus.after.n)}"
+def _measured(
+    claim: Claim,
+    runs: Sequence[StoredRun],
+    unit: str,
+    test: ClaimTest | None = None,
+    judgement: SizeJudgement | None = None,
+) -> str:
+    """Write the means, and the change with its interval, p value and family."""
+    before, after = _sides(claim, runs)
+    if not (before and after):
+        return "not measured"
+    old, new = summarise(before), summarise(after)
+    assert old is not None
+    assert new is not None
+    parts = [f"{_figure(old.mean)} to {_figure(new.mean)} {unit}"]
+    if test is None or judgement is None:
+        change = change_percent(old.mean, new.mean)
+        parts = [f"{parts[0]} ({change:+.1f}%)" if change is not None else parts[0]]
+    else:
+        parts += [*_tested(test, judgement, unit)]
+    return f"{', '.join(parts)}, {old.n} and {runs_of(new.n)}"
+
+
+def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[str]:
+    """Yield the change with its interval, the p value and the family."""
+    linear = test.claim.scale == "linear"
+    of_change = ("points" if unit == "%" else unit) if linear else "%"
+    low, high = (_figure(end, sign="+") for end in judgement.interval)
+    level = f"{100 * (1 - judgement.level):.4g} %"
+    change = _figure(judgement.change, sign="+")
+    yield f"change {change} {of_change}, {low} to {high} ({level} interval)"
+    p_value = judgement.p_value
+    p_text = f"p < {_LEAST_P}" if p_value < _LEAST_P else f"p = {p_value:.2g}"
+    yield f"{p_text}, {judgement.family} of {judgement.size}"
 
 
 def _figure(value: float, sign: str = "") -> str:
     """Write three or four digits; large numbers whole, as 181,500 is easier to read than 1.8e5."""
+    value = 0.0 if abs(value) < _ROUNDING else value
     digits = ",.0f" if abs(value) >= 1000 else ".3g" if sign else ".4g"
     return format(value, sign + digits)
 
 
-def _change(versus: Comparison) -> float | None:
+def _change(claim: Claim, runs: Sequence[StoredRun]) -> float | None:
     """Return the change in percent; of two equal means it is 0, also where they are 0."""
-    if versus.before is not None and versus.after is not None:
-        return 0.0 if versus.before.mean == versus.after.mean else versus.change
-    return None
-
-
-def _judged(
-    claim: Claim, versus: Comparison, kind: str, runs: Sequence[StoredRun]
-) -> tuple[ClaimVerdict, str]:
-    """Return the verdict, and the reason where it cannot be given."""
-    if versus.outcome == "not comparable":
-        return "cannot be seen", versus.verdict
-    if kind == MeasureKind.TIMING and (why := untimed(runs)):
-        return "cannot be seen", why
-    if versus.outcome == "no difference shown":
-        same = claim.direction == "same" and _same(versus)
-        return "reproduced" if same else "no difference shown", ""
-    went: Direction = Direction.HIGHER if versus.outcome == "better" else Direction.LOWER
-    return "reproduced" if claim.direction == went else "opposite", ""
-
-
-def _same(versus: Comparison) -> bool:
-    """Return whether the runs exclude a difference; showing none is not enough."""
-    if (
-        versus.before is None
-        or versus.after is None
-        or min(versus.before.n, versus.after.n) < FEWEST
-    ):
-        return False
-    if versus.interval is None:  # every run gave the same value
-        return True
-    ends = [versus.percent(end) for end in versus.interval]
-    return all(end is not None and abs(end) <= PRECISION for end in ends)
+    before, after = map(summarise, _sides(claim, runs))
+    if before is None or after is None:
+        return None
+    return 0.0 if before.mean == after.mean else change_percent(before.mean, after.mean)
 
 
 def untimed(runs: Sequence[StoredRun]) -> str:

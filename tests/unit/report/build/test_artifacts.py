@@ -26,7 +26,7 @@ from support.report_sample import sample_report
 
 def broken() -> StudyResults:
     report = sample_report()
-    claims = (ClaimOutcome("hogs, 50% of them: move", "> 3", "0 to 1", False, verdict="opposite"),)
+    claims = (ClaimOutcome("hogs, 50% of them: move", "> 3", "0 to 1", False, verdict="refuted"),)
     run = replace(report.runs[0], status=RunStatus.LOST, reason="it panicked\nat once")
     return StudyResults.of(
         replace(report, claims=claims, runs=(run, *report.runs[1:]), cell="ring-4, hogs")
@@ -48,7 +48,7 @@ def test_problems_are_runs_without_a_result_and_claims_that_fail() -> None:
     assert second == Problem(
         "group-construction",
         "group-construction, ring-4, hogs: hogs, 50% of them: move",
-        "expected > 3, measured 0 to 1 (opposite)",
+        "expected > 3, measured 0 to 1 (refuted)",
     )
     assert problems([StudyResults.of(sample_report())]) == ()
 
@@ -60,7 +60,7 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
     )
     assert lines[1] == (
         "::error file=studies/group-construction.toml,title=group-construction%2C ring-4%2C hogs"
-        "%3A hogs%2C 50%25 of them%3A move::expected > 3, measured 0 to 1 (opposite)"
+        "%3A hogs%2C 50%25 of them%3A move::expected > 3, measured 0 to 1 (refuted)"
     )
     nasty = Problem("s", "a\n::set-output name=x::y", "\r\n::warning::\x1b[31m")
     (line,) = render_github([nasty]).splitlines()
