@@ -76,7 +76,7 @@ def _parts(outcome: ClaimOutcome) -> tuple[str, str, str]:
     measured = outcome.measured[: runs.start()] if runs else outcome.measured
     means, _, rest = measured.partition(", change ")
     change, _, p_value = rest.partition(", p ")
-    count = f", {runs[1]} and {runs[2]} runs" if runs and rest else ""
+    count = f", {runs[1]} and {runs[2]} run{'s' * (runs[2] != '1')}" if runs and rest else ""
     return means, change.replace(" interval)", ")"), f"p {p_value}{count}" if rest else ""
 
 
