@@ -24,6 +24,7 @@ from numalab.process import CommandFailed, find_program, run, version_line
 from numalab.qemu.binding import library_version
 from numalab.qemu.emulator import parse_qemu_version
 from numalab.qemu.hypervisor import EMBED, connect
+from numalab.scheduler import clang
 from numalab.units import format_size
 
 _GIB = 1 << 30
@@ -90,6 +91,7 @@ def checks() -> tuple[Check, ...]:
         *(partial(check_header, *header) for header in _HEADERS),
         check_kernel_source,
         check_emulator,
+        check_sched_ext,
         check_user_namespaces,
         check_cpus,
         check_memory,
@@ -252,6 +254,20 @@ def check_emulator() -> Check:
     built = built_emulator(spec)
     state = f"version {built.version}" if built else "not built yet: numalab emulator build"
     return Check(name, True, f"{spec.name}, {state}", needed=False)
+
+
+def check_sched_ext() -> Check:
+    """Check that schedulers that are BPF programs, and kernels for them, can be built."""
+    name = "sched_ext"
+    if lacking := clang.lacking_packages():
+        finding = f"{', '.join(lacking)} not installed (only for studies that name a scheduler)"
+        hint = f"apt-get install {' '.join(lacking)}"
+        return Check(name, False, finding, hint, needed=False, packages=lacking)
+    try:
+        crates = f"crates with {clang.find_cargo()[1]}"
+    except HostError as error:
+        crates = f"no crates: {_first_line(error)}"
+    return Check(name, True, f"schedulers are built with {clang.find_clang().name}; {crates}")
 
 
 def check_user_namespaces() -> Check:

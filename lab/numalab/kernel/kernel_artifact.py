@@ -32,6 +32,7 @@ class BuiltKernel:
     bzimage_sha256: str
     initrd: Path | None = None  # loads the drivers of a prebuilt kernel
     symbols: Path | None = None  # of vmlinux, for a debugger
+    btf: Path | None = None  # the types of vmlinux, for schedulers; None where it has none
     first_name: str = ""  # the kernel that was built first in the same build folder
     first_seconds: float = 0.0
 
@@ -65,7 +66,13 @@ KERNELS = register_kind(
         title=record_title("kernel.json", "spec_name"),
         record="kernel.json",
         model=BuiltKernel,
-        paths={"bzimage": "bzImage", "config": "config", "initrd": "initrd", "symbols": "vmlinux"},
+        paths={
+            "bzimage": "bzImage",
+            "config": "config",
+            "initrd": "initrd",
+            "symbols": "vmlinux",
+            "btf": "vmlinux.btf",
+        },
         name_field="spec_name",
         hash_fields=("bzimage", "bzimage_sha256"),
     )

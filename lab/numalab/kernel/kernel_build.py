@@ -33,8 +33,8 @@ __all__ = ["BuiltKernel", "built_kernel", "ensure_kernel"]
 
 FORMAT = 1  # raise it when the build itself changes, so that old entries are not used
 
-# Settings that would differ from build to build and host to host. rustc and pahole are not used,
-# but the configuration records their versions.
+# Settings that would differ from build to build and host to host. rustc is not used, and pahole
+# only for BTF, but the configuration records their versions.
 SETTINGS: Mapping[str, str] = {
     "KBUILD_BUILD_TIMESTAMP": "Sun Nov 17 22:15:08 UTC 2024",  # Linux 6.12's release
     "KBUILD_BUILD_USER": "numalab",
@@ -54,6 +54,9 @@ SETTINGS: Mapping[str, str] = {
 # A `make` above this process must not pass its flags on.
 ENVIRONMENT = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "LC_ALL": "C", "TZ": "UTC"}
 
+BTF = "CONFIG_DEBUG_INFO_BTF"
+PAHOLE = {"pahole": "dwarves"}  # makes BTF
+
 # Program -> Debian package.
 TOOLS = {"make": "make", "gcc": "gcc", "ld": "binutils", "objcopy": "binutils", "flex": "flex",
          "bison": "bison", "bc": "bc", "lz4": "lz4", "perl": "perl"}  # fmt: skip
@@ -71,11 +74,16 @@ class KernelInputs:
     compiler: str
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """Variables for make."""
+        return {**SETTINGS, "PAHOLE": "pahole"} if _has_btf(self.options) else SETTINGS
+
+    @property
     def config_digest(self) -> str:
         """The digest of tree and configuration without the series: names the build folder."""
         options = [[option.name, option.value] for option in self.options]
         source = self.source.tree_digest
-        return digest_of([FORMAT, source, options, self.compiler, dict(SETTINGS)])
+        return digest_of([FORMAT, source, options, self.compiler, dict(self.settings)])
 
     @property
     def digest(self) -> str:
@@ -94,7 +102,11 @@ def read_inputs(spec: KernelSpec) -> KernelInputs:
     series = tuple(find_series(name) for name in spec.series)
     source = find_source(spec.source)
     options = tuple(option for option in _options(spec) if option.is_for(source.version))
-    return KernelInputs(source, series, options, _compiler())
+    return KernelInputs(source, series, options, _compiler(has_btf=_has_btf(options)))
+
+
+def _has_btf(options: Sequence[Option]) -> bool:
+    return any(option.name == BTF and option.value == "y" for option in options)
 
 
 def _options(spec: KernelSpec) -> tuple[Option, ...]:
@@ -136,7 +148,7 @@ def _artifact(spec: KernelSpec, jobs: int | None = None) -> Artifact[BuiltKernel
         make=partial(_make_kernel, spec, inputs, jobs),
         read=partial(KERNELS.read, name=spec.name),
         lock=inputs.source.folder / "lock",
-        tools=TOOLS,
+        tools={**TOOLS, **PAHOLE} if _has_btf(inputs.options) else TOOLS,
     )
 
 
@@ -174,8 +186,9 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
     out = _build_dir(tree, inputs)
     with resumable_folder(out):
         config = _configure(inputs, tree, work)
-        _compile(tree, out, jobs or usable_cpus(), work)
+        _compile(_make(tree, out, inputs.settings), out, jobs or usable_cpus(), work)
         symbols = _symbols(out)
+        btf = _btf(out) if _has_btf(inputs.options) else None
     seconds = work.seconds
     first_name, first_seconds = _first_build(out, spec.name, seconds)
     bzimage = out / "arch/x86/boot/bzImage"
@@ -192,6 +205,7 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
         compiler=inputs.compiler,
         bzimage_sha256=hash_file(bzimage),
         symbols=symbols,
+        btf=btf,
         first_name=first_name,
         first_seconds=first_seconds,
     )
@@ -219,9 +233,10 @@ def opened_build(spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
     out = _build_dir(tree, inputs)
     with resumable_folder(out):
         _configure(inputs, tree, work)
+        make = _make(tree, out, inputs.settings)
         if not (out / "vmlinux").exists():
-            _compile(tree, out, usable_cpus(), work)
-        make = [*_make(tree, out), f"-j{usable_cpus()}"]
+            _compile(make, out, usable_cpus(), work)
+        make.append(f"-j{usable_cpus()}")
         yield BuildFolder(tree, out, lambda targets: work.step([*make, *targets], env=ENVIRONMENT))
 
 
@@ -237,7 +252,7 @@ def _configure(inputs: KernelInputs, tree: Path, work: Work) -> Path:
     out.mkdir(exist_ok=True)
 
     def make(words: list[str]) -> None:
-        work.step([*_make(tree, out), *words], env=ENVIRONMENT)
+        work.step([*_make(tree, out, inputs.settings), *words], env=ENVIRONMENT)
 
     return request_config(tree, out, inputs.options, inputs.source.version, make)
 
@@ -257,7 +272,7 @@ def _first_build(out: Path, name: str, seconds: float) -> tuple[str, float]:
     return first
 
 
-def _compile(tree: Path, out: Path, jobs: int, work: Work) -> None:
+def _compile(make: Sequence[str], out: Path, jobs: int, work: Work) -> None:
     """Run make; progress is known in a new build only, where each line counts."""
     variant = (out / "vmlinux").exists()
     done = 0
@@ -268,28 +283,37 @@ def _compile(tree: Path, out: Path, jobs: int, work: Work) -> None:
             done += 1
             work.tell(target[1], None if variant else min(done / STEPS, 0.99))
 
-    work.step([*_make(tree, out), f"-j{jobs}", "bzImage"], env=ENVIRONMENT, on_line=count)
+    work.step([*make, f"-j{jobs}", "bzImage"], env=ENVIRONMENT, on_line=count)
 
 
 def _symbols(out: Path) -> Path:
     """Write the symbols of vmlinux for a debugger: 2 MB of 22. It reads code from the guest."""
     symbols = out / "numalab.symbols"
-    # .notes would keep its offset in the file, after 12 MB of zeros.
-    words = ["--only-keep-debug", "--remove-section=.notes", str(out / "vmlinux"), str(symbols)]
-    run(["objcopy", *words])
+    # .notes would keep its offset in the file, after 12 MB of zeros; a kernel with BTF has 120 MB
+    # of debug information.
+    unwanted = ["--remove-section=.notes", "--remove-section=.debug_*"]
+    run(["objcopy", "--only-keep-debug", *unwanted, str(out / "vmlinux"), str(symbols)])
     return symbols
 
 
-def _make(tree: Path, out: Path) -> list[str]:
-    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+def _btf(out: Path) -> Path:
+    """Write the types of vmlinux, which a guest has in /sys/kernel/btf/vmlinux."""
+    types = out / "numalab.btf"
+    run(["objcopy", "--only-section=.BTF", "--strip-all", out / "vmlinux", types])
+    return types
+
+
+def _make(tree: Path, out: Path, settings: Mapping[str, str]) -> list[str]:
+    words = [f"{key}={value}" for key, value in settings.items()]
     if shutil.which("ccache"):
-        settings.append("CC=ccache gcc")
-    return ["make", "-C", str(tree), f"O={out}", *settings]
+        words.append("CC=ccache gcc")
+    return ["make", "-C", str(tree), f"O={out}", *words]
 
 
-def _compiler() -> str:
+def _compiler(*, has_btf: bool) -> str:
     """Name compiler and linker: another version may make other bytes from the same source."""
-    return "; ".join(version_line(program, TOOLS[program]) for program in ("gcc", "ld"))
+    programs = {program: TOOLS[program] for program in ("gcc", "ld")} | (PAHOLE if has_btf else {})
+    return "; ".join(version_line(program, package) for program, package in programs.items())
 
 
 def _check_path(folder: Path) -> None:

@@ -102,6 +102,25 @@ def test_the_digest_depends_on_every_input(
     assert is_new()
 
 
+def test_only_a_kernel_with_btf_uses_pahole(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs: list[str] = []
+
+    def version(program: str, package: str) -> str:
+        programs.append(program)
+        return f"{program} of {package}"
+
+    monkeypatch.setattr(build, "version_line", version)
+    spec = find_kernel("plain")
+    plain = read_inputs(spec)
+    assert (plain.settings["PAHOLE"], programs) == ("false", ["gcc", "ld"])
+    fragment = project / "kernel-configs/guest.config"
+    fragment.write_text(fragment.read_text() + f"\n# Types.\n{build.BTF}=y\n")
+    with_btf = read_inputs(spec)
+    assert with_btf.settings["PAHOLE"] == "pahole"
+    assert "pahole of dwarves" in with_btf.compiler
+    assert with_btf.config_digest != plain.config_digest
+
+
 def test_a_damaged_entry_is_built_again(project: Path) -> None:
     built = ensure_kernel(find_kernel("plain"))
     whole = built.bzimage.read_bytes()

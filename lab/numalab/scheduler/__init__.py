@@ -1,0 +1,1 @@
+"""Schedulers that are BPF programs (sched_ext): description, build, and their part of a guest."""
