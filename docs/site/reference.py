@@ -30,7 +30,6 @@ from numalab.host.read import HostFile
 from numalab.hunt.property import OF_BOOT
 from numalab.image.recipe import RecipeTable, list_recipes, load_recipe
 from numalab.kernel.kernel_specs import KernelsFile
-from numalab.places import list_inputs
 from numalab.report.formats.json import report_schema
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
@@ -216,19 +215,6 @@ def shapes(_: str) -> str:
     return "\n".join(lines)
 
 
-def workloads(_: str) -> str:
-    """Render the workloads in `workloads/`, a line each."""
-    return _summaries("workloads", "*/workload.toml", lambda path: path.parent.name)
-
-
-def _summaries(folder: str, pattern: str, name: Callable[[Path], str]) -> str:
-    lines = []
-    for path in list_inputs(folder, pattern).values():
-        (summary,) = re.findall(r'^summary = "(.*)"$', path.read_text("utf-8"), re.MULTILINE)[:1]
-        lines.append(_item(f"`{name(path)}`: {summary}"))
-    return "\n".join(lines)
-
-
 def images(_: str) -> str:
     """Render the image recipes, a line each."""
     return "\n".join(
@@ -338,7 +324,6 @@ BLOCKS: dict[str, Callable[[str], str]] = {
         commands,
         keys,
         shapes,
-        workloads,
         images,
         measures,
         properties,

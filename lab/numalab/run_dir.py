@@ -91,6 +91,10 @@ class RunDir:
     """The samples of sources of plug-ins."""
     absent_events = FileIn("out/absent-events")
     """The optional events that the kernel lacks."""
+    scheduler = FileIn("out/scheduler.txt")
+    """How the scheduler (sched_ext) of the run began and ended: `key value` lines."""
+    scheduler_log = FileIn("out/scheduler.log")
+    """The end of the scheduler's output."""
     trace_stats = FileIn("out/trace-stats.txt")
     """Entries, overruns and drops of each CPU's ring buffer."""
     trace_memory = FileIn("trace-memory.bin")

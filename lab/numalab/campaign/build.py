@@ -1,7 +1,7 @@
 """Builds what runs need before the first of them starts, and chooses their mode."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from numalab.emulator.emulator_artifact import ensure_emulator
@@ -19,6 +19,8 @@ from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import check_countable
 from numalab.reach.prepare import ReachPlan, plan_reach
 from numalab.results.layout import Results
+from numalab.scheduler.in_guest import SchedulerInGuest, scheduler_in_guest
+from numalab.scheduler.scheduler_artifact import ensure_scheduler
 from numalab.workload.workload import BoundWorkload
 from numalab.workload.workload_files import build_workload
 
@@ -28,11 +30,15 @@ if TYPE_CHECKING:  # it imports the measures and their tables, which `boot` does
 
 @dataclass(frozen=True)
 class Builds:
-    """Kernels by name, the image, and the files of each workload by its name, all built."""
+    """Kernels by name, the image, and the files of each workload by its name, all built.
+
+    `schedulers` are those of variants by the variant's name.
+    """
 
     kernels: Mapping[str, BuiltKernel]
     image: BuiltImage
     files: Mapping[str, Mapping[str, bytes]]
+    schedulers: Mapping[str, SchedulerInGuest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ def build_study(
     raise.
     """
     builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+    builds = replace(builds, schedulers=_build_schedulers(plan, builds, on_progress))
     choice = choose_plan_mode(plan, mode, builds, connection, on_progress)
     counted = None
     if reach is not None:
@@ -96,6 +103,19 @@ def build(
         for spec in kernels
     }
     return Builds(built, image, files)
+
+
+def _build_schedulers(
+    plan: "Plan", builds: Builds, on_progress: Progress | None
+) -> dict[str, SchedulerInGuest]:
+    """Build the scheduler of each variant that has one, for the variant's kernel."""
+    schedulers = {}
+    for variant, spec in plan.schedulers.items():
+        kernel = plan.study.variants[variant].kernel
+        progress = _titled(f"scheduler {spec.name}", on_progress)
+        built = ensure_scheduler(spec, plan.kernels[kernel], builds.kernels[kernel], progress)
+        schedulers[variant] = scheduler_in_guest(built)
+    return schedulers
 
 
 def choose_plan_mode(

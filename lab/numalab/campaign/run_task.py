@@ -34,6 +34,7 @@ from numalab.results.manifest import (
 )
 from numalab.results.run_files import RunFiles
 from numalab.results.stored import UNFINISHED
+from numalab.scheduler.in_guest import explain_end, parse_record
 from numalab.study.guest import guest_of
 from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
@@ -49,8 +50,11 @@ _FULL = 1 << 20  # free bytes below which a disk counts as full
 
 def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
     """Boot the guest of a task and run its workload."""
+    argv, files = task.workload.argv, task.files
+    if task.scheduler is not None:
+        argv, files = task.scheduler.around(argv), {**files, **task.scheduler.files}
     job = Job(
-        argv=task.workload.argv,
+        argv=argv,
         tunables={path: str(value) for path, value in task.inputs.tunables.items()},
         events=render_events(task.capture),
         clock=task.capture.clock,
@@ -58,7 +62,7 @@ def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
         sample_ms=task.capture.sample_ms,
         sampled=task.capture.sampled,
         numastat=task.capture.numastat,
-        files=task.files,
+        files=files,
         # For a kernel that cannot keep its trace in reserved memory: as much of its own memory.
         buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
     )
@@ -119,6 +123,7 @@ def _attempt(task: Task, on_phase: OnPhase, boot: Boot) -> None:
     try:
         outcome = boot_when_free(task, machine, on_phase, boot)
         record = describe_outcome(record, outcome)
+        record = _require_scheduler(task, files, record)
         _require_success(task, files, outcome.status)
         on_phase("measuring")
         record = measure(task, files, record, reserved_mib=machine.trace_memory_mib)
@@ -208,6 +213,22 @@ def boot_when_free(
                 raise
             on_phase(f"waiting, {str(busy).splitlines()[0]}")
             time.sleep(pause)
+
+
+def _require_scheduler(task: Task, files: RunFiles, record: Manifest) -> Manifest:
+    """Return the manifest with the scheduler that the guest had until its command ended.
+
+    Raises WorkloadFailed with the scheduler's messages if it was not enabled for all that time.
+    """
+    if task.scheduler is None or record.scheduler is None:
+        return record
+    ended = parse_record(files.scheduler)
+    name = task.scheduler.scheduler.spec.name
+    if why := explain_end(name, ended, files.scheduler_log, files.dmesg):
+        raise WorkloadFailed(why)
+    partial = f"{name} schedules only tasks of SCHED_EXT (SCX_OPS_SWITCH_PARTIAL)"
+    notes = (*record.notes, *([partial] if ended.partial else []))
+    return record.but(scheduler_ops=ended.ops, notes=notes)
 
 
 def _require_success(task: Task, files: RunFiles, status: int) -> None:

@@ -20,10 +20,12 @@ from numalab.results.manifest import (
     ImageFacts,
     KernelFacts,
     Manifest,
+    SchedulerFacts,
     WorkloadFacts,
 )
 from numalab.results.plan import Cell, PlannedRun
 from numalab.run_dir import RunDir
+from numalab.scheduler.in_guest import SchedulerInGuest
 from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study
 from numalab.study.plan import Plan
@@ -55,6 +57,7 @@ class Task:
     setting: Setting
     results: Results
     inputs: Manifest
+    scheduler: SchedulerInGuest | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -142,6 +145,7 @@ def make_tasks(study: BuiltStudy) -> tuple[Task, ...]:
                 setting=study.setting,
                 results=study.results,
                 inputs=shared[group],
+                scheduler=builds.schedulers.get(run.variant),
             )
         )
     return tuple(tasks)
@@ -153,7 +157,7 @@ def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice)
     kernel = builds.kernels[plan.study.variants[run.variant].kernel]
     emulator, image = choice.emulator, builds.image
     files = sorted(builds.files[workload.name].items())
-    return Manifest(
+    manifest = Manifest(
         run=run.id,
         study=plan.name,
         digest=plan.digest,
@@ -186,6 +190,21 @@ def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice)
             allowed_cpus=workload.allowed_cpus,
         ),
         image=ImageFacts(name=image.name, digest=image.digest, packages=image.packages),
+    )
+    scheduler = builds.schedulers.get(run.variant)
+    return manifest.but(scheduler=describe_scheduler(scheduler)) if scheduler else manifest
+
+
+def describe_scheduler(scheduler: SchedulerInGuest) -> SchedulerFacts:
+    """Return what went into a scheduler: its program, its libraries and its arguments."""
+    files = sorted(scheduler.files.items())
+    spec = scheduler.scheduler.spec
+    return SchedulerFacts(
+        name=spec.name,
+        origin=spec.origin,
+        version=spec.version,
+        arguments=spec.arguments,
+        files={name: hashlib.sha256(data).hexdigest() for name, data in files},
     )
 
 

@@ -30,6 +30,7 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "kernel configuration": lambda run: run.kernel.config_hash,
     "compiler": lambda run: run.kernel.compiler,
     "bzImage": lambda run: run.kernel.bzimage_sha256,
+    "scheduler": lambda run: run.scheduler,
     "image": lambda run: run.image.digest,
     "topology": lambda run: run.machine,
     "command": lambda run: run.workload.argv,

@@ -58,7 +58,10 @@ class CellWorkload:
 
 @dataclass(frozen=True)
 class VariantInfo:
-    """One variant: usually a kernel. The first variant of a report is the baseline."""
+    """One variant: usually a kernel. The first variant of a report is the baseline.
+
+    `scheduler` is a sched_ext scheduler with its version and arguments, "" for EEVDF.
+    """
 
     name: str
     kernel: str
@@ -68,11 +71,12 @@ class VariantInfo:
     series: tuple[str, ...] = ()
     compiler: str = ""
     summary: str = ""
+    scheduler: str = ""
 
     @property
     def build(self) -> str:
-        """The release and the patch series."""
-        return " + ".join([self.release, *self.series])
+        """The release, the patch series and the scheduler."""
+        return " + ".join(filter(None, [self.release, *self.series, self.scheduler]))
 
 
 @dataclass(frozen=True)

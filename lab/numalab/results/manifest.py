@@ -15,7 +15,7 @@ from numalab.results.stored import FORMAT, Count, Integer, PlainName, Seconds, S
 from numalab.source.series import SeriesInfo
 
 # Runs that differ in one of these cannot stand beside each other as repetitions.
-IDENTITY = ("kernel", "image", "mode", "workload", "machine", "tunables")
+IDENTITY = ("kernel", "scheduler", "image", "mode", "workload", "machine", "tunables")
 UNKNOWN = "unknown"
 
 
@@ -95,6 +95,22 @@ class ImageFacts(Stored):
     packages: tuple[str, ...]
 
 
+class SchedulerFacts(Stored):
+    """A sched_ext scheduler: its origin (kernel, crate, source or program), and the SHA-256 of its
+    program and libraries by their names in the guest."""
+
+    name: str
+    origin: str
+    version: str
+    arguments: tuple[str, ...]
+    files: dict[str, str]
+
+    @property
+    def title(self) -> str:
+        """The name, the version and the arguments."""
+        return " ".join(filter(None, [self.name, self.version, *self.arguments]))
+
+
 class WorkloadFacts(Stored):
     """The use of a workload: its command, the SHA-256 of its files, its parameters as resolved, the
     names of its tasks, and the CPUs that they were allowed on."""
@@ -152,7 +168,8 @@ class RecordingFacts(Stored):
 class Manifest(Stored):
     """A run. A key that is None or empty was not known when the run ended.
 
-    `machine` is the topology as a table. `cause` is why a guest was lost.
+    `machine` is the topology as a table. `scheduler_ops` is the scheduler's name in
+    /sys/kernel/sched_ext/root/ops. `cause` is why a guest was lost.
     """
 
     format: Literal[5] = FORMAT
@@ -176,6 +193,8 @@ class Manifest(Stored):
     quantum_ns: Count | None = None
     memory: MemoryFacts | None = None
     emulator: EmulatorFacts | None = None
+    scheduler: SchedulerFacts | None = None
+    scheduler_ops: Annotated[str, Field(max_length=200)] = ""
     exit_status: Integer | None = None
     guest_seconds: Seconds | None = None
     wall_seconds: dict[str, Seconds] = Field(default_factory=dict)

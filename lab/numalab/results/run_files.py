@@ -60,6 +60,16 @@ class RunFiles:
         return read_guest_view(self.directory)
 
     @property
+    def scheduler(self) -> str:
+        """How the scheduler began and ended; empty if the guest left no record."""
+        return guest_text_if_any(self.directory.scheduler)
+
+    @property
+    def scheduler_log(self) -> str:
+        """The end of what the scheduler printed; empty for none."""
+        return guest_text_if_any(self.directory.scheduler_log)
+
+    @property
     def printed(self) -> str:
         """The errors that the command printed, else its output."""
         return guest_text_if_any(self.directory.stderr) or guest_text_if_any(self.directory.stdout)

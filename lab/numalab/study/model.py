@@ -40,6 +40,18 @@ class Variant(Document):
     """A name from `numalab kernel list`, or the path of a built kernel."""
     tunables: dict[str, str | int] = Field(default_factory=dict)
     """Files below /proc/sys or /sys, and the value written to each before the command."""
+    # Not stored when unset: the digest of older results stays the same.
+    scheduler: NameOrPath | None = Field(default=None, exclude_if=lambda name: name is None)
+    """A sched_ext scheduler: a name from `numalab scheduler list`, CRATE@VERSION, or the path of a
+    program or NAME.bpf.c, relative to the study. By default, tasks have EEVDF."""
+    scheduler_arguments: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
+    """Arguments of the scheduler's program."""
+
+    @model_validator(mode="after")
+    def _arguments_of_a_scheduler(self) -> "Variant":
+        if self.scheduler_arguments and self.scheduler is None:
+            raise ValueError("scheduler_arguments: needs `scheduler`")
+        return self
 
 
 class WorkloadUse(Document):

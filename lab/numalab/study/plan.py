@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
 from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
+from numalab.scheduler.scheduler_spec import NAMES, SchedulerSpec
 from numalab.study.guest import changed, check_guests
 from numalab.study.model import Study, WorkloadUse, load_study, study_digest, study_table
+from numalab.study.schedulers import find_schedulers
 from numalab.topology.file_rules import build_topology
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology
@@ -35,8 +37,9 @@ LONGEST_ID = 80  # a run's id is also its guest's name (numalab.machine.model)
 class Plan:
     """The runs of a study in their order, and all inputs of these runs.
 
-    `workloads` holds the workload of each cell, fitted to its topology. `preset` is the requested
-    preset, or empty. `remarks` describe a selection of runs that the file does not define.
+    `workloads` holds the workload of each cell, fitted to its topology; `schedulers` that of each
+    variant which has one. `preset` is the requested preset, or empty. `remarks` describe a
+    selection of runs that the file does not define.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     digest: str
     remarks: tuple[Remark, ...] = ()
+    schedulers: Mapping[str, SchedulerSpec] = field(default_factory=dict)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -77,12 +81,14 @@ def select(plan: Plan, runs: Iterable[PlannedRun], *remarks: Remark) -> Plan:
     """
     chosen = tuple(runs)
     cells = {run.cell for run in chosen}
-    kernels = {plan.study.variants[run.variant].kernel for run in chosen}
+    variants = {run.variant for run in chosen}
+    kernels = {plan.study.variants[variant].kernel for variant in variants}
     return replace(
         plan,
         runs=chosen,
         workloads={cell: bound for cell, bound in plan.workloads.items() if cell in cells},
         kernels={name: spec for name, spec in plan.kernels.items() if name in kernels},
+        schedulers={name: spec for name, spec in plan.schedulers.items() if name in variants},
         remarks=(*plan.remarks, *remarks),
     )
 
@@ -147,6 +153,7 @@ def make_plan(
         runs=runs,
         digest=study_digest(study_table(study)),
         remarks=remarks,
+        schedulers=find_schedulers(study, {run.variant for run in runs}, path),
     )
 
 
@@ -158,6 +165,8 @@ def require_lab_names(study: Study, path: Path) -> None:
     """
     for name, variant in study.variants.items():
         named_kernel(variant.kernel, path, f"variants.{name}.kernel")
+        if variant.scheduler is not None:
+            require_in_lab(variant.scheduler, NAMES, path, f"variants.{name}.scheduler")
     machines = (*study.machines, *list_topologies())
     require_in_lab(study.image, list_recipes(), path, "image")
     for place, name in enumerate(study.topologies):

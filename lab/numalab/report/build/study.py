@@ -221,7 +221,8 @@ def _samples(
 
 
 def _variant(name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
-    kernel = of_variant(runs, name)[0].manifest.kernel
+    manifest = of_variant(runs, name)[0].manifest
+    kernel, scheduler = manifest.kernel, manifest.scheduler
     return document.VariantInfo(
         name=name,
         kernel=kernel.name,
@@ -230,6 +231,7 @@ def _variant(name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
         source_version=kernel.source_version,
         series=tuple(f"{s.name} ({_patches(s.patches)})" for s in kernel.series),
         compiler=kernel.compiler,
+        scheduler=scheduler.title if scheduler else "",
     )
 
 

@@ -75,7 +75,7 @@ def _suite(
 
 
 def _properties(report: CellReport) -> list[tuple[str, str]]:
-    kernels = [(f"kernel.{v.name}", " + ".join([v.release, *v.series])) for v in report.variants]
+    kernels = [(f"kernel.{v.name}", v.build) for v in report.variants]
     return [
         ("question", report.question),
         ("topology", report.topology.name),

@@ -154,7 +154,7 @@ def _facts(report: CellReport) -> list[str]:
     runs = f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"
     rows = [("machine", formatting.machine_line(report)), ("mode", report.mode.title)]
     for variant in report.variants:
-        kernel = " + ".join([variant.release, *variant.series])
+        kernel = variant.build
         rows.append((variant.name, kernel))
     rows += [("workload", report.workload.command), ("runs", runs)]
     return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])

@@ -1,0 +1,134 @@
+"""A scheduler in a guest: the files that it needs, the command around the load, and its record.
+
+images/guest knows nothing of schedulers: all of it goes to the guest on the job disk.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files as package_files
+
+from numalab.scheduler.scheduler_artifact import BuiltScheduler
+from numalab.workload.host_program import guest_command
+
+START_SECONDS = 60  # of guest time until the scheduler is enabled
+
+_FOLDER = "scheduler"
+_RUN = f"{_FOLDER}/run-scheduler.sh"
+_START = f"{_FOLDER}/start"
+_IN_GUEST = "/job/files"
+_LINE = re.compile(r"([a-z_]{1,20})(?: ([ -~]{0,200}))?")
+_MOST_LINES = 100
+# scx_exit_reason() and scx_ops_disable_workfn() in kernel/sched/ext.c, Linux 6.12.
+_OF_KERNEL = re.compile(r"sched_ext: .*")
+_EXIT = re.compile(r"^EXIT: (.{1,400})$", re.MULTILINE)
+_DUMP = re.compile(r"^DEBUG DUMP$(.*?)^={20,}\s*^EXIT: ", re.MULTILINE | re.DOTALL)
+_MOST_QUOTED = 12
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class SchedulerInGuest:
+    """The part of a job that starts a scheduler and runs the command under it."""
+
+    scheduler: BuiltScheduler
+    words: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+    def around(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the words that run a command under the scheduler."""
+        return (*self.words, *argv)
+
+
+@dataclass(frozen=True)
+class SchedulerRecord:
+    """How a scheduler began and ended in a guest, by run-scheduler.sh; "" is unknown."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> str:
+        """The name of the scheduler in root/ops."""
+        return self.values.get("ops", "")
+
+    @property
+    def began(self) -> bool:
+        """Whether the kernel enabled the scheduler."""
+        return "enabled" in self.values
+
+    @property
+    def partial(self) -> bool:
+        """Whether only tasks of SCHED_EXT have the scheduler (SCX_OPS_SWITCH_PARTIAL)."""
+        return self.values.get("switch_all") == "0"
+
+    @property
+    def restarts(self) -> int:
+        """How often it was enabled again while the command ran."""
+        first, last = (self.values.get(key, "") for key in ("seq", "end_seq"))
+        return int(last) - int(first) if first.isdecimal() and last.isdecimal() else 0
+
+
+def scheduler_in_guest(scheduler: BuiltScheduler) -> SchedulerInGuest:
+    """Return the job's part for a scheduler: its program with its libraries, and the script.
+
+    Raises UserError for a program that cannot run in a guest.
+    """
+    command = guest_command([str(scheduler.program), *scheduler.spec.arguments], lambda _: False)
+    script = package_files("numalab.scheduler").joinpath("run-scheduler.sh").read_bytes()
+    start = f"echo $$ >/run/scheduler.pid\nexec {shlex.join(command.argv)}\n"
+    files = {**command.files, _RUN: script, _START: start.encode()}
+    words = ("sh", f"{_IN_GUEST}/{_RUN}", str(START_SECONDS))
+    return SchedulerInGuest(scheduler, words, files)
+
+
+def parse_record(text: str) -> SchedulerRecord:
+    """Parse what run-scheduler.sh writes; the guest is not trusted, so other lines are ignored."""
+    lines = (_LINE.fullmatch(line.rstrip()) for line in text.splitlines()[:_MOST_LINES])
+    return SchedulerRecord({line[1]: line[2] or "" for line in lines if line})
+
+
+def explain_end(name: str, record: SchedulerRecord, log: str, kernel_log: str) -> str:
+    """Return why a run under a scheduler does not count, "" for a run that was under it to its end.
+
+    `log` is what the scheduler printed. The text has the scheduler's and the kernel's messages, and
+    the beginning of the dump.
+    """
+    values = record.values
+    if not values:
+        return f"the guest left no record of the scheduler {name}"
+    if "absent" in values:
+        return f"the guest's kernel has no sched_ext, which {name} needs"
+    reason = ""
+    if not record.began:
+        reason = f"did not start within {START_SECONDS} s: the kernel's state is"
+        reason = f"{name} {reason} {values.get('state') or 'unknown'}"
+        if "exit_status" in values:
+            reason = f"{name} did not start and exited with status {values['exit_status']}"
+    elif values.get("end_state") != "enabled":
+        reason = f"{name} was disabled while the command ran; tasks fell back to EEVDF"
+    elif values.get("end_ops") != record.ops:
+        reason = f"{values.get('end_ops')} took the place of {record.ops} while the command ran"
+    elif record.restarts:
+        reason = f"{name} was disabled and enabled again ({record.restarts} times)"
+    if not reason:
+        return ""
+    exits = [f"EXIT: {text}" for text in _EXIT.findall(log)]
+    kernel = _OF_KERNEL.findall(kernel_log)
+    tail = [] if exits else _verifier(log)
+    return "\n  | ".join([reason, *map(_shown, [*exits, *kernel[-6:], *tail, *_dump(log)])])
+
+
+def _verifier(log: str) -> list[str]:
+    """Return the last lines of what a scheduler printed before it failed to load."""
+    return [line for line in log.splitlines() if line.strip()][-_MOST_QUOTED:]
+
+
+def _dump(log: str) -> list[str]:
+    match = _DUMP.search(log)
+    lines = match[1].splitlines() if match else []
+    return [line for line in lines if line.strip() and not line.startswith("====")][:_MOST_QUOTED]
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text[:_LONGEST])
