@@ -51,6 +51,7 @@ COMMANDS = {
     "emulator": ("inputs", "List, show and build emulators."),
     "image": ("inputs", "List, show and build root file systems."),
     "workload": ("inputs", "List and show workloads."),
+    "scheduler": ("inputs", "List, build and check schedulers (sched_ext)."),
     "cache": ("inputs", "List and prune the cache."),
 }
 # `import` is a keyword, and no module has a dash in its name.

@@ -1,0 +1,40 @@
+"""`numalab scheduler`: lists, and a table of checks with an exit code."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from numalab.cli.inputs import scheduler
+from numalab.errors import UserError
+from numalab.programs.check_scheduler import SchedulerCheck
+
+
+def test_the_list_has_tools_of_the_kernel_and_crates() -> None:
+    done = CliRunner().invoke(scheduler.app, ["list", "--json"])
+    origins = {row["name"]: row["origin"] for row in json.loads(done.stdout)}
+    assert (origins["scx_simple"], origins["scx_rusty"]) == ("kernel", "crate")
+
+
+def test_an_unknown_scheduler_is_refused() -> None:
+    done = CliRunner().invoke(scheduler.app, ["check", "scx_simpel"])
+    assert isinstance(done.exception, UserError)
+    assert "did you mean scx_simple" in str(done.exception)
+
+
+def test_a_check_that_fails_has_its_messages_and_exit_code_9(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check_scheduler(_spec: object, *_: object, **__: Any) -> Iterator[SchedulerCheck]:
+        yield SchedulerCheck("ring-2", "debian-6.12-sched-ext", "simple", "", 3.0)
+        yield SchedulerCheck("ring-4", "debian-6.12-sched-ext", "", "did not start\n  | libbpf: no")
+
+    monkeypatch.setattr(scheduler, "check_scheduler", check_scheduler)
+    done = CliRunner().invoke(scheduler.app, ["check", "scx_simple"])
+    assert done.exit_code == 9
+    assert "loaded and scheduled the load" in done.stdout
+    assert "ring-4: did not start\n  | libbpf: no" in done.stdout
+    done = CliRunner().invoke(scheduler.app, ["check", "scx_simple", "--json"])
+    assert [row["ok"] for row in json.loads(done.stdout)] == [True, False]
