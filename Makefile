@@ -25,7 +25,7 @@ LATER_GUESTS := tests/guest/test_topologies.py tests/guest/test_matrix.py
 TEST_BED := tests/testbed
 SHORT_BED := tests/testbed/test_pinned_guest.py
 
-.PHONY: help setup demo check test test-kvm test-bed fuzz bench bench-short bench-suite site sbom audit clean
+.PHONY: help setup demo check test test-kvm test-bed test-schedulers fuzz bench bench-short bench-suite site sbom audit clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -85,6 +85,10 @@ test-kvm: setup ## Mode kvm, in a virtual NUMA host with a working KVM (TCG emul
 
 test-bed: TEST_BED := $(SHORT_BED)
 test-bed: test-kvm ## The same, one pinned guest only and how it lies by /proc (`make test` has it too)
+
+test-schedulers: setup ## Schedulers (sched_ext) in guests; builds their kernel: 13 min of CPU, clang-19 and dwarves
+	@$(BIN)/numalab image build base >/dev/null
+	@$(BIN)/pytest tests/schedulers
 
 fuzz: setup ## Hostile input of every kind, by its seed; TIME=10m, SEED=, CASES=, ONLY=, JOBS=
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ONLY) $(if $(TIME),--time $(TIME)) \

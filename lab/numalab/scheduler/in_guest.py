@@ -113,10 +113,12 @@ def explain_end(name: str, record: SchedulerRecord, log: str, kernel_log: str) -
         reason = f"{name} was disabled and enabled again ({record.restarts} times)"
     if not reason:
         return ""
-    exits = [f"EXIT: {text}" for text in _EXIT.findall(log)]
+    exits = _EXIT.findall(log)
+    if exits:
+        reason += f": {_shown(exits[-1])}"
     kernel = _OF_KERNEL.findall(kernel_log)
     tail = [] if exits else _verifier(log)
-    return "\n  | ".join([reason, *map(_shown, [*exits, *kernel[-6:], *tail, *_dump(log)])])
+    return "\n  | ".join([reason, *map(_shown, [*kernel[-6:], *tail, *_dump(log)])])
 
 
 def _verifier(log: str) -> list[str]:
@@ -125,9 +127,11 @@ def _verifier(log: str) -> list[str]:
 
 
 def _dump(log: str) -> list[str]:
+    """Return the beginning of a dump's list of CPUs, with the tasks that wait for each."""
     match = _DUMP.search(log)
-    lines = match[1].splitlines() if match else []
-    return [line for line in lines if line.strip() and not line.startswith("====")][:_MOST_QUOTED]
+    _, states, text = match[1].partition("CPU states") if match else ("", "", "")
+    lines = [line for line in text.splitlines() if line.strip(" -=")]
+    return [states, *lines[:_MOST_QUOTED]] if states else []
 
 
 def _shown(text: str) -> str:

@@ -71,8 +71,10 @@ def test_a_scheduler_that_scheduled_to_the_end_needs_no_explanation() -> None:
 def test_a_stall_is_reported_with_the_messages_and_the_dump() -> None:
     why = explain_end("scx_stall", changed(end_state="disabled", end_ops=""), STALL_LOG, DMESG)
     first, *rest = why.splitlines()
-    assert first == "scx_stall was disabled while the command ran; tasks fell back to EEVDF"
-    assert "  | EXIT: runnable task stall (hog[120] failed to run for 30.208s)" in rest
+    assert first == (
+        "scx_stall was disabled while the command ran; tasks fell back to EEVDF:"
+        " runnable task stall (hog[120] failed to run for 30.208s)"
+    )
     assert '  | sched_ext: BPF scheduler "stall" disabled (runnable task stall)' in rest
     assert "  | CPU 0   : nr_run=3 flags=0x1 cpu_rel=0 ops_qseq=125 pnt_seq=299" in rest
 
