@@ -22,6 +22,7 @@ from numalab.scheduler.in_guest import (
 )
 from numalab.scheduler.scheduler_artifact import ensure_scheduler
 from numalab.scheduler.scheduler_spec import SchedulerSpec
+from numalab.scheduler.topology_view import parse_view, predicted_view, view_differences
 from numalab.topology.topology import Topology
 
 _TASKS_FOR_CPU = 2
@@ -47,14 +48,16 @@ class SchedulerCheck:
     """How a scheduler did with one kernel on one machine.
 
     `ops` is its name in the kernel, "" if it was not enabled. `reason` is why it failed, with the
-    messages of scheduler and kernel, "" if it scheduled the load to its end. `guest_seconds` is the
-    guest's time at the end.
+    messages of scheduler and kernel, "" if it scheduled the load to its end. `differences` are
+    those of the machine as it printed it from the prediction, None if it printed none.
+    `guest_seconds` is the guest's time at the end.
     """
 
     topology: str
     kernel: str
     ops: str = ""
     reason: str = ""
+    differences: tuple[str, ...] | None = None
     guest_seconds: float = 0.0
 
     @property
@@ -120,7 +123,15 @@ def _checked(
         if not reason and booted.outcome.status:
             reason = f"the load exited with status {booted.outcome.status}"
         seconds = booted.outcome.guest_seconds
-        return replace(check, ops=record.ops, reason=reason, guest_seconds=seconds)
+        view = parse_view(files.scheduler_log)
+        differences = None if view is None else view_differences(predicted_view(topology), view)
+        return replace(
+            check,
+            ops=record.ops,
+            reason=reason,
+            differences=differences,
+            guest_seconds=seconds,
+        )
 
 
 def _with_messages(scheduler: SchedulerInGuest, directory: RunDir, reason: str) -> str:

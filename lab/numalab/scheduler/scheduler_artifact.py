@@ -1,8 +1,9 @@
 """Builds a scheduler: from sources with a kernel's toolkit, or from crates.io with cargo."""
 
+import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,8 @@ from numalab.scheduler.scheduler_spec import SOURCE_ENDING, SchedulerOrigin, Sch
 from numalab.scheduler.toolkit_artifact import Toolkit, check_kernel, ensure_toolkit
 
 FORMAT = 1  # raise it when the build changes
-_MOST_BYTES = 8 << 20  # of the sources in a user's folder
+# Of the sources in a user's folder.
+_MOST_BYTES, _MOST_HEADERS, _DEEPEST = 32 << 20, 1000, 3
 _SKELETON = re.compile(r'^#include "([A-Za-z_]\w{0,63})\.bpf\.skel\.h"', re.MULTILINE)
 _INCLUDES = re.compile(r"search starts here:\n(.*)End of search list", re.DOTALL)
 
@@ -71,9 +73,7 @@ def ensure_scheduler(
         case SchedulerOrigin.SOURCE:
             assert spec.path is not None
             toolkit = ensure_toolkit(kernel, built, on_progress)
-            folder = spec.path.parent
-            sources = [spec.path, folder / f"{spec.name}.c", *sorted(folder.glob("*.h"))]
-            program = _from_sources(spec.name, sources, toolkit, on_progress)
+            program = _from_sources(spec.name, _user_sources(spec.path), toolkit, on_progress)
     return BuiltScheduler(spec, program, hash_file(program))
 
 
@@ -83,21 +83,44 @@ def _kernel_tool(
     if spec.name not in toolkit.schedulers:
         reason = f"tools/sched_ext of {kernel.name} has no {spec.name}"
         raise UserError(reason, key="scheduler", choices=toolkit.schedulers)
-    return _from_sources(spec.name, list(toolkit.sources(spec.name)), toolkit, on_progress)
+    sources = {path.name: path for path in toolkit.sources(spec.name)}
+    return _from_sources(spec.name, sources, toolkit, on_progress)
+
+
+def _user_sources(path: Path) -> dict[str, Path]:
+    """Return the sources of a scheduler of the user by their names below its folder.
+
+    Headers may lie in folders below, such as the `scx` folder of another version. Raises UserError
+    for too many.
+    """
+    folder = path.parent
+    sources = {path.name: path}
+    loader = path.with_name(f"{path.name.removesuffix(SOURCE_ENDING)}.c")
+    sources[loader.name] = loader
+    for where, folders, names in os.walk(folder):
+        below = Path(where).relative_to(folder)
+        deep = len(below.parts) >= _DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
+        headers = sorted(name for name in names if name.endswith(".h"))
+        sources |= {str(below / name): Path(where) / name for name in headers}
+        if len(sources) > _MOST_HEADERS:
+            reason = f"more than {_MOST_HEADERS} headers lie beside it; give it a folder of its own"
+            raise UserError(reason, file=path)
+    if sum(source.stat().st_size for source in sources.values()) > _MOST_BYTES:
+        reason = f"and the headers beside it have more than {_MOST_BYTES >> 20} MiB"
+        raise UserError(reason, file=path)
+    return sources
 
 
 def _from_sources(
-    name: str, sources: Sequence[Path], toolkit: Toolkit, on_progress: Progress
+    name: str, sources: Mapping[str, Path], toolkit: Toolkit, on_progress: Progress
 ) -> Path:
-    if sum(path.stat().st_size for path in sources) > _MOST_BYTES:
-        reason = f"and the headers beside it have more than {_MOST_BYTES >> 20} MiB"
-        raise UserError(reason, file=sources[0])
     for header in HEADERS:
         if not header.is_file():
             raise UserError(f"no such file: {header}; apt-get install {HEADERS[header]}")
     clang = find_clang()
     compilers = [version_line("gcc", "gcc"), version_line(str(clang), PACKAGE)]
-    files = [[path.name, hash_file(path)] for path in sources]
+    files = [[place, hash_file(path)] for place, path in sources.items()]
     digest = digest_of([FORMAT, toolkit.path.name, compilers, files])
     return build(
         Artifact(
@@ -112,13 +135,16 @@ def _from_sources(
     )
 
 
-def _compile(name: str, sources: Sequence[Path], toolkit: Toolkit, clang: Path, work: Work) -> None:
+def _compile(
+    name: str, sources: Mapping[str, Path], toolkit: Toolkit, clang: Path, work: Work
+) -> None:
     """Compile the BPF program and the program that loads it: tools/sched_ext/Makefile, 6.12."""
     work.tell(f"{name}{SOURCE_ENDING}", None)
     folder = work.entry.parent / "made"
     folder.mkdir()
-    for path in sources:
-        shutil.copy(path, folder)
+    for place, path in sources.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / place)
     headers = [word for path in toolkit.include for word in ("-I", str(path))]
 
     def step(*words: str | Path) -> None:

@@ -28,13 +28,18 @@ def test_a_check_that_fails_has_its_messages_and_exit_code_9(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def check_scheduler(_spec: object, *_: object, **__: Any) -> Iterator[SchedulerCheck]:
-        yield SchedulerCheck("ring-2", "debian-6.12-sched-ext", "simple", "", 3.0)
-        yield SchedulerCheck("ring-4", "debian-6.12-sched-ext", "", "did not start\n  | libbpf: no")
+        yield SchedulerCheck(
+            "ring-2", "debian-6.12-sched-ext", "simple", differences=("nodes: [0]",)
+        )
+        yield SchedulerCheck(
+            "ring-4", "debian-6.12-sched-ext", reason="did not start\n  | libbpf: no"
+        )
 
     monkeypatch.setattr(scheduler, "check_scheduler", check_scheduler)
     done = CliRunner().invoke(scheduler.app, ["check", "scx_simple"])
     assert done.exit_code == 9
     assert "loaded and scheduled the load" in done.stdout
+    assert "ring-2: nodes: [0]" in done.stdout
     assert "ring-4: did not start\n  | libbpf: no" in done.stdout
     done = CliRunner().invoke(scheduler.app, ["check", "scx_simple", "--json"])
     assert [row["ok"] for row in json.loads(done.stdout)] == [True, False]

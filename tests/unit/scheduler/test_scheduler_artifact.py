@@ -100,9 +100,20 @@ def test_an_edit_makes_another_program(
 ) -> None:
     spec = mine(tmp_path)
     before = ensure_scheduler(spec, SPEC, kernel)
-    (tmp_path / "scx_mine.h").write_text("/* a header of its own */\n")
+    (tmp_path / "scx").mkdir()
+    (tmp_path / "scx/common.bpf.h").write_text("/* a header of its own */\n")
     after = ensure_scheduler(spec, SPEC, kernel)
     assert before.program != after.program
+
+
+def test_a_folder_with_too_many_headers_is_refused(
+    toolkit: Toolkit, kernel: BuiltKernel, tmp_path: Path
+) -> None:
+    spec = mine(tmp_path)
+    for number in range(1001):
+        (tmp_path / f"{number}.h").touch()
+    with pytest.raises(UserError, match="more than 1000 headers lie beside it"):
+        ensure_scheduler(spec, SPEC, kernel)
 
 
 def test_an_error_of_the_compiler_is_shown(

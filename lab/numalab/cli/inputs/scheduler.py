@@ -83,8 +83,9 @@ def check(
 ) -> None:
     """Load a scheduler into each kernel on each machine, with a short load.
 
-    A row tells whether the verifier accepted it, and whether it scheduled the load to its end. The
-    exit code is 9 if it failed anywhere; the messages of scheduler and kernel go to the end.
+    A row tells whether the verifier accepted it, and whether it scheduled the load to its end. If
+    it prints nodes and caches, as scx_rusty does, they are compared with the prediction. The exit
+    code is 9 if it failed anywhere; the messages of scheduler and kernel go to the end.
     """
     spec = find_scheduler(name, argument or ())
     kernels = [chosen_kernel(text) for text in kernel or [KERNEL]]
@@ -95,16 +96,25 @@ def check(
                 spec, kernels, topologies, mode=mode, connection=connection, on_progress=tell
             )
         )
-    table = Table("kernel", "machine", "loaded", "result", box=None)
+    table = Table("kernel", "machine", "loaded", "topology", "result", box=None)
     for row in checks:
-        table.add_row(row.kernel, row.topology, row.ops or "no", row.verdict)
+        table.add_row(row.kernel, row.topology, row.ops or "no", _view(row), row.verdict)
     emit([_row(row) for row in checks], as_json, table)
     failed = [row for row in checks if not row.ok]
-    if failed and not as_json:
+    if not as_json:
         for reason in dict.fromkeys(row.reason for row in failed):
             where = ", ".join(row.topology for row in failed if row.reason == reason)
             print(f"\n{where}: {reason}")
+        for row in checks:
+            for difference in row.differences or ():
+                print(f"\n{row.topology}: {difference}")
     raise typer.Exit(9 if failed else 0)
+
+
+def _view(row: SchedulerCheck) -> str:
+    if row.differences is None:
+        return "-"
+    return "differs" if row.differences else "as predicted"
 
 
 def _row(row: SchedulerCheck) -> dict[str, Any]:
@@ -114,6 +124,7 @@ def _row(row: SchedulerCheck) -> dict[str, Any]:
         "ok": row.ok,
         "ops": row.ops,
         "reason": row.reason,
+        "differences": row.differences,
         "guest_seconds": row.guest_seconds,
     }
 
