@@ -1,6 +1,6 @@
 """Settings of guests in a study file: memory, speed, placement, kernel parameters."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -22,6 +22,12 @@ HostNumber = Annotated[int, Field(ge=0, lt=MAX_CPUS)]
 KernelWord = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=200)]
 
 
+InstructionNs = Literal[1, 2, 4, 8, 16, 32]
+SlowMotion = Literal[1, 2, 4, 8, 16]
+INSTRUCTION_NS: tuple[int, ...] = get_args(InstructionNs)
+SLOW_MOTION: tuple[int, ...] = get_args(SlowMotion)
+
+
 class MachineTable(Document):
     """Host memory, speed, placement and kernel command line of the guests."""
 
@@ -30,12 +36,10 @@ class MachineTable(Document):
     # Newer keys are not stored when unset: the digest of older results stays the same.
     quantum_ns: int = Field(default=QUANTUM_NS, exclude_if=lambda ns: ns == QUANTUM_NS)
     """Mode timed: guest time that a vCPU may run ahead of the other vCPUs."""
-    instruction_ns: Literal[1, 2, 4, 8, 16, 32] | None = Field(
-        default=None, exclude_if=lambda ns: ns is None
-    )
+    instruction_ns: InstructionNs | None = Field(default=None, exclude_if=lambda ns: ns is None)
     """Modes timed and icount: the time of one instruction. By default 4 in timed and 8 in icount,
     less on machines with about a hundred CPUs."""
-    slow_motion: Literal[1, 2, 4, 8, 16] = Field(default=1, exclude_if=lambda times: times == 1)
+    slow_motion: SlowMotion = Field(default=1, exclude_if=lambda times: times == 1)
     """Mode timed: stretches instructions, quantum and memory, but not the kernel's own clocks, so
     that a short load meets as many ticks, balancing and scans as a long one."""
     emulator: str | None = Field(default=None, exclude_if=lambda name: name is None)

@@ -19,13 +19,15 @@ from numalab.errors import UserError
 from numalab.files import open_regular, reading
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
-from numalab.machine.model import check_by_hand
+from numalab.machine.model import MODES, QUANTUM_NS, check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import check_countable
 from numalab.reach.merge import merged
 from numalab.reach.prepare import plan_reach
 from numalab.reach.text import reach_lines
+from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
+from numalab.topology.memory.timing import in_slow_motion
 from numalab.workload.host_program import (
     MOST_BYTES,
     Surroundings,
@@ -77,6 +79,17 @@ def command(
     ] = False,
     mode: options.Mode = "auto",
     seed: options.Seed = 1,
+    instruction_ns: Annotated[
+        int | None,
+        typer.Option(help="Time of an instruction in modes timed and icount: 1, 2, 4, ... 32 ns."),
+    ] = None,
+    quantum: Annotated[
+        int | None,
+        typer.Option(metavar="NS", help="Mode timed: how far a vCPU may run ahead of the others."),
+    ] = None,
+    slow_motion: Annotated[
+        int, typer.Option(help="Mode timed: 2, 4, 8 or 16 times slower instructions and memory.")
+    ] = 1,
     event: Annotated[
         list[str] | None, typer.Option(help="Event to record, as system:event; repeatable.")
     ] = None,
@@ -120,8 +133,12 @@ def command(
         if reach is not None:
             check_countable(choice.mode)
             table = plan_reach((spec,), reach, tell).tables[prepared.kernels[spec.name].digest]
+        _check_speed(choice.mode, instruction_ns, quantum, slow_motion)
         machine = replace(
             guest(model, spec.name, prepared, choice, trace_mib=32 if event else 0),
+            topology=in_slow_motion(model, slow_motion), slow_motion=slow_motion,
+            quantum_ns=quantum or QUANTUM_NS,
+            icount_shift=instruction_ns.bit_length() - 1 if instruction_ns else None,
             seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
@@ -134,6 +151,30 @@ def command(
     if why := explain_status(words, around, booted.outcome.status):
         say(f"numalab: {why}")
     raise typer.Exit(booted.outcome.status)
+
+
+def _check_speed(
+    mode: str, instruction_ns: int | None, quantum_ns: int | None, slow_motion: int
+) -> None:
+    """Raise UserError for an option that this mode ignores, or for an invalid value."""
+    if instruction_ns is not None:
+        _check_choice("--instruction-ns", instruction_ns, INSTRUCTION_NS, mode, ("timed", "icount"))
+    _check_choice(
+        "--slow-motion", slow_motion, SLOW_MOTION, mode, MODES if slow_motion == 1 else ("timed",)
+    )
+    if quantum_ns is not None and mode != "timed":
+        raise UserError(f"mode {mode} has no quantum", key="--quantum", choices=("--mode timed",))
+
+
+def _check_choice(
+    key: str, value: int, choices: Sequence[int], mode: str, modes: Sequence[str]
+) -> None:
+    if value not in choices:
+        raise UserError(f"{value} is not possible", key=key, choices=map(str, choices))
+    if mode not in modes:
+        raise UserError(
+            f"not in mode {mode}", key=key, choices=[f"--mode {name}" for name in modes]
+        )
 
 
 def _variables(texts: Sequence[str]) -> dict[str, str]:
