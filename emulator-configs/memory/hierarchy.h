@@ -11,6 +11,7 @@
 #define NUMALAB_HIERARCHY_H
 
 #include "cache.h"
+#include "contention.h"
 #include "oracle.h"
 
 enum { BITS = 64, NO_CPU = 0xffff };
@@ -35,6 +36,10 @@ struct core {
 	struct filter_line *filter; /* a part of what `first` holds */
 	uint16_t node, group;
 	uint64_t user; /* its bit in shared_line.users */
+	/* The line that it took last from a cache that had written it, and until when it may write
+	 * it at no cost: the request of a read-modify-write is one for both. */
+	uint32_t taken;
+	uint64_t taken_until_ps;
 };
 
 struct region {
@@ -53,6 +58,7 @@ struct memory {
 	unsigned region_count;
 	struct traffic traffic;
 	struct oracle oracle;
+	struct contention contention;
 	uint64_t window_start_ps;
 };
 

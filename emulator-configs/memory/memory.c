@@ -48,6 +48,7 @@ static bool create_parts(struct memory *memory, FILE *counts, FILE *traffic)
 	for (unsigned cpu = 0; cpu < config->cpus; cpu++)
 		if (!create_core(memory, cpu))
 			return false;
+	contention_create(&memory->contention);
 	return traffic_create(&memory->traffic, config) &&
 	       oracle_create(&memory->oracle, config, counts, traffic);
 }
@@ -216,7 +217,7 @@ static uint32_t make_room(struct memory *memory, unsigned number, uint32_t line)
 
 /* Brings a line into a group that lacks it: from the cache that has the only good copy, else from home. */
 static uint32_t fetch(struct memory *memory, struct access access, struct place place,
-		      struct row *row, uint64_t *cost_ps)
+		      struct row *row, uint64_t *cost_ps, enum move *move)
 {
 	const struct core *core = &memory->cores[access.cpu];
 	const uint64_t *latency = memory->config.latency_ps[core->node];
@@ -236,6 +237,8 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 		row->far_loads += !access.store && place.home != core->node;
 	}
 	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
+	if (others.any)
+		*move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
 	row->waited_ps += wait_ps;
 	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
@@ -244,13 +247,28 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	return slot;
 }
 
+static bool holds(const struct core *core, uint32_t line)
+{
+	return cache_find(&core->first, line) != NO_SLOT ||
+	       cache_find(&core->second, line) != NO_SLOT;
+}
+
 /* The line is in the group's cache: from where in it, and at what cost. */
-static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, struct row *row)
+static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, struct row *row,
+		    enum move *move)
 {
 	const struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
+	uint16_t writer = group->lines[slot].writer;
 
 	cache_touch(&group->cache, slot);
+	/* It comes from the other CPU's cache, as from another group's: at their distance. */
+	if (writer != NO_CPU && writer != access.cpu &&
+	    holds(&memory->cores[writer], access.line)) {
+		*move = MOVE_TRANSFER;
+		row->from[MAX_NODES + core->node]++;
+		return memory->config.latency_ps[core->node][core->node];
+	}
 	if (cache_find(&core->first, access.line) != NO_SLOT)
 		return memory->config.first.hit_ps;
 	if (cache_find(&core->second, access.line) != NO_SLOT) {
@@ -258,12 +276,13 @@ static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, 
 		return memory->config.second.hit_ps;
 	}
 	row->last_hits++;
+	*move = MOVE_READ;
 	return memory->config.last.hit_ps;
 }
 
 /* A store needs the line for itself: tells those who hold it, and waits for the farthest. */
 static uint64_t own(struct memory *memory, struct access access, struct place place, uint32_t slot,
-		    struct row *row)
+		    struct row *row, enum move *move)
 {
 	struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
@@ -282,7 +301,10 @@ static uint64_t own(struct memory *memory, struct access access, struct place pl
 	row->told += cost_ps != 0;
 	shared->writer = access.cpu;
 	shared->dirty = true;
-	return cost_ps;
+	if (!cost_ps || *move == MOVE_TRANSFER)
+		return cost_ps;
+	*move = MOVE_UPGRADE;
+	return core->taken == place.line && access.now_ps < core->taken_until_ps ? 0 : cost_ps;
 }
 
 /* Puts a line into a private cache; what it takes the place of stays in the levels behind. */
@@ -330,29 +352,43 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
 	struct row *row = oracle_row(&memory->oracle, access.cpu);
+	enum move move = MOVE_NONE;
 	struct shared_line *shared;
+	uint64_t cost_ps, wait_ps;
 	struct place place;
-	uint64_t cost_ps;
 	uint32_t slot;
 
 	if (!place_of(memory, access.line, &place))
 		return 0;
 	slot = cache_find(&group->cache, place.line);
 	if (slot == NO_SLOT)
-		slot = fetch(memory, access, place, row, &cost_ps);
+		slot = fetch(memory, access, place, row, &cost_ps, &move);
 	else
-		cost_ps = hit(memory, access, slot, row);
+		cost_ps = hit(memory, access, slot, row, &move);
 	shared = &group->lines[slot];
 	if (access.store)
-		cost_ps = later(cost_ps, own(memory, access, place, slot, row));
+		cost_ps = later(cost_ps, own(memory, access, place, slot, row, &move));
 	else if (shared->writer != access.cpu)
 		group_stop_writing(memory, group, slot, place);
 	shared->users |= core->user;
 	fill(&core->second, place.line);
 	fill_first(memory, access.cpu, place.line);
 	fill_filter(memory, access, place);
+	wait_ps = contention_move(&memory->contention, &memory->config, access, move, cost_ps);
+	cost_ps += wait_ps;
+	if (move == MOVE_TRANSFER) {
+		core->taken = place.line;
+		core->taken_until_ps = access.now_ps + cost_ps +
+				       memory->config.latency_ps[core->node][core->node];
+	}
+	row->waited_ps += wait_ps;
 	row->stalled_ps += cost_ps;
 	return cost_ps;
+}
+
+struct meeting memory_meeting(const struct memory *memory)
+{
+	return memory->contention.meeting;
 }
 
 void memory_advance(struct memory *memory, uint64_t now_ps)

@@ -53,14 +53,22 @@ bool memory_add_region(struct memory *memory, uint32_t first, uint32_t lines, un
 bool memory_knows(const struct memory *memory, uint32_t line);
 
 struct access {
-	uint64_t vaddr;
-	uint32_t line; /* of a region */
+	uint64_t vaddr, now_ps; /* on the CPU's clock */
+	uint32_t line;          /* of a region */
 	uint16_t cpu;
 	bool store;
 };
 
+/* CPUs between which a line moves to and fro. They have to execute together until then. */
+struct meeting {
+	uint16_t count, cpus[2];
+	uint64_t until_ps;
+};
+
 /* An access that its filter did not let pass: what it costs beyond a first-level hit. */
 uint64_t memory_access(struct memory *memory, struct access access);
+/* Whom the last access met. */
+struct meeting memory_meeting(const struct memory *memory);
 /* All CPUs have come as far as `now`: waits follow the traffic since the last window's end. */
 void memory_advance(struct memory *memory, uint64_t now_ps);
 /* From now on this CPU runs the task that the guest keeps at this address. */

@@ -51,10 +51,12 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 		      bool is_store)
 {
 	struct access access = {.vaddr = vaddr,
+				.now_ps = qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS,
 				.line = (uint32_t)(ram_addr >> LINE_BITS),
 				.cpu = (uint16_t)vcpu,
 				.store = is_store};
 	uint64_t quantum = qemu_plugin_quantum(), cost_ps;
+	struct meeting meeting;
 
 	if (quantum != model.quantum) {
 		model.quantum = quantum;
@@ -63,6 +65,9 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 	if (!memory_knows(model.memory, access.line))
 		learn_block(ram_addr, host);
 	cost_ps = memory_access(model.memory, access);
+	meeting = memory_meeting(model.memory);
+	for (unsigned place = 0; place < meeting.count; place++)
+		qemu_plugin_interleave_vcpu(meeting.cpus[place], meeting.until_ps / PS_OF_NS);
 	if (cost_ps)
 		charge(vcpu, cost_ps);
 }

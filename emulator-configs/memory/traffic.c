@@ -93,9 +93,12 @@ struct load {
 
 /*
  * The wait at which CPUs that wait for each line before they ask for the next one ask just as
- * often as the queue of that length bears: the closed queueing network's fixed point (Bard and
- * Schweitzer's approximation: a request meets (n - 1) / n of the queue, for it never waits for
- * itself). Found by bisection: the more a CPU waits, the less it asks for.
+ * often as the queue of that length bears: the closed queueing network's fixed point. A request of
+ * one of n CPUs meets the server as n - 1 CPUs keep it busy, for it never waits for itself (the
+ * arrival theorem of Reiser and Lavenberg, JACM 27(2), 1980; that these are (n - 1) / n as busy is
+ * Bard's and Schweitzer's approximation). Where even that queue is too short for what they ask, they
+ * wait until the server is just busy all the time. Found by bisection: the more a CPU waits, the
+ * less it asks for.
  */
 static uint64_t wait_for(uint64_t line_ps, unsigned knee, struct load load)
 {
@@ -107,14 +110,9 @@ static uint64_t wait_for(uint64_t line_ps, unsigned knee, struct load load)
 		uint64_t middle = low + (high - low) / 2;
 		uint64_t cycle = load.cycle_ps + ((middle * load.waiting) >> SHARE_BITS);
 		uint64_t busy = cycle ? work / cycle : one;
-		bool too_short = busy >= one;
+		uint64_t met = busy * (load.cpus - one) / load.cpus;
 
-		if (!too_short) {
-			uint64_t wait = wait_at(line_ps, knee, busy);
-
-			too_short = wait * (load.cpus - one) / load.cpus > middle;
-		}
-		if (too_short)
+		if (busy > one || wait_at(line_ps, knee, met) > middle)
 			low = middle;
 		else
 			high = middle;

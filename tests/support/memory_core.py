@@ -6,7 +6,7 @@ from pathlib import Path
 from numalab.process import run
 
 SOURCES = Path(__file__).parents[2] / "emulator-configs" / "memory"
-CORE = ("config.c", "cache.c", "traffic.c", "oracle.c", "hierarchy.c", "memory.c")
+CORE = ("config.c", "cache.c", "traffic.c", "oracle.c", "hierarchy.c", "contention.c", "memory.c")
 NS = 1000
 LINE_BYTES = 64
 NO_TAG = (1 << 64) - 1
@@ -19,6 +19,7 @@ class FilterLine(ctypes.Structure):
 class Access(ctypes.Structure):
     _fields_ = (
         ("vaddr", ctypes.c_uint64),
+        ("now_ps", ctypes.c_uint64),
         ("line", ctypes.c_uint32),
         ("cpu", ctypes.c_uint16),
         ("store", ctypes.c_bool),
@@ -33,8 +34,19 @@ def build_core(folder: Path) -> Path:
     return library
 
 
+class Meeting(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_uint16),
+        ("cpus", ctypes.c_uint16 * 2),
+        ("until_ps", ctypes.c_uint64),
+    )
+
+
 class MemoryCore:
-    """One machine's memory. The lines of node k's memory begin at k * `lines_of_node`."""
+    """One machine's memory. The lines of node k's memory begin at k * `lines_of_node`.
+
+    `now_ps` is when an access begins; each begins when the one before has ended, unless it is set.
+    """
 
     def __init__(
         self,
@@ -48,6 +60,7 @@ class MemoryCore:
         self._lib = ctypes.CDLL(str(library))
         self._lib.memory_create.restype = ctypes.c_void_p
         self._lib.memory_access.restype = ctypes.c_uint64
+        self._lib.memory_meeting.restype = Meeting
         self._lib.memory_filter.restype = ctypes.POINTER(FilterLine)
         counts, traffic = (self._open(path) for path in tables or (None, None))
         error = ctypes.create_string_buffer(200)
@@ -58,6 +71,7 @@ class MemoryCore:
             raise ValueError(error.value.decode())
         self._memory = ctypes.c_void_p(made)
         self._files = (counts, traffic)
+        self.now_ps = 0
         self._bits = self._lib.memory_filter_bits(self._memory)
         for node in range(nodes):
             first = node * lines_of_node
@@ -89,9 +103,16 @@ class MemoryCore:
         entry = self._filters[cpu][(address // LINE_BYTES) % (1 << self._bits)]
         if (entry.write if store else entry.read) == line * LINE_BYTES:
             return 0
-        access = Access(address, line, cpu, store)
+        access = Access(address, self.now_ps, line, cpu, store)
         cost: int = self._lib.memory_access(self._memory, access)
+        self.now_ps += cost
         return cost
+
+    @property
+    def met(self) -> tuple[int, ...]:
+        """The CPUs between which the last access moved a line, and that have to stay together."""
+        meeting = self._lib.memory_meeting(self._memory)
+        return tuple(meeting.cpus[: meeting.count])
 
     def advance(self, now_ps: int) -> None:
         """Tell that all CPUs have come as far as this."""

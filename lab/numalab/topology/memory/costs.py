@@ -141,8 +141,9 @@ def _waits_ps(model: MemoryModel, cpu_node: int, node: int, threads: int, line_p
     """Return the wait of a CPU in queues for a line of the copy that takes `line_ps` in all.
 
     At a server that is busy for a share u of the time: `s u^knee / (2 (1 - u))` (Sakasegawa 1977,
-    halved for constant service), less the n-th part of it, which would be waiting for itself
-    (Bard and Schweitzer's approximation of the closed network).
+    halved for constant service). A request of one of n CPUs meets (n - 1) / n of u: it never waits
+    for itself (arrival theorem, Reiser and Lavenberg 1980; the share is Bard's and Schweitzer's
+    approximation).
     """
     wait_ps = 0.0
     lines_at = [(node, _WAITS + _WRITTEN_BACK)]
@@ -150,7 +151,8 @@ def _waits_ps(model: MemoryModel, cpu_node: int, node: int, threads: int, line_p
     for place, lines in lines_at:
         server = model.servers[place]
         busy = threads * lines * server.line_ps / line_ps
-        if busy >= 1:
+        if busy > 1:
             return float("inf")
-        wait_ps += server.line_ps * busy**server.knee / (2 * (1 - busy)) * (threads - 1) / threads
+        met = busy * (threads - 1) / threads
+        wait_ps += server.line_ps * met**server.knee / (2 * (1 - met))
     return _WAITS * wait_ps
