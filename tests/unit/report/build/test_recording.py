@@ -170,7 +170,8 @@ def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: P
     findings = load_findings(RunDir(tmp_path))
     assert findings is not None
     assert findings.decisions_in_all == 21
-    assert load_findings(RunDir(tmp_path / "nowhere")) is None
+    with pytest.raises(UserError, match="no such file"):
+        load_findings(RunDir(tmp_path / "nowhere"))
 
 
 def test_without_a_machine_there_is_no_page(trace: Path, tmp_path: Path) -> None:
