@@ -13,7 +13,7 @@ p value of each shift, so nothing is searched.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import combinations
 from math import comb, floor, fsum, inf, isinf, sqrt
 from typing import TYPE_CHECKING
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 POWER = 0.8  # of the smallest effect
 MOST_SPLITS = 200_000  # that are counted: all of 10 and 10 runs
-_SAMPLED = 100_000  # of more (B. Phipson, G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010, 39)
+# Of more some are drawn (B. Phipson, G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010, 39).
+_SAMPLED, _LEAST_SAMPLED, _MOST_DRAWN = 100_000, 2_000, 10_000_000
+_WIDEST = 10  # runs of each side whose splits are counted
 _SEED = 20_100_101
 _EQUAL = 1e-9  # of a level, or of the range of the runs: rounding
 MOST_RUNS = 1000  # that are worth saying
@@ -75,10 +77,8 @@ def shift_between(before: Sequence[float], after: Sequence[float]) -> Shift:
     pooled = np.array([*before, *after], dtype=float)
     slack = _EQUAL * float(np.ptp(pooled)) + 1e-12 * float(np.abs(pooled).max())
     pooled -= pooled.mean()
-    after_sides = _splits(first, second)
-    sums = pooled[after_sides].sum(axis=1)
+    sums, kept = _split_sums(pooled, first, second)
     means = sums / second - (pooled.sum() - sums) / first
-    kept = (after_sides >= first).sum(axis=1)
     slopes = kept / second - (second - kept) / first
     difference = float(pooled[first:].mean() - pooled[:first].mean())
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,25 +91,47 @@ def shift_between(before: Sequence[float], after: Sequence[float]) -> Shift:
     return Shift(difference, np.sort(lower - slack), np.sort(upper + slack))
 
 
-@cache
-def _splits(first: int, second: int) -> "NDArray[np.intp]":
-    """Return which runs each split has after; the observed split is the first or one of all."""
+def _split_sums(pooled: "Floats", first: int, second: int) -> "tuple[Floats, NDArray[np.intp]]":
+    """Return for each split the sum of the runs after, and how many of them were after.
+
+    The observed split is one of them. Time and memory are bounded for any number of runs.
+    """
     import numpy as np  # noqa: PLC0415
 
+    if _few(first, second):
+        chosen = _every_split(first, second)
+        return pooled[chosen].sum(axis=1), (chosen >= first).sum(axis=1)
     every = first + second
-    if comb(every, second) <= MOST_SPLITS:
-        chosen = combinations(range(every), second)
-        return np.array(list(chosen), dtype=np.intp)
     random = np.random.default_rng(_SEED)
-    order = random.permuted(np.tile(np.arange(every), (_SAMPLED, 1)), axis=1)[:, :second]
-    order[0] = np.arange(first, every)
-    return order
+    splits = max(_LEAST_SAMPLED, min(_SAMPLED, _MOST_DRAWN // every))
+    sums, kept = [pooled[first:].sum()], [second]
+    for _ in range(splits - 1):
+        chosen = random.permutation(every)[:second]
+        sums.append(pooled[chosen].sum())
+        kept.append(int((chosen >= first).sum()))
+    return np.array(sums), np.array(kept, dtype=np.intp)
+
+
+@lru_cache(maxsize=8)
+def _every_split(first: int, second: int) -> "NDArray[np.intp]":
+    import numpy as np  # noqa: PLC0415
+
+    return np.array(list(combinations(range(first + second), second)), dtype=np.intp)
+
+
+def _few(first: int, second: int) -> bool:
+    """Return whether all splits are counted."""
+    if min(first, second) > _WIDEST:
+        return False
+    splits = comb(first + second, second)
+    return splits <= MOST_SPLITS and splits * second <= _MOST_DRAWN
 
 
 def smallest_p(first: int, second: int) -> float:
     """Return the smallest p value that so many runs can give."""
-    splits = comb(first + second, second)
-    return (2 if first == second else 1) / splits
+    if not _few(first, second):
+        return 1 / _SAMPLED
+    return (2 if first == second else 1) / comb(first + second, second)
 
 
 def fewest_runs(level: float) -> int:

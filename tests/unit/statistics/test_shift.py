@@ -111,6 +111,14 @@ def test_many_runs_are_sampled_and_always_in_the_same_way() -> None:
     assert shift_between([0.0] * 20, [1.0] * 20).p_value() == pytest.approx(0, abs=1e-4)
 
 
+def test_any_number_of_runs_is_bounded() -> None:
+    tested = shift_between([0.0] * 20_000, [1.0] * 30_000)
+    assert tested.p_value() < LEVEL
+    assert tested.interval() == pytest.approx((1, 1), abs=0.1)
+    assert smallest_p(500_000, 500_000) < 1e-4
+    assert shift_between([0.0], [float(value) for value in range(40_000)]).p_value() > 0
+
+
 def test_an_empty_sample_has_no_shift() -> None:
     with pytest.raises(ValueError, match="empty"):
         shift_between([], [1.0])
