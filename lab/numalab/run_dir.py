@@ -95,6 +95,8 @@ class RunDir:
     """How the scheduler (sched_ext) of the run began and ended: `key value` lines."""
     scheduler_log = FileIn("out/scheduler.log")
     """The end of the scheduler's output."""
+    scheduler_times = FileIn("out/scheduler.times")
+    """Times of the command without those of its scheduler."""
     trace_stats = FileIn("out/trace-stats.txt")
     """Entries, overruns and drops of each CPU's ring buffer."""
     trace_memory = FileIn("trace-memory.bin")

@@ -70,7 +70,7 @@ def test_the_example_runs_beside_eevdf_and_repeats_to_the_byte(
     own = manifest(tmp_path, "ring-2_hogs_own_1")
     assert own["scheduler_ops"] == "nodes"
     assert "scheduler" not in manifest(tmp_path, "ring-2_hogs_eevdf_1")
-    verified = numalab("verify", tmp_path / "out")
+    verified = numalab("verify", tmp_path / "out", "--study", tmp_path / "study.toml")
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 

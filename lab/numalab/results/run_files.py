@@ -146,7 +146,9 @@ class RunFiles:
             )
         return CommandData(
             workload,
-            times=parse_times(guest_text_if_any(directory.times)),
+            times=parse_times(
+                guest_text_if_any(directory.scheduler_times) or guest_text_if_any(directory.times)
+            ),
             perf=perf_counts(capture.perf_stat, guest_text_if_any(directory.perf_stat)),
             schedstat=(before, after),
             numastat=numastat,

@@ -22,8 +22,8 @@ _LINE = re.compile(r"([a-z_]{1,20})(?: ([ -~]{0,200}))?")
 _MOST_LINES = 100
 # scx_exit_reason() and scx_ops_disable_workfn() in kernel/sched/ext.c, Linux 6.12.
 _OF_KERNEL = re.compile(r"sched_ext: .*")
-_EXIT = re.compile(r"^EXIT: (.{1,400})$", re.MULTILINE)
-_DUMP = re.compile(r"^DEBUG DUMP$(.*?)^={20,}\s*^EXIT: ", re.MULTILINE | re.DOTALL)
+_EXIT = re.compile(r"\bEXIT: (.{1,400})$", re.MULTILINE)  # crates print a time before it
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _MOST_QUOTED = 12
 _LONGEST = 200
 
@@ -128,11 +128,14 @@ def _verifier(log: str) -> list[str]:
 
 def _dump(log: str) -> list[str]:
     """Return the beginning of a dump's list of CPUs, with the tasks that wait for each."""
-    match = _DUMP.search(log)
-    _, states, text = match[1].partition("CPU states") if match else ("", "", "")
-    lines = [line for line in text.splitlines() if line.strip(" -=")]
+    _, _, dump = log.partition("DEBUG DUMP\n")
+    _, states, text = dump.partition("CPU states")
+    lines = [line for line in text.splitlines()[:_MOST_LINES] if line.strip(" -")]
+    ends = (place for place, line in enumerate(lines) if line.startswith("===="))
+    lines = lines[: next(ends, None)]
     return [states, *lines[:_MOST_QUOTED]] if states else []
 
 
 def _shown(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text[:_LONGEST])
+    plain = _COLOUR.sub("", text)[:_LONGEST]
+    return "".join(char if char.isprintable() else " " for char in plain)

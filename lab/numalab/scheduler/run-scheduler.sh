@@ -52,6 +52,7 @@ finish() {
     note_file exit_status /run/scheduler.status
     note_file left_state $EXT/state
     busybox tail -c $KEPT /run/scheduler.log >/job/out/scheduler.log
+    [ -e /run/command/times ] && busybox cp /run/command/times /job/out/scheduler.times
     exit "$1"
 }
 
@@ -80,8 +81,11 @@ note_uptime enabled
 note_file ops $EXT/root/ops
 note_file switch_all $EXT/switch_all
 note_file seq $EXT/enable_seq
+# The times of the command alone: those of the job count the scheduler as well.
+busybox mkdir -p /run/command
 # shellcheck disable=SC2016 # for the inner shell
-sh -c 'echo $$ >/run/scheduler.command; exec "$@"' sh "$@"
+sh -c 'echo $$ >/run/scheduler.command; exec "$@"' sh \
+    /usr/lib/numalab/numalab-run /run/command 0 - -- "$@"
 status=$?
 busybox rm -f /run/scheduler.command
 note_uptime ended
