@@ -56,8 +56,15 @@ finish() {
     exit "$1"
 }
 
+# The kernel counts an enabled scheduler after it has changed the state (scx_ops_enable()).
 # shellcheck disable=SC2317 # an argument of wait_for
-is_enabled_or_over() { is_enabled || has_ended; }
+is_ready_or_over() {
+    has_ended && return 0
+    is_enabled || return 1
+    [ -e "$EXT/enable_seq" ] || return 0
+    read -r count <"$EXT/enable_seq"
+    [ "$count" != "$before" ]
+}
 
 seconds=$1
 shift
@@ -65,14 +72,15 @@ if [ ! -e $EXT/state ]; then
     note absent 1
     exit 125
 fi
-note_file seq_before $EXT/enable_seq
+before=
+[ -e $EXT/enable_seq ] && read -r before <$EXT/enable_seq
 # When it ends before the command, the rest of the run is without it: end the command as well.
 (
     sh $START >/run/scheduler.log 2>&1 </dev/null
     echo $? >/run/scheduler.status
     [ -e /run/scheduler.command ] && busybox kill "$(busybox cat /run/scheduler.command)"
 ) &
-wait_for $((seconds * 10)) is_enabled_or_over
+wait_for $((seconds * 10)) is_ready_or_over
 if ! is_enabled; then
     note_file state $EXT/state
     finish 125

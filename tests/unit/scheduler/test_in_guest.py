@@ -17,7 +17,6 @@ from numalab.scheduler.scheduler_artifact import BuiltScheduler
 from numalab.scheduler.scheduler_spec import find_scheduler
 
 WHOLE = """\
-seq_before 0
 enabled 2.10
 ops simple
 switch_all 1
@@ -80,7 +79,7 @@ def test_a_stall_is_reported_with_the_messages_and_the_dump() -> None:
 
 
 def test_a_program_that_fails_to_load_is_reported_with_what_it_printed() -> None:
-    record = parse_record("seq_before 0\nstate disabled\nexit_status 1\nleft_state disabled\n")
+    record = parse_record("state disabled\nexit_status 1\nleft_state disabled\n")
     log = "libbpf: prog 'simple_enqueue': BPF program load failed: Permission denied\n"
     why = explain_end("scx_mine", record, log, "")
     assert why.splitlines() == [
