@@ -124,7 +124,11 @@ def _checked(
             reason = f"the load exited with status {booted.outcome.status}"
         seconds = booted.outcome.guest_seconds
         view = parse_view(files.scheduler_log)
-        differences = None if view is None else view_differences(predicted_view(topology), view)
+        differences = None
+        if view is not None:
+            vendor = files.guest_view.vendor or "amd"
+            predicted = predicted_view(topology, machine.release, vendor)
+            differences = view_differences(predicted, view)
         return replace(
             check,
             ops=record.ops,

@@ -9,6 +9,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from numalab.cpulist import format_cpulist
+from numalab.topology.predict.firmware import Vendor, guest_machine
+from numalab.topology.predict.prediction import DEFAULT_KERNEL
+from numalab.topology.predict.rules import rules_for
 from numalab.topology.topology import Topology
 
 _LINE = re.compile(r"(NODE|DOM)\[(\d{1,4})\] mask= ?([0-9a-f][0-9a-f,]{0,400})\b")
@@ -35,15 +38,13 @@ def parse_view(log: str) -> TopologyView | None:
     return TopologyView(_sorted(masks["NODE"]), _sorted(masks["DOM"]))
 
 
-def predicted_view(topology: Topology) -> TopologyView:
-    """Return the view of a topology: its caches are those of dies, cut at the borders of nodes."""
-    caches: dict[tuple[int, int], list[int]] = {}
-    for node in topology.nodes:
-        for cpu in node.cpus:
-            die = cpu if topology.llc == "none" else topology.packaging.die_of(cpu)
-            caches.setdefault((node.id, die), []).append(cpu)
+def predicted_view(
+    topology: Topology, version: str = DEFAULT_KERNEL, vendor: Vendor = "amd"
+) -> TopologyView:
+    """Return the view that follows from a topology for a kernel and the vendor of guest CPUs."""
+    machine = guest_machine(topology, vendor, rules_for(version))
     return TopologyView(
-        _sorted(node.cpus for node in topology.nodes), _sorted(map(tuple, caches.values()))
+        _sorted(map(_of_mask, machine.nodes)), _sorted(set(map(_of_mask, machine.llc)))
     )
 
 
@@ -61,8 +62,11 @@ def view_differences(predicted: TopologyView, view: TopologyView) -> tuple[str, 
 
 
 def _cpus(mask: str) -> Cpus:
-    number = int(mask.replace(",", ""), 16)
-    return tuple(cpu for cpu in range(number.bit_length()) if number >> cpu & 1)
+    return _of_mask(int(mask.replace(",", ""), 16))
+
+
+def _of_mask(mask: int) -> Cpus:
+    return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
 
 
 def _sorted(groups: Iterable[Cpus]) -> tuple[Cpus, ...]:

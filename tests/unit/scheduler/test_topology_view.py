@@ -37,6 +37,16 @@ def test_two_caches_in_a_node_are_two() -> None:
     assert view_differences(predicted, view) == ("last-level caches: [0-3], predicted [0-1] [2-3]",)
 
 
+def test_the_caches_are_those_that_the_guest_has_by_its_vendor() -> None:
+    machine = load_study(find_study("sched-ext")).machines["two-llcs"]
+    dies = machine.model_copy(
+        update={"cpu": machine.cpu.model_copy(update={"sockets": 1, "dies": 2})}
+    )
+    topology = build_topology("dies", dies)
+    assert predicted_view(topology).caches == ((0, 1, 2, 3),)
+    assert predicted_view(topology, vendor="intel").caches == ((0, 1), (2, 3))
+
+
 def test_a_scheduler_that_prints_no_machine_has_no_view() -> None:
     assert parse_view("local=1 global=2\nNODE[00] mask= 3\n") is None
     assert parse_view("NODE[0] mask= " + "f" * 9000) is None
