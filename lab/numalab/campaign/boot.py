@@ -139,6 +139,7 @@ def boot_in(
         view,
         reserved_mib=machine.trace_memory_mib,
         allow=allow_mismatch,
+        cmdline=machine.extra_cmdline,
     )
     unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
     outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))

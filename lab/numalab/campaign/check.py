@@ -1,5 +1,7 @@
 """Checks that a guest is the machine of its topology. Without tables: `boot` starts fast."""
 
+from collections.abc import Sequence
+
 from numalab.errors import TopologyMismatch, WorkloadFailed
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.topology.differences import Difference, compare_guest, format_differences
@@ -8,18 +10,29 @@ from numalab.topology.predict.prediction import predict
 from numalab.topology.predict.rules import rules_for
 from numalab.topology.topology import Topology
 
+# Documentation/admin-guide/kernel-parameters.txt of 6.12: the kernel then starts fewer CPUs.
+_FEWER_CPUS = ("nosmp", "maxcpus=", "nr_cpus=", "possible_cpus=")
+
 
 def check_topology(
-    topology: Topology, kernel: KernelSpec, guest: GuestView, *, reserved_mib: int, allow: bool
+    topology: Topology,
+    kernel: KernelSpec,
+    guest: GuestView,
+    *,
+    reserved_mib: int,
+    allow: bool,
+    cmdline: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Compare the machine that the guest reports with the prediction for its kernel.
 
     `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
     shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
-    guest did not report its kernel.
+    guest did not report its kernel. Nothing is compared where `cmdline` asks for fewer CPUs.
     """
     if guest.kernel is None:
         raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
+    if any(word.startswith(_FEWER_CPUS) for word in cmdline):
+        return ()
     prediction = predict(
         topology, guest.kernel, construction=kernel.groups, vendor=guest.vendor or "amd"
     )

@@ -14,6 +14,7 @@ from numalab.capture.guest_time import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
+from numalab.study.guest import guest_of
 
 
 def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) -> Manifest:
@@ -28,6 +29,7 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
         files.guest_view,
         reserved_mib=reserved_mib,
         allow=task.setting.allow_mismatch,
+        cmdline=guest_of(task.study, task.topology, task.run.workload).extra_cmdline,
     )
     recording = _decode(task, files)
     if task.capture.lost_is_error and not recording.whole:

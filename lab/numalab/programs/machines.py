@@ -151,7 +151,10 @@ class LabMachine:
             try:
                 session.collect(directory.out, "/out")
                 view = read_guest_view(directory)
-                check_topology(self.topology, self.kernel, view, reserved_mib=0, allow=False)
+                check_topology(
+                    self.topology, self.kernel, view,
+                    reserved_mib=0, allow=False, cmdline=started.extra_cmdline,
+                )  # fmt: skip
                 image = self.builds.image.path
                 yield GuestSession(session, image, self.topology, directory, bool(events))
             finally:

@@ -1,10 +1,12 @@
-"""A guest whose kernel is newer than what the prediction knows."""
+"""Guests that differ from the prediction, and guests whose kernel it does not know."""
 
 from pathlib import Path
 
 import pytest
 
-from numalab.campaign.check import kernel_remarks
+from numalab.campaign.check import check_topology, kernel_remarks
+from numalab.errors import TopologyMismatch
+from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
@@ -24,3 +26,23 @@ def test_an_unknown_kernel_is_remarked_on_and_compared(
     assert all("Linux 8.0.1 is not known to numalab" in text for text in texts)
     newest = predict(load_topology("ring-4"), "7.3")
     assert remarks == 0 or predict(load_topology("ring-4"), version).cpus == newest.cpus
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [((), False), (("quiet",), False), (("nosmp",), True), (("maxcpus=2",), True)],
+)
+def test_fewer_cpus_on_request_are_no_mismatch(
+    tmp_path: Path, words: tuple[str, ...], allowed: bool
+) -> None:
+    directory = RunDir(tmp_path)
+    directory.sysfs.mkdir(parents=True)
+    directory.sched_domains.write_text("")
+    directory.dmesg.write_text("Linux version 6.12.117 (x) #1 SMP\n")
+    view = read_guest_view(directory)
+    machine, kernel = load_topology("ring-4"), find_kernel("debian-6.12")
+    if allowed:
+        assert not check_topology(machine, kernel, view, reserved_mib=0, allow=False, cmdline=words)
+        return
+    with pytest.raises(TopologyMismatch, match="ring-4"):
+        check_topology(machine, kernel, view, reserved_mib=0, allow=False, cmdline=words)
