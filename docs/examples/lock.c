@@ -40,6 +40,7 @@ static struct {
 	OWN_LINE atomic_ulong words[LINE / sizeof(long)];
 	OWN_LINE atomic_int turn;
 	OWN_LINE unsigned long guarded; /* what the lock protects */
+	OWN_LINE atomic_int ready;
 	OWN_LINE atomic_bool stop;
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -138,6 +139,7 @@ static void *run(void *argument)
 	CPU_ZERO(&cpus);
 	CPU_SET((size_t)me->cpu, &cpus);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
+	atomic_fetch_add(&shared.ready, 1);
 	while (!atomic_load_explicit(&shared.stop, memory_order_relaxed)) {
 		me->once(me);
 		atomic_fetch_add_explicit(&me->done, 1, memory_order_relaxed);
@@ -170,6 +172,7 @@ static double measure(void (*once)(struct thread *), int count)
 
 	atomic_store(&shared.stop, false);
 	atomic_store(&shared.turn, 0);
+	atomic_store(&shared.ready, 0);
 	for (int number = 0; number < count; number++) {
 		threads[number].once = once;
 		threads[number].number = number;
@@ -177,6 +180,8 @@ static double measure(void (*once)(struct thread *), int count)
 		if (pthread_create(&threads[number].id, NULL, run, &threads[number]))
 			exit(1);
 	}
+	while (atomic_load(&shared.ready) < count)
+		usleep(WARM_UP_US);
 	usleep(WARM_UP_US);
 	before = done(count);
 	began = now_us();

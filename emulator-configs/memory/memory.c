@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long after a transfer a store belongs to it, in local latencies: some instructions. */
+enum { TAKEN_LATENCIES = 4 };
+
 static bool create_core(struct memory *memory, unsigned cpu)
 {
 	const struct config *config = &memory->config;
@@ -14,6 +17,7 @@ static bool create_core(struct memory *memory, unsigned cpu)
 	core->node = config->node_of_cpu[cpu];
 	core->group = config->group_of_cpu[cpu];
 	core->user = UINT64_C(1) << group->count % BITS;
+	core->taken = UINT32_MAX;
 	if (!group->count)
 		group->node = core->node;
 	group->cpus[group->count++] = (uint16_t)cpu;
@@ -347,6 +351,14 @@ static void fill_filter(struct memory *memory, struct access access, struct plac
 		entry->write = place.tag;
 }
 
+/* A CPU gets a copy: no other one may write the line any more as part of its own transfer. */
+static void share(struct memory *memory, unsigned reader, uint32_t line)
+{
+	for (unsigned cpu = 0; cpu < memory->config.cpus; cpu++)
+		if (cpu != reader && memory->cores[cpu].taken == line)
+			memory->cores[cpu].taken = UINT32_MAX; /* no region has it */
+}
+
 uint64_t memory_access(struct memory *memory, struct access access)
 {
 	struct core *core = &memory->cores[access.cpu];
@@ -376,10 +388,13 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	fill_filter(memory, access, place);
 	wait_ps = contention_move(&memory->contention, &memory->config, access, move, cost_ps);
 	cost_ps += wait_ps;
+	if (move == MOVE_READ || move == MOVE_TRANSFER)
+		share(memory, access.cpu, place.line);
 	if (move == MOVE_TRANSFER) {
 		core->taken = place.line;
 		core->taken_until_ps = access.now_ps + cost_ps +
-				       memory->config.latency_ps[core->node][core->node];
+				       TAKEN_LATENCIES *
+					       memory->config.latency_ps[core->node][core->node];
 	}
 	row->waited_ps += wait_ps;
 	row->stalled_ps += cost_ps;

@@ -59,7 +59,7 @@ def test_locks_scale_as_published(ring: LabMachine, lock: Path) -> None:
     alone = measured["add"][1]
     assert alone > 25
     assert measured["add"][2] == pytest.approx(1000 / 90, rel=0.1)
-    assert measured["add"][8] < measured["add"][4] < measured["add"][2]
+    assert max(measured["add"][4], measured["add"][8]) < 0.8 * measured["add"][2]
     for kind in ("spin", "ticket", "mcs"):
         assert measured[kind][8] < measured[kind][2] < measured[kind][1]
     lost = {kind: measured[kind][2] / measured[kind][8] for kind in ("spin", "ticket", "mcs")}
