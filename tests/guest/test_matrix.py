@@ -43,6 +43,7 @@ measure = "task_busy_share_min"
 from = "before"
 to = "after"
 direction = "same"
+mechanism = "task_migrations"
 """
 
 
