@@ -62,6 +62,17 @@ def find_program(name: str, package: str) -> Path:
     return Path(program)
 
 
+def packages_of_missing(programs: Mapping[str, str]) -> list[str]:
+    """Return the Debian packages, by program, of the programs that this host lacks."""
+    missing = []
+    for program, package in programs.items():
+        try:
+            find_program(program, package)
+        except HostError:
+            missing.append(package)
+    return missing
+
+
 def version_line(program: str, package: str) -> str:
     """Return the first line that `program --version` prints. Raises HostError."""
     argv: list[str | Path] = [find_program(program, package), "--version"]

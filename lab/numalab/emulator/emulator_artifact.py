@@ -15,7 +15,7 @@ from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import HostError
 from numalab.limits.cgroup import usable_cpus
 from numalab.places import cache_dir
-from numalab.process import find_program, run, version_line
+from numalab.process import find_program, packages_of_missing, run, version_line
 from numalab.progress import Progress, no_progress
 from numalab.source.debian_packages import Fetched, NotFetched
 from numalab.source.series import Series, SeriesInfo, load_series
@@ -171,12 +171,7 @@ def check_tools() -> None:
 
 def lacking_packages() -> tuple[str, ...]:
     """Return the Debian packages that a build needs and this host lacks."""
-    lacking = []
-    for program, package in TOOLS.items():
-        try:
-            find_program(program, package)
-        except HostError:
-            lacking.append(package)
+    lacking = packages_of_missing(TOOLS)
     lacking += [package for header, package in HEADERS.items() if not header.is_file()]
     if "pkg-config" in lacking:
         return (*lacking, *LIBRARIES.values())

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from numalab.errors import HostError
-from numalab.process import find_program, run, version_line
+from numalab.process import find_program, packages_of_missing, run, version_line
 
 PACKAGE = "clang-19"
 _OLDEST = 16  # tools/sched_ext/README.md, Linux 6.12
@@ -53,12 +53,7 @@ def find_cargo() -> tuple[Path, str]:
 
 def lacking_packages() -> tuple[str, ...]:
     """Return the Debian packages that schedulers and their kernels need and this host lacks."""
-    lacking = []
-    for program, package in PROGRAMS.items():
-        try:
-            find_program(program, package)
-        except HostError:
-            lacking.append(package)
+    lacking = packages_of_missing(PROGRAMS)
     try:
         find_clang()
     except HostError:

@@ -166,7 +166,8 @@ def test_what_a_build_needs_is_named_all_at_once(monkeypatch: pytest.MonkeyPatch
     def absent(name: str, package: str) -> Path:
         raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
 
-    monkeypatch.setattr(build_module, "find_program", absent)
+    for module in ("numalab.process", build_module.__name__):
+        monkeypatch.setattr(f"{module}.find_program", absent)
     assert {"ninja-build", "libglib2.0-dev", "libseccomp-dev"} <= set(lacking_packages())
     with pytest.raises(HostError, match=r"apt-get install .*ninja-build.*libglib2.0-dev"):
         build_module.check_tools()
